@@ -78,8 +78,8 @@ def script_of(seed: str) -> Script:
     rng = random.Random(f"{seed}/script")
     directories, rots = rng.choice((1, 1, 1, 2)), rng.random() < 0.3
     topics = _topics(rng, has_keys=rng.random() < 0.5, rots=rots)
-    chances = _Chances(rng, topics, directories, rots)
     calm = rng.random() < 0.2
+    chances = _Chances(rng, topics, directories, rots, not calm)
     weights = {who: weight for who, weight in WEIGHTS.items() if not (calm and who == "operator")}
     if KEYED in topics:
         weights |= KEYED_WEIGHTS
@@ -141,7 +141,7 @@ WEIGHTS: Final = {
     "reader 1": 10,
     "group 0": 8,
     "looker 0": 6,
-    "admin 0": 2,
+    "admin 0": 4,
     "operator": 6,
 }
 KEYED_WEIGHTS: Final = {"keyed 0": 14, "keyed 1": 10, "keeper 0": 7, "keeper 1": 4}
@@ -153,6 +153,8 @@ class _Chances:
     topics: Mapping[str, Mapping[str, Any]]
     directories: int
     rots: bool
+    is_rough: bool
+    """Whether there is an operator."""
 
     def steps(self, who: str, at_ms: int) -> list[Step]:
         make: Callable[[str, int], list[Step]] = getattr(self, "_" + who.split()[0])
@@ -212,7 +214,10 @@ class _Chances:
     def _admin(self, who: str, at_ms: int) -> list[Step]:
         what = self.rng.choice(("trim", "trim", "configure", "make", "delete"))
         if what == "trim":
-            return [Step(at_ms, who, what, {**self._partition("plain"), "share": round(self.rng.random(), 3)})]
+            trim = Step(at_ms, who, what, {**self._partition("plain"), "share": round(self.rng.random(), 3)})
+            cut = {"for_ms": 0, "after": self.rng.randrange(30), "when": "now", "again": self._again()}
+            at_ms += self.rng.choice((5, 20, 3000))
+            return [trim, Step(at_ms, "operator", "power", cut)] if self.is_rough and self.rng.random() < 0.5 else [trim]
         if what == "configure":
             return [Step(at_ms, who, what, {"topic": "plain", "config": {"segment.bytes": self.rng.choice(FEW_BYTES)}})]
         return [Step(at_ms, who, what, {"topic": f"made-{self.rng.randrange(3)}"})]
@@ -226,7 +231,9 @@ class _Chances:
             return [Step(at_ms, who, what, {"for_ms": self.rng.choice((0, 100, 3000))})]
         if what in ("kill", "power"):
             after = self.rng.choice((0, 1, 2, 5, self.rng.randrange(40)))
-            return [Step(at_ms, who, what, {"for_ms": self.rng.choice((0, 100, 3000)), "after": after})]
+            when = self.rng.choice(("now", "child")) if KEYED in self.topics else "now"
+            args = {"for_ms": self.rng.choice((0, 100, 3000)), "after": after, "when": when, "again": self._again()}
+            return [Step(at_ms, who, what, args)]
         if what in ("rot", "spoil"):
             return [Step(at_ms, who, what, self._damage(what))]
         if what == "fail_directory":
@@ -244,9 +251,13 @@ class _Chances:
             return [Step(at_ms, who, what, {"is_silent": True}), Step(later, who, what, {"is_silent": False})]
         if what == "fail":
             operation = self.rng.choice(("write", "write", "sync", "open", "read", "rename", "sync_directory", "truncate"))
-            error = "ENOSPC" if operation == "write" and self.rng.random() < 0.5 else "EIO"
+            error = "ENOSPC" if operation in ("write", "sync") and self.rng.random() < 0.5 else "EIO"
             return [Step(at_ms, who, what, {"operation": operation, "error": error, "skip": self.rng.randrange(5)})]
         return [Step(at_ms, who, what)]
+
+    def _again(self) -> int:
+        """The change of the disk, if any, before which the next start is cut off."""
+        return self.rng.choice((0, 0, 0, self.rng.randrange(1, 12), self.rng.randrange(1, 60)))
 
     def _misfortunes(self) -> tuple[str, ...]:
         """What not every world has."""
@@ -262,7 +273,9 @@ class _Chances:
         end = {"share": share, "end": rng.choice(("stop", "kill", "kill")), "for_ms": rng.choice((0, 100))}
         if what == "rot":
             where = self._partition(*self.topics)
-            return {**where, **end, "byte": round(rng.random(), 4), "bit": rng.randrange(8)}
+            if rng.random() < 0.25:
+                end["share"] = 0.999
+            return {**where, **end, "byte": round(rng.random(), 4), "bit": rng.randrange(8), "again": self._again()}
         kind = rng.choice(("index", "aborted", "producers", "epochs", "evidence", "checkpoint"))
         how = rng.choice(("lose", "cut") if kind == "index" else ("lose", "cut", "garble"))
         return {"directory": rng.randrange(self.directories), "kind": kind, "how": how, **end}

@@ -30,7 +30,7 @@ PATIENCE_S: Final = 2.0
 """For the change of the disk that ends a life."""
 LIMITS: Final[dict[str, Any]] = {
     "checkpoint_interval_ms": 5000,
-    "retention_check_interval_ms": 7000,
+    "retention_check_interval_ms": 3000,
     "cleaner_backoff_ms": 4000,
     "transaction_max_timeout_ms": 15_000,
     "auto_create_topics_enable": False,
@@ -77,7 +77,10 @@ class Server:
     async def stop(self) -> None:
         self._stopping.set()
         await self._ended.wait()
-        self.device.fs.end_process()
+        if self.device.fs.is_off:
+            self.device.end_process()
+        else:
+            self.device.fs.end_process()
 
     async def kill(self, *, power: bool, after: int = 0) -> None:
         """End a life, in front of one of its next changes of the disk: the first for `after` 0."""

@@ -18,7 +18,14 @@ import attrs
 import trio
 
 from ....protocol.coordinator.transactions import TransactionLogValue, TransactionState
-from ....protocol.errors import ErrorCode, InvalidRequestError, InvalidTxnStateError, RequestError, UnknownTopicOrPartitionError
+from ....protocol.errors import (
+    ErrorCode,
+    InvalidProducerEpochError,
+    InvalidRequestError,
+    InvalidTxnStateError,
+    RequestError,
+    UnknownTopicOrPartitionError,
+)
 from ....protocol.limits import INT16_MAX
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...settings.broker_config import BrokerConfig
@@ -263,6 +270,9 @@ class TransactionCoordinator:
                 await self._write_marker(topic_partition, owner, value)
             except UnknownTopicOrPartitionError:
                 LOGGER.info("%s is gone, and with it what transaction %r had there", topic_partition, owner.name)
+            except InvalidProducerEpochError as exc:
+                # A power cut took later steps of this id from our log, and the partition had seen them: there it has ended.
+                LOGGER.warning("transaction %r has no marker on %s: %s", owner.name, topic_partition, exc)
             except RequestError as exc:
                 failures.append(exc.as_answer())
                 return

@@ -74,8 +74,6 @@ class Flusher:
     is_deleted: bool = False
     """Whether the topic was deleted: nothing is flushed then, and what fails says nothing."""
     _unsynced_since: float | None = None
-    _unsynced_from: int = 0
-    """The recovery point of that moment: once it is passed, the byte of `_unsynced_since` is on the device."""
     _longest_unsynced_s: float = 0.0
     _flush_at: float = math.inf
     """When the next flush in the background begins, in trio's time."""
@@ -108,7 +106,7 @@ class Flusher:
         if log.log_end_offset == log.recovery_point:
             self._set_unsynced_since(None)
             return False
-        if self._unsynced_since is None or log.recovery_point > self._unsynced_from:
+        if self._unsynced_since is None:
             self._set_unsynced_since(trio.current_time())
         return True
 
@@ -119,7 +117,7 @@ class Flusher:
             moment = None if moment is None else max(before, moment)
             if moment != before:
                 self._longest_unsynced_s = max(self._longest_unsynced_s, trio.current_time() - before)
-        self._unsynced_since, self._unsynced_from = moment, self.log.recovery_point
+        self._unsynced_since = moment
 
     # ---- at once ---------------------------------------------------------------------------------------------------------
 

@@ -263,6 +263,7 @@ class Facts:
         _, loss = self.losses[-1]
         synced = loss.synced.get(where, 0)
         lost = [offset for offset, record in seen.items() if offset >= synced and event.records.get(offset) != record]
+        lost = [offset for offset in lost if not self.is_damaged(where, offset)]
         self.damaged[where] += event.gaps
         self.ends[where].append((index, min(lost, default=ENDLESS)))
         for offset in lost:

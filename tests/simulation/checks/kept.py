@@ -43,14 +43,14 @@ def check_kept(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
 
 
 def check_refusals(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
-    """Readers are told of damage where there is some, and nothing good is between."""
+    """Readers are told of damage where there is some, and nothing good is between: compaction leaves holes beside it."""
     for event in events:
         if not isinstance(event, Refused):
             continue
         where = event.partition
         stored = facts.stored.get((where, event.is_committed))
         if not any(
-            event.offset < damage.stop and (stored is None or not stored.between(event.offset, damage.start))
+            stored is None or not (stored.between(event.offset, damage.start) or stored.between(damage.stop, event.offset + 1))
             for damage in facts.damaged.get(where, ())
         ):
             yield Anomaly("refused", f"{event.who} in {where} at {event.offset}, where nobody has damaged anything")
@@ -92,7 +92,7 @@ def _judge(record: str, offset: int, index: int, event: Stored | Polled, facts: 
     where, outcome = event.partition, facts.outcome(record)
     if (event.is_committed and outcome is not True) or facts.is_damaged(where, offset):
         return
-    if facts.is_compacted(where) and (outcome is False or keys.may_be_gone(record, offset, index, event.at_ms)):
+    if facts.is_compacted(where) and (outcome is not True or keys.may_be_gone(record, offset, index, event.at_ms)):
         return
     kind = "committed records" if event.is_committed else "everything"
     yield Anomaly("lost", f"{record}@{offset} of {where}, for {event.who}, a reader of {kind}")

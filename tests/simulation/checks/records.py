@@ -20,7 +20,8 @@ def check_offsets(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
         if isinstance(event, Survived):
             _forget(at.get(event.partition, {}), where, range(dict(facts.ends[event.partition])[index], ENDLESS))
         elif isinstance(event, Damaged):
-            _forget(at.get(event.partition, {}), where, event.offsets)
+            for offset in event.offsets:
+                where.pop(at.get(event.partition, {}).get(offset, ""), None)
         if isinstance(event, Acknowledged) and facts.doubtful and facts.sent[event.ids[0]].producer in facts.doubtful:
             continue
         for partition, offset, record in _told(event):
@@ -33,7 +34,7 @@ def check_offsets(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
 
 
 def _forget(at: dict[int, str], where: dict[str, tuple[TopicPartition, int]], offsets: range) -> None:
-    """What was there may be gone: the offsets may be given out again, the records be sent again."""
+    """What was there is lost: the offsets are given out again, the records may be sent again."""
     for offset in [offset for offset in at if offset in offsets]:
         where.pop(at.pop(offset), None)
 

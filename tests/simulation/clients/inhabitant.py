@@ -95,6 +95,7 @@ class KafkaConnection:
     on_end: Callable[[], None] = lambda: None
     """Told, perhaps twice, when a connection is no more."""
     _stream: KafkaStream | None = None
+    _was_lost: bool = False
 
     async def call(self, body: object, version: int) -> Any | None:
         """The answer, None when nobody knows."""
@@ -104,6 +105,9 @@ class KafkaConnection:
     async def call_all(self, bodies: Sequence[object], version: int) -> list[Any]:
         """Answers to requests that are sent without waiting for each other; those that nobody knows are missing at the end."""
         answers: list[Any] = []
+        if self._was_lost:
+            self._was_lost = False
+            await trio.sleep(CONNECT_PAUSE_S)
         try:
             with trio.fail_after(self.timeout_s):
                 if self._stream is None:
@@ -115,8 +119,8 @@ class KafkaConnection:
                 for _ in bodies:
                     answers.append(await self._stream.receive())
         except BROKEN:
+            self._was_lost = True
             await self.close()
-            await trio.sleep(CONNECT_PAUSE_S)
         return answers
 
     def sees(self, kind: str, detail: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import trio
@@ -13,12 +13,17 @@ from triolog.tools.client.admin import Admin
 
 from ..device.disk import Device
 from ..device.losses import Losses
-from ..device.rot import damage_derived, flip_in_batch
+from ..device.rot import Hit, damage_derived, damage_in, flip_in_batch
 from ..history import ClockMoved, Damaged, Happened, Trimmed, Trims, Wrong
 from ..script import Step
 from ..server import Server
 from .inhabitant import Inhabitant
 from .readers import Native
+
+PATIENCE_S: Final = 8.0
+POLL_S: Final = 0.05
+PASSING: Final = frozenset({("write", "ENOSPC"), ("sync", "ENOSPC")})
+"""What no log goes offline for."""
 
 
 @attrs.define(eq=False)
@@ -72,29 +77,53 @@ class Operator(Inhabitant):
     # ---- lives -----------------------------------------------------------------------------------------------------------
 
     async def restart(self, for_ms: int) -> None:
-        await self.server.stop()
+        await self._stop()
         await self._begin(for_ms)
 
-    async def kill(self, for_ms: int, after: int) -> None:
+    async def kill(self, for_ms: int, after: int, when: str = "now", again: int = 0) -> None:
+        await self._wait_for(when)
         await self.server.kill(power=False, after=after)
-        await self._begin(for_ms)
+        await self._begin(for_ms, again)
 
-    async def power(self, for_ms: int, after: int) -> None:
+    async def power(self, for_ms: int, after: int, when: str = "now", again: int = 0) -> None:
+        await self._wait_for(when)
+        await self._cut_power(after)
+        await self._begin(for_ms, again)
+
+    async def _wait_for(self, when: str) -> None:
+        """Until a log is being compacted, for a while."""
+        until = trio.current_time() + PATIENCE_S
+        while when == "child" and not self.server.children and trio.current_time() < until:
+            await trio.sleep(POLL_S)
+
+    async def _cut_power(self, after: int) -> None:
         before = self.device.fs
         await self.server.kill(power=True, after=after)
         self.losses.note(self.who, self.device.time() if before.off_at is None else before.off_at)
         self.device.slowest_s = self.device.latency_s
-        await self._begin(for_ms)
+
+    async def _stop(self) -> None:
+        self._check_service()
+        await self.server.stop()
 
     async def _end(self, end: str) -> None:
-        await (self.server.stop() if end == "stop" else self.server.kill(power=False))
+        await (self._stop() if end == "stop" else self.server.kill(power=False))
 
-    async def _begin(self, for_ms: int) -> None:
+    async def _begin(self, for_ms: int, again: int = 0) -> None:
+        """`again`: before which of its changes of the disk the start is cut off itself, by a power cut."""
         await trio.sleep(for_ms / 1000)
-        self.device.has_failed = False
+        self.device.failures.clear()
+        if again:
+            self.device.fs.cut_after(again)
         while not await self.server.start():
+            if self.device.fs.is_off:
+                self.world.add(Happened(**self.now(), what="a power cut during the start"))
+                self.losses.note(self.who, self.device.time(), is_starting=True)
+                self.device.cut_power()
+                continue
             self.world.add(Happened(**self.now(), what=f"does not start: {self.server.refusals[-1]}"))
             await trio.sleep(0.5)
+        self.device.fs.cut_after(None)
         self.losses.look(self.who)
 
     async def child(self) -> None:
@@ -102,19 +131,43 @@ class Operator(Inhabitant):
         for child in self.server.children:
             child.is_killed = True
 
+    def _check_service(self) -> None:
+        """A failed directory is out of service and no other is; and what only lacked room for a moment has cost nothing."""
+        broken, broker = self.device.fs.broken, self.server.broker
+        if broker is None or not self.device.failures <= PASSING:
+            return
+        for described in broker.directories.describe():
+            if described.path == broken and self.device.is_long_broken():
+                is_wrong = described.error is None
+            else:
+                is_wrong = described.path != broken and described.error is not None
+            if is_wrong:
+                self._wrong(f"{described.path}: {described.error}; {broken} has failed")
+        for where, refusal in self.losses.offline(broker):
+            if broken is None:
+                self._wrong(f"{where}: {refusal}")
+
+    def _wrong(self, said: str) -> None:
+        self.world.add(Wrong(**self.now(), kind="out of service", detail=self.device.without_paths(said)))
+
     # ---- damage ----------------------------------------------------------------------------------------------------------
 
-    async def rot(self, topic: str, partition: int, share: float, byte: float, bit: int, end: str, for_ms: int) -> None:
+    async def rot(
+        self, topic: str, partition: int, share: float, byte: float, bit: int, end: str, for_ms: int, again: int = 0
+    ) -> None:
         """A bit of a batch is another one when the server comes back."""
         where = TopicPartition(topic, partition)
         await self._end(end)
+        hit: Hit | None = None
         for directory in self.device.directories:
             if not self._is_broken(directory) and self.device.fs.is_directory(f"{directory}/{where}"):
                 hit = flip_in_batch(self.device.fs, directory, where, share, byte, bit)
-                if hit is not None:
-                    said = {"first_offset": hit.base_offset, "next_offset": hit.next_offset}
-                    self.world.add(Damaged(**self.now(), partition=where, **said))
-        await self._begin(for_ms)
+        if hit is not None:
+            said = {"first_offset": hit.header.base_offset, "next_offset": hit.header.next_offset}
+            self.world.add(Damaged(**self.now(), partition=where, **said))
+        await self._begin(for_ms, again)
+        if hit is not None and hit.is_scanned and end == "kill" and (left := damage_in(self.device.fs, hit.path)):
+            self.world.add(Wrong(**self.now(), kind="served damage", detail=f"{where}: a start has left {left}"))
 
     async def spoil(self, directory: int, kind: str, share: float, how: str, end: str, for_ms: int) -> None:
         """A file that the server can make anew is gone, or another one."""
@@ -134,24 +187,13 @@ class Operator(Inhabitant):
         """Nothing works there any more."""
         if self.device.fs.broken is None:
             self.losses.note(self.who, self.device.time())
-            self.device.fs.fail_directory(self.device.directories[directory])
+            self.device.fail_directory(self.device.directories[directory])
 
     async def replug(self, for_ms: int) -> None:
         """Another cable, and a start."""
-        self._check_directories()
-        await self.server.stop()
+        await self._stop()
         self.device.fs.replug_directory(self.rng)
         await self._begin(for_ms)
-
-    def _check_directories(self) -> None:
-        """The failed one is out of service by now, and nobody else's partitions are."""
-        broken, broker = self.device.fs.broken, self.server.broker
-        if broken is None or broker is None:
-            return
-        for described in broker.directories.describe():
-            if (described.error is None) == (described.path == broken) and not self.device.has_failed:
-                said = self.device.without_paths(f"{described.path}: {described.error}; {broken} has failed")
-                self.world.add(Wrong(**self.now(), kind="log directory", detail=said))
 
     # ---- circumstances ---------------------------------------------------------------------------------------------------
 
@@ -175,5 +217,5 @@ class Operator(Inhabitant):
         self.server.network.cut_some(self.rng)
 
     async def fail(self, operation: str, error: str, skip: int) -> None:
-        self.device.has_failed = True
+        self.device.failures.add((operation, error))
         self.device.fs.fail_next(operation, getattr(errno, error), skip=skip)

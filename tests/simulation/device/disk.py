@@ -21,6 +21,8 @@ from tests.support.logs import START_MS
 PAGE_BYTES: Final = 512
 """Small, so that what is torn is torn often."""
 
+NOTICED_S: Final = 10.0
+
 
 class SimulatedDisk(CrashFileSystem):
     """A device that keeps its users waiting, so that what touches it goes through threads as on a real one."""
@@ -58,10 +60,11 @@ class SimulatedDisk(CrashFileSystem):
         self.broken = path
 
     def replug_directory(self, rng: random.Random) -> None:
-        """It works again, and has what was brought to it."""
+        """It works again, is mounted anew, and has what was brought to it."""
         path, self.broken = self.broken, None
         for file in files_below(self._directory(path)) if path is not None else ():
             file.drop_caches(rng, self._page_bytes)
+            file.error_seen = True
 
     def open(self, path: str, flags: int) -> int:
         fd = super().open(path, flags)
@@ -109,8 +112,10 @@ class Device:
     """Of what runs in a thread, at most twice that."""
     slowest_s: float = 0.001
     """The largest that has been since the last loss."""
-    has_failed: bool = False
-    """Whether something was ordered to fail in this life."""
+    failures: set[tuple[str, str]] = attrs.field(factory=set)
+    """What was ordered to fail in this life: operations and errors."""
+    broken_at: float = 0.0
+    """When a directory failed."""
 
     def __attrs_post_init__(self) -> None:
         self.fs = SimulatedDisk(page_bytes=PAGE_BYTES, clock=lambda: self.time())
@@ -139,6 +144,14 @@ class Device:
     def slow_down(self, latency_s: float) -> None:
         self.latency_s = latency_s
         self.slowest_s = max(self.slowest_s, latency_s)
+
+    def fail_directory(self, path: str) -> None:
+        self.broken_at = self.time()
+        self.fs.fail_directory(path)
+
+    def is_long_broken(self) -> bool:
+        """Whether whoever writes checkpoints has met the failure."""
+        return self.time() - self.broken_at > NOTICED_S
 
     def end_process(self) -> None:
         """What was written is there for the next process, synced or not; the one that is gone does nothing any more."""

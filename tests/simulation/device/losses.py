@@ -6,6 +6,7 @@ ends before that afterwards has broken the promise, and so has a server that kne
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import attrs
@@ -36,20 +37,20 @@ class Losses:
     _synced: dict[TopicPartition, int] = attrs.field(factory=dict)
     """What the last loss cannot have taken."""
 
-    def note(self, who: str, at: float) -> None:
-        """What was not synced then may be lost, at the next start."""
+    def note(self, who: str, at: float, *, is_starting: bool = False) -> None:
+        """What was not synced then may be lost, at the next start. `is_starting`: nobody has synced for a while."""
         broker = self.server.latest
         if not self.server.loses or broker is None:
             return
         actors = self._actors(broker)
-        self._synced = {where: actor.log.recovery_point for where, actor in actors.items()}
+        self._synced |= {where: actor.log.recovery_point for where, actor in actors.items()}
         since_ms = (trio.current_time() - at) * 1000
         self.world.add(
             Lost(
                 at_ms=int(at * 1000),
                 who=who,
-                window_ms=self._window_ms(),
-                synced=self._synced,
+                window_ms=None if is_starting else self._window_ms(),
+                synced=dict(self._synced),
                 oldest_ms={where: max(0.0, actor.statistics().unsynced_ms - since_ms) for where, actor in actors.items()},
             )
         )
@@ -67,6 +68,12 @@ class Losses:
                 found = self._records(actor.log, self._synced.get(where, 0))
                 self.world.add(Survived(at_ms=self.world.at_ms(), who=who, partition=where, records=found, gaps=gaps))
 
+    def offline(self, broker: Broker) -> Iterator[tuple[TopicPartition, object]]:
+        """Which logs are, and why."""
+        for where, actor in self._actors(broker).items():
+            if actor.log.offline is not None:
+                yield where, actor.log.offline
+
     def _records(self, log: Log, offset: int) -> dict[int, str]:
         """By offset. Read from the files: the coordinators have written already, and no client has."""
         found: dict[int, str] = {}
@@ -78,7 +85,7 @@ class Losses:
 
     def _window_ms(self) -> float | None:
         durability, device = self.server.durability, self.server.device
-        if durability == "os" or device.has_failed:
+        if durability == "os" or device.failures:
             return None
         return float(durability.partition(":")[2]) + HOPS * 2000 * device.slowest_s + SLACK_MS
 

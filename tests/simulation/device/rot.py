@@ -29,12 +29,16 @@ CHECKPOINTS: Final = (
 )
 
 
-class Place(NamedTuple):
-    """A batch that can be damaged: everything else in its log stays."""
+class Hit(NamedTuple):
+    """A batch that can be damaged, or is: everything else in its log stays."""
 
     path: str
     position: int
     header: BatchHeader
+    is_scanned: bool = False
+    """Whether a start that follows no orderly stop reads it."""
+    is_contiguous: bool = False
+    """Whether its neighbours say what its base offset is, which no checksum covers."""
 
 
 def choose(places: list[str], share: float) -> str | None:
@@ -44,37 +48,56 @@ def choose(places: list[str], share: float) -> str | None:
 
 def flip_in_batch(
     fs: CrashFileSystem, directory: str, where: TopicPartition, share: float, byte: float, bit: int
-) -> BatchHeader | None:
+) -> Hit | None:
     """Flip a bit of a batch that has good ones behind it, or lies below what the server knows to be synced; answers which."""
-    places = list(_batches(fs, directory, where))
+    places = _batches(fs, directory, where)
     if not places:
         return None
-    place = places[int(share * len(places))]
-    at = BASE_OFFSET_BYTES + int(byte * (place.header.size_bytes - BASE_OFFSET_BYTES))
-    change(fs, place.path, lambda data: _flipped(data, place.position + at, bit))
-    return place.header
+    hit = places[int(share * len(places))]
+    first = 0 if hit.is_contiguous else BASE_OFFSET_BYTES
+    at = first + int(byte * (hit.header.size_bytes - first))
+    change(fs, hit.path, lambda data: _flipped(data, hit.position + at, bit))
+    return hit
 
 
-def _batches(fs: CrashFileSystem, directory: str, where: TopicPartition) -> list[Place]:
+def damage_in(fs: CrashFileSystem, path: str) -> str:
+    """What is wrong with the first batch of a file that is not good, or nothing."""
+    if fs.file_size(path) is None:
+        return ""
+    try:
+        for header, batch in iter_batches(fs.content(path)):
+            check_batch(batch, header)
+    except TriologError as exc:
+        return str(exc)
+    return ""
+
+
+def _batches(fs: CrashFileSystem, directory: str, where: TopicPartition) -> list[Hit]:
     folder = f"{directory}/{where}"
-    logs = [f"{folder}/{name}" for name in fs.list_directory(folder) if name.endswith(".log")]
-    found: list[Place] = []
-    for path in logs:
+    found: list[Hit] = []
+    for path in [f"{folder}/{name}" for name in fs.list_directory(folder) if name.endswith(".log")]:
         position = 0
         try:
             for header, batch in iter_batches(fs.content(path)):
                 check_batch(batch, header)
-                found.append(Place(path, position, header))
+                found.append(Hit(path, position, header))
                 position += header.size_bytes
         except TriologError:
             continue  # damaged before, or torn: what lies behind it is left alone
-    last = max((place.header.base_offset for place in found), default=-1)
     synced = _recovery_point(fs, directory, where)
+    last = max((hit.header.base_offset for hit in found), default=-1)
     return [
-        place
-        for place in found
-        if not place.header.is_control and (place.header.base_offset < last or place.header.next_offset <= synced)
+        hit._replace(is_scanned=hit.header.base_offset >= synced, is_contiguous=_is_contiguous(found, number))
+        for number, hit in enumerate(found)
+        if not hit.header.is_control and (hit.header.base_offset < last or hit.header.next_offset <= synced)
     ]
+
+
+def _is_contiguous(found: list[Hit], number: int) -> bool:
+    if not 0 < number < len(found) - 1:
+        return False
+    before, hit, behind = (each.header for each in found[number - 1 : number + 2])
+    return before.next_offset == hit.base_offset and hit.next_offset == behind.base_offset
 
 
 def _recovery_point(fs: CrashFileSystem, directory: str, where: TopicPartition) -> int:

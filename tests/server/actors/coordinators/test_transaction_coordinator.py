@@ -385,6 +385,21 @@ async def test_a_partition_that_is_gone_does_not_hold_up_the_others(broker: Brok
     assert await committed_values(broker, PARTITION) == ["a"]
 
 
+async def test_a_partition_that_knows_a_later_epoch_does_not_hold_up_an_id_for_ever(broker: Broker) -> None:
+    """A power cut under `os` took the later epochs from the coordinator's log and not from the partition's (simulation, seed
+    2009): the id could neither end its transaction nor begin anew."""
+    producer = await TransactionalProducer.start(broker)
+    await producer.produce(PARTITION, "a")
+    await producer.produce(OTHER, "b")
+    later = producer.producer_epoch + 3
+    await broker.transactions.write_marker(PARTITION, producer.producer_id, later, commit=False, coordinator_epoch=0)
+    await producer.commit()
+    assert await committed_values(broker, PARTITION) == []
+    assert await committed_values(broker, OTHER) == ["b"]
+    assert is_idle(broker)
+    await TransactionalProducer.start(broker)
+
+
 async def test_a_decided_outcome_is_carried_out_once_the_partition_can_be_written(
     tmp_path: Path, fs: GateFileSystem, mock_clock: trio.testing.MockClock
 ) -> None:

@@ -243,6 +243,20 @@ async def test_a_flush_by_whoever_asks_ends_the_loss_window(tmp_path: Path, mock
         assert actor.statistics().longest_unsynced_ms == pytest.approx(5000)
 
 
+async def test_deleting_records_makes_what_is_not_synced_no_younger(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+    """The recovery point follows the log start offset, and nothing was synced (simulation, seed 1011)."""
+    answers: Answered = []
+    async with one_partition(tmp_path, durability="os") as broker:
+        actor = actor_of(broker)
+        for expected in range(1, 3):
+            await send(actor, answers)
+            await until(partial(has, answers, expected))
+        mock_clock.jump(5)
+        await broker.logs.delete_records(PARTITION, 1)
+        assert actor.log.recovery_point == 1
+        assert actor.statistics().unsynced_ms == pytest.approx(5000)
+
+
 async def test_after_a_roll_the_loss_window_begins_with_the_new_segment(
     tmp_path: Path, mock_clock: trio.testing.MockClock
 ) -> None:

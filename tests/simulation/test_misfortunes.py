@@ -1,0 +1,87 @@
+"""What the worlds have go wrong with files does happen in them: logs are compacted, bits flip, directories fail, power goes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
+
+import pytest
+
+from .history import Damaged, Event, Lost, Refused, Stored, Survived
+from .script import KEYED, Script, Step
+from .verdict import judge
+from .world import simulate
+
+E = TypeVar("E", bound=Event)
+
+SMALL: Final = {"segment.bytes": "700", "fetch.check.crcs": "true"}
+COMPACTED: Final = SMALL | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "1000"}
+
+
+@pytest.fixture(autouse=True)
+def _silence() -> Iterator[None]:
+    """Of what the server says of damage."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(before)
+
+
+def sends(who: str, topic: str, count: int = 20) -> list[Step]:
+    return [Step(200 * number, who, "send", {"topic": topic, "partition": 0, "count": 5}) for number in range(count)]
+
+
+def world(steps: list[Step], topic: str = "plain", config: dict[str, str] = SMALL, **fields: Any) -> Script:
+    fields = {"durability": "fsync", **fields}
+    steps = sorted(steps, key=lambda step: step.at_ms)
+    return Script("misfortunes", fields.pop("durability"), {topic: {"partitions": 1, "config": config}}, tuple(steps), **fields)
+
+
+def events(script: Script, kind: type[E]) -> list[E]:
+    """Of a world in which nothing was wrong."""
+    verdict = judge(script)
+    assert verdict.is_good, str(verdict)
+    return [event for event in simulate(script).events if isinstance(event, kind)]
+
+
+def test_a_topic_is_compacted_while_it_is_written_and_children_are_killed() -> None:
+    kills = [Step(at_ms, "operator", "kill", {"for_ms": 0, "after": 3, "when": "child"}) for at_ms in (1000, 6000)]
+    ends = Step(20_000, "operator", "clock", {"ms": 0})
+    script = world([*sends("keyed 0", KEYED, 40), *kills, Step(9000, "operator", "child"), ends], KEYED, COMPACTED)
+    everything = events(script, Stored)[0]
+    assert everything.end_offset > 150
+    assert 5 <= len(everything.records) < 100
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_flipped_bit_is_met_by_readers_and_by_nobody_else(end: str) -> None:
+    rot = {"topic": "plain", "partition": 0, "share": 0.3, "byte": 0.9, "bit": 2, "end": end, "for_ms": 0}
+    script = world([*sends("kafka 0", "plain"), Step(6000, "operator", "rot", rot)], rots=True)
+    [damaged] = events(script, Damaged)
+    refused = {event.offset for event in events(script, Refused)}
+    assert refused == set(damaged.offsets)
+
+
+def test_a_directory_fails_and_comes_back() -> None:
+    topics = {name: {"partitions": 2, "config": SMALL} for name in ("plain", "stamped")}
+    steps = [*sends("kafka 0", "plain"), *sends("kafka 1", "stamped", 80)]
+    steps += [Step(2000, "operator", "fail_directory", {"directory": 0}), Step(14_000, "operator", "replug", {"for_ms": 100})]
+    script = Script("directory", "fsync", topics, tuple(sorted(steps, key=lambda step: step.at_ms)), directories=2)
+    assert all(event.end_offset >= 100 for event in events(script, Stored) if event.partition.partition == 0)
+
+
+def test_a_power_cut_takes_what_was_not_synced_and_that_is_found_out() -> None:
+    steps = [*sends("kafka 0", "plain", 60), Step(5100, "operator", "power", {"for_ms": 0, "after": 0})]
+    lost = 0
+    for number in range(6):
+        script = Script(
+            f"power {number}",
+            "os",
+            {"plain": {"partitions": 1, "config": {}}},
+            tuple(sorted(steps, key=lambda step: step.at_ms)),
+        )
+        assert len(events(script, Lost)) == 1
+        [survived] = events(script, Survived)
+        lost += not survived.records
+    assert lost
