@@ -80,15 +80,17 @@ class ConsumerMember(GroupMember):
         self.epoch, self.is_unsure, self.is_news = answer.member_epoch, False, False
         if answer.assignment is not None:
             self._take(answer.assignment.topic_partitions)
-        until_ms = self._until_ms(begun_ms, has_reported=has_reported, gives_up=bool(before - self.owned.keys() or self.leaving))
+        until_ms = self._until_ms(
+            begun_ms, has_reported=has_reported, gives_up=bool(before - self.owned.keys() or self.leaving)
+        )
         if answer.assignment is not None:
             self.told(set(self.owned), until_ms)
         self.heard(begun_ms, until_ms)
         return True
 
     def _until_ms(self, begun_ms: int, *, has_reported: bool, gives_up: bool) -> int:
-        """For so long it is a member, after a heartbeat in which it has reported what it had, or in whose answer it was asked to
-        give something up."""
+        """Until when it is a member, after a heartbeat in which it has reported what it had, or in whose answer it was asked
+        to give something up."""
         if has_reported and not gives_up:
             self.doubt_since_ms = None
         elif gives_up and (has_reported or self.doubt_since_ms is None):

@@ -1,5 +1,5 @@
-"""Drivers that stage records and commit them version by version, as Spark's do. They are killed, and go on where the server says
-that they were; two of them have one application, because the one before may not be gone."""
+"""Drivers that stage records and commit them version by version, as Spark's do. They are killed, and go on where the server
+says that they were; two of them have one application, because the one before may not be gone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.procedures import stages
 
-from ..groups.events import CommitsStage, LastCommit, Staged, StageCommitted
+from ..groups.events import CommitsStage, LastCommit, StageCommitted, Staged
 from ..history import Send, Sent
 from .readers import Native
 
@@ -46,7 +46,9 @@ class Driver(Native):
                 for where, each in ids.items():
                     named.setdefault(where, []).extend(each)
             if end == "abort":
-                await self.client.run(stages.abort_stage(APPLICATION, version, None if self.rng.random() < 0.2 else list(staged)))
+                await self.client.run(
+                    stages.abort_stage(APPLICATION, version, None if self.rng.random() < 0.2 else list(staged))
+                )
         except TriologError:
             return
         if end not in ("abort", "die before"):

@@ -184,9 +184,7 @@ class GroupMember(Inhabitant):
         self.commits += 1
         said = {"number": self.commits, "partition": where, "offset": offset}
         self.world.add(Commits(**self.me(), **said))
-        part = OffsetCommitRequestPartition(
-            partition_index=where.partition, committed_offset=offset, committed_metadata=None
-        )
+        part = OffsetCommitRequestPartition(partition_index=where.partition, committed_offset=offset, committed_metadata=None)
         request = OffsetCommitRequest(
             group_id=self.group,
             generation_id_or_member_epoch=self.epoch,

@@ -1,4 +1,5 @@
-"""One who commits offsets of a group outside and inside of transactions by turns: what came later counts, once it counts at all."""
+"""One who commits offsets of a group outside and inside of transactions by turns: what came later counts, once it counts at
+all."""
 
 from __future__ import annotations
 
@@ -86,13 +87,13 @@ class Mixer(Inhabitant):
         """Whether the offset is kept for the transaction; None: not known."""
         assert self._identity is not None
         producer_id, epoch = self._identity
-        joins = AddOffsetsToTxnRequest(
-            transactional_id=MIXED, producer_id=producer_id, producer_epoch=epoch, group_id=MIXED
-        )
+        joins = AddOffsetsToTxnRequest(transactional_id=MIXED, producer_id=producer_id, producer_epoch=epoch, group_id=MIXED)
         answer = await self._kafka.call(joins, TXN_VERSION)
         if answer is None or answer.error_code:
             return None
-        part = TxnOffsetCommitRequestPartition(partition_index=PLACE.partition, committed_offset=self._next, committed_metadata=None)
+        part = TxnOffsetCommitRequestPartition(
+            partition_index=PLACE.partition, committed_offset=self._next, committed_metadata=None
+        )
         request = TxnOffsetCommitRequest(
             transactional_id=MIXED,
             group_id=MIXED,
@@ -109,9 +110,7 @@ class Mixer(Inhabitant):
             partition_index=PLACE.partition, committed_offset=self._next, committed_metadata=None
         )
         topic = OffsetCommitRequestTopic(name=PLACE.topic, topic_id=bytes(16), partitions=[part])
-        request = OffsetCommitRequest(
-            group_id=MIXED, generation_id_or_member_epoch=NOBODY, member_id="", topics=[topic]
-        )
+        request = OffsetCommitRequest(group_id=MIXED, generation_id_or_member_epoch=NOBODY, member_id="", topics=[topic])
         answer = await self._kafka.call(request, OFFSETS_VERSION)
         return None if answer is None or answer.topics[0].partitions[0].error_code else True
 
@@ -119,9 +118,7 @@ class Mixer(Inhabitant):
         """What became of the transaction; None: not known."""
         assert self._identity is not None
         producer_id, epoch = self._identity
-        request = EndTxnRequest(
-            transactional_id=MIXED, producer_id=producer_id, producer_epoch=epoch, committed=committed
-        )
+        request = EndTxnRequest(transactional_id=MIXED, producer_id=producer_id, producer_epoch=epoch, committed=committed)
         answer = await self._kafka.call(request, TXN_VERSION)
         if answer is None or answer.error_code:
             self._identity = None

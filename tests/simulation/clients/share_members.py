@@ -1,5 +1,5 @@
-"""Members of a share group. Each reads all partitions of its topic, whatever it is assigned, so that they meet; of what it acquires
-it accepts, gives back or rejects records, keeps some for longer, and says nothing of others until their locks end."""
+"""Members of a share group. Each reads all partitions of its topic, whatever it is assigned, so that they meet. Of what it
+acquires it accepts, gives back or rejects records, keeps some for longer, and says nothing of others until their locks end."""
 
 from __future__ import annotations
 
@@ -135,9 +135,7 @@ class ShareMember(Inhabitant):
     async def _leave(self) -> None:
         if self.session_epoch:
             self._session_ended()
-            last = ShareAcknowledgeRequest(
-                group_id=self.group, member_id=self.member_id, share_session_epoch=FINAL, topics=[]
-            )
+            last = ShareAcknowledgeRequest(group_id=self.group, member_id=self.member_id, share_session_epoch=FINAL, topics=[])
             await self.kafka.call(last, VERSION)
         request = ShareGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=LEAVES)
         await self.kafka.call(request, HEARTBEAT_VERSION)
@@ -234,9 +232,7 @@ class ShareMember(Inhabitant):
         is_first = self.session_epoch == 0
         wheres = [TopicPartition(SHARED, number) for number in range(self.world.partitions[SHARED])]
         parts = [
-            ShareFetchRequestPartition(
-                partition_index=where.partition, acknowledgement_batches=_batches(said.get(where, []))
-            )
+            ShareFetchRequestPartition(partition_index=where.partition, acknowledgement_batches=_batches(said.get(where, [])))
             for where in wheres
             if is_first or where in said
         ]

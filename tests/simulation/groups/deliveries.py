@@ -140,7 +140,9 @@ class _Share:
     def _answered(self, event: Accepted) -> Iterator[Anomaly]:
         said = self.said[event.member, event.number]
         if event.is_kept is False:
-            self.maybe_done.difference_update((said.event.partition, offset) for offset, kind in said.event.said if kind in ENDS)
+            self.maybe_done.difference_update(
+                (said.event.partition, offset) for offset, kind in said.event.said if kind in ENDS
+            )
             if event.error == "INVALID_RECORD_STATE" and said.locks and all(self.has(each, event.at_ms) for each in said.locks):
                 yield Anomaly("broken lock", f"{event.member} of {said.event.partition}: {said.event.said}")
         for offset, kind in said.event.said if event.is_kept else ():

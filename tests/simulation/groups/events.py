@@ -114,8 +114,8 @@ class Resumes(Event):
 
 @attrs.frozen(kw_only=True)
 class MixedCommit(Event):
-    """Who commits offsets of a group without members, one after the other, was answered; `is_kept` None: there was no answer, or
-    one that leaves it open."""
+    """Who commits offsets of a group without members, one after the other, was answered; `is_kept` None: there was no answer,
+    or one that leaves it open."""
 
     offset: int
     transaction: int | None

@@ -1,5 +1,5 @@
-"""How a world begins and ends for its groups. At the end nothing goes wrong any more, all members live, and in time they have read
-everything."""
+"""How a world begins and ends for its groups. At the end nothing goes wrong any more, all members live, and in time they have
+read everything."""
 
 from __future__ import annotations
 

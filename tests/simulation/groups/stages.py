@@ -16,7 +16,7 @@ from triolog.protocol.types import TopicPartition
 
 from ..checker import Anomaly
 from ..history import Event, Stored
-from .events import CommitsStage, LastCommit, Staged, StageCommitted
+from .events import CommitsStage, LastCommit, StageCommitted, Staged
 
 
 @attrs.define(eq=False)

@@ -32,8 +32,8 @@ from .events import (
     SessionEnded,
     Settled,
     ShareGroupIs,
-    Staged,
     StageCommitted,
+    Staged,
     Told,
     Unanswered,
 )
@@ -163,9 +163,7 @@ def test_unprocessed() -> None:
     stored = Stored(at_ms=9, who="x", partition=P, is_committed=True, start_offset=0, end_offset=2, records=records)
 
     def polled(*read: Found) -> Polled:
-        return Polled(
-            at_ms=1, who=f"{CONSUMERS} 0", partition=P, is_committed=True, position=0, records=read, next_position=2
-        )
+        return Polled(at_ms=1, who=f"{CONSUMERS} 0", partition=P, is_committed=True, position=0, records=read, next_position=2)
 
     assert kinds(polled(*records), *commit("a", 2, 2), resumes(2), stored) == set()
     assert kinds(polled(records[0]), *commit("a", 2, 2), resumes(2), stored) == {"unprocessed"}
@@ -211,9 +209,7 @@ def test_offsets_of_transactions_among_others() -> None:
 # ---- share groups ------------------------------------------------------------------------------------------------------------
 
 
-SHARE: Final = ShareGroupIs(
-    at_ms=0, who="x", group=SHARERS, topics=("in",), is_committed=False, lock_ms=50, delivery_limit=2
-)
+SHARE: Final = ShareGroupIs(at_ms=0, who="x", group=SHARERS, topics=("in",), is_committed=False, lock_ms=50, delivery_limit=2)
 
 
 def beats(*members: str) -> list[Event]:
@@ -324,7 +320,11 @@ def test_a_version_is_there_whole_and_once() -> None:
 
 @pytest.mark.parametrize("there", [(), ("1",), ("2", "1"), ("0", "1", "2"), ("3", "1", "2"), ("1", "2", "4")], ids=str)
 def test_inexact_stage(there: tuple[str, ...]) -> None:
-    events = [*staged("a", "1", "2"), *staged("b", "4"), Staged(at_ms=1, who="x", application="app", version=0, attempt="a", ids=("3",))]
+    events = [
+        *staged("a", "1", "2"),
+        *staged("b", "4"),
+        Staged(at_ms=1, who="x", application="app", version=0, attempt="a", ids=("3",)),
+    ]
     assert kinds(*events, was_committed("a"), *log(*there)) == {"inexact stage"}
 
 
