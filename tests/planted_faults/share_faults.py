@@ -6,7 +6,9 @@ from typing import Final
 
 from tests.planted_faults.planting import Fault
 
-STATE: Final = "tests/server/groups/share/test_partition_state.py"
+BROKER: Final = "tests/server/broker/test_share_partitions.py"
+ACQUISITION: Final = "tests/server/groups/share/test_acquisition.py"
+STORED: Final = "tests/server/groups/share/test_stored_state.py"
 
 SHARE_FAULTS: Final = (
     Fault(
@@ -15,7 +17,10 @@ SHARE_FAULTS: Final = (
         file="server/groups/share/in_flight.py",
         old="return self.state is RecordState.ACQUIRED and self.target is None and self.member == member\n",
         new="return self.state is RecordState.ACQUIRED and self.target is None\n",
-        tests=(),
+        tests=(
+            f"{BROKER}::test_a_lock_ends_and_who_waits_gets_the_records",
+            f"{BROKER}::test_a_member_that_is_gone_gives_back_what_it_had",
+        ),
     ),
     Fault(
         name="acknowledged-in-memory",
@@ -23,7 +28,10 @@ SHARE_FAULTS: Final = (
         file="server/actors/share/share_partition.py",
         old="                await self._store(change.batches)\n",
         new="                pass\n",
-        tests=(),
+        tests=(
+            f"{BROKER}::test_what_was_acknowledged_never_comes_again_and_the_rest_with_its_delivery_count",
+            f"{BROKER}::test_nobody_is_told_what_is_not_on_the_device",
+        ),
     ),
     Fault(
         name="delivery-count-in-memory",
@@ -31,7 +39,7 @@ SHARE_FAULTS: Final = (
         file="server/groups/share/partition_state.py",
         old="    return StateBatch(run.first, run.last, state, run.delivery_count)\n",
         new="    return StateBatch(run.first, run.last, state, 0)\n",
-        tests=(),
+        tests=(f"{BROKER}::test_what_was_acknowledged_never_comes_again_and_the_rest_with_its_delivery_count",),
     ),
     Fault(
         name="lock-without-end",
@@ -39,7 +47,7 @@ SHARE_FAULTS: Final = (
         file="server/groups/share/partition_state.py",
         old="                run.settle(self._given_back(run))\n",
         new="                run.deadline_ms = None\n                continue\n",
-        tests=(),
+        tests=(f"{BROKER}::test_a_lock_ends_and_who_waits_gets_the_records",),
     ),
     Fault(
         name="gap-is-passed-over",
@@ -47,7 +55,7 @@ SHARE_FAULTS: Final = (
         file="server/groups/share/partition_state.py",
         old="                state.batches.append(InFlightBatch.of(gap, is_gap=True))\n",
         new="                gap.settle(RecordState.ARCHIVED)\n                state.batches.append(InFlightBatch.of(gap))\n",
-        tests=(),
+        tests=(f"{ACQUISITION}::test_after_a_restart_what_the_log_says_nothing_of_comes_as_new",),
     ),
     Fault(
         name="start-over-what-is-not-done",
@@ -55,7 +63,7 @@ SHARE_FAULTS: Final = (
         file="server/groups/share/partition_state.py",
         old="                if not run.is_done:\n",
         new="                if run.is_available:\n",
-        tests=(),
+        tests=(f"{BROKER}::test_a_renewed_lock_begins_anew",),
     ),
     Fault(
         name="given-up-too-early",
@@ -63,7 +71,7 @@ SHARE_FAULTS: Final = (
         file="server/groups/share/partition_state.py",
         old="        is_last = run.delivery_count >= self.config.delivery_count_limit\n",
         new="        is_last = run.delivery_count + 1 >= self.config.delivery_count_limit\n",
-        tests=(),
+        tests=(f"{ACQUISITION}::test_after_the_last_delivery_a_record_is_archived",),
     ),
     Fault(
         name="aborted-is-delivered",
@@ -71,7 +79,7 @@ SHARE_FAULTS: Final = (
         file="server/groups/share/acquisition.py",
         old="        if aborted:\n            self._archive(aborted)\n",
         new="",
-        tests=(),
+        tests=(f"{ACQUISITION}::test_records_of_aborted_transactions_nobody_gets",),
     ),
     Fault(
         name="acknowledgement-half-taken",
@@ -79,7 +87,7 @@ SHARE_FAULTS: Final = (
         file="server/groups/share/partition_state.py",
         old="        except RequestError:\n            self.roll_back(change)\n            raise\n",
         new="        except RequestError:\n            raise\n",
-        tests=(),
+        tests=(f"{ACQUISITION}::test_what_is_refused_in_part_has_not_happened",),
     ),
     Fault(
         name="failed-store-counts",
@@ -87,14 +95,14 @@ SHARE_FAULTS: Final = (
         file="server/actors/share/share_partition.py",
         old="                self.state.roll_back(change)\n",
         new="                self.state.commit(change)\n",
-        tests=(),
+        tests=(f"{BROKER}::test_what_cannot_be_stored_has_not_happened",),
     ),
     Fault(
-        name="update-without-its-start",
-        why="After a restart a group begins where its first snapshot said, with everything once more.",
+        name="update-forgets-those-before",
+        why="After a restart records come again that were accepted before the last acknowledgement.",
         file="server/groups/share/stored_state.py",
-        old="    start_offset = before.start_offset if value.start_offset == NO_START_OFFSET else value.start_offset\n",
-        new="    start_offset = before.start_offset\n",
-        tests=(),
+        old="        batches=overlaid(before.batches, batches, start_offset),\n",
+        new="        batches=overlaid((), batches, start_offset),\n",
+        tests=(f"{STORED}::test_after_many_updates_comes_a_snapshot_that_says_the_same",),
     ),
 )

@@ -1,5 +1,5 @@
 """Members of a group by the classic protocol, as Kafka's consumers with eager rebalances are: who joins again lets everything
-go first; the leader draws lots for the partitions."""
+go first. The leader draws lots for the partitions."""
 
 from __future__ import annotations
 

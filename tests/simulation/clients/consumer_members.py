@@ -89,7 +89,7 @@ class ConsumerMember(GroupMember):
         return True
 
     def _until_ms(self, begun_ms: int, *, has_reported: bool, gives_up: bool) -> int:
-        """For so long it is a member, after a heartbeat in which it has reported what it had, or in whose answer it was asked
+        """Until when it is a member, after a heartbeat in which it has reported what it had, or in whose answer it was asked
         to give something up."""
         if has_reported and not gives_up:
             self.doubt_since_ms = None

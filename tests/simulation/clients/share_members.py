@@ -1,4 +1,4 @@
-"""Members of a share group. Each reads all partitions of its topic, whatever it is assigned, so that they meet; of what it
+"""Members of a share group. Each reads all partitions of its topic, whatever it is assigned, so that they meet. Of what it
 acquires it accepts, gives back or rejects records, keeps some for longer, and says nothing of others until their locks end."""
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class ShareMember(Inhabitant):
     held: dict[TopicPartition, dict[int, Plan]] = attrs.field(factory=dict)
     numbers: int = 0
     is_calm: bool = False
-    """It accepts everything, without delay."""
+    """It accepts everything, without delay, but for what it has been given first."""
+    calm_fetches: int = 0
+    """Since nothing goes wrong any more, those in which it was given something."""
     idle_turns: int = 0
 
     def __attrs_post_init__(self) -> None:
@@ -223,6 +225,7 @@ class ShareMember(Inhabitant):
         self.session_epoch += 1
         found = [each for topic in answer.responses for each in topic.partitions]
         self.idle_turns = 0 if any(each.acquired_records for each in found) else self.idle_turns + 1
+        self.calm_fetches += self.is_calm and not self.idle_turns
         codes = {each.partition_index: each.acknowledge_error_code for each in found}
         await self._settled(numbers, answer, codes)
         for each in found:
@@ -274,11 +277,14 @@ class ShareMember(Inhabitant):
             plans = self._plans(len(offsets))
             held = self.held.setdefault(where, {})
             for offset, plan in zip(offsets, plans, strict=True):
-                held[offset] = plan if offset in ids else [GAP]
+                if plan:
+                    held[offset] = plan if offset in ids else [GAP]
 
     def _plans(self, count: int) -> list[Plan]:
-        """What it is going to say of so many offsets."""
-        style = "accept" if self.is_calm else self.rng.choice(("accept", "accept", "mixed", "mixed", "late", "renew", "never"))
+        """What it is going to say of so many offsets; without a plan it has them until their locks end."""
+        style = self.rng.choice(("accept", "accept", "mixed", "mixed", "late", "renew", "never"))
+        if self.is_calm:
+            style = "never" if self.calm_fetches == 1 else "accept"
         if style == "mixed":
             return [[self.rng.choice((ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT))] for _ in range(count)]
         plan: Plan = {"accept": [ACCEPT], "late": [None, None, ACCEPT], "renew": [None, RENEW, ACCEPT], "never": []}[style]

@@ -14,7 +14,7 @@ from .stages import stages
 
 
 def check_groups(events: Iterable[Event]) -> list[Anomaly]:
-    """None: every promise was kept. Groups and offsets that a loss may have taken are judged up to there."""
+    """None: every promise was kept. Ownership is judged up to the first loss, the rest only where nothing is lost."""
     events = list(events)
     whole = list(itertools.takewhile(lambda event: not isinstance(event, Lost), events))
     found = [anomaly for part in (ownership, processed) for anomaly in part(whole)]

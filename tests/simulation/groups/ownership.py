@@ -2,7 +2,7 @@
 
 | anomaly | is |
 |---|---|
-| owned twice | a partition that a member was told while another one had it, both members surely; or twice in a generation |
+| owned twice | a member was told a partition that another one has, both members for certain; or two in one generation |
 | another assignment | a member of a classic group was not told what the leader said |
 | forgotten member | a member that was heard of in time was told that it is none |
 | fenced commit | a commit is kept that began after the partition was somebody else's |
@@ -69,8 +69,14 @@ class _Group:
     def newest_before(self, at_ms: float) -> int:
         return max((epoch for told_ms, epoch in self.told if told_ms < at_ms), default=NEVER)
 
+    def was_at(self, at_ms: int, epoch: int) -> None:
+        """Somebody was told so."""
+        if not self.has_offsets and epoch < self.newest_before(math.inf):
+            self.told.clear()
+        self.told.append((at_ms, epoch))
+
     def maybe_begin_anew(self, at_ms: int) -> None:
-        """A group that has neither members nor offsets is forgotten, and its generations are counted anew."""
+        """A group that has neither members nor offsets is forgotten, and its generations, or epochs, are counted anew."""
         if not self.has_offsets and all(member.until_ms <= at_ms for member in self.members.values()):
             self.told.clear()
             self.of_generation.clear()
@@ -94,9 +100,7 @@ def _described(group: _Group, event: Described) -> Iterator[Anomaly]:
     newest = group.newest_before(event.begun_ms)
     if event.epoch < newest and group.has_offsets:
         yield Anomaly("epoch went back", f"{event.group} is at {event.epoch}, it was at {newest}")
-    if event.epoch < newest and not group.has_offsets:
-        group.told.clear()
-    group.told.append((event.at_ms, event.epoch))
+    group.was_at(event.at_ms, event.epoch)
 
 
 def _follow(group: _Group, number: int, event: MemberEvent) -> Iterator[Anomaly]:
@@ -142,7 +146,7 @@ def _told(group: _Group, number: int, event: Told) -> Iterator[Anomaly]:
         if event.partitions not in group.assigned[event.epoch, event.member]:
             said = f"{event.member} in generation {event.epoch}: {event.partitions}"
             yield Anomaly("another assignment", f"{said}, not {group.assigned[event.epoch, event.member]}")
-    group.told.append((event.at_ms, event.epoch))
+    group.was_at(event.at_ms, event.epoch)
     member.held = {where: member.held.get(where, number) for where in event.partitions}
     member.until_ms = event.until_ms
 

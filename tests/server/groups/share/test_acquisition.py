@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import pytest
+from triolog.protocol.errors import RequestError
 from triolog.server.groups.share.acquisition import Acquisition
 from triolog.server.groups.share.config import ShareConfig
 from triolog.server.groups.share.partition_state import SharePartitionState
@@ -20,7 +21,7 @@ from triolog.server.groups.share.values import (
 
 OPTIMIZED, LIMITED = AcquireMode
 TENS: Final = [OffsetRange(first, first + 9) for first in range(0, 50, 10)]
-RELEASE: Final = 2
+ACCEPT, RELEASE = 1, 2
 
 
 def take(
@@ -106,6 +107,15 @@ def test_after_the_last_delivery_a_record_is_archived() -> None:
         assert take(state, TENS[:1]) == [(0, 9, count)]
         give_back(state, 0, 9)
     assert state.start_offset == 10
+
+
+def test_what_is_refused_in_part_has_not_happened() -> None:
+    state = SharePartitionState(0)
+    take(state, max_records=10)
+    with pytest.raises(RequestError):
+        state.acknowledge("member", [Acknowledgement(0, 9, [ACCEPT]), Acknowledgement(20, 29, [ACCEPT])], 0)
+    give_back(state, 0, 9)
+    assert take(state, max_records=10) == [(0, 9, 2)]
 
 
 def test_records_of_aborted_transactions_nobody_gets() -> None:
