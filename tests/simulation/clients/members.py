@@ -21,7 +21,7 @@ from triolog.protocol.types import TopicPartition
 
 from ..groups.events import Commits, Committed, Dismissed, Heard, LetsGo, Resumes, Told
 from ..groups.lives import TOPICS
-from ..history import Moved, Polled
+from ..history import Moved, Polled, Refused
 from .fetching import fetch
 from .inhabitant import Inhabitant, KafkaConnection, Surroundings
 
@@ -140,7 +140,7 @@ class GroupMember(Inhabitant):
     # ---- reading ---------------------------------------------------------------------------------------------------------
 
     async def poll(self, where: TopicPartition) -> bool:
-        """Whether there was something."""
+        """Whether it has come further: by what it has read, or over damage that it was told of."""
         position = self.owned[where]
         if position is None:
             position = await self._resume(where)
@@ -149,6 +149,12 @@ class GroupMember(Inhabitant):
         fetched = await fetch(
             self.kafka, where, position, is_committed=True, max_bytes=self.rng.choice((500, 3000, 10**6)), max_wait_ms=0
         )
+        if fetched is not None and fetched.error_code == ErrorCode.CORRUPT_MESSAGE:
+            self.world.add(Refused(**self.now(), partition=where, is_committed=True, offset=position))
+            self.world.add(Moved(**self.now(), partition=where, position=position + 1))
+            self.owned[where] = position + 1
+            self.uncommitted.add(where)
+            return True
         if fetched is None or fetched.error_code or fetched.next_position == position:
             return False
         self.owned[where] = fetched.next_position
