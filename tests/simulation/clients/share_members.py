@@ -52,6 +52,8 @@ class ShareMember(Inhabitant):
     session_epoch: int = 0
     held: dict[TopicPartition, dict[int, Plan]] = attrs.field(factory=dict)
     numbers: int = 0
+    refused: set[TopicPartition] = attrs.field(factory=set)
+    """Of which it was told last that what comes next is damaged."""
     is_calm: bool = False
     """It accepts everything, without delay, but for what it has been given first."""
     calm_fetches: int = 0
@@ -228,6 +230,9 @@ class ShareMember(Inhabitant):
         self.calm_fetches += self.is_calm and not self.idle_turns
         codes = {each.partition_index: each.acknowledge_error_code for each in found}
         await self._settled(numbers, answer, codes)
+        self.refused = {
+            TopicPartition(SHARED, each.partition_index) for each in found if each.error_code == ErrorCode.CORRUPT_MESSAGE
+        }
         for each in found:
             self._take(TopicPartition(SHARED, each.partition_index), each, begun_ms)
 

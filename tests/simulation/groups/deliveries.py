@@ -7,13 +7,14 @@
 | another record | a member was given another record than the log has at that offset, or none |
 | wrong count | a delivery count above the limit, or not above the one with which the record was given back |
 | broken lock | what a member says of records that it has for certain is refused because it has not |
-| unconsumed | a record that the group never finished, although nothing goes wrong any more |
+| unconsumed | a record that the group never finished, although nothing goes wrong any more, and no damage is before it |
 
 A member has a record for certain until its lock may have ended, it has begun to say something of it, or its session is over.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -22,7 +23,7 @@ import attrs
 from triolog.protocol.types import TopicPartition
 
 from ..checker import Anomaly
-from ..history import Event, Send, Stored
+from ..history import Damaged, Event, Send, Stored
 from .events import (
     SHARERS,
     Accepted,
@@ -33,6 +34,7 @@ from .events import (
     MemberEvent,
     SessionEnded,
     ShareGroupIs,
+    StandsAt,
     Unanswered,
 )
 
@@ -79,6 +81,9 @@ class _Share:
     given_back: dict[Place, tuple[int, int]] = attrs.field(factory=dict)
     """With which delivery count it was given back, and when."""
     unanswered: list[int] = attrs.field(factory=list)
+    damaged: dict[TopicPartition, list[range]] = attrs.field(factory=lambda: defaultdict(list))
+    stands_at: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """The damage over which the group does not come."""
 
     def has(self, lock: _Lock | None, at_ms: int) -> bool:
         return (
@@ -157,11 +162,16 @@ class _Share:
 
     # ---- the end ---------------------------------------------------------------------------------------------------------
 
+    def stands(self, event: StandsAt) -> None:
+        if any(event.offset in damage for damage in self.damaged[event.partition]):
+            self.stands_at[event.partition] = event.offset
+
     def unconsumed(self, stored: Stored, sent: dict[str, int]) -> Iterator[Anomaly]:
         """Records that were neither finished nor delivered as often as there may be, also when all that nobody knows of was."""
+        end = self.stands_at.get(stored.partition, math.inf)
         for record in stored.records:
             place = stored.partition, record.offset
-            if place in self.done_ms or place in self.maybe_done:
+            if place in self.done_ms or place in self.maybe_done or record.offset >= end:
                 continue
             count, number = self.counts.get(place, (0, sent.get(record.id, 0)))
             unknown = sum(number < each for each in self.unanswered)
@@ -181,6 +191,10 @@ def deliveries(events: Sequence[Event]) -> Iterator[Anomaly]:
                 share = _Share(event)
             case Send():
                 sent.update((record.id, number) for record in event.records)
+            case Damaged() if share is not None:
+                share.damaged[event.partition].append(event.offsets)
+            case StandsAt() if share is not None:
+                share.stands(event)
             case MemberEvent() if share is not None and event.group == SHARERS:
                 yield from share.follow(number, event)
     if share is None:
@@ -188,15 +202,15 @@ def deliveries(events: Sequence[Event]) -> Iterator[Anomaly]:
     for (where, is_committed), everything in stored.items():
         if where.topic in share.config.topics and is_committed == share.config.is_committed:
             yield from share.unconsumed(everything, sent)
-            yield from _other_records(events, everything)
+            yield from _other_records(events, everything, share.damaged[where])
 
 
-def _other_records(events: Sequence[Event], stored: Stored) -> Iterator[Anomaly]:
+def _other_records(events: Sequence[Event], stored: Stored, damaged: Sequence[range]) -> Iterator[Anomaly]:
     there = {record.offset: record.id for record in stored.records}
     for event in events:
         if isinstance(event, Acquired) and event.partition == stored.partition:
             given = dict(event.ids)
             for offset in range(event.first, event.last + 1):
-                if given.get(offset) != there.get(offset):
+                if given.get(offset) != there.get(offset) and not any(offset in damage for damage in damaged):
                     said = f"{event.member} was given {given.get(offset)}, there is {there.get(offset)}"
                     yield Anomaly("another record", f"{event.partition}@{offset}: {said}")

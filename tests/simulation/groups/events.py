@@ -153,6 +153,15 @@ class ShareGroupIs(Event):
 
 
 @attrs.frozen(kw_only=True)
+class StandsAt(Event):
+    """Where a share group has come to when nothing goes wrong any more: its members are told that this offset is damaged."""
+
+    group: str
+    partition: TopicPartition
+    offset: int
+
+
+@attrs.frozen(kw_only=True)
 class Acquired(MemberEvent):
     """Offsets that the member was given, both ends included; by offset the ids of the records among them."""
 

@@ -11,6 +11,7 @@ import attrs
 import trio
 from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest
 from triolog.protocol.kafka.messages.groups import DescribeGroupsRequest
+from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 
 from ..clients.drivers import Driver
@@ -20,7 +21,7 @@ from ..clients.mixers import Mixer
 from ..clients.share_members import ShareMember
 from ..script import Step
 from ..server import Server
-from .events import CLASSIC, SHARERS, Settled, ShareGroupIs
+from .events import CLASSIC, SHARERS, Settled, ShareGroupIs, StandsAt
 from .lives import SHARED
 
 LIMIT_S: Final = 120.0
@@ -143,7 +144,21 @@ class _ShareSettling(_Settling):
             found = self.broker.shares.in_flight(self.group, self.world.topic_ids[SHARED], number)
             if found is None:
                 return f"nobody reads partition {number}"
-            if found.acquired_count or found.start_offset != found.next_offset:
+            if found.acquired_count or (found.start_offset != found.next_offset and not self._is_refused(number)):
                 return f"in partition {number} are {found}"
         busy = [member.who for member in self.members if any(member.held.values()) or member.idle_turns < IDLE_TURNS]
-        return f"{', '.join(busy)} have something to do" if busy else ""
+        if busy:
+            return f"{', '.join(busy)} have something to do"
+        for number in filter(self._is_refused, range(self.world.partitions[SHARED])):
+            self._stands(number)
+        return ""
+
+    def _is_refused(self, number: int) -> bool:
+        return any(TopicPartition(SHARED, number) in member.refused for member in self.members)
+
+    def _stands(self, number: int) -> None:
+        """A member of a share group cannot pass over damage."""
+        found = self.broker.shares.in_flight(self.group, self.world.topic_ids[SHARED], number)
+        assert found is not None
+        where = TopicPartition(SHARED, number)
+        self.world.add(StandsAt(**_now(self.world), group=self.group, partition=where, offset=found.start_offset))

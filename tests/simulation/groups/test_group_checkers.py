@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 from triolog.protocol.types import TopicPartition
 
-from ..history import Event, Found, Polled, Send, Sent, Stored
+from ..history import Damaged, Event, Found, Polled, Send, Sent, Stored
 from .checker import check_groups
 from .events import (
     CLASSIC,
@@ -34,6 +34,7 @@ from .events import (
     ShareGroupIs,
     StageCommitted,
     Staged,
+    StandsAt,
     Told,
     Unanswered,
 )
@@ -249,6 +250,14 @@ def share(*events: Event) -> set[str]:
     return kinds(SHARE, sent, *beats("m", "n"), *events, whole)
 
 
+def damaged(offset: int) -> Damaged:
+    return Damaged(at_ms=50, who="operator", partition=P, first_offset=offset, next_offset=offset + 1)
+
+
+def stands_at(offset: int) -> StandsAt:
+    return StandsAt(at_ms=95, who="x", group=SHARERS, partition=P, offset=offset)
+
+
 def test_given_once_and_accepted() -> None:
     assert share(acquired("m", 5), *says("m", 6, ACCEPT)) == set()
     assert share(acquired("m", 5), *says("m", 6, ACCEPT, is_kept=None)) == set()
@@ -276,6 +285,9 @@ def test_another_record() -> None:
     assert share(acquired("m", 5, record="b"), *says("m", 6, ACCEPT)) == {"another record"}
     assert share(acquired("m", 5, record=None), *says("m", 6, ACCEPT)) == {"another record"}
     assert share(acquired("m", 5, last=1), *says("m", 6, ACCEPT)) == set(), "there is none at the second offset"
+    given = [acquired("m", 5, record="b"), *says("m", 6, ACCEPT)]
+    assert share(*given, damaged(0)) == set(), "it is gone"
+    assert share(*given, damaged(1)) == {"another record"}
 
 
 def test_wrong_count() -> None:
@@ -296,6 +308,16 @@ def test_unconsumed() -> None:
     assert share(acquired("m", 5)) == {"unconsumed"}
     assert share(acquired("m", 5), acquired("n", 60, count=2)) == set(), "it is given up"
     assert share(acquired("m", 5), Unanswered(**of("n", 60, group=SHARERS))) == set(), "it may have been"
+
+
+def test_a_share_group_does_not_come_over_damage() -> None:
+    sent, whole = log("a", "b", "c")
+    first = [SHARE, sent, *beats("m", "n"), acquired("m", 5), *says("m", 6, ACCEPT)]
+    assert kinds(*first, whole) == {"unconsumed"}
+    assert kinds(*first, damaged(1), whole) == {"unconsumed"}, "nobody was told of it"
+    assert kinds(*first, damaged(1), stands_at(1), whole) == set()
+    assert kinds(*first, damaged(1), stands_at(2), whole) == {"unconsumed"}, "there it is whole"
+    assert kinds(*first, damaged(2), stands_at(2), whole) == {"unconsumed"}, "this lies before it"
 
 
 # ---- stages ------------------------------------------------------------------------------------------------------------------
