@@ -4,18 +4,20 @@
 |---|---|
 | inexact stage | a version whose records are there in part, twice, or not at all although it is committed; or before it is |
 | last commit went back | the version that was committed last is below one that was known to be committed |
+
+Where somebody has damaged something of what was committed, that may be missing.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 from triolog.protocol.types import TopicPartition
 
 from ..checker import Anomaly
-from ..history import Event, Stored
+from ..history import Damaged, Event, Stored
 from .events import CommitsStage, LastCommit, StageCommitted, Staged
 
 
@@ -32,13 +34,29 @@ class _Version:
     places: dict[TopicPartition, tuple[int, int]] = attrs.field(factory=dict)
     is_committed: bool = False
 
+    def gone(self, attempt: str, damaged: Mapping[TopicPartition, Sequence[range]]) -> set[str]:
+        """What may be missing of an attempt."""
+        return {
+            record
+            for where, ids in self.named.get(attempt, {}).items()
+            if any(_meet(damage, self.places.get(where)) for damage in damaged.get(where, ()))
+            for record in ids
+        }
+
+
+def _meet(damage: range, place: tuple[int, int] | None) -> bool:
+    return place is None or (damage.start < place[1] and place[0] < damage.stop)
+
 
 def stages(events: Sequence[Event]) -> Iterator[Anomaly]:
     """See the module."""
     versions: dict[int, _Version] = defaultdict(_Version)
     known: list[tuple[int, int]] = []
+    damaged: dict[TopicPartition, list[range]] = defaultdict(list)
     for event in events:
         match event:
+            case Damaged():
+                damaged[event.partition].append(event.offsets)
             case Staged():
                 versions[event.version].staged[event.attempt].update(event.ids)
             case CommitsStage():
@@ -65,26 +83,35 @@ def stages(events: Sequence[Event]) -> Iterator[Anomaly]:
         for record in event.records
     }
     for number, version in sorted(versions.items()):
-        for what in _wrong(version, there, is_committed=version.is_committed or number <= last):
+        for what in _wrong(version, there, damaged, is_committed=version.is_committed or number <= last):
             yield Anomaly("inexact stage", f"version {number}: {what}")
 
 
-def _wrong(version: _Version, there: dict[str, tuple[TopicPartition, int]], *, is_committed: bool) -> Iterator[str]:
-    whole = []
+def _wrong(
+    version: _Version,
+    there: Mapping[str, tuple[TopicPartition, int]],
+    damaged: Mapping[TopicPartition, Sequence[range]],
+    *,
+    is_committed: bool,
+) -> Iterator[str]:
+    whole, may_be_gone = [], False
     for attempt, staged in version.staged.items():
         named = version.named.get(attempt, {})
         of_attempt = {record for ids in named.values() for record in ids}
         found = {record for record in staged if record in there}
+        gone = version.gone(attempt, damaged)
+        is_gone = bool(gone) and gone >= of_attempt
+        may_be_gone |= is_gone
         if found - of_attempt:
             yield f"of {attempt} are there {sorted(found - of_attempt)}, which nobody has committed"
-        if found and found < of_attempt:
-            yield f"of {attempt} are missing {sorted(of_attempt - found)}"
-        if found and found >= of_attempt:
+        if found and of_attempt - found - gone:
+            yield f"of {attempt} are missing {sorted(of_attempt - found - gone)}"
+        elif found or (is_gone and attempt in version.mine):
             whole.append(attempt)
             yield from _misplaced(version, named, there)
     if len(whole) > 1:
         yield f"it is there as {' and as '.join(whole)} have staged it"
-    if is_committed and not whole and version.named:
+    if is_committed and not whole and version.named and not may_be_gone:
         yield "it is committed, and nothing of it is there"
     if not is_committed and whole:
         yield f"it is there as {whole[0]} has staged it, and not committed"
@@ -93,10 +120,12 @@ def _wrong(version: _Version, there: dict[str, tuple[TopicPartition, int]], *, i
 
 
 def _misplaced(
-    version: _Version, named: dict[TopicPartition, tuple[str, ...]], there: dict[str, tuple[TopicPartition, int]]
+    version: _Version, named: dict[TopicPartition, tuple[str, ...]], there: Mapping[str, tuple[TopicPartition, int]]
 ) -> Iterator[str]:
     for where, ids in named.items():
-        offsets = [there[record][1] for record in ids]
+        offsets = [there[record][1] for record in ids if record in there]
+        if not offsets:
+            continue
         if offsets != sorted(offsets):
             yield f"its records at {where} are in another order, at {offsets}"
         base, end = version.places.get(where, (offsets[0], offsets[-1] + 1))

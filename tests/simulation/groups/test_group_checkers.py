@@ -355,6 +355,15 @@ def test_what_was_not_committed_is_not_there() -> None:
     assert kinds(*staged("a", "1", "2"), asked, *log("1", "2")) == {"inexact stage"}
 
 
+def test_what_somebody_has_damaged_of_a_version_may_be_missing() -> None:
+    committed = [*staged("a", "1", "2"), was_committed("a")]
+    assert kinds(*committed, damaged(1), *log("1")) == set()
+    assert kinds(*committed, damaged(0), damaged(1), *log()) == set()
+    assert kinds(*staged("a", "1", "2"), was_committed("a", is_mine=False), damaged(1), *log()) == set()
+    assert kinds(*committed, damaged(2), *log("1")) == {"inexact stage"}
+    assert kinds(*committed, *staged("b", "3"), damaged(1), *log("1", "3")) == {"inexact stage"}
+
+
 def test_last_commit_went_back() -> None:
     asked = LastCommit(at_ms=9, who="x", application="app", version=-1, begun_ms=8)
     assert kinds(*staged("a", "1", "2"), was_committed("a"), asked, *log("1", "2")) == {"last commit went back"}
