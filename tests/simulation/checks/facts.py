@@ -265,7 +265,9 @@ class Facts:
         lost = [offset for offset, record in seen.items() if offset >= synced and event.records.get(offset) != record]
         lost = [offset for offset in lost if not self.is_damaged(where, offset)]
         self.damaged[where] += event.gaps
-        self.ends[where].append((index, min(lost, default=ENDLESS)))
+        first = min(lost, default=ENDLESS)
+        end = max([synced, *(offset + 1 for offset in event.records if offset < first)])
+        self.ends[where].append((index, end if lost else ENDLESS))  # markers behind the last record that is left are lost too
         for offset in lost:
             record = seen.pop(offset)
             if acknowledged.pop(record, None) is not None:

@@ -108,6 +108,13 @@ def test_a_loss_takes_what_was_not_synced_so_long_ago() -> None:
     assert kinds(each, SENT, lost(100, None), after) == {"lost"}
 
 
+def test_a_loss_takes_markers_that_nobody_was_told_of() -> None:
+    read = polled(0, found_at((0, "a:0"), (2, "a:1")), 3)
+    after = [survived(A), send("b:0"), acknowledged(1, "b:0"), *stored(A, *found(1, "b:0"))]
+    assert kinds(send("a:0", "a:1"), acknowledged(0, "a:0"), read, lost(100, None), after) == set()
+    assert kinds(send("a:0", "a:1"), acknowledged(0, "a:0"), read, after[1:]) == {"skipped"}
+
+
 def test_a_loss_tears_transactions_that_were_not_over_long_before() -> None:
     torn = [
         send("t:0", "t:1", transaction="t"),
