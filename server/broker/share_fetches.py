@@ -22,7 +22,7 @@ from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords
 from .fetches import FetchPartition, ReaderView
 from .reader import LogReader
-from .share_partitions import SharePartitions
+from .share_partitions import NeverBegunError, SharePartitions
 
 NOTHING: Final = b""
 READ_BYTES: Final = 2 * MIB
@@ -43,6 +43,9 @@ class ShareFetch:
     max_records: int
     batch_size: int
     mode: AcquireMode
+    waits: bool = True
+    """Whether it waits for more. Who does not is not told of partitions in which the group has never begun: Kafka learns that
+    only after it has looked for the state."""
 
     @property
     def wanted_bytes(self) -> int:
@@ -77,8 +80,8 @@ class ShareFetches:
         `min_bytes` are there. Partitions that there is nothing of are not among the answers."""
         if fetch.wants_nothing:
             return [], True
-        opened, failed = await self._open(fetch.partitions)
-        if not opened:
+        opened, failed, absent = await self._open(fetch.partitions)
+        if not opened and not absent:
             return failed, True
         with ExitStack() as reading:
             asked = self._acquirable(opened, fetch)
@@ -87,28 +90,39 @@ class ShareFetches:
             is_enough = bool(asked) and await self._has_bytes(asked, fetch)
             if not is_enough and not is_last:
                 return failed, False
-            return failed + await self._read(asked, fetch), True
+            taken = await self._read(asked, fetch)
+            if fetch.waits and not any(each.acquired for each in taken):
+                failed += absent
+            return failed + taken, True
 
     async def wait(self, fetch: ShareFetch) -> None:
         """Wait until `take` would give something, or an error."""
         while True:
-            opened, _ = await self._open(fetch.partitions)
-            if not opened:
+            opened, _, absent = await self._open(fetch.partitions)
+            if not opened and not absent:
                 return
-            with waiting_on(self._waiters(opened)) as moved:
+            begun = [self.shares.begun] if absent else []
+            with waiting_on([*self._waiters(opened), *begun]) as moved:
+                if not all(self.shares.is_absent(each.key) for each in absent):
+                    continue
                 asked = self._acquirable(opened, fetch)
                 if any(share.is_over for share in opened) or (asked and await self._has_bytes(asked, fetch)):
                     return
                 await moved.wait()
 
-    async def _open(self, keys: Sequence[ShareKey]) -> tuple[list[SharePartition], list[ShareFetched]]:
-        opened, failed = [], []
+    async def _open(self, keys: Sequence[ShareKey]) -> tuple[list[SharePartition], list[ShareFetched], list[ShareFetched]]:
+        """Those that there are; the errors of others; those of partitions in which the group has never begun, but may yet."""
+        opened: list[SharePartition] = []
+        failed: list[ShareFetched] = []
+        absent: list[ShareFetched] = []
         for key in keys:
             try:
                 opened.append(await self.shares.open(key))
+            except NeverBegunError as exc:
+                absent.append(ShareFetched(key, error=exc.as_answer()))
             except RequestError as exc:
                 failed.append(ShareFetched(key, error=exc.as_answer()))
-        return opened, failed
+        return opened, failed, absent
 
     def _waiters(self, shares: Sequence[SharePartition]) -> Iterator[Waiters]:
         for share in shares:

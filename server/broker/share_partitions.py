@@ -20,6 +20,7 @@ from ...protocol.limits import INT64_MAX
 from ...protocol.types import TopicPartition
 from ..actors.coordinators.alarm import Alarm
 from ..actors.manager.topics import Topics
+from ..actors.partition.waiters import Waiters
 from ..actors.share.share_partition import SharePartition
 from ..actors.share.share_state_log import ShareStateLog
 from ..groups.share.config import DEFAULT_SHARE_CONFIG, OffsetReset, ShareConfig
@@ -62,6 +63,12 @@ class ShareInFlight(NamedTuple):
     delivery_complete_count: int
 
 
+class NeverBegunError(RequestError):
+    """The group's coordinator has not let it begin in a partition."""
+
+    default_code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class ShareStatistics(NamedTuple):
     """What share groups do, for metrics."""
 
@@ -84,6 +91,8 @@ class SharePartitions:
     _wall_ms: NowMs
     config_of: ConfigOf = _defaults
     counters: ShareCounters = attrs.field(factory=ShareCounters)
+    begun: Waiters = attrs.field(factory=Waiters)
+    """Of fetches: woken when a group begins in a partition, perhaps not for the first time."""
     _sessions: dict[int, ShareSessions] = attrs.field(factory=lambda: defaultdict(ShareSessions))
     """By node: a member has one with each leader."""
     _ending: Counter[str] = attrs.field(factory=Counter)
@@ -160,9 +169,8 @@ class SharePartitions:
     async def _opened(self, key: ShareKey, topic_partition: TopicPartition, config: ShareConfig) -> SharePartition:
         stored = self._log.find(key)
         if stored is None:
-            raise RequestError(
-                f"{key} was never initialized: the group's coordinator does that when a member subscribes to the topic",
-                ErrorCode.UNKNOWN_SERVER_ERROR,
+            raise NeverBegunError(
+                f"{key} was never initialized: the group's coordinator does that when a member subscribes to the topic"
             )
         start_offset = stored.start_offset
         if start_offset == NO_START_OFFSET:
@@ -190,6 +198,13 @@ class SharePartitions:
             if found.offset >= 0:
                 return found.offset
         return self._reader.snapshot(topic_partition).high_watermark
+
+    def is_absent(self, key: ShareKey) -> bool:
+        """Whether the group has certainly never begun there."""
+        try:
+            return self._log.find(key) is None
+        except RequestError:
+            return False
 
     def find(self, key: ShareKey) -> SharePartition | None:
         """The share-partition if somebody of its group reads."""
@@ -263,6 +278,7 @@ class SharePartitions:
         key = ShareKey(group_id, topic_id, partition)
         await self._log.initialize(key, start_offset=start_offset, state_epoch=state_epoch)
         self._close(key)
+        self.begun.wake_all()
 
     async def initialize_all(
         self,
@@ -277,6 +293,7 @@ class SharePartitions:
         for key in keys:
             if key not in failed:
                 self._close(key)
+        self.begun.wake_all()
         return {(key.topic_id, key.partition): error for key, error in failed.items()}
 
     async def forget_topic(self, topic_id: bytes) -> None:

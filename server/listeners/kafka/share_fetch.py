@@ -63,6 +63,7 @@ async def share_fetch(call: Call, body: ShareFetchRequest) -> ShareFetchResponse
             max_records=body.max_records,
             batch_size=body.batch_size,
             mode=AcquireMode(body.share_acquire_mode),
+            waits=_wait_s(body) > 0,
         )
         fetched = [ShareFetched(key, error=refusal(key)) for key in partitions if key in refused]
         fetched += await _fetched(call, fetch, _wait_s(body))

@@ -10,6 +10,7 @@ import attrs
 import pytest
 import trio
 from triolog.protocol.errors import ErrorCode
+from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequestPartition, ShareFetchRequestTopic
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import OffsetReset, ShareConfig, ShareKey
 from triolog.server.groups.share import sessions
@@ -18,7 +19,7 @@ from triolog.server.listeners.kafka.share_acknowledgements import MAX_MEMBER_ID_
 from tests.support.brokers import until
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produced
 from tests.support.kafka_stream import KafkaStream
-from tests.support.share_members import ACCEPT, GAP, GROUP, REJECT, RELEASE, RENEW, ShareMember
+from tests.support.share_members import ACCEPT, GAP, GROUP, REJECT, RELEASE, RENEW, ShareMember, ranges
 from tests.support.transactions import TransactionalProducer
 
 EARLIEST = ShareConfig(offset_reset=OffsetReset.EARLIEST)
@@ -300,11 +301,40 @@ async def test_an_unknown_topic_and_an_unknown_partition_are_told_apart(member: 
     assert await member.acknowledge((0, 0, [ACCEPT])) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
-async def test_a_partition_that_the_group_never_began_is_an_error(member: ShareMember) -> None:
+async def test_a_partition_in_which_the_group_has_never_begun_is_an_error_for_who_has_waited_for_it(
+    member: ShareMember,
+) -> None:
     member.partition = 1
-    answer = await member.ask()
+    assert (await member.ask()).responses == []
+    answer = await member.ask(max_wait_ms=1)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert await member.acknowledge((0, 0, [ACCEPT])) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_what_others_of_a_fetch_have_is_given_without_an_error_where_the_group_has_never_begun(
+    kafka: KafkaServer, member: ShareMember
+) -> None:
+    parts = [ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=[]) for number in (0, 1)]
+    topics = [ShareFetchRequestTopic(topic_id=kafka.topic_id(), partitions=parts)]
+    answer = await member.ask(max_wait_ms=60_000, topics=topics)
+    [found] = answer.responses[0].partitions
+    assert (found.partition_index, found.error_code, ranges(found)) == (0, 0, [(0, 9, 1)])
+
+
+async def test_who_waits_is_given_records_when_the_group_begins_where_it_never_had(
+    kafka: KafkaServer, member: ShareMember
+) -> None:
+    member.partition = 1
+    async with kafka.connected() as producer, trio.open_nursery() as nursery:
+        await produced(producer, batch("a"), partition=1)
+        nursery.start_soon(_begins, kafka)
+        assert await member.acquired(max_wait_ms=60_000) == [(0, 0, 1)]
+
+
+async def _begins(kafka: KafkaServer) -> None:
+    """As soon as somebody waits for it."""
+    await until(lambda: bool(kafka.broker.shares.begun))
+    await kafka.broker.shares.initialize(GROUP, kafka.topic_id(), 1)
 
 
 async def test_an_acknowledgement_begins_no_session(member: ShareMember) -> None:
