@@ -112,7 +112,12 @@ class Facts:
     losses: list[tuple[int, Lost]] = attrs.field(factory=list)
     """With the index of each event."""
     ends: dict[TopicPartition, list[tuple[int, int]]] = attrs.field(factory=lambda: defaultdict(list))
-    """Index of the event and the first offset that was lost, for each time that something may have been."""
+    """Index of the event and the first offset that may have been lost, for each loss: behind the last record that is left there
+    may have been markers, too."""
+    shortened: set[TopicPartition] = attrs.field(factory=set)
+    """Which have lost records of which somebody was told."""
+    passed: dict[TopicPartition, int] = attrs.field(factory=lambda: defaultdict(int))
+    """Up to which offset anybody has read."""
     shaken: set[str] = attrs.field(factory=set)
     """Transactions of which something may have been lost, the outcome too."""
     doubtful: set[str] = attrs.field(factory=set)
@@ -163,7 +168,7 @@ class Facts:
 
     def has_lost(self, partition: TopicPartition) -> bool:
         """Whether offsets may have been given out a second time."""
-        return any(end < ENDLESS for _, end in self.ends.get(partition, ()))
+        return partition in self.shortened
 
     def clock_between(self, first_ms: float, last_ms: float) -> tuple[float, float]:
         """The least and the most that the wall clock was ahead of the beginning, as far as it moves while nobody sets it."""
@@ -206,6 +211,7 @@ class Facts:
                     self.seen[event.partition].update(enumerate(event.ids, event.base_offset))
             case Polled() if self.can_lose:
                 self.seen[event.partition].update((record.offset, record.id) for record in event.records)
+                self.passed[event.partition] = max(self.passed[event.partition], event.next_position)
             case GivenUp(is_refused=True):
                 self.refused.update(event.ids)
             case Ended():
@@ -267,7 +273,9 @@ class Facts:
         self.damaged[where] += event.gaps
         first = min(lost, default=ENDLESS)
         end = max([synced, *(offset + 1 for offset in event.records if offset < first)])
-        self.ends[where].append((index, end if lost else ENDLESS))  # markers behind the last record that is left are lost too
+        self.ends[where].append((index, end if lost or self.passed[where] > end else ENDLESS))
+        if lost:
+            self.shortened.add(where)
         for offset in lost:
             record = seen.pop(offset)
             if acknowledged.pop(record, None) is not None:

@@ -112,6 +112,9 @@ def test_a_loss_takes_markers_that_nobody_was_told_of() -> None:
     read = polled(0, found_at((0, "a:0"), (2, "a:1")), 3)
     after = [survived(A), send("b:0"), acknowledged(1, "b:0"), *stored(A, *found(1, "b:0"))]
     assert kinds(send("a:0", "a:1"), acknowledged(0, "a:0"), read, lost(100, None), after) == set()
+    only_a_marker = [send("a:0"), polled(0, found(0, "a:0"), 2), lost(100, None)]
+    assert kinds(only_a_marker, after) == set()
+    assert kinds(only_a_marker[:2], after[1:]) == {"skipped"}
     assert kinds(send("a:0", "a:1"), acknowledged(0, "a:0"), read, after[1:]) == {"skipped"}
 
 
