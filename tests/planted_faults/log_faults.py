@@ -259,7 +259,7 @@ READING: Final = (
         name="read-into-a-gap",
         why="A consumer passes lost records over without being told.",
         file="server/storage/lookups/fetch.py",
-        old="                end = min(end, (yield from _gap_position(snapshot.segment(slot), gap)))\n",
+        old="                end = min(end, (yield from _gap_position(snapshot.segment(slot), gap, found)))\n",
         new="                pass\n",
         tests=(f"{STORAGE}/log/test_gaps.py::test_a_read_ends_before_a_gap_and_the_next_one_meets_it",),
     ),
