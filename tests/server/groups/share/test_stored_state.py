@@ -39,13 +39,14 @@ def test_the_newest_word_on_an_offset_counts(old: list[StateBatch], new: list[St
 
 
 def test_after_many_updates_comes_a_snapshot_that_says_the_same() -> None:
-    stored, batch = INITIAL, StateBatch(4, 5, RecordState.ACKNOWLEDGED, 1)
+    stored, first, batch = INITIAL, StateBatch(8, 8, RecordState.ARCHIVED, 2), StateBatch(4, 5, RecordState.ACKNOWLEDGED, 1)
     for number in range(UPDATES_PER_SNAPSHOT + 1):
-        value = plan_write(stored, start_offset=2, delivery_complete_count=2, batches=[batch], leader_epoch=0, now_ms=9)
+        said = [batch] if number else [first]
+        value = plan_write(stored, start_offset=2, delivery_complete_count=3, batches=said, leader_epoch=0, now_ms=9)
         assert isinstance(value, ShareSnapshotValue) == (number == UPDATES_PER_SNAPSHOT)
         before, stored = stored, applied(stored, value)
     assert stored == attrs.evolve(before, snapshot_epoch=1, updates=0, written_ms=9)
-    assert (stored.state_epoch, stored.start_offset, stored.batches) == (3, 2, (batch,))
+    assert (stored.state_epoch, stored.start_offset, stored.batches) == (3, 2, (batch, first))
 
 
 def test_a_snapshot_of_the_same_changes_nothing_but_its_epoch() -> None:
