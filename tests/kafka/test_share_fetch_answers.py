@@ -1,0 +1,86 @@
+"""A ShareFetch where its group has never begun: Apache Kafka 4.3.1 and triolog answer it alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequest, ShareFetchRequestPartition, ShareFetchRequestTopic
+from triolog.protocol.records.builder import build_batch
+
+from tests.kafka.differential.brokers import both_sharing
+from tests.kafka.differential.sides import Side
+from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
+from tests.support.kafka_jars import KafkaCalls
+from tests.support.kafka_wire import KafkaWire
+from tests.support.share_wire import WireMember
+
+# A broker starts. The quick suite has what it answered: server/listeners/kafka/test_share_fetch.py.
+pytestmark = pytest.mark.full
+
+READ, UNREAD = "read", "unread"
+GROUP: Final = "group"
+WAIT_MS: Final = 1_500
+"""Long enough for Kafka to have looked for the state."""
+
+Answered = list[tuple[int, list[tuple[int, int]]]]
+"""Of each partition that is told of: its error, and what was acquired."""
+
+
+def prepare(side: Side) -> dict[str, bytes]:
+    """Two topics with a record in each, and a group that has begun in one of them; answers their ids."""
+    side.prepare()
+    for topic in (READ, UNREAD):
+        side.wire.call(create_topics(new_topic(topic, 1)), 7)
+    side.wire.call(alter_incrementally((GROUP_TYPE, GROUP, [("share.auto.offset.reset", SET, "earliest")])), 1)
+    side.settle_metadata()
+    asked = [MetadataRequestTopic(topic_id=NO_ID, name=topic) for topic in (READ, UNREAD)]
+    found = side.wire.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 12).topics
+    for topic in (READ, UNREAD):
+        part = ProducePartition(index=0, records=build_batch([(int(time.time() * 1000), None, b"x", ())]))
+        topics = [ProduceTopic(name=topic, partition_data=[part])]
+        side.wire.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 9)
+    ids = {topic.name: topic.topic_id for topic in found}
+    with closing(KafkaWire.connect(side.address)) as wire:
+        member = WireMember(wire, GROUP, READ, ids[READ], "first")
+        member.join()
+    return ids
+
+
+def answers(side: Side) -> Iterator[Answered]:
+    ids = prepare(side)
+    for number, (wait_ms, topics) in enumerate([(0, [UNREAD]), (WAIT_MS, [UNREAD]), (WAIT_MS, [READ, UNREAD])]):
+        with closing(KafkaWire.connect(side.address)) as wire:
+            part = ShareFetchRequestPartition(partition_index=0, acknowledgement_batches=[])
+            request = ShareFetchRequest(
+                group_id=GROUP,
+                member_id=f"member {number}",
+                share_session_epoch=0,
+                max_wait_ms=wait_ms,
+                min_bytes=1,
+                max_bytes=2**20,
+                max_records=10,
+                batch_size=10,
+                topics=[ShareFetchRequestTopic(topic_id=ids[topic], partitions=[part]) for topic in topics],
+                forgotten_topics_data=[],
+            )
+            answer = wire.call(request, 2)
+            assert answer.error_code == 0, answer
+            yield [
+                (each.error_code, [(acquired.first_offset, acquired.last_offset) for acquired in each.acquired_records])
+                for topic in answer.responses
+                for each in topic.partitions
+            ]
+
+
+def test_who_waits_is_told_that_a_group_has_never_begun(kafka: KafkaCalls, kafka_class_path: str, tmp_path: Path) -> None:
+    with both_sharing(tmp_path, kafka_class_path, kafka) as (ours, theirs):
+        expected: list[Answered] = [[], [(-1, [])], [(0, [(0, 0)])]]
+        assert list(answers(theirs)) == expected
+        assert list(answers(ours)) == expected
