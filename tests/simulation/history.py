@@ -229,6 +229,8 @@ class Survived(Event):
     partition: TopicPartition
     records: Mapping[int, str]
     gaps: tuple[range, ...] = ()
+    end_offset: int = 0
+    """Where the log ends, at least behind the last of `records`."""
 
 
 @attrs.frozen(kw_only=True)

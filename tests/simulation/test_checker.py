@@ -309,6 +309,11 @@ def test_out_of_sequence() -> None:
     )
     damaged = Damaged(**WHO, partition=OTHER, first_offset=0, next_offset=1)
     assert kinds(send("c:0"), damaged, *told) == {"out of sequence"}
+    behind = stored(*found(0, "c:1"))
+    assert kinds(send("c:0", "c:1"), told[0], behind) == set(), "it was the first of its producer, and the next one was taken"
+    other = GivenUp(**WHO, ids=("c:2",), error="OUT_OF_ORDER_SEQUENCE_NUMBER")
+    assert kinds(send("c:0", "c:1"), send("c:2", partition=OTHER), told[0], other, behind) == set(), "given up with it"
+    assert kinds(send("c:0", "c:1"), acknowledged(0, "c:0"), told[0], behind) >= {"out of sequence"}
     assert kinds(send("c:0"), attrs.evolve(damaged, partition=IN), *told) == set()
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from .history import Damaged, Event, Lost, Refused, Stored, Survived
+from .history import Damaged, Event, Introduced, Lost, Refused, Send, Stored, Survived
 from .script import KEYED, Script, Step
 from .verdict import judge
 from .world import simulate
@@ -85,3 +85,22 @@ def test_a_power_cut_takes_what_was_not_synced_and_that_is_found_out() -> None:
         [survived] = events(script, Survived)
         lost += not survived.records
     assert lost
+
+
+def test_who_gets_an_epoch_that_was_lost_is_introduced_as_another_one() -> None:
+    """A batch of the new owner may be answered with the place of one of the old owner, so the checker has to know of both."""
+    parts = [{"topic": "plain", "partition": 0, "count": 2}]
+    steps = [
+        Step(at_ms, who, "transaction", {"parts": parts, "end": "commit", "pause_ms": pause_ms})
+        for at_ms, who, pause_ms in ((500, "mover 0", 0), (4000, "mover 1", 2000), (12_000, "mover 1", 0))
+    ]
+    steps += [Step(2000, "operator", "restart", {"for_ms": 0}), Step(5000, "operator", "power", {"for_ms": 100, "after": 0})]
+    topics = {"plain": {"partitions": 1, "config": {"flush.messages": "1"}}}
+    are_given_again = 0
+    for number in range(4):
+        script = Script(f"epoch {number}", "os", topics, tuple(sorted(steps, key=lambda step: step.at_ms)))
+        found = events(script, Event)
+        introduced = {event.producer: (event.producer_id, event.epoch) for event in found if isinstance(event, Introduced)}
+        assert introduced.keys() == {event.producer for event in found if isinstance(event, Send)}
+        are_given_again += len(set(introduced.values())) < len(introduced)
+    assert are_given_again

@@ -8,6 +8,8 @@ aborted transactions whose records are among the bytes: leaving those out is the
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import attrs
@@ -21,7 +23,7 @@ from ..indexes.transaction_index import AbortedTxn, collect_aborted
 from ..log.gaps import NO_FILE, OffsetGap, gap_at, next_gap
 from ..log.log_snapshot import LogSnapshot
 from ..segments.segment_view import SegmentView
-from .fetch_check import check_end, checked_prefix
+from .fetch_check import HiddenBatchError, check_end, checked_prefix
 
 
 @attrs.frozen
@@ -67,25 +69,22 @@ def fetch_batches(
     something else than batches (or damaged ones, when the topic has fetch.check.crcs).
     """
     located = yield from _locate(snapshot, offset, max_bytes, isolation, min_one_batch=min_one_batch, skip_gaps=skip_gaps)
+    data: Bytes | None = None
     if snapshot.check_crcs:
-        yield from _check_passed_over(snapshot, offset, located, isolation)
-    first, size = located.first, located.size
+        again = partial(_locate, snapshot, offset, max_bytes, isolation, min_one_batch=min_one_batch, skip_gaps=skip_gaps)
+        located, data = yield from _read_checked(snapshot, offset, located, isolation, again)
+    elif located.first is not None and located.size:
+        data = located.first.data if located.size == located.first.header.size_bytes else None
+        if data is None:
+            data = yield Read(snapshot.segment(located.slot).log, located.first.position, located.size)
     committed = isolation is Isolation.READ_COMMITTED
-    if first is None or not size:
+    if data is None:
         return FetchedRecords(
             b"",
             snapshot.high_watermark,
             snapshot.log_start_offset,
             snapshot.last_stable_offset,
             aborted=() if committed else None,
-        )
-    data: Bytes | None = first.data if size == first.header.size_bytes else None
-    if data is None:
-        data = yield Read(snapshot.segment(located.slot).log, first.position, size)
-    if snapshot.check_crcs:
-        end_offset = _end_offset_of(snapshot, located.slot)
-        data = yield from checked_prefix(
-            data, snapshot.segment(located.slot), first.position, offset, end_offset, snapshot.leader_epochs
         )
     aborted = None
     if committed:
@@ -99,6 +98,31 @@ def fetch_batches(
         aborted,
         (yield from _passed(snapshot, located, offset, len(data))) if snapshot.gaps else (),
     )
+
+
+def _read_checked(
+    snapshot: LogSnapshot,
+    offset: int,
+    located: _Located,
+    isolation: Isolation,
+    again: Callable[..., Procedure[_Located]],
+) -> Procedure[tuple[_Located, Bytes | None]]:
+    """The bytes of what was located, or of what lies behind a damaged batch that hid it from `_locate`; None for nothing."""
+    while True:
+        yield from _check_passed_over(snapshot, offset, located, isolation)
+        first, size, view = located.first, located.size, snapshot.segment(located.slot)
+        if first is None or not size:
+            return located, None
+        data: Bytes | None = first.data if size == first.header.size_bytes else None
+        if data is None:
+            data = yield Read(view.log, first.position, size)
+        end_offset = _end_offset_of(snapshot, located.slot)
+        try:
+            data = yield from checked_prefix(data, view, first.position, offset, end_offset, snapshot.leader_epochs)
+            return located, data
+        except HiddenBatchError as exc:
+            start = located.slot, exc.position
+        located = yield from again(start=start)
 
 
 class Readable(NamedTuple):
@@ -149,8 +173,16 @@ class _Located(NamedTuple):
 
 
 def _locate(
-    snapshot: LogSnapshot, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool, skip_gaps: bool | None
+    snapshot: LogSnapshot,
+    offset: int,
+    max_bytes: int,
+    isolation: Isolation,
+    *,
+    min_one_batch: bool,
+    skip_gaps: bool | None,
+    start: tuple[int, int] | None = None,
 ) -> Procedure[_Located]:
+    """`start`: the slot and position from which on the offset is searched, where what lies before is known not to hold it."""
     if max_bytes < 0:
         raise ValueError(f"max_bytes is {max_bytes}")
     refused = snapshot.refused_gaps if skip_gaps is None else () if skip_gaps else snapshot.gaps
@@ -163,14 +195,19 @@ def _locate(
     gap = next_gap(refused, offset) if refused else None
     if gap is not None and gap.start_offset >= snapshot.end_offset(isolation):
         gap = None
-    for slot in range(max(0, snapshot.slot_of(offset)), len(snapshot)):
-        found = yield from snapshot.segment(slot).translate_offset(offset)
+    for slot in range(max(0, snapshot.slot_of(offset)) if start is None else start[0], len(snapshot)):
+        view = snapshot.segment(slot)
+        if start is not None and slot == start[0]:
+            found = yield from view.bytes_from(start[1]).find_reaching(offset)
+        else:
+            found = yield from view.translate_offset(offset)
         if found is not None:
             end = yield from snapshot.end_position(slot, isolation)
             if gap is not None:
-                if found.header.base_offset >= gap.start_offset:  # compaction has left nothing before the gap
+                is_damaged = snapshot.check_crcs and found.header.base_offset >= _end_offset_of(snapshot, slot)
+                if found.header.base_offset >= gap.start_offset and not is_damaged:  # compaction left nothing before the gap
                     raise _refused(snapshot, gap.start_offset, gap, by_policy=skip_gaps is None)
-                end = min(end, (yield from _gap_position(snapshot.segment(slot), gap, found)))
+                end = min(end, (yield from _gap_position(view, gap, found)))
             wanted = max(max_bytes, found.header.size_bytes) if min_one_batch else max_bytes
             return _Located(slot, found, max(0, min(end - found.position, wanted)))
     if gap is not None:  # nor anything behind it
@@ -182,7 +219,7 @@ def _check_passed_over(snapshot: LogSnapshot, offset: int, located: _Located, is
     """Check the segments in which the offset was not found: a damaged length can hide it."""
     if offset < snapshot.end_offset(isolation):
         for slot in range(max(0, snapshot.slot_of(offset)), len(snapshot) if located.first is None else located.slot):
-            yield from check_end(snapshot.segment(slot), offset)
+            yield from check_end(snapshot.segment(slot), offset, _end_offset_of(snapshot, slot))
 
 
 def _gap_position(view: SegmentView, gap: OffsetGap, found: FoundBatch) -> Procedure[int]:

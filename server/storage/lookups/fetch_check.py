@@ -2,13 +2,14 @@
 
 The CRC covers a batch from its attributes on. What lies before is checked by what must hold around it: length and magic by the
 framing, the leader epoch by the epoch cache, the base offset by its neighbours and the offset index. Offsets may have gaps
-(compaction, truncation, damage that was taken out), so a base offset is called wrong when batches overlap.
+(compaction, truncation, damage that was taken out), so a base offset is called wrong when batches overlap. Which of two it is
+is known where the batches before leave just the room for it, or go on in it; what lies behind it is answered then.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ....protocol.errors import CorruptRecordError
@@ -21,6 +22,9 @@ from ..segments.segment_view import SegmentView
 from ..segments.unpacked_batches import checked
 
 STEPS_PER_BATCH: Final = 4
+LOOKED_AT: Final = 3
+"""Batches before the first one that is answered: the one before it may hide what was asked for, and the others say whether its
+base offset is true. Of the farthest that is not known, and it does not matter."""
 CHECKED_PER_STEP: Final = 8192
 """Bytes of a batch whose checksum is computed."""
 
@@ -32,36 +36,62 @@ class _Placed(NamedTuple):
     position: int
 
 
+class HiddenBatchError(CorruptRecordError):
+    """The asked offset lies behind a batch that pretends to hold it: whole batches go on at `position`."""
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message)
+        self.position = position
+
+
 def checked_prefix(
     data: Bytes, view: SegmentView, position: int, offset: int, end_offset: int, epochs: Sequence[EpochEntry]
 ) -> Procedure[Bytes]:
     """The bytes before the first damaged batch of `data`, which was read from `position` for the asked `offset`.
 
-    `end_offset`: where the next segment starts, or the log ends. Raises CorruptRecordError when nothing good is left.
+    `end_offset`: where the next segment starts, or the log ends. Raises CorruptRecordError when nothing good is left,
+    HiddenBatchError when the first batch is damaged so that it seems to hold the asked offset, which lies behind it.
     """
     placed, reason = yield from _intact(data, position, epochs)
     stop = placed[-1].position + placed[-1].header.size_bytes if placed else position
     if not placed:
         if reason is not None:
+            yield from _check_hides(view, position, offset, reason)
             raise _damaged(view.log.path, position, reason)
         return data
-    before = yield from _two_before(view, placed[0], offset)
+    before = yield from _before(view, placed[0], offset)
+    if before and placed[0].header.base_offset > offset:
+        yield from _check_whole(view, before[-1])
     following = yield from _base_offset_at(view, stop, end_offset)
-    wrong = _first_misplaced([*before, *placed], following, view.base_offset, end_offset)
-    if wrong is not None and wrong.position <= position:
-        raise _damaged(view.log.path, wrong.position, f"its base offset cannot be {wrong.header.base_offset}")
-    if wrong is not None:
-        return memoryview(data)[: wrong.position - position]
+    bounds = following, view.base_offset, end_offset
+    if any(_misplaced([*before, *placed], *bounds)):
+        before = yield from _more_before(view, before, placed[0])
+        before = yield from _whole_ones(view, before)
+    for wrong, next_offset in _misplaced([*before, *placed], *bounds):
+        if wrong.position > position:
+            return memoryview(data)[: wrong.position - position]
+        damaged = _misplaced_error(view, wrong)
+        if next_offset is None and wrong in before[: -LOOKED_AT + 1]:
+            continue
+        if next_offset is None or offset < next_offset:
+            raise damaged
+        if wrong.position == position:
+            raise HiddenBatchError(damaged.message, position + wrong.header.size_bytes)
     return data if reason is None else memoryview(data)[: stop - position]
 
 
-def check_end(view: SegmentView, offset: int) -> Procedure[None]:
-    """Check that a segment in which `offset` was not found really lacks it: its whole batches reach to its end. Raises
-    CorruptRecordError."""
+def check_end(view: SegmentView, offset: int, end_offset: int) -> Procedure[None]:
+    """Check that a segment in which `offset` was not found really lacks it: its whole batches reach to its end, and the last
+    one does not hold it. Raises CorruptRecordError."""
     _, _, start = yield from view.position_of(offset)
-    stop = yield from view.bytes_from(start).visit_headers(lambda header, at: None)
+    last = yield from _last_between(view, start, view.size)
+    stop = last[-1].position + last[-1].header.size_bytes if last else start
     if stop != view.size:
         raise _damaged(view.log.path, stop, f"the {view.size - stop} bytes up to the segment's end are no whole batch")
+    if last:
+        yield from _check_whole(view, last[-1])
+        if any(wrong is last[-1] for wrong, _ in _misplaced(last, end_offset, view.base_offset, end_offset)):
+            raise _misplaced_error(view, last[-1])
 
 
 def _intact(data: Bytes, position: int, epochs: Sequence[EpochEntry]) -> Procedure[tuple[list[_Placed], str | None]]:
@@ -92,21 +122,63 @@ def _check_epoch(header: BatchHeader, epochs: Sequence[EpochEntry]) -> None:
         )
 
 
-def _two_before(view: SegmentView, first: _Placed, offset: int) -> Procedure[list[_Placed]]:
-    """The two batches before the first one that is answered, as far as the segment has them.
+def _check_whole(view: SegmentView, placed: _Placed) -> Procedure[None]:
+    """Raises CorruptRecordError for a batch that does not carry its CRC: where it ends nobody knows."""
+    header, position = placed
+    batch = memoryview((yield Read(view.log, position, header.size_bytes)))
+    try:
+        yield from checked(batch, header)
+    except CorruptRecordError as exc:
+        raise _damaged(view.log.path, position, exc.message) from exc
+
+
+def _check_hides(view: SegmentView, position: int, offset: int, reason: str) -> Procedure[None]:
+    """Raises HiddenBatchError when the batch behind a damaged one is whole and begins at or before the asked offset."""
+    found = yield from view.bytes_from(position).find_batch(lambda header: True)
+    behind = None if found is None else view.bytes_from(position + found.header.size_bytes)
+    following = None if behind is None else (yield from behind.find_batch(lambda header: True))
+    if found is None or following is None or not found.header.base_offset < following.header.base_offset <= offset:
+        return
+    if (yield from _whole_ones(view, [_Placed(following.header, following.position)])):
+        raise HiddenBatchError(reason, following.position)
+
+
+def _whole_ones(view: SegmentView, placed: list[_Placed]) -> Procedure[list[_Placed]]:
+    """Those behind the last one that does not carry its CRC: where that ends nobody knows."""
+    for slot in range(len(placed) - 1, -1, -1):
+        try:
+            yield from _check_whole(view, placed[slot])
+        except CorruptRecordError:
+            return placed[slot + 1 :]
+    return placed
+
+
+def _before(view: SegmentView, first: _Placed, offset: int) -> Procedure[list[_Placed]]:
+    """Batches before the first one that is answered: the last three from the index entry on.
 
     Raises CorruptRecordError when the index says that the first one ends elsewhere.
     """
     slot, last_offset, start = yield from view.position_of(offset - 1)
     if slot >= 0 and start == first.position and first.header.last_offset != last_offset:
         raise _damaged(view.log.path, start, f"it ends at offset {first.header.last_offset}, its index says {last_offset}")
+    return (yield from _last_between(view, start, first.position))
+
+
+def _more_before(view: SegmentView, found: list[_Placed], first: _Placed) -> Procedure[list[_Placed]]:
+    """Three batches before it, if the segment has them, from earlier index entries on."""
+    while len(found) < LOOKED_AT and (start := (found or [first])[0].position):
+        found = yield from _last_between(view, (yield from view.position_before(start - 1)), first.position)
+    return found
+
+
+def _last_between(view: SegmentView, start: int, stop: int) -> Procedure[list[_Placed]]:
     found: list[_Placed] = []
 
     def see(header: BatchHeader, at: int) -> None:
         found.append(_Placed(header, at))
-        del found[:-2]
+        del found[:-LOOKED_AT]
 
-    yield from view.bytes_from(start, first.position).visit_headers(see)
+    yield from view.bytes_from(start, stop).visit_headers(see)
     return found
 
 
@@ -116,17 +188,31 @@ def _base_offset_at(view: SegmentView, position: int, end_offset: int) -> Proced
     return parse_header((yield Read(view.log, position, RECORD_BATCH_OVERHEAD))).base_offset
 
 
-def _first_misplaced(placed: Sequence[_Placed], following: int, base_offset: int, end_offset: int) -> _Placed | None:
-    """The first batch that does not end before the next one begins, or does not lie in its segment.
+def _misplaced(
+    placed: Sequence[_Placed], following: int, base_offset: int, end_offset: int
+) -> Iterator[tuple[_Placed, int | None]]:
+    """The batches that do not end before the next one begins, or do not lie in their segment.
 
-    A base offset that grew overlaps what follows, one that shrank what stands before: then it is the batch before it that is
-    called wrong, which is where a reader has to stop as well.
+    With each the offset from which on what stands behind it is certain; None where it may be the next one that is wrong, at
+    which a reader has to stop as well.
     """
-    for slot, (header, position) in enumerate(placed):
-        behind = placed[slot + 1].header.base_offset if slot + 1 < len(placed) else following
-        if not base_offset <= header.base_offset <= header.last_offset < min(behind, end_offset):
-            return _Placed(header, position)
-    return None
+    expected = None if placed[0].position else base_offset
+    for slot, each in enumerate(placed):
+        header, count = each.header, each.header.last_offset_delta + 1
+        behind = min(placed[slot + 1].header.base_offset if slot + 1 < len(placed) else following, end_offset)
+        lowest = base_offset if expected is None else expected
+        goes_on = header.base_offset == expected and header.next_offset <= end_offset
+        if lowest <= header.base_offset <= header.last_offset < behind or (goes_on and behind < header.next_offset):
+            expected = header.next_offset  # in the second case what follows is wrong: there is no room before it
+            continue
+        lies_elsewhere = header.base_offset < base_offset or header.next_offset > end_offset
+        leaves_its_room = expected is not None and expected + count == behind
+        expected = behind if lies_elsewhere or leaves_its_room else None
+        yield each, expected
+
+
+def _misplaced_error(view: SegmentView, wrong: _Placed) -> CorruptRecordError:
+    return _damaged(view.log.path, wrong.position, f"its base offset cannot be {wrong.header.base_offset}")
 
 
 def _damaged(path: str, position: int, reason: str) -> CorruptRecordError:

@@ -269,6 +269,10 @@ class Facts:
         _, loss = self.losses[-1]
         synced = loss.synced.get(where, 0)
         lost = [offset for offset, record in seen.items() if offset >= synced and event.records.get(offset) != record]
+        if self.is_compacted(where):
+            # The partition may have been written and compacted since the loss, before anybody looked.
+            end = max(event.end_offset, max(event.records, default=-1) + 1)
+            lost = [offset for offset in lost if offset in event.records or offset >= end]
         lost = [offset for offset in lost if not self.is_damaged(where, offset)]
         self.damaged[where] += event.gaps
         first = min(lost, default=ENDLESS)

@@ -42,6 +42,7 @@ def _forget(at: dict[int, str], where: dict[str, tuple[TopicPartition, int]], of
 def check_sequences(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
     """Who keeps batches in order is never told otherwise, where nothing has taken those that were before away."""
     damaged: set[TopicPartition] = set()
+    headless: set[str] | None = None
     for event in events:
         match event:
             case Lost():
@@ -49,8 +50,23 @@ def check_sequences(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
             case Damaged():
                 damaged.add(event.partition)
             case GivenUp(error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name):
-                if facts.sent[event.ids[0]].partition not in damaged:
+                known = facts.sent[event.ids[0]]
+                headless = _headless(events, facts) if headless is None else headless
+                if known.partition not in damaged and known.producer not in headless:
                     yield Anomaly("out of sequence", f"{event.who} was refused {event.ids}")
+
+
+def _headless(events: Sequence[Event], facts: Facts) -> set[str]:
+    """Producers whose first batch in some partition is nowhere, and a later one there: where the first could not be written,
+    the log did not know them when the next one came, and took it, as Kafka's does. They give up everything with the first."""
+    found = {record for event in events for _, _, record in _told(event)}
+    heads: dict[tuple[str, TopicPartition], str] = {}
+    headless: set[str] = set()
+    for record, known in facts.sent.items():
+        head = heads.setdefault((known.producer, known.partition), record)
+        if head not in found and record in found:
+            headless.add(known.producer)
+    return headless
 
 
 def _told(event: Event) -> Iterator[tuple[TopicPartition, int, str]]:

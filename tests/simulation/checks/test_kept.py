@@ -118,6 +118,15 @@ def test_a_loss_takes_markers_that_nobody_was_told_of() -> None:
     assert kinds(send("a:0", "a:1"), acknowledged(0, "a:0"), read, after[1:]) == {"skipped"}
 
 
+def test_what_compaction_has_taken_before_anybody_looked_is_not_lost() -> None:
+    """A log directory failed, and this partition was in another one."""
+    each = Made(**WHO, topic="in", config={**COMPACTED.config, "flush.messages": "1"})
+    newest = found_at((1, "a:1#k2"), (2, "a:2#k1"))
+    assert kinds(lost(0, None), each, KEYED[1:], survived(*newest), stored(*newest)) == set()
+    assert kinds(lost(0, None), each, KEYED[1:], survived(newest[0]), stored(newest[0])) == {"lost"}
+    assert kinds(lost(0, None), each, KEYED[1:], survived(newest[1]), stored(newest[1])) == {"lost"}
+
+
 def test_a_loss_tears_transactions_that_were_not_over_long_before() -> None:
     torn = [
         send("t:0", "t:1", transaction="t"),

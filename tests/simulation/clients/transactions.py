@@ -61,6 +61,7 @@ class Transactional(Inhabitant):
         """As long as it is good. Raises TriologError, or a group of them."""
         async with open_producer(client, transactional_id=self.transactional_id, **OPTIONS) as producer:
             self._incarnation += 1
+            self._identity = None
             self._introduced(producer)
             while steps:
                 await trio.sleep_until(steps[0].at_ms / 1000)
@@ -72,7 +73,8 @@ class Transactional(Inhabitant):
         return f"{self.who}/{self._incarnation}"
 
     def _introduced(self, producer: Producer) -> None:
-        """A producer takes another epoch by itself, too, where a call had to be repeated."""
+        """A producer takes another epoch by itself, too, where a call had to be repeated. One that is new may get an epoch that
+        this inhabitant has had already: it was lost and is given out again."""
         assert producer._transactions is not None
         identity = producer._transactions.state.producer
         if identity != self._identity:

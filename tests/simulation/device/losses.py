@@ -66,7 +66,16 @@ class Losses:
                 self._pending.discard(where)
                 gaps = tuple(range(gap.start_offset, gap.end_offset) for gap in actor.log.gaps)
                 found = self._records(actor.log, self._synced.get(where, 0))
-                self.world.add(Survived(at_ms=self.world.at_ms(), who=who, partition=where, records=found, gaps=gaps))
+                self.world.add(
+                    Survived(
+                        at_ms=self.world.at_ms(),
+                        who=who,
+                        partition=where,
+                        records=found,
+                        gaps=gaps,
+                        end_offset=actor.log.log_end_offset,
+                    )
+                )
 
     def offline(self, broker: Broker) -> Iterator[tuple[TopicPartition, object]]:
         """Which logs are, and why."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from triolog.protocol.errors import CorruptRecordError
-from triolog.protocol.records.batch import iter_batches
+from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.server.config import LogConfig
 from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.log.leader_epochs import EpochEntry
@@ -19,8 +19,8 @@ CONFIG = LogConfig(fetch_check_crcs=True, index_interval_bytes=300, segment_byte
 BATCHES = 60
 
 
-def filled(tmp_path: Path) -> DrivenLog:
-    driven = open_driven(tmp_path, config=CONFIG)
+def filled(tmp_path: Path, config: LogConfig = CONFIG) -> DrivenLog:
+    driven = open_driven(tmp_path, config=config)
     driven.log.leader_epochs.assign(0, 0)
     rng = random.Random(5)
     for _ in range(BATCHES):
@@ -82,6 +82,38 @@ def test_no_flipped_bit_leaves_the_log(tmp_path: Path) -> None:
             assert answer, f"bit {bit} of {path.name}: nothing at {offset}"
         assert refused, f"bit {bit} of {path.name} goes unnoticed"
         flip(path, bit)
+    driven.log.drop_maps()
+
+
+def batches_of(driven: DrivenLog) -> list[tuple[Path, int, BatchHeader, bytes]]:
+    """With path and position."""
+    found = []
+    for segment in driven.log.segments:
+        path, position = Path(segment.log.path), 0
+        for header, data in iter_batches(path.read_bytes()[: segment.size]):
+            found.append((path, position, header, bytes(data)))
+            position += header.size_bytes
+    return found
+
+
+@pytest.mark.parametrize("config", [CONFIG, LogConfig(fetch_check_crcs=True, segment_bytes=4000)], ids=["indexed", "one entry"])
+def test_a_flipped_bit_of_an_offset_hides_its_batch_and_no_other(tmp_path: Path, config: LogConfig) -> None:
+    """Where a batch begins and ends is in the first and the last of these fields; the middle one is in its CRC alone."""
+    driven = filled(tmp_path, config)
+    batches = batches_of(driven)
+    bits = [*range(64), 8 * 17, *range(8 * 23, 8 * 27)]
+    chosen = random.Random(3).sample([(number, bit) for number in range(len(batches)) for bit in bits], counts(600))
+    chosen += [(number, bit) for number in (0, 1, 7) for bit in (31, 57, 62, 63, 8 * 26 + 1, 8 * 26)]
+    for number, bit in chosen:
+        path, position, header, _ = batches[number]
+        at = 8 * position + (bit & ~7) + 7 - bit % 8
+        flip(path, at)
+        for other, (_, _, near, data) in list(enumerate(batches))[max(0, number - 5) : number + 6]:
+            for offset in range(near.base_offset, near.next_offset):
+                said = f"bit {bit} of {header.base_offset} to {header.last_offset} in {path.name}, offset {offset}"
+                assert is_refused(driven, offset) == (other == number), said
+                assert other == number or read_from(driven, offset, 1) == [data], said
+        flip(path, at)
     driven.log.drop_maps()
 
 
