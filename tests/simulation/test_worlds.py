@@ -17,7 +17,7 @@ from .script import Script, Step, script_of
 from .shrinking import shrink
 from .verdict import judge
 
-SEEDS: Final = counts(100, quick=20)
+SEEDS: Final = counts(500, quick=20)
 """`make simulate SEEDS=20000` runs more."""
 PER_TEST: Final = 10
 ROOT: Final = Path(__file__).resolve().parents[2]
