@@ -198,6 +198,7 @@ def _plan_batches(
             largest_offset=last_offset,
             largest_timestamp=header.max_timestamp if append_time is None else append_time,
             offset_of_max_timestamp=last_offset,
+            least_timestamp=append.least_timestamp if append_time is None else append_time,
             buffers=(STAMP.pack(offset, header.batch_length, epoch), data[STAMPED_BYTES:]),
             size=len(data),
         )
