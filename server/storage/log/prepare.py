@@ -26,7 +26,7 @@ from ....protocol.records.compression import compress
 from ....protocol.records.payload import records_data
 from ....protocol.records.steps import UNLIMITED, BatchLimits
 from ....protocol.records.walk import walk_steps
-from ....protocol.types import NO_TIMESTAMP, Bytes, CompressionType, TimestampType, TopicPartition
+from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, Bytes, CompressionType, TimestampType, TopicPartition
 from ...config import LogConfig, RecordValidation
 from ..disk.diskops import Compute, Procedure, compute
 from ..producers.producer_cursor import AppendOrigin
@@ -57,6 +57,8 @@ class PreparedAppend(NamedTuple):
     """Whether the batch lets its partition join the producer's transaction (KIP-890)."""
     least_timestamp: int = NOT_KNOWN
     """No record that has a timestamp has a smaller one."""
+    expected_offset: int = NO_OFFSET
+    """Where the log must end, or the append is refused; NO_OFFSET: anywhere."""
 
     def with_batches(self, batches: tuple[tuple[BatchHeader, Bytes], ...]) -> PreparedAppend:
         """A copy with other batches, at least one."""

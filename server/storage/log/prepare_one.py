@@ -24,7 +24,7 @@ from ....protocol.records.crc32c import crc32c
 from ....protocol.records.steps import STEPS_PER_PAUSE, BatchLimits
 from ....protocol.records.unpacking import unpack_few
 from ....protocol.records.walk import ALIKE_PER_STEP, NOTHING_WALKED, walk_plain
-from ....protocol.types import NO_PRODUCER_ID, NO_TIMESTAMP, Bytes, CompressionType, TimestampType
+from ....protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, Bytes, CompressionType, TimestampType
 from ...config import LogConfig, RecordValidation
 from ..producers.producer_cursor import AppendOrigin
 from ..segments.least_timestamps import NOT_KNOWN
@@ -100,5 +100,5 @@ def prepare_one(records: Bytes, config: LogConfig, now_ms: int, limits: BatchLim
         return None
     # What PreparedAppend(...) makes, without its Python-level call.
     return tuple.__new__(
-        PreparedAppend, (((header, batch),), size, count, largest, AppendOrigin.CLIENT, has_producer, None, None, False, least)
+        PreparedAppend, (((header, batch),), size, count, largest, AppendOrigin.CLIENT, has_producer, None, None, False, least, NO_OFFSET)
     )
