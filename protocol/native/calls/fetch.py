@@ -75,6 +75,11 @@ def range_of(start_timestamp: int | None, end_timestamp: int | None) -> TimeRang
     return TimeRange(start_timestamp or 0, NO_TIMES.end if end_timestamp is None else end_timestamp)
 
 
+def end_of(times: TimeRange) -> int | None:
+    """What is said of a range's end."""
+    return times.end if times.end <= limits.INT64_MAX else None
+
+
 @struct
 class FetchPartition(Partition):
     """Where to read in one partition, and how much at most; one whole batch always comes, if there is one.
