@@ -356,4 +356,5 @@ __all__ = [
     "checked_request",
     "decode_request",
     "decode_response",
+    "end_of",
 ]

@@ -16,8 +16,8 @@ from ..storage.lookups.fetch import FetchedRecords
 
 
 class FetchPartition(NamedTuple):
-    """Read `topic_partition` from `offset`, about `max_bytes` of it. With `times` the batches that can hold records of that range
-    come, from `offset` on or, with NO_OFFSET, from the log start; see FetchedRecords for where the next page goes on."""
+    """Read `topic_partition` from `offset`, about `max_bytes` of it. With `times` the batches that can hold records of that
+    range come, from `offset` on or, with NO_OFFSET, from the log start; FetchedRecords says where the next page goes on."""
 
     topic_partition: TopicPartition
     offset: int

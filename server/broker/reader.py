@@ -74,9 +74,9 @@ class LogReader:
     ) -> list[FetchAnswer]:
         """Read from several partitions, in order, until `max_bytes` are there; the first batch comes whole in any case.
 
-        When less than `min_bytes` is there, wait up to `max_wait_s` for more. An error of a partition ends the wait, and a range
-        of times is not waited for: it ends with what is there. What is
-        cached is answered on the spot, as by `fetch_now`; it can be cancelled all the same.
+        When less than `min_bytes` is there, wait up to `max_wait_s` for more. An error of a partition ends the wait, and a
+        range of times is not waited for: it ends with what is there. What is cached is answered on the spot, as by
+        `fetch_now`; it can be cancelled all the same.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         answers, is_enough = await self.fetch_now(partitions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)

@@ -117,7 +117,9 @@ def command(
         raise click.UsageError("--idempotent and --transactional-id need --acks all")
     if transactional_id is not None and idempotent is False:
         raise click.UsageError("--transactional-id needs an idempotent producer; leave --no-idempotent out")
-    if expected_offset is not None and (partition is None or acks != "all" or idempotent is False or transactional_id is not None):
+    if expected_offset is not None and (
+        partition is None or acks != "all" or idempotent is False or transactional_id is not None
+    ):
         raise click.UsageError("--expected-offset needs --partition and --acks all, an idempotent producer and no transaction")
     if len(delimiter) != 1:
         raise click.BadParameter(f"{delimiter!r} is not one character", param_hint="--delimiter")
@@ -280,9 +282,7 @@ class Sending:
         if not records:
             return
         appender = Appender(client, compression_type=CompressionType[self._delivery.compression.upper()])
-        appended = await appender.append(
-            self._delivery.topic, records, partition=partition, expected_offset=expected_offset
-        )
+        appended = await appender.append(self._delivery.topic, records, partition=partition, expected_offset=expected_offset)
         self._sent = self._records = len(records)
         self._partitions[partition] = [len(records), appended.base_offset, appended.end_offset - 1]
         self._progress.update(done_bytes=self._read_bytes, records=self._records)

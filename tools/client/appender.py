@@ -1,5 +1,5 @@
-"""Appends one by one, for trio programs that decide by what they have read: each is made at the end that was expected, or not at
-all, and once however often it has to be sent (see `sending.append_once`)."""
+"""Appends one by one, for trio programs that decide by what they have read: each is made at the end that was expected, or not
+at all, and once however often it has to be sent (see `sending.append_once`)."""
 
 from __future__ import annotations
 

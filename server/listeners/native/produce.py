@@ -8,7 +8,14 @@ from typing import Final
 import attrs
 import trio
 
-from ....protocol.errors import ErrorCode, ExpectedOffsetError, InvalidRequestError, InvalidTxnStateError, RequestError, RequestTimedOutError
+from ....protocol.errors import (
+    ErrorCode,
+    ExpectedOffsetError,
+    InvalidRequestError,
+    InvalidTxnStateError,
+    RequestError,
+    RequestTimedOutError,
+)
 from ....protocol.native import messages
 from ....protocol.records.batch import BatchHeader
 from ....protocol.types import TopicPartition

@@ -65,9 +65,9 @@ class AppendPlan(NamedTuple):
 def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> AppendPlan:
     """Offsets, stamps and index entries for the first appends that fit the active segment. Changes nothing.
 
-    `sync`: the operations end with the bytes forced to the device. An append that its producer may not make now, or that is
-    above segment.bytes, or that expects the log to end elsewhere, is answered with an error; the others are not affected. A duplicate is answered with the offsets that
-    it got the first time, and does not roll (Kafka rolls before it looks).
+    `sync`: the operations end with the bytes forced to the device. An append that its producer may not make now, that is above
+    segment.bytes, or that expects the log to end elsewhere, is answered with an error; the others are not affected. A duplicate
+    is answered with the offsets that it got the first time, and does not roll (Kafka rolls before it looks).
     """
     segment, config, log_start_offset = log.segments.active, log.config, log.log_start_offset
     cursor = segment.cursor()

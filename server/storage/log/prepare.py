@@ -108,10 +108,10 @@ def prepare_steps(
         batches: list[tuple[BatchHeader, Bytes]] = []
         consumed, least = 0, INT64_MAX
         for header, batch in iter_batches(records):
-            *checked_one, smallest = yield from _check_one(
+            kept_header, kept, smallest = yield from _check_one(
                 header, batch, config, now_ms, from_client=origin is AppendOrigin.CLIENT, limits=limits
             )
-            batches.append((checked_one[0], checked_one[1]))
+            batches.append((kept_header, kept))
             least = min(least, smallest)
             consumed += len(batch)
             if not len(batches) % BATCHES_PER_PAUSE:

@@ -100,5 +100,6 @@ def prepare_one(records: Bytes, config: LogConfig, now_ms: int, limits: BatchLim
         return None
     # What PreparedAppend(...) makes, without its Python-level call.
     return tuple.__new__(
-        PreparedAppend, (((header, batch),), size, count, largest, AppendOrigin.CLIENT, has_producer, None, None, False, least, NO_OFFSET)
+        PreparedAppend,
+        (((header, batch),), size, count, largest, AppendOrigin.CLIENT, has_producer, None, None, False, least, NO_OFFSET),
     )

@@ -6,8 +6,8 @@ what is not known of a stretch is looked up in its records once, and remembered.
 of the range, and these are the answer, as they lie in the file: which of their records are meant their reader says, or who
 unpacks them. In a log that is in order that is the range, and of the batches behind it at most one stretch.
 
-An answer is a page: it has about as many bytes as were asked for, goes on where the one before ended, and says so when the range
-is at its end. It has no batches, and is not at the end, where much had to be looked at and nothing was found yet.
+An answer is a page: it has about as many bytes as were asked for, goes on where the one before ended, and says so when the
+range is at its end. It has no batches, and is not at the end, where much had to be looked at and nothing was found yet.
 
 Offsets that damage has taken out are refused or passed over as by a fetch if they lie between the first batch that reaches the
 start of the range and the last one that can hold a record of it; what they held elsewhere is not known and not asked.
@@ -331,8 +331,8 @@ class _Page:
             end = snapshot.segment(run.slot + 1).base_offset if run.slot + 1 < len(snapshot) else snapshot.log_end_offset
             data = yield from checked_prefix(data, view, first.position, run.first_offset, end, snapshot.leader_epochs)
         kept: list[tuple[int, int]] = []
-        at, next_offset, headers = 0, run.first_offset, 0
-        for header, batch in iter_batches(data):
+        at, next_offset = 0, run.first_offset
+        for number, (header, batch) in enumerate(iter_batches(data), 1):
             stop = at + len(batch)
             if keeps_all or header.max_timestamp >= start:
                 if kept and kept[-1][1] == at:
@@ -340,8 +340,7 @@ class _Page:
                 else:
                     kept.append((at, stop))
             at, next_offset = stop, header.next_offset
-            headers += 1
-            if not headers % HEADERS_PER_PAUSE:
+            if not number % HEADERS_PER_PAUSE:
                 yield None
         if not self.pieces:
             self.first_slot, self.first_offset = run.slot, run.first_offset

@@ -108,8 +108,8 @@ class LeastTimestamps:
             self._merge_neighbours()
 
     def before(self, offset: int) -> LeastTimestamps:
-        """What is known of the offsets below this one, where the log was cut. Readers that still look at what was behind it tell
-        it to this object and not to the one that is answered."""
+        """What is known of the offsets below this one, where the log was cut. Readers that still look at what was behind it
+        tell it to this object and not to the one that is answered."""
         cut = LeastTimestamps()
         cut._set(self._stretches_before(offset))
         cut._per_stretch = self._per_stretch

@@ -46,8 +46,8 @@ def test_the_blocking_consumer_reads_exactly_the_range(broker: BlockingBroker, o
             consumer.assign("t", times=times(start, end))
             found = [(partition, record.offset) for partition, record in consumer.records()]
             assert found == [(T0, offset) for offset in offsets_of(start, end)]
-        with pytest.raises(InvalidRequestError, match="t-[01]: end_timestamp"):
-            consumer.assign("t", times=times(3, 2))
+        consumer.assign("t", times=times(3, 2))
+        with pytest.raises(InvalidRequestError, match=r"t-[01]: end_timestamp"):
             consumer.next_batch()
         assert BlockingAdmin(client).explain(T0, times(10, 13))["answer"]["offset"] <= offsets_of(10, 13)[0]
 

@@ -1,5 +1,5 @@
-"""Lookups by time over a raw connection, each one timed, in logs that `fill` made: record n has offset n and time n; and a range of
-times out of a year of flights, which are written about as they left."""
+"""Lookups by time over a raw connection, each one timed, in logs that `fill` made: record n has offset n and time n; and a range
+of times out of a year of flights, which are written about as they left."""
 
 from __future__ import annotations
 
@@ -80,9 +80,7 @@ def fill_flights(*, address: Address, count: int | None) -> dict[str, int]:
         BlockingAdmin(client).create_topics([NewTopic(FLIGHTS, len(AIRPORTS), {"retention.ms": "-1"})])
         with BlockingProducer(client, batch_bytes=BATCH_BYTES) as producer:
             for flight in flights:
-                producer.send(
-                    FLIGHTS, flight.value, key=flight.key, timestamp_ms=flight.timestamp, partition=flight.partition
-                )
+                producer.send(FLIGHTS, flight.value, key=flight.key, timestamp_ms=flight.timestamp, partition=flight.partition)
     return {"records": len(flights), "value_bytes": sum(len(flight.value) for flight in flights)}
 
 
@@ -110,7 +108,12 @@ def read_range(*, address: Address, start: int, end: int, requests: int) -> dict
                     if entry.range_ended:
                         del positions[entry.partition]
             seconds += time.perf_counter() - started
-    return {"seconds": seconds / requests, "requests": pages / requests, "records": len(found), "check": hash(tuple(sorted(found)))}
+    return {
+        "seconds": seconds / requests,
+        "requests": pages / requests,
+        "records": len(found),
+        "check": hash(tuple(sorted(found))),
+    }
 
 
 def filter_all(*, address: Address, start: int, end: int) -> dict[str, float]:

@@ -84,7 +84,10 @@ class Appends:
         now_ms = time.time_ns() // 1_000_000
         config = self._config
         return build_batch(
-            [(now_ms if timestamp is None else timestamp, *rest) for timestamp, *rest in append.records],
+            [
+                (now_ms if timestamp is None else timestamp, key, value, headers)
+                for timestamp, key, value, headers in append.records
+            ],
             compression_type=config.compression_type,
             compression_level=config.compression_level,
             producer_id=identity.producer_id,

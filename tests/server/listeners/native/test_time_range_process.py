@@ -1,4 +1,4 @@
-"""Ranges of times over the native protocol: pages, both formats, partitions that fail alone. The naive answer is a full scan."""
+"""Ranges of times over the native protocol: pages, formats, partitions that fail alone. The naive answer is a full scan."""
 
 from __future__ import annotations
 
@@ -131,7 +131,9 @@ def test_the_walk_of_a_range_is_explained(client: WireClient, topic: str) -> Non
 @settings(max_examples=MANY)
 @given(
     batches=st.lists(
-        st.tuples(st.lists(st.integers(0, 60), min_size=1, max_size=5), st.sampled_from(CompressionType)), min_size=1, max_size=12
+        st.tuples(st.lists(st.integers(0, 60), min_size=1, max_size=5), st.sampled_from(CompressionType)),
+        min_size=1,
+        max_size=12,
     ),
     ranges=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)).map(sorted), min_size=1, max_size=3),
     max_bytes=st.sampled_from([1, 200, MIB]),

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from triolog.protocol.errors import InvalidRequestError, OffsetOutOfRangeError
-from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.committed import CommittedFilter
@@ -41,7 +40,9 @@ def times(start: int, end: int) -> TimeRange:
     return TimeRange(START_MS + start, START_MS + end)
 
 
-def page(driven: DrivenLog, wanted: TimeRange, offset: int = NO_OFFSET, max_bytes: int = 1 << 20, **options: Any) -> FetchedRecords:
+def page(
+    driven: DrivenLog, wanted: TimeRange, offset: int = NO_OFFSET, max_bytes: int = 1 << 20, **options: Any
+) -> FetchedRecords:
     return driven.run(fetch_range(driven.log.snapshot(), offset, wanted, max_bytes, min_one_batch=True, **options))
 
 

@@ -84,6 +84,7 @@ def test_bounds_are_never_too_large_and_few(timestamps: list[int], cut: int, wan
     assert below <= found
     before = least.before(cut)
     for offset, timestamp in enumerate(timestamps[:cut]):
-        assert (stretch := before.next_below(offset, timestamp + 1)) is not None
+        stretch = before.next_below(offset, timestamp + 1)
+        assert stretch is not None
         assert stretch.start <= offset < stretch.end
     assert least.least == min(timestamps)
