@@ -1,5 +1,5 @@
-"""Lookups by time over a raw connection, each one timed, in logs that `fill` made: record n has offset n and time n; and a range
-of times out of a year of flights, which are written about as they left."""
+"""Lookups by time over a raw connection, each one timed, in logs that `fill` made: record n has offset n and time n; and a
+range of times out of a year of flights, which are written about as they left."""
 
 from __future__ import annotations
 
