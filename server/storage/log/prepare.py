@@ -31,7 +31,7 @@ from ...config import LogConfig, RecordValidation
 from ..disk.diskops import Compute, Procedure, compute
 from ..producers.producer_cursor import AppendOrigin
 from ..producers.producer_entry import EndTxnMarker, parse_end_txn_marker
-from ..segments.least_timestamps import NOT_KNOWN
+from ..segments.least_timestamps import NOT_KNOWN, NOTHING
 from ..segments.unpacked_batches import CHECKED_AT_ONCE_BYTES, SMALL_BYTES, dropped, unpacked
 
 BATCHES_PER_PAUSE: Final = 16
@@ -178,7 +178,10 @@ def prepare_marker(
     )
     header = parse_header(batch)
     marker = parse_end_txn_marker(header, batch)
-    return PreparedAppend(((header, batch),), len(batch), 1, now_ms, AppendOrigin.COORDINATOR, True, marker, ends_only)
+    batches = ((header, batch),)
+    return PreparedAppend(
+        batches, len(batch), 1, now_ms, AppendOrigin.COORDINATOR, True, marker, ends_only, least_timestamp=NOTHING
+    )
 
 
 def _check_one(

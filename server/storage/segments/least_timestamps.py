@@ -3,8 +3,8 @@
 A segment is a row of stretches of offsets, and of each a bound is known that no timestamp of its records lies below. The log's
 owner adds a stretch with every index entry, from what is known of batches that are appended. Of what was written before the log
 was opened nothing is known: whoever wants to know looks once (`lookups.time_range`), and the stretch gets its bound then. Of
-records without a timestamp it says nothing. A segment has about MOST_STRETCHES at most: where there would be more, neighbours
-become one.
+records without a timestamp it says nothing. A segment has about MOST_STRETCHES: where there would be more, neighbours become
+one, and while there are not too many for that, none of which something is known and none of which nothing is.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ ANYTHING: Final = NOT_KNOWN + 1
 NOTHING: Final = INT64_MAX
 """There is no record, or none with a timestamp."""
 MOST_STRETCHES: Final = 256
+_NONE: Final = array("q")
 
 
 class Stretch(NamedTuple):
@@ -40,14 +41,14 @@ class Stretch(NamedTuple):
 class LeastTimestamps:
     """The stretches of one segment. Owner: the segment; readers that have looked tell it what they found."""
 
-    __slots__ = ("_ends", "_leasts", "_merged", "_per_stretch", "since")
+    __slots__ = ("_ends", "_leasts", "_merged", "_most", "_per_stretch", "since")
 
     since: int
     """The bound of what lies behind the last stretch."""
 
     def __init__(self) -> None:
-        self._ends = array("q")
-        self._leasts = array("q")
+        self._ends = self._leasts = _NONE  # most segments of most logs have no index entry
+        self._most = MOST_STRETCHES
         self._per_stretch = 1
         self._merged = 0
         self.since = NOT_KNOWN
@@ -66,6 +67,8 @@ class LeastTimestamps:
 
     def add(self, stretches: Iterable[tuple[int, int]]) -> None:
         """(end offset, bound) of what was appended."""
+        if self._ends is _NONE:
+            self._ends, self._leasts = array("q"), array("q")
         ends, leasts = self._ends, self._leasts
         for end, least in stretches:
             if 0 < self._merged < self._per_stretch and (leasts[-1] == NOT_KNOWN) == (least == NOT_KNOWN):
@@ -75,8 +78,11 @@ class LeastTimestamps:
                 ends.append(end)
                 leasts.append(least)
                 self._merged = 1
-        if len(ends) > MOST_STRETCHES:
+        if len(ends) > self._most:
             self._merge_neighbours()
+            if len(self._ends) > 2 * MOST_STRETCHES:
+                self._merge_neighbours(all_alike=True)
+            self._most = max(MOST_STRETCHES, 2 * len(self._ends))
 
     def next_below(self, offset: int, timestamp: int) -> Stretch | None:
         """The first stretch with an offset >= `offset` in which there can be a timestamp below `timestamp`, with the known ones
@@ -146,12 +152,12 @@ class LeastTimestamps:
         self._leasts = array("q", [least for _, least in stretches])
         self._merged = 0
 
-    def _merge_neighbours(self) -> bool:
-        """Make two of them one, but for what is known and what is not. False: nothing was to be merged."""
+    def _merge_neighbours(self, *, all_alike: bool = False) -> bool:
+        """Make two of them one, but for what is known and what is not unless `all_alike`. False: nothing was to be merged."""
         merged: list[tuple[int, int]] = []
         is_single = False
         for end, least in zip(self._ends, self._leasts, strict=True):
-            if is_single and (merged[-1][1] == NOT_KNOWN) == (least == NOT_KNOWN):
+            if is_single and (all_alike or (merged[-1][1] == NOT_KNOWN) == (least == NOT_KNOWN)):
                 merged[-1] = end, min(merged[-1][1], least)
                 is_single = False
             else:

@@ -53,8 +53,15 @@ def test_what_was_looked_up_is_not_forgotten_where_neighbours_become_one() -> No
     for start in range(0, 4 * MOST_STRETCHES * 10, 20):
         least.learn(start, [(start + 10, start)])
     assert len(least) > MOST_STRETCHES  # what is known and what is not does not become one
-    least.add((start * 10 + each, start) for each in range(1, 10))
     assert least.next_below(0, 1) == Stretch(0, 10, 0)
+
+
+def test_there_are_few_stretches_whatever_is_known_of_them() -> None:
+    least = LeastTimestamps()
+    for end in range(1, 20 * MOST_STRETCHES):
+        least.add([(end, NOT_KNOWN if end % 2 else end)])
+        assert len(least) < 5 * MOST_STRETCHES
+    assert least.next_below(0, 1) == Stretch(0, least.next_below(0, 1).end, NOT_KNOWN)  # type: ignore[union-attr]
 
 
 def test_the_bounds_of_segments_that_became_one_are_those_of_their_offsets() -> None:
