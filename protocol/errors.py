@@ -283,6 +283,15 @@ class OffsetOutOfRangeError(RequestError):
     default_code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+class ExpectedOffsetError(OffsetOutOfRangeError):
+    """An append that was to be made at another offset than the log's end. Nothing of it is stored."""
+
+    def __init__(self, message: str, log_end_offset: int) -> None:
+        super().__init__(message)
+        self.log_end_offset = log_end_offset
+        """Where the log ended."""
+
+
 class UnknownTopicOrPartitionError(RequestError):
     """No such topic here, or it has fewer partitions."""
 

@@ -60,6 +60,17 @@ class Isolation(enum.Enum):
     READ_COMMITTED = "read_committed"
 
 
+class TimeRange(NamedTuple):
+    """The records whose timestamps (ms) lie from `start` on and before `end`; those without a timestamp are in none."""
+
+    start: int = 0
+    end: int = 2**63
+
+    def holds(self, timestamp: int) -> bool:
+        """Whether a record of that time is one of them."""
+        return self.start <= timestamp < self.end
+
+
 class Record(NamedTuple):
     """One record as a reader sees it.
 

@@ -55,9 +55,9 @@ def _read_struct(value: Body, key: str, *, read: Reader) -> Any:
         raise exc.within(key) from None
 
 
-def _refuse_alternatives(body: Body, names: tuple[str, str]) -> NoReturn:
-    found = "both" if names[0] in body else "neither"
-    raise FieldError("", f"has {found} of {' and '.join(names)}, expected one")
+def _refuse_alternatives(body: Body, names: tuple[str, ...]) -> NoReturn:
+    found = [name for name in names if name in body]
+    raise FieldError("", f"has {' and '.join(found) or 'none'} of {', '.join(names)}, expected one")
 
 
 _CALLED: Final = {
@@ -84,7 +84,8 @@ def make_reader(cls: type, *, in_request: bool, checks_keys: bool) -> Reader:
         values = {}
         for field in fields:
             if alternatives[:1] == (field.name,):
-                with source.block(f"if ({alternatives[0]!r} in body) == ({alternatives[1]!r} in body):"):
+                there = " + ".join(f"({name!r} in body)" for name in alternatives)
+                with source.block(f"if {there} != 1:"):
                     source.add(f"refuse_alternatives(body, {alternatives})")
             values[field.name] = _read_field(source, field, in_request)
         source.add(f"made = new({source.constant(cls)})")

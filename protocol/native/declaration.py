@@ -73,7 +73,7 @@ def wire(
 
     `nullable`: nil and a key that is absent are None. `later`: answers of servers that are older than the key lack it. `last`:
     written behind the others, where records can be sent as a buffer of their own. `flat`: the keys of this struct stand among
-    those of the outer one. `alternative`: exactly one of a struct's two alternatives is there, the other one is None. None
+    those of the outer one. `alternative`: exactly one of a struct's alternatives is there, the others are None. None
     of a `left_out` is written by leaving the key out: servers that are older than its being nullable refuse nil.
     `max_count`: of an array's entries. `shown`: whether a `repr` has the value.
     """

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..errors import RemoteProtocolError, UnsupportedVersionError
 from ..types import Isolation
-from .calls.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse, Format, Gaps
+from .calls.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse, Format, Gaps, end_of
 from .calls.gaps import (
     NOT_KNOWN,
     AcceptGapsPartition,
@@ -356,4 +356,5 @@ __all__ = [
     "checked_request",
     "decode_request",
     "decode_response",
+    "end_of",
 ]

@@ -41,6 +41,7 @@ __all__ = [
     "first_record_steps",
     "iter_records",
     "largest_timestamp_steps",
+    "least_timestamp_steps",
     "record_steps",
     "walk_records",
 ]
@@ -228,6 +229,40 @@ def largest_timestamp_steps(data: bytes, header: BatchHeader, min_offset: int) -
     except IndexError:
         raise_underflow(header, index, data)
     yield largest
+
+
+def least_timestamp_steps(data: bytes, header: BatchHeader) -> Steps[int]:
+    """The least timestamp of a record that has one, INT64_MAX for none; `data` are the batch's plain records."""
+    if header.attributes & LOG_APPEND_TIME_FLAG:
+        yield header.max_timestamp if header.records_count else INT64_MAX
+        return
+    untimed = NO_TIMESTAMP - header.base_timestamp
+    least, size = INT64_MAX - header.base_timestamp, len(data)
+    position = index = 0
+    try:
+        for index in range(header.records_count):
+            if (length := data[position]) < 0x80:
+                position += 1
+                end = position + (length >> 1)
+                length &= 1
+            else:
+                length, position = decode_varint(data, position)
+                end = position + length
+                length = length < 0
+            if (folded := data[position + 1]) < 0x80:
+                delta = folded >> 1 ^ -(folded & 1)
+            else:
+                delta, _ = decode_varlong(data, position + 1)
+            if length or not position + 1 < end <= size:
+                raise_length(header, index, end - position)
+            if delta < least and delta != untimed:
+                least = delta
+            position = end
+            if index % _PER_PAUSE == _PER_PAUSE - 1:
+                yield None
+    except IndexError:
+        raise_underflow(header, index, data)
+    yield header.base_timestamp + least
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:

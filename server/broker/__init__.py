@@ -112,3 +112,4 @@ from .share_views import SharePartitionView as SharePartitionView
 from .statistics import BrokerStatistics as BrokerStatistics
 from .statistics import TopicFigures as TopicFigures
 from .writer import PartitionAppend as PartitionAppend
+from .writer import expecting as expecting

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import attrs
 
 from ...protocol.errors import RequestError
-from ...protocol.types import Isolation, TopicPartition
+from ...protocol.types import Isolation, TimeRange, TopicPartition
 from ..actors.manager.gaps.passes import GapPasses
 from ..actors.partition.partition import PartitionActor
 from ..storage.errors import OffsetInGapError
@@ -16,11 +16,13 @@ from ..storage.lookups.fetch import FetchedRecords
 
 
 class FetchPartition(NamedTuple):
-    """Read `topic_partition` from `offset`, about `max_bytes` of it."""
+    """Read `topic_partition` from `offset`, about `max_bytes` of it. With `times` the batches that can hold records of that
+    range come, from `offset` on or, with NO_OFFSET, from the log start; FetchedRecords says where the next page goes on."""
 
     topic_partition: TopicPartition
     offset: int
     max_bytes: int
+    times: TimeRange | None = None
 
 
 class ReaderView(NamedTuple):

@@ -18,7 +18,7 @@ import trio
 from ...protocol.errors import InvalidRequestError, RequestError
 from ...protocol.limits import INT64_MAX, KIB
 from ...protocol.records.steps import UNTOLD_STEPS
-from ...protocol.types import Isolation, TopicPartition
+from ...protocol.types import Isolation, TimeRange, TopicPartition
 from ..actors.disk.disk import Disk, WouldWaitError
 from ..actors.manager.log_manager import LogManager
 from ..actors.partition.waiters import Waiters, waiting_on
@@ -27,11 +27,12 @@ from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.log.leader_epochs import LeaderEpochs
 from ..storage.log.log_snapshot import LogSnapshot
 from ..storage.lookups.at_once import first_at_once
-from ..storage.lookups.explain import Walk, explain_offset, explain_timestamp
+from ..storage.lookups.explain import Walk, explain_offset, explain_range, explain_timestamp
 from ..storage.lookups.fetch import fetch_batches, readable_bytes
 from ..storage.lookups.fetch_at_once import fetch_at_once
 from ..storage.lookups.fetched_records import PlainRecords, WantedRecords, plain_partitions
 from ..storage.lookups.split_points import SplitPoint, split_points
+from ..storage.lookups.time_range import fetch_range
 from ..storage.lookups.timestamps import check_timestamp, offset_for_timestamp
 from ..storage.segments.segment_view import TimestampAndOffset
 from .fetches import DEFAULT_VIEW, FetchAnswer, Fetched, FetchPartition, ReaderView
@@ -73,8 +74,9 @@ class LogReader:
     ) -> list[FetchAnswer]:
         """Read from several partitions, in order, until `max_bytes` are there; the first batch comes whole in any case.
 
-        When less than `min_bytes` is there, wait up to `max_wait_s` for more. An error of a partition ends the wait. What is
-        cached is answered on the spot, as by `fetch_now`; it can be cancelled all the same.
+        When less than `min_bytes` is there, wait up to `max_wait_s` for more. An error of a partition ends the wait, and a
+        range of times is not waited for: it ends with what is there. What is cached is answered on the spot, as by
+        `fetch_now`; it can be cancelled all the same.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         answers, is_enough = await self.fetch_now(partitions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
@@ -100,6 +102,8 @@ class LogReader:
         """Whether `fetch_now` would answer `min_bytes`, or an error. Nothing is read."""
         size = 0
         for each in partitions:
+            if each.times is not None:
+                return True
             look = partial(
                 readable_bytes,
                 offset=each.offset,
@@ -167,7 +171,9 @@ class LogReader:
     def _take_cached(self, fetched: Fetched, asked: FetchPartition, view: ReaderView) -> bool:
         """The answer of one partition, if that is not to be waited for. False also where reading did not work: `_look` says
         what becomes of that."""
-        topic_partition, offset, _ = asked
+        topic_partition, offset, _, times = asked
+        if times is not None:
+            return False
         try:
             actor = self._manager.topics.actor(topic_partition)
             found = fetch_at_once(
@@ -190,10 +196,11 @@ class LogReader:
         return True
 
     async def _take(self, fetched: Fetched, asked: FetchPartition, view: ReaderView) -> None:
-        topic_partition = asked.topic_partition
+        topic_partition, offset, _, times = asked
+        reads = fetch_batches if times is None else partial(fetch_range, times=times)
         procedure = partial(
-            fetch_batches,
-            offset=asked.offset,
+            reads,
+            offset=offset,
             max_bytes=fetched.room(asked),
             min_one_batch=not fetched.size,
             isolation=view.isolation,
@@ -207,13 +214,14 @@ class LogReader:
             with contextlib.suppress(RequestError):  # deleted meanwhile
                 fetched.read.append((self._manager.topics.actor(topic_partition), len(found.records)))
             fetched.add(topic_partition, found)
+            fetched.is_enough = fetched.is_enough or times is not None
 
     async def unpack(
         self, answers: Sequence[FetchAnswer], asked: Sequence[FetchPartition], *, max_bytes: int
     ) -> list[PlainRecords | RequestError | None]:
         """The answers as plain records, see `plain_partitions`."""
         wanted = [
-            WantedRecords(answer.fetched, question.offset, question.max_bytes)
+            WantedRecords(answer.fetched, question.offset, question.max_bytes, question.times)
             for answer, question in zip(answers, asked, strict=True)
         ]
         procedure = plain_partitions(wanted, max_bytes=max_bytes, limits=self._manager.batch_limits)
@@ -314,11 +322,18 @@ class LogReader:
         return answers  # type: ignore[return-value]
 
     async def explain(
-        self, topic_partition: TopicPartition, *, offset: int | None = None, timestamp: int | None = None
+        self,
+        topic_partition: TopicPartition,
+        *,
+        offset: int | None = None,
+        timestamp: int | None = None,
+        times: TimeRange | None = None,
     ) -> Walk:
-        """The walk of a lookup by offset or by timestamp, as data. Raises RequestError."""
-        assert (offset is None) != (timestamp is None)
+        """The walk of a lookup by offset, by timestamp or by a range of times, as data. Raises RequestError."""
+        assert [offset, timestamp, times].count(None) == 2
         is_cached = self._manager.topics.actor(topic_partition).disk.is_cached
+        if times is not None:
+            return await self._look(topic_partition, partial(explain_range, times=times, is_cached=is_cached))
         if offset is not None:
             return await self._look(topic_partition, partial(explain_offset, offset=offset, is_cached=is_cached))
         assert timestamp is not None

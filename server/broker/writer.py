@@ -35,6 +35,13 @@ PartitionAppend = tuple[PartitionActor, PreparedAppend]
 """What `prepare` answers and `submit` takes: a partition, and what is to be appended there."""
 
 
+def expecting(append: PartitionAppend, offset: int) -> PartitionAppend:
+    """The append, but only if the log ends at this offset. Else it is refused, see ExpectedOffsetError, unless it is there
+    already: a batch that comes again is answered as it was the first time."""
+    actor, prepared = append
+    return actor, prepared._replace(expected_offset=offset)
+
+
 @attrs.frozen(eq=False)
 class LogWriter:
     """Listeners append in two steps, `prepare` and `submit`; embedders in one."""
@@ -92,8 +99,10 @@ class LogWriter:
         *,
         acks: int = ACKS_ALL,
         timeout_s: float | None = None,
+        expected_offset: int | None = None,
     ) -> AppendResult:
-        """Append record batches (bytes, stored as they are) or plain records, and wait for the acknowledgement.
+        """Append record batches (bytes, stored as they are) or plain records, and wait for the acknowledgement; with
+        `expected_offset` only if the log ends there (see `expecting`).
 
         `acks`: -1 when the high watermark passes, 1 after the write, 0 without waiting (the result is then all -1).
         Raises RequestError; RequestTimedOutError when it took longer than `timeout_s`. Cancelled before it is enqueued
@@ -103,7 +112,8 @@ class LogWriter:
         """
         disk = self._manager.disk
         await disk.turns.checkpoint(STEPS_PER_APPEND)
-        actor, prepared = await self._prepared(topic_partition, records)
+        append = await self._prepared(topic_partition, records)
+        actor, prepared = append if expected_offset is None else expecting(append, expected_offset)
         slot = _Slot()
         with disk.gathering:  # the write is made at its end, if no task is needed for it
             is_enqueued = actor.try_append(prepared, acks, slot.put)

@@ -185,8 +185,8 @@ def partition_of(**entry: object) -> dict[str, Any]:
         ("commit_offsets", 1, {"group": "g" * 256, "partitions": []}, INVALID, "group"),
         ("delete_records", 1, partition_of(before_offset=-2), INVALID, "before_offset"),
         ("offsets_for_times", 1, partition_of(timestamp=-4), INVALID, "-4"),
-        ("explain", 1, partition_of(), INVALID, "neither"),
-        ("explain", 1, partition_of(offset=1, timestamp=1), INVALID, "both"),
+        ("explain", 1, partition_of(), INVALID, "has none of offset"),
+        ("explain", 1, partition_of(offset=1, timestamp=1), INVALID, "offset and timestamp"),
         ("create_topics", 1, {"topics": [{"name": "t", "partitions": 1, "config": {"a": 1}}]}, INVALID, "config"),
     ],
 )  # fmt: skip

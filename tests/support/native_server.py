@@ -15,6 +15,7 @@ import trio.testing
 from triolog.protocol import limits
 from triolog.protocol.errors import (
     ErrorCode,
+    ExpectedOffsetError,
     InvalidProducerEpochError,
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
@@ -71,7 +72,7 @@ class FakeLog:
     def last_stable_offset(self) -> int:
         return min(self.open_transactions.values(), default=self.high_watermark)
 
-    def append(self, records: bytes | tuple[m.PlainRecord, ...]) -> int:
+    def append(self, records: bytes | tuple[m.PlainRecord, ...], expected_offset: int | None = None) -> int:
         if isinstance(records, tuple):
             records = build_batch([(r.timestamp or 0, r.key, r.value, r.headers) for r in records])
         headers = [header for header, _ in iter_batches(records)]
@@ -81,6 +82,8 @@ class FakeLog:
             if duplicate is not None:
                 return duplicate
         base_offset = self.high_watermark
+        if expected_offset not in (None, base_offset):
+            raise ExpectedOffsetError(f"the log ends at {base_offset}", base_offset)
         for header, batch in iter_batches(records):
             if header.has_producer_id:
                 known.last_sequence = header.last_sequence
@@ -317,10 +320,12 @@ class _Session:
                     raise fault
                 if request.transactional_id is not None:
                     self.check_producer(request.transactional_id, part.records)
-                base_offset = self.server.log(part.topic, part.partition).append(part.records)  # type: ignore[arg-type]
+                log = self.server.log(part.topic, part.partition)
+                base_offset = log.append(part.records, part.expected_offset)  # type: ignore[arg-type]
                 entries.append(m.ProducePartitionResponse(part.topic, part.partition, None, base_offset, -1, 0))
             except RequestError as exc:
-                entries.append(m.ProducePartitionResponse(part.topic, part.partition, exc))
+                end = exc.log_end_offset if isinstance(exc, ExpectedOffsetError) else None
+                entries.append(m.ProducePartitionResponse(part.topic, part.partition, exc, log_end_offset=end))
         self.server.appended()
         return m.ProduceResponse(tuple(entries))
 

@@ -21,7 +21,7 @@ from .rows.embedded import embedded_start, in_process, server_start
 from .rows.fetch import fetch_throughput
 from .rows.interference import appends_beside_lookups
 from .rows.large_start import large_start
-from .rows.lookups import offset_lookup, times_lookup
+from .rows.lookups import offset_lookup, time_range, times_lookup
 from .rows.many_partitions import many_partitions
 from .rows.memory import idle_connections, idle_memory
 from .rows.produce import large_batches, synced_appends
@@ -58,6 +58,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], RowResult]]] = {
     "forward-delay": forward_delay,
     "forward-backlog": forward_backlog,
     "forward-interference": appends_beside_forward,
+    "time-range": time_range,
 }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
-from ...protocol.types import Record, TopicPartition
+from ...protocol.types import Record, TimeRange, TopicPartition
 from .terminal.output import flush, json_option, timezone_option, write
 from .terminal.places import TIME_HELP, read_offset, read_time
 from .terminal.record_formats import Formatter, formatter
@@ -41,11 +41,17 @@ class Selection:
     is_exact: bool
     max_records: int | None
 
+    @property
+    def times(self) -> TimeRange:
+        """The range of times."""
+        everything = TimeRange()
+        return TimeRange(
+            everything.start if self.from_ms is None else self.from_ms, everything.end if self.to_ms is None else self.to_ms
+        )
+
     def matches(self, record: Record) -> bool:
         """Whether its timestamp is in the range; asked only when the range is meant exactly."""
-        if self.from_ms is not None and record.timestamp < self.from_ms:
-            return False
-        return self.to_ms is None or record.timestamp < self.to_ms
+        return self.times.holds(record.timestamp)
 
 
 @click.command
@@ -99,8 +105,8 @@ def command(
     """Print the records of TOPIC up to the end of the log, or with --follow for ever.
 
     --from and --to are looked up in the time index and bound a range of offsets. Where records are written out of the
-    order of their times, the range holds some of other times and misses the late ones; --exact reads on to the end of
-    the log and prints those that have the time. --json is --format json.
+    order of their times, the range holds some of other times and misses the late ones; --exact prints those that have
+    the time, wherever they lie: the server finds them. --json is --format json.
 
     With --group, --offset and --from say where to start only in partitions that the group has no offset for.
     """
@@ -128,7 +134,7 @@ def command(
 
         options: dict[str, Any] = {"isolation": isolation, "group": group, "skip_gaps": skip_gaps}
         async with open_consumer(client, follow=follow, **options) as consumer:
-            await _assign(consumer, topic, start, selection)
+            await _assign(consumer, topic, start, selection, follow=follow)
             if group is not None:
                 await consumer.seek_to_committed()
             printer.start()
@@ -144,14 +150,15 @@ def _start(selection: Selection, offset: str) -> Place:
     return read_offset(offset, "--offset") if selection.from_ms is None else AtTime(selection.from_ms)
 
 
-async def _assign(consumer: Consumer, topic: str, start: Place, selection: Selection) -> None:
+async def _assign(consumer: Consumer, topic: str, start: Place, selection: Selection, *, follow: bool) -> None:
     from ..client.procedures.topics import AtTime
 
     end = None if selection.to_ms is None or selection.is_exact else AtTime(selection.to_ms)
     partitions: str | list[TopicPartition] = topic
     if selection.partitions:
         partitions = [TopicPartition(topic, number) for number in dict.fromkeys(selection.partitions)]
-    await consumer.assign(partitions, start=start, end=end)
+    times = selection.times if selection.is_exact and not follow else None
+    await consumer.assign(partitions, start=start, end=end, times=times)
 
 
 async def _print_all(consumer: Consumer, printer: Printer, *, commits: bool) -> None:

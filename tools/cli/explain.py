@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...protocol.types import TopicPartition
+from ...protocol.types import TimeRange, TopicPartition
 from .terminal.output import draw, json_option, print_json, timezone_option
-from .terminal.places import TIME_HELP, read_time_or_special
+from .terminal.places import TIME_HELP, read_time, read_time_or_special
 from .terminal.remote import ServerAddress, call_server, server_option
 from .terminal.times import Zone
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 @click.argument("topic")
 @click.option("--partition", type=click.IntRange(0), help="One partition; without it all of them.")
 @click.option("--at", metavar="TIME", help=f"{TIME_HELP}; or earliest, latest, max (timestamp).")
+@click.option("--from", "from_time", metavar="TIME", help="How are records from this time on found?")
+@click.option("--to", "to_time", metavar="TIME", help="And until before this one?")
 @click.option("--offset", type=click.IntRange(0), help="Where is the batch that holds this offset?")
 @timezone_option
 @server_option
@@ -28,27 +30,37 @@ def command(
     topic: str,
     partition: int | None,
     at: str | None,
+    from_time: str | None,
+    to_time: str | None,
     offset: int | None,
     zone: Zone,
     server: ServerAddress,
     as_json: bool,
 ) -> None:
-    """Show how the server finds --at TIME or --offset N in TOPIC.
+    """Show how the server finds --at TIME, --offset N or the records --from TIME --to TIME in TOPIC.
 
     Which segment, which slots of the time index and the offset index, which bytes it read, whether they were cached,
     and the answer. --json gives the walk as the server tells it.
     """
-    if (at is None) == (offset is None):
-        raise click.UsageError("say what to look up: either --at TIME or --offset N")
+    is_range = from_time is not None or to_time is not None
+    if [at is not None, offset is not None, is_range].count(True) != 1:
+        raise click.UsageError("say what to look up: either --at TIME, --offset N, or --from TIME and --to TIME")
     timestamp = None if at is None else read_time_or_special(at, zone, "--at")
+    times = TimeRange()
+    if from_time is not None:
+        times = times._replace(start=read_time(from_time, zone, "--from"))
+    if to_time is not None:
+        times = times._replace(end=read_time(to_time, zone, "--to"))
 
     async def call(client: Client) -> list[tuple[TopicPartition, dict[str, Any]]]:
         from ..client.admin import Admin
-        from ..client.procedures.topics import AtOffset, AtTime
+        from ..client.procedures.topics import AtOffset, AtTime, Place
 
         admin = Admin(client)
         partitions = await _partitions(admin, topic, partition, offset)
-        place = AtOffset(offset) if offset is not None else AtTime(timestamp or 0)
+        place: Place | TimeRange = times
+        if not is_range:
+            place = AtOffset(offset) if offset is not None else AtTime(timestamp or 0)
         return [(name, await admin.explain(name, place)) for name in partitions]
 
     walks = call_server(server, call)

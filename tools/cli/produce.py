@@ -44,6 +44,7 @@ class Delivery:
     skips_bad_rows: bool
     is_idempotent: bool | None
     transactional_id: str | None
+    expected_offset: int | None
     zone: Zone
 
 
@@ -68,6 +69,11 @@ class Delivery:
 @click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="What an acknowledgement means.")
 @click.option("--idempotent/--no-idempotent", default=None, help="Write retries once.  [default: with --acks all]")
 @click.option("--transactional-id", metavar="ID", help="Send it all in one transaction: everything is visible, or nothing.")
+@click.option(
+    "--expected-offset",
+    type=click.IntRange(0),
+    help="Append it all as one batch to --partition, and only if that ends at this offset; else nothing of it.",
+)
 @click.option("--linger-ms", type=click.IntRange(0), default=5, show_default=True, help="How long a batch may wait to grow.")
 @click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True, help="When a row is bad.")
 @timezone_option
@@ -87,6 +93,7 @@ def command(
     acks: str,
     idempotent: bool | None,
     transactional_id: str | None,
+    expected_offset: int | None,
     linger_ms: int,
     on_error: str,
     zone: Zone,
@@ -98,7 +105,8 @@ def command(
     lines: each line is a value. json: each line is an object with key, value, timestamp (ms or ISO 8601), headers,
     partition, as `consume --format json` prints it; with --key, --value or --timestamp it is any object, and the whole
     line is the value. csv: each row becomes a JSON object of its columns. Ends when every record is acknowledged, or with
-    --transactional-id when the transaction is committed; a bad row aborts it.
+    --transactional-id when the transaction is committed; a bad row aborts it. With --expected-offset all of it is kept in
+    memory and appended at once.
     """
     options = RowOptions(
         key=key, value=value, timestamp=timestamp, timestamp_unit_ms=UNITS_MS[timestamp_unit], zone=zone, delimiter=delimiter
@@ -109,6 +117,10 @@ def command(
         raise click.UsageError("--idempotent and --transactional-id need --acks all")
     if transactional_id is not None and idempotent is False:
         raise click.UsageError("--transactional-id needs an idempotent producer; leave --no-idempotent out")
+    if expected_offset is not None and (
+        partition is None or acks != "all" or idempotent is False or transactional_id is not None
+    ):
+        raise click.UsageError("--expected-offset needs --partition and --acks all, an idempotent producer and no transaction")
     if len(delimiter) != 1:
         raise click.BadParameter(f"{delimiter!r} is not one character", param_hint="--delimiter")
     delivery = Delivery(
@@ -120,6 +132,7 @@ def command(
         skips_bad_rows=on_error == "skip",
         is_idempotent=idempotent,
         transactional_id=transactional_id,
+        expected_offset=expected_offset,
         zone=zone,
     )
     with Input.open(file) as source:
@@ -177,6 +190,10 @@ class Sending:
         config = await Admin(client).describe_config(delivery.topic)
         self._retention = RetentionWatch(delivery.topic, config, time.time_ns() // 1_000_000)
         self._begin = time.perf_counter()
+        if delivery.expected_offset is not None:
+            await self._append_all(client, delivery.expected_offset)
+            self._elapsed_s = time.perf_counter() - self._begin
+            return
         async with open_producer(
             client,
             acks=delivery.acks,
@@ -237,6 +254,38 @@ class Sending:
             raise FailedError(f"{self._source.name}, {exc}") from exc
         await producer.flush()
         self._settle()
+
+    async def _append_all(self, client: Client, expected_offset: int) -> None:
+        """All rows as one batch, which is appended where the partition is expected to end or not at all."""
+        from ...protocol.native.messages import PlainRecord
+        from ...protocol.types import CompressionType
+        from ..client.appender import Appender
+
+        partition = self._delivery.partition or 0
+        records: list[PlainRecord] = []
+
+        def take(rows: Rows) -> None:
+            for row in rows:
+                if isinstance(row, BadRow):
+                    self._refuse(row)
+                else:
+                    records.append(PlainRecord(row.timestamp, row.key, row.value, tuple(row.headers)))
+                    self._sent_bytes += len(row.key or b"") + len(row.value or b"")
+
+        try:
+            while data := await self._source.read():
+                self._read_bytes += len(data)
+                take(self._reader.feed(data))
+            take(self._reader.finish())
+        except UnusableInputError as exc:
+            raise FailedError(f"{self._source.name}, {exc}") from exc
+        if not records:
+            return
+        appender = Appender(client, compression_type=CompressionType[self._delivery.compression.upper()])
+        appended = await appender.append(self._delivery.topic, records, partition=partition, expected_offset=expected_offset)
+        self._sent = self._records = len(records)
+        self._partitions[partition] = [len(records), appended.base_offset, appended.end_offset - 1]
+        self._progress.update(done_bytes=self._read_bytes, records=self._records)
 
     async def _watch(self) -> None:
         """Show what is acknowledged, and notice what is refused, while the input has nothing to say."""

@@ -18,7 +18,7 @@ from ...protocol.native.messages import (
     TopicGaps,
     TopicMetadata,
 )
-from ...protocol.types import Bytes, TopicPartition
+from ...protocol.types import Bytes, TimeRange, TopicPartition
 from .connection import Client
 from .procedures import gaps as gap_procedures
 from .procedures import groups as group_procedures
@@ -124,8 +124,8 @@ class Admin:
         """The first record at or after a time, per partition; offset and timestamp are -1 where there is none."""
         return await self._client.run(procedures.lookup_times(timestamps))
 
-    async def explain(self, partition: TopicPartition, place: Place) -> dict[str, Any]:
-        """How the server looks a place up, as data."""
+    async def explain(self, partition: TopicPartition, place: Place | TimeRange) -> dict[str, Any]:
+        """How the server looks a place up, or finds the records of a range of times, as data."""
         return await self._client.run(procedures.explain(partition, place))
 
     async def statistics(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import attrs
 import trio
 
 from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError, TriologError
-from ...protocol.types import Record, TopicPartition
+from ...protocol.types import Record, TimeRange, TopicPartition
 from .background import open_background
 from .backoff import Backoff
 from .config import ConsumerConfig
@@ -95,12 +95,15 @@ class Consumer:
         *,
         start: Place = EARLIEST,
         end: Place | None = None,
+        times: TimeRange | None = None,
     ) -> None:
         """Read these partitions, or all of these topics, and no others, from `start` up to `end` (exclusive).
 
-        A range of times is AtTime(a) to AtTime(b): offsets from the first record at or after a up to the first at or
-        after b; records whose timestamps are out of order stay where their offsets are. Without `end` reading follows the
-        log, or without `follow` ends at the high watermark of now, under read_committed at the last stable offset.
+        AtTime(a) to AtTime(b) are offsets: from the first record at or after a up to the first at or after b, whatever
+        the timestamps between them are. TimeRange(a, b) as `times` is exact: the records from a until before b, also those that
+        were written late, in the order of their offsets, and reading ends with the range, as far as it is there by then.
+        Without `end` reading follows the log unless there are `times`, or without `follow` ends at the high watermark of now,
+        under read_committed at the last stable offset.
         """
         named = [topics] if isinstance(topics, str | TopicPartition) else topics
         partitions = await self._client.run(procedures.partitions_of(named))
@@ -108,7 +111,7 @@ class Consumer:
         ends: dict[TopicPartition, int] = {}
         if end is not None or not self._config.follow:
             ends = await self._client.run(procedures.locate(partitions, end or LATEST, self._config.isolation))
-        self._reading.assign(starts, ends)
+        self._reading.assign(starts, ends, times)
         self._positions = dict(starts)
         self._drop(None)
 

@@ -3,7 +3,7 @@
 The fetch offset of a partition runs ahead of what the program has seen; a seek starts a new generation, and answers to
 fetches of an older one are dropped. What is left out: control batches, under read_committed the batches of aborted
 transactions, records below the offset asked for (a fetch begins with the whole batch that holds it), records from the end
-offset on, and a last batch that a limit cut short.
+offset on, of a range of times those outside of it, and a last batch that a limit cut short.
 """
 
 from __future__ import annotations
@@ -12,22 +12,24 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, RecordTooLargeError, RequestError
-from ...protocol.native.messages import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse, Gaps
+from ...protocol.native.messages import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse, Gaps, end_of
 from ...protocol.records.batch import BatchHeader, check_batch, iter_batches
 from ...protocol.records.committed import CommittedFilter
 from ...protocol.records.record import iter_records
-from ...protocol.types import Record, TopicPartition
+from ...protocol.types import Record, TimeRange, TopicPartition
 from .config import ConsumerConfig
 
 
 class FetchedBatch(NamedTuple):
-    """A record batch as it was stored. `first_offset` and `end_offset` (exclusive) bound the records that were asked for."""
+    """A record batch as it was stored. `first_offset`, `end_offset` (exclusive) and `times` bound the records that were asked
+    for."""
 
     partition: TopicPartition
     header: BatchHeader
     data: memoryview
     first_offset: int
     end_offset: int | None
+    times: TimeRange | None = None
 
     @property
     def next_offset(self) -> int:
@@ -38,17 +40,35 @@ class FetchedBatch(NamedTuple):
         """The records asked for, decompressed."""
         header = self.header
         records = iter_records(self.data, header)
+        if self.times is not None:
+            records = filter(self._is_in_time, records)
         if header.base_offset >= self.first_offset and (self.end_offset is None or header.next_offset <= self.end_offset):
             return list(records)
         end_offset = header.next_offset if self.end_offset is None else self.end_offset
         return [record for record in records if self.first_offset <= record.offset < end_offset]
 
+    def _is_in_time(self, record: Record) -> bool:
+        return self.times is None or self.times.holds(record.timestamp)
+
 
 class _Partition:
-    __slots__ = ("end_offset", "fetch_offset", "generation", "high_watermark", "name", "start_offset")
+    __slots__ = (
+        "end_offset",
+        "fetch_offset",
+        "generation",
+        "high_watermark",
+        "is_range_done",
+        "name",
+        "start_offset",
+        "times",
+    )
 
-    def __init__(self, name: TopicPartition, fetch_offset: int, end_offset: int | None, generation: int) -> None:
+    def __init__(
+        self, name: TopicPartition, fetch_offset: int, end_offset: int | None, times: TimeRange | None, generation: int
+    ) -> None:
         self.name = name
+        self.times = times
+        self.is_range_done = False
         self.start_offset = fetch_offset
         self.fetch_offset = fetch_offset
         self.end_offset = end_offset
@@ -57,7 +77,14 @@ class _Partition:
 
     @property
     def is_finished(self) -> bool:
-        return self.end_offset is not None and self.fetch_offset >= self.end_offset
+        return self.is_range_done or (self.end_offset is not None and self.fetch_offset >= self.end_offset)
+
+    def question(self, max_bytes: int) -> FetchPartition:
+        """What is to be fetched next."""
+        times = self.times
+        if times is None:
+            return FetchPartition(*self.name, self.fetch_offset, max_bytes)
+        return FetchPartition(*self.name, self.fetch_offset, max_bytes, times.start, end_of(times))
 
 
 class Fetch(NamedTuple):
@@ -92,19 +119,23 @@ class Reading:
         """Partitions whose offset was out of range, and the server's words; `seek` says where they go on."""
         return self._lost
 
-    def assign(self, starts: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> None:
-        """Read these partitions and no others, from `starts` up to `ends` (exclusive) where there is one."""
+    def assign(
+        self, starts: dict[TopicPartition, int], ends: dict[TopicPartition, int], times: TimeRange | None = None
+    ) -> None:
+        """Read these partitions and no others, from `starts` up to `ends` (exclusive) where there is one; with `times` only the
+        records of that range, and up to where it ends."""
         self._partitions = {}
         self._lost = {}
         self._generation += 1
         for name, start in starts.items():
-            self._partitions[name] = _Partition(name, start, ends.get(name), self._generation)
+            self._partitions[name] = _Partition(name, start, ends.get(name), times, self._generation)
 
     def seek(self, name: TopicPartition, offset: int) -> None:
         """Go on from another offset; the end stays."""
         partition = self._partitions[name]
         self._generation += 1
         partition.start_offset = partition.fetch_offset = offset
+        partition.is_range_done = False
         partition.generation = self._generation
         self._lost.pop(name, None)
 
@@ -132,10 +163,7 @@ class Reading:
         turn = self._turn % len(wanted)
         config = self._config
         request = FetchRequest(
-            tuple(
-                FetchPartition(*part.name, part.fetch_offset, config.partition_max_bytes)
-                for part in wanted[turn:] + wanted[:turn]
-            ),
+            tuple(part.question(config.partition_max_bytes) for part in wanted[turn:] + wanted[:turn]),
             config.max_wait_ms,
             config.min_bytes,
             config.max_bytes,
@@ -178,7 +206,10 @@ class Reading:
                 check_batch(batch, header)
             partition.fetch_offset = header.next_offset
             if not committed.leaves_out(header, batch) and header.records_count:
-                yield FetchedBatch(partition.name, header, batch, asked, partition.end_offset)
+                yield FetchedBatch(partition.name, header, batch, asked, partition.end_offset, partition.times)
+        if partition.times is not None:
+            partition.fetch_offset = max(partition.fetch_offset, entry.next_offset)
+            partition.is_range_done = bool(entry.range_ended)
         if not is_whole:
             raise RecordTooLargeError(
                 f"{len(data)} bytes of {partition.name} at offset {asked} hold no whole batch; raise partition_max_bytes"

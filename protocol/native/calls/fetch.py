@@ -10,10 +10,10 @@ import enum
 from typing import Any, Final
 
 from ... import limits
-from ...types import NO_OFFSET, Bytes, Isolation, Record
+from ...types import NO_OFFSET, Bytes, Isolation, Record, TimeRange
 from ..declaration import wire
 from ..fields import unexpected
-from ..kinds import INT32, INT64, INT64_OR_NONE, Kind, choice
+from ..kinds import BOOL, INT32, INT64, INT64_OR_NONE, Kind, choice
 from ..places import Partition, PartitionAnswer
 from ..structs import RequestMessage, ResponseMessage, struct
 from .produce import read_headers
@@ -62,17 +62,41 @@ def _read_record(value: Any, path: str) -> Record:
             raise unexpected(path, value, "[offset, timestamp_ms, key, value, headers]")
 
 
+NO_TIMES: Final = TimeRange()
 ISOLATION: Final = choice(Isolation)
 ABORTED: Final = Kind(expected="array", test="type({v}) is list", read=_read_aborted)
 RECORDS: Final = Kind(expected="bin or array of records", read=_read_records, write="list({v}) if type({v}) is tuple else {v}")
 
 
+def range_of(start_timestamp: int | None, end_timestamp: int | None) -> TimeRange | None:
+    """None where neither end is said."""
+    if start_timestamp is None and end_timestamp is None:
+        return None
+    return TimeRange(start_timestamp or 0, NO_TIMES.end if end_timestamp is None else end_timestamp)
+
+
+def end_of(times: TimeRange) -> int | None:
+    """What is said of a range's end."""
+    return times.end if times.end <= limits.INT64_MAX else None
+
+
 @struct
 class FetchPartition(Partition):
-    """Where to read in one partition, and how much at most; one whole batch always comes, if there is one."""
+    """Where to read in one partition, and how much at most; one whole batch always comes, if there is one.
 
-    offset: int = wire(INT64)
+    With one of the timestamps only records of that range are meant (ms, the end exclusive). Without an offset, or with -1, the
+    range is read from the log start on; nothing else may lack it.
+    """
+
+    offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
     max_bytes: int = wire(INT32, default=DEFAULT_PARTITION_MAX_BYTES)
+    start_timestamp: int | None = wire(INT64, nullable=True, default=None, left_out=True)
+    end_timestamp: int | None = wire(INT64, nullable=True, default=None, left_out=True)
+
+    @property
+    def times(self) -> TimeRange | None:
+        """The range of times, None where there is none."""
+        return range_of(self.start_timestamp, self.end_timestamp)
 
 
 @struct
@@ -96,7 +120,8 @@ class FetchPartitionResponse(PartitionAnswer):
 
     `records` is a buffer of batches, the last perhaps cut short by a limit, or a tuple of records; empty on error.
     `next_offset` is where to go on after plain records, which may all have been left out; -1 with batches, which tell, unless
-    there are none up to the end of what can be read.
+    there are none up to the end of what can be read. Of a range of times it is always told, and `range_ended`, whether
+    nothing of the range is left there; without a range that is None.
     `aborted` lists (producer id, first offset) of the aborted transactions that batches have a part in; empty under
     read_uncommitted and with plain records.
     """
@@ -107,6 +132,7 @@ class FetchPartitionResponse(PartitionAnswer):
     aborted: tuple[tuple[int, int], ...] = wire(ABORTED, default=(), last=True)
     records: Bytes | tuple[Record, ...] = wire(RECORDS, default=b"", last=True)
     next_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET, later=True)
+    range_ended: bool | None = wire(BOOL, nullable=True, default=None, left_out=True)
 
 
 @struct

@@ -14,13 +14,14 @@ from ...types import (
     NO_PARTITION_LEADER_EPOCH,
     NO_TIMESTAMP,
     Isolation,
+    TimeRange,
 )
 from ..declaration import wire
 from ..fields import unexpected
 from ..kinds import INT64, INT64_OR_NONE, MAP, Kind, integer
 from ..places import Partition, PartitionAnswer
 from ..structs import RequestMessage, ResponseMessage, struct
-from .fetch import ISOLATION
+from .fetch import ISOLATION, range_of
 
 _SPECIAL_TIMESTAMPS: Final = {
     "latest": LATEST_TIMESTAMP,
@@ -81,10 +82,17 @@ class OffsetsForTimesResponse(ResponseMessage):
 
 @struct
 class ExplainPartition(Partition):
-    """What to look up in one partition: an offset or a timestamp, the other one is None."""
+    """What to look up in one partition: an offset, a timestamp or a range of times; the others are None."""
 
     offset: int | None = wire(INT64, alternative=True, default=None)
     timestamp: int | None = wire(TIMESTAMP, alternative=True, default=None)
+    start_timestamp: int | None = wire(INT64, alternative=True, default=None)
+    end_timestamp: int | None = wire(INT64, nullable=True, default=None, left_out=True)
+
+    @property
+    def times(self) -> TimeRange | None:
+        """The range, None where there is none."""
+        return range_of(self.start_timestamp, self.end_timestamp)
 
 
 @struct

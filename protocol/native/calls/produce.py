@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from ... import limits
-from ...errors import ErrorCode, RequestError
+from ...errors import ErrorCode, ExpectedOffsetError, RequestError
 from ...types import NO_OFFSET, NO_TIMESTAMP, Bytes
 from ..declaration import wire
 from ..fields import FieldError, unexpected
-from ..kinds import INT32, INT64_OR_NONE, Kind, Steps, integer
+from ..kinds import INT32, INT64, INT64_OR_NONE, Kind, Steps, integer
 from ..places import Partition, PartitionAnswer
 from ..structs import RequestMessage, ResponseMessage, struct
 from .transactions import TRANSACTIONAL_ID
@@ -132,9 +132,13 @@ RECORDS: Final = Kind(
 
 @struct
 class ProducePartition(Partition):
-    """What to append to one partition: whole record batches, stored as they are, or records to be packed into one."""
+    """What to append to one partition: whole record batches, stored as they are, or records to be packed into one.
+
+    With `expected_offset` only if the log ends there.
+    """
 
     records: Bytes | tuple[PlainRecord, ...] = wire(RECORDS)
+    expected_offset: int | None = wire(INT64, nullable=True, default=None, left_out=True)
 
 
 @struct
@@ -157,12 +161,21 @@ class ProduceRequest(RequestMessage):
 class ProducePartitionResponse(PartitionAnswer):
     """Where one partition's records went: the offset of the first, or why they did not.
 
-    `log_append_time` is -1 unless the topic stamps records with it.
+    `log_append_time` is -1 unless the topic stamps records with it. `log_end_offset` is there with the error that the log does
+    not end at the expected offset, and says where it does.
     """
 
     base_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
     log_append_time: int = wire(INT64_OR_NONE, default=NO_TIMESTAMP)
     log_start_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    log_end_offset: int | None = wire(INT64, nullable=True, default=None, left_out=True)
+
+    @property
+    def failure(self) -> RequestError | None:
+        """The error, and where the log ends if that is what is wrong; None when there is none."""
+        if self.error is None or self.log_end_offset is None:
+            return self.error
+        return ExpectedOffsetError(self.error.message, self.log_end_offset)
 
 
 @struct

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....protocol.errors import RequestError
 from ....protocol.native import messages
-from ....protocol.types import NO_OFFSET, Isolation
+from ....protocol.types import Isolation
 from ...broker import FetchAnswer, FetchedRecords, FetchPartition, PlainRecords, aborted_pairs
 
 
@@ -42,8 +42,11 @@ def _entry(
     is_first: bool,
 ) -> messages.FetchPartitionResponse:
     """`is_first`: nothing came before it in the answer, so that a batch would be there if the log had one."""
-    next_offset = NO_OFFSET if plain is None else plain.next_offset
-    if is_first and not fetched.records:
+    next_offset = fetched.next_offset if plain is None else plain.next_offset
+    range_ended = None
+    if question.times is not None:
+        range_ended = fetched.ends_range and next_offset >= fetched.next_offset
+    elif is_first and not fetched.records:
         committed = request.isolation is Isolation.READ_COMMITTED
         end = fetched.last_stable_offset if committed else fetched.high_watermark
         if question.offset < end:
@@ -57,4 +60,5 @@ def _entry(
         aborted_pairs(fetched) if plain is None else (),
         fetched.records if plain is None else plain.records,
         next_offset,
+        range_ended,
     )

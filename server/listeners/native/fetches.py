@@ -8,8 +8,10 @@ from typing import Any, Final, NamedTuple
 import attrs
 import trio
 
-from ....protocol.limits import MIB
+from ....protocol.errors import InvalidRequestError
+from ....protocol.limits import INT64_MAX, MIB
 from ....protocol.native import messages
+from ....protocol.types import NO_OFFSET
 from ...broker import Broker, FetchAnswer, FetchPartition, ReaderView, note_gaps
 from ..connections.connection_task import Work
 from .fetched import fetch_body
@@ -37,6 +39,17 @@ class _Fetch(NamedTuple):
         return min(self.max_bytes, size)
 
 
+def checked_offsets(message: messages.FetchRequest) -> tuple[messages.FetchPartition, ...]:
+    """Its partitions. Raises InvalidRequestError unless each says where to read."""
+    for index, each in enumerate(message.partitions):
+        if each.offset == NO_OFFSET and each.times is None:
+            raise InvalidRequestError(
+                f"fetch.partitions[{index}].offset is missing or -1, expected int from 0 to {INT64_MAX}; only with "
+                "start_timestamp or end_timestamp it may be"
+            )
+    return message.partitions
+
+
 @attrs.define(eq=False)
 class Fetches:
     """Owner of a connection's long polls: fetches that wait for data."""
@@ -53,7 +66,10 @@ class Fetches:
         fetch = _Fetch(
             correlation_id,
             message,
-            [FetchPartition(each.topic_partition, each.offset, each.max_bytes) for each in message.partitions],
+            [
+                FetchPartition(each.topic_partition, each.offset, each.max_bytes, each.times)
+                for each in checked_offsets(message)
+            ],
             min(message.max_bytes, self.broker.config.max_frame_bytes - FRAME_RESERVE),
             ReaderView(message.isolation, None if message.gaps is None else message.gaps is messages.Gaps.SKIP),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ....protocol.errors import RequestError
+from ....protocol.errors import InvalidRequestError, RequestError
 from ....protocol.native import messages
 from ....protocol.types import TopicPartition
 from ...broker import Broker, TimestampAndOffset
@@ -53,7 +53,11 @@ async def explain(broker: Broker, message: messages.ExplainRequest) -> messages.
     explained = []
     async for each in in_turns(message.partitions, EXPLAINED_PER_TURN):
         try:
-            walk = await broker.reader.explain(each.topic_partition, offset=each.offset, timestamp=each.timestamp)
+            if each.end_timestamp is not None and each.start_timestamp is None:
+                raise InvalidRequestError(f"{each.topic_partition}: end_timestamp without start_timestamp, which may be 0")
+            walk = await broker.reader.explain(
+                each.topic_partition, offset=each.offset, timestamp=each.timestamp, times=each.times
+            )
         except RequestError as exc:
             explained.append(messages.ExplainPartitionResponse(*each.topic_partition, exc.as_answer()))
         else:

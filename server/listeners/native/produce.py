@@ -8,11 +8,18 @@ from typing import Final
 import attrs
 import trio
 
-from ....protocol.errors import ErrorCode, InvalidRequestError, InvalidTxnStateError, RequestError, RequestTimedOutError
+from ....protocol.errors import (
+    ErrorCode,
+    ExpectedOffsetError,
+    InvalidRequestError,
+    InvalidTxnStateError,
+    RequestError,
+    RequestTimedOutError,
+)
 from ....protocol.native import messages
 from ....protocol.records.batch import BatchHeader
 from ....protocol.types import TopicPartition
-from ...broker import AppendResult, Broker, PartitionAppend
+from ...broker import AppendResult, Broker, PartitionAppend, expecting
 from ..connections.connection_task import Work
 from .session import NativeSession
 
@@ -75,7 +82,8 @@ class UnansweredProduce:
                     each.topic, each.partition, None, result.base_offset, result.log_append_time, result.log_start_offset
                 )
             else:
-                response = messages.ProducePartitionResponse(each.topic, each.partition, result)
+                end = result.log_end_offset if isinstance(result, ExpectedOffsetError) else None
+                response = messages.ProducePartitionResponse(each.topic, each.partition, result, log_end_offset=end)
             entries.append(response)
         self.session.respond(self.correlation_id, None, messages.ProduceResponse(tuple(entries)).to_body())
 
@@ -121,7 +129,7 @@ class Produces:
                 if append is None:
                     return None
                 check_transaction(None, topic_partition, append[1].batches[0][0])
-                appends.append(append)
+                appends.append(append if each.expected_offset is None else expecting(append, each.expected_offset))
             except RequestError as exc:
                 appends.append(exc.as_answer())
             except ValueError as exc:
@@ -161,7 +169,7 @@ class Produces:
                     now = self.broker.writer.prepare_now(topic_partition, each.records)
                     append = now or await self.broker.writer.prepare(topic_partition, each.records)
                 check_transaction(message.transactional_id, topic_partition, append[1].batches[0][0])
-                appends[slot] = append
+                appends[slot] = append if each.expected_offset is None else expecting(append, each.expected_offset)
             except RequestError as exc:
                 pending.put(slot, exc.as_answer())
             except ValueError as exc:

@@ -102,6 +102,7 @@ def _switch(log: Log, new: Sequence[CleanedState], old: Sequence[LogSegment]) ->
     for state in new:
         segment = log.new_segment(state.base_offset)
         state.install(segment)
+        segment.least_timestamps.take_over((each.base_offset, each.least_timestamps) for each in old)
         log.segments.add(segment)
     log.truncations += 1
     log.changed(segments=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ....protocol.errors import RecordBatchTooLargeError, RequestError
+from ....protocol.errors import ExpectedOffsetError, RecordBatchTooLargeError, RequestError
 from ....protocol.records.batch import STAMP, with_timestamp
 from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, TimestampType
 from ..disk.diskops import DiskOp, FileHandle, Sync, Truncate
@@ -65,9 +65,9 @@ class AppendPlan(NamedTuple):
 def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> AppendPlan:
     """Offsets, stamps and index entries for the first appends that fit the active segment. Changes nothing.
 
-    `sync`: the operations end with the bytes forced to the device. An append that its producer may not make now, or that is
-    above segment.bytes, is answered with an error; the others are not affected. A duplicate is answered with the offsets that
-    it got the first time, and does not roll (Kafka rolls before it looks).
+    `sync`: the operations end with the bytes forced to the device. An append that its producer may not make now, that is above
+    segment.bytes, or that expects the log to end elsewhere, is answered with an error; the others are not affected. A duplicate
+    is answered with the offsets that it got the first time, and does not roll (Kafka rolls before it looks).
     """
     segment, config, log_start_offset = log.segments.active, log.config, log.log_start_offset
     cursor = segment.cursor()
@@ -79,9 +79,9 @@ def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> A
     roll: str | None = None
     for append in appends:
         base_offset = next_offset
-        if append.size > config.segment_bytes or append.has_producer:
+        if append.size > config.segment_bytes or append.has_producer or append.expected_offset != NO_OFFSET:
             producers = producers or log.producers.cursor()
-            known = _known_answer(log, producers, append)
+            known = _known_answer(log, producers, append, next_offset)
             if isinstance(known, Rest):
                 append, base_offset = known.append, known.base_offset(next_offset)
             elif known is not None:
@@ -121,7 +121,9 @@ class Rest(NamedTuple):
         return self.first_offset if self.last_offset + 1 == next_offset else NO_OFFSET
 
 
-def _known_answer(log: Log, producers: ProducerCursor, append: PreparedAppend) -> AppendResult | RequestError | Rest | None:
+def _known_answer(
+    log: Log, producers: ProducerCursor, append: PreparedAppend, next_offset: int
+) -> AppendResult | RequestError | Rest | None:
     """None: write it; Rest: write its tail; otherwise the answer to give, because it is stored already or must not be."""
     rest: Rest | None = None
     if append.has_producer:
@@ -137,6 +139,14 @@ def _known_answer(log: Log, producers: ProducerCursor, append: PreparedAppend) -
         if stored is not None:
             append = append.with_batches(append.batches[stored.how_many :])
             rest = Rest(append, stored.first.first_offset, stored.last.last_offset)
+    if append.expected_offset != NO_OFFSET:
+        expected_offset = append.expected_offset if rest is None else rest.last_offset + 1
+        if next_offset != expected_offset:
+            return ExpectedOffsetError(
+                f"{log.topic_partition}: the log ends at offset {next_offset}, expected_offset is {append.expected_offset}; "
+                "nothing was appended; read what is new and decide again",
+                next_offset,
+            )
     if append.size > log.config.segment_bytes:
         return RecordBatchTooLargeError(
             f"{log.topic_partition}: the append has {append.size} bytes, above segment.bytes={log.config.segment_bytes}"
@@ -198,6 +208,7 @@ def _plan_batches(
             largest_offset=last_offset,
             largest_timestamp=header.max_timestamp if append_time is None else append_time,
             offset_of_max_timestamp=last_offset,
+            least_timestamp=append.least_timestamp if append_time is None else append_time,
             buffers=(STAMP.pack(offset, header.batch_length, epoch), data[STAMPED_BYTES:]),
             size=len(data),
         )

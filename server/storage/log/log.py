@@ -319,6 +319,7 @@ class Log:
         allocate = self.config.segment_bytes if self.config.preallocate else 0
         fd = yield CreateFile(segment.log.path, allocate)
         segment.log.fd = fd
+        segment.least_timestamps.nothing_yet()
         self.names_created += 1
         self.modified = True
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ....protocol.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError, RequestError
-from ....protocol.limits import KIB
+from ....protocol.limits import INT64_MAX, KIB
 from ....protocol.records.batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -26,11 +26,12 @@ from ....protocol.records.compression import compress
 from ....protocol.records.payload import records_data
 from ....protocol.records.steps import UNLIMITED, BatchLimits
 from ....protocol.records.walk import walk_steps
-from ....protocol.types import NO_TIMESTAMP, Bytes, CompressionType, TimestampType, TopicPartition
+from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, Bytes, CompressionType, TimestampType, TopicPartition
 from ...config import LogConfig, RecordValidation
 from ..disk.diskops import Compute, Procedure, compute
 from ..producers.producer_cursor import AppendOrigin
 from ..producers.producer_entry import EndTxnMarker, parse_end_txn_marker
+from ..segments.least_timestamps import NOT_KNOWN, NOTHING
 from ..segments.unpacked_batches import CHECKED_AT_ONCE_BYTES, SMALL_BYTES, dropped, unpacked
 
 BATCHES_PER_PAUSE: Final = 16
@@ -54,6 +55,10 @@ class PreparedAppend(NamedTuple):
     """First offset of the transaction that the marker may end, None for whichever is open."""
     joins_transaction: bool = False
     """Whether the batch lets its partition join the producer's transaction (KIP-890)."""
+    least_timestamp: int = NOT_KNOWN
+    """No record that has a timestamp has a smaller one."""
+    expected_offset: int = NO_OFFSET
+    """Where the log must end, or the append is refused; NO_OFFSET: anywhere."""
 
     def with_batches(self, batches: tuple[tuple[BatchHeader, Bytes], ...]) -> PreparedAppend:
         """A copy with other batches, at least one."""
@@ -101,12 +106,13 @@ def prepare_steps(
     """
     try:
         batches: list[tuple[BatchHeader, Bytes]] = []
-        consumed = 0
+        consumed, least = 0, INT64_MAX
         for header, batch in iter_batches(records):
-            checked_one = yield from _check_one(
+            kept_header, kept, smallest = yield from _check_one(
                 header, batch, config, now_ms, from_client=origin is AppendOrigin.CLIENT, limits=limits
             )
-            batches.append(checked_one)
+            batches.append((kept_header, kept))
+            least = min(least, smallest)
             consumed += len(batch)
             if not len(batches) % BATCHES_PER_PAUSE:
                 limits.check_batches(len(batches))
@@ -126,7 +132,13 @@ def prepare_steps(
     if len(batches) == 1:
         header, only = batches[0]
         return PreparedAppend(
-            (batches[0],), len(only), header.records_count, header.max_timestamp, origin, header.has_producer_id
+            (batches[0],),
+            len(only),
+            header.records_count,
+            header.max_timestamp,
+            origin,
+            header.has_producer_id,
+            least_timestamp=least,
         )
     producers = {(header.producer_id, header.producer_epoch) for header, _ in batches}
     if len(producers) > 1:
@@ -138,6 +150,7 @@ def prepare_steps(
         max(header.max_timestamp for header, _ in batches),
         origin,
         batches[0][0].has_producer_id,
+        least_timestamp=least,
     )
 
 
@@ -165,12 +178,16 @@ def prepare_marker(
     )
     header = parse_header(batch)
     marker = parse_end_txn_marker(header, batch)
-    return PreparedAppend(((header, batch),), len(batch), 1, now_ms, AppendOrigin.COORDINATOR, True, marker, ends_only)
+    batches = ((header, batch),)
+    return PreparedAppend(
+        batches, len(batch), 1, now_ms, AppendOrigin.COORDINATOR, True, marker, ends_only, least_timestamp=NOTHING
+    )
 
 
 def _check_one(
     header: BatchHeader, batch: memoryview, config: LogConfig, now_ms: int, *, from_client: bool, limits: BatchLimits
-) -> Procedure[tuple[BatchHeader, Bytes]]:
+) -> Procedure[tuple[BatchHeader, Bytes, int]]:
+    """The batch as it is to be stored, and the least timestamp of its records, as far as that is known."""
     if from_client and header.base_offset != 0:
         raise InvalidRecordError(f"the batch has base offset {header.base_offset}; producers send 0, the log gives offsets")
     size = len(batch)
@@ -193,7 +210,7 @@ def _check_one(
         header = parse_header(batch)
     if config.record_validation is RecordValidation.HEADER and config.compression_type is None:
         _check_timestamps(header.max_timestamp, header.max_timestamp, config, now_ms)
-        return header, batch
+        return header, batch, NOT_KNOWN
     if size <= SMALL_BYTES and not header.attributes & COMPRESSION_MASK:
         data = records_data(batch, header, limits.unpacked_bytes)
     else:
@@ -218,7 +235,7 @@ def _check_one(
         raise
     if data.__class__ is not bytes:
         yield from dropped(data)
-    return header, batch
+    return header, batch, INT64_MAX if walk.min_timestamp == NO_TIMESTAMP else walk.min_timestamp
 
 
 def _check_counts(header: BatchHeader, *, from_client: bool) -> None:

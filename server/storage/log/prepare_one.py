@@ -24,9 +24,10 @@ from ....protocol.records.crc32c import crc32c
 from ....protocol.records.steps import STEPS_PER_PAUSE, BatchLimits
 from ....protocol.records.unpacking import unpack_few
 from ....protocol.records.walk import ALIKE_PER_STEP, NOTHING_WALKED, walk_plain
-from ....protocol.types import NO_PRODUCER_ID, NO_TIMESTAMP, Bytes, CompressionType, TimestampType
+from ....protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, Bytes, CompressionType, TimestampType
 from ...config import LogConfig, RecordValidation
 from ..producers.producer_cursor import AppendOrigin
+from ..segments.least_timestamps import NOT_KNOWN
 from .prepare import PreparedAppend
 
 MOST_CODEC: Final = max(CompressionType)
@@ -75,7 +76,7 @@ def prepare_one(records: Bytes, config: LogConfig, now_ms: int, limits: BatchLim
     target = config.compression_type
     if target is not None and target != codec:
         return None
-    smallest = largest
+    smallest, least = largest, NOT_KNOWN
     if target is not None or config.record_validation is not RecordValidation.HEADER:
         content = batch[RECORD_BATCH_OVERHEAD:]
         data = unpack_few(header.compression_type, content, limits.unpacked_bytes) if codec else content.tobytes()
@@ -83,14 +84,14 @@ def prepare_one(records: Bytes, config: LogConfig, now_ms: int, limits: BatchLim
             return None
         # Of many records none is begun with that is not alike.
         missed, steps = (TRIED_EACH, MOST_RECORDS) if count <= MOST_RECORDS else (count, _most_steps(count))
-        position, walked, least, most, has_null_key, _ = walk_plain(
+        position, walked, least_delta, most, has_null_key, _ = walk_plain(
             data, count, NO_TIMESTAMP - base, NOTHING_WALKED, steps, missed
         )
         if walked != count or position != len(data) or base + most != largest:
             return None
         if has_null_key and "compact" in config.cleanup_policy:
             return None
-        smallest = base + least
+        smallest = least = base + least_delta
     if smallest < 0 or largest < 0:
         return None
     if config.message_timestamp_type is not TimestampType.LOG_APPEND_TIME and (
@@ -99,5 +100,6 @@ def prepare_one(records: Bytes, config: LogConfig, now_ms: int, limits: BatchLim
         return None
     # What PreparedAppend(...) makes, without its Python-level call.
     return tuple.__new__(
-        PreparedAppend, (((header, batch),), size, count, largest, AppendOrigin.CLIENT, has_producer, None, None, False)
+        PreparedAppend,
+        (((header, batch),), size, count, largest, AppendOrigin.CLIENT, has_producer, None, None, False, least, NO_OFFSET),
     )

@@ -42,7 +42,7 @@ def first_at_once(snapshot: LogSnapshot, timestamp: int, cached_bytes: CachedByt
     largest = snapshot.largest_timestamps
     slot = bisect_left(largest, timestamp) if largest else 0
     view = snapshot.active if slot == len(largest) else snapshot.inactive[slot]
-    base_offset, log, end, max_timestamp, offsets, offset_entries, times, time_entries, _, _ = view
+    base_offset, log, end, max_timestamp, offsets, offset_entries, times, time_entries, _, _, _ = view
     if max_timestamp < timestamp:
         return NO_SUCH_RECORD
     if base_offset >= snapshot.readable_segment:

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ....protocol.types import NO_OFFSET
+from ....protocol.limits import INT64_MAX
+from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, Isolation, TimeRange
 from ..disk.diskops import Map, Procedure, Read
 from ..log.log_snapshot import LogSnapshot
+from ..segments.least_timestamps import NOTHING
 from ..segments.segment_view import SegmentView, TimestampAndOffset
 from .fetch import check_fetch_offset
+from .time_range import RangeSearch, check_range
 from .timestamps import NO_SUCH_RECORD, offset_for_timestamp
 
 T = TypeVar("T")
@@ -45,6 +48,58 @@ def explain_timestamp(snapshot: LogSnapshot, timestamp: int, is_cached: CachedBy
     return _finish(walk, answer)
 
 
+def explain_range(snapshot: LogSnapshot, times: TimeRange, is_cached: CachedBytes) -> Procedure[Walk]:
+    """How `fetch_range` finds the batches that can hold records of a range: the first one as `explain_timestamp` finds it, then
+    the runs of batches, by segment. Segments without any are only counted. Raises InvalidRequestError."""
+    check_range(snapshot, times)
+    walk, steps = _start(snapshot), dict[int, Walk]()
+    walk["asked"] = {"start_timestamp": times.start, "end_timestamp": min(times.end, INT64_MAX)}
+    first = snapshot.slot_reaching(times.start)
+    search = RangeSearch(snapshot, times, Isolation.READ_UNCOMMITTED)
+    if first < len(snapshot):
+        view = snapshot.segment(first)
+        steps[first] = step = _range_step(snapshot, first, view)
+        indexed = yield from _counted(_explain_time_index(view, times.start, step), step, is_cached)
+        yield from _counted(_explain_position(view, max(indexed, snapshot.log_start_offset), step), step, is_cached)
+    counted: Walk = {}
+    yield from _counted(search.begin(snapshot.log_start_offset), counted, is_cached)
+    _add_counts(steps.get(first, walk), counted)
+    answer = {"offset": NO_OFFSET, "end_offset": NO_OFFSET, "bytes": 0, "runs": 0}
+    while not search.is_done:
+        search.looked_at_bytes = 0
+        run = yield from _counted(search.next_run(), counted, is_cached)
+        if run is None:
+            _add_counts(walk, counted)
+            continue
+        if (found := steps.get(run.slot)) is None:
+            found = steps[run.slot] = _range_step(snapshot, run.slot, snapshot.segment(run.slot))
+        _add_counts(found, counted)
+        found["runs"] += 1
+        found["run_bytes"] += run.stop - run.first.position
+        if not answer["runs"]:
+            answer["offset"] = run.first_offset
+        search.at = answer["end_offset"] = run.end_offset
+        answer["bytes"] += run.stop - run.first.position
+        answer["runs"] += 1
+    walk["segments"] = [steps[slot] for slot in sorted(steps)]
+    walk["segments_skipped"] = len(snapshot) - len(steps)
+    walk["answer"] = answer
+    return walk
+
+
+def _range_step(snapshot: LogSnapshot, slot: int, view: SegmentView) -> Walk:
+    step = _segment(snapshot, slot, view)
+    least = view.least_timestamps.least
+    step["least_timestamp"] = NO_TIMESTAMP if least < 0 or least == NOTHING else least
+    return step | {"runs": 0, "run_bytes": 0, "reads": [], "bytes_scanned": 0, "cached": True}
+
+
+def _add_counts(step: Walk, counted: Walk) -> None:
+    step["reads"] = [*step.get("reads", ()), *counted["reads"]]
+    step["bytes_scanned"] = step.get("bytes_scanned", 0) + counted["bytes_scanned"]
+    step["cached"] = step.get("cached", True) and counted["cached"]
+
+
 def explain_offset(snapshot: LogSnapshot, offset: int, is_cached: CachedBytes) -> Procedure[Walk]:
     """How a fetch finds the batch that holds `offset`. Raises OffsetOutOfRangeError."""
     check_fetch_offset(snapshot, offset)
@@ -69,13 +124,7 @@ def explain_offset(snapshot: LogSnapshot, offset: int, is_cached: CachedBytes) -
 def _find_in(
     view: SegmentView, timestamp: int, snapshot: LogSnapshot, end: int, step: Walk
 ) -> Procedure[TimestampAndOffset | None]:
-    slot, entry_timestamp, indexed = yield from view.first_offset_of(timestamp)
-    step["time_index"] = {
-        "entries": view.time_entries,
-        "slot": slot,
-        "timestamp": entry_timestamp,
-        "offset": indexed,
-    }
+    indexed = yield from _explain_time_index(view, timestamp, step)
     position = yield from _explain_position(view, max(indexed, snapshot.log_start_offset), step)
     return (
         yield from view.scan_for_timestamp(
@@ -87,6 +136,17 @@ def _find_in(
             check_crcs=snapshot.check_crcs,
         )
     )
+
+
+def _explain_time_index(view: SegmentView, timestamp: int, step: Walk) -> Procedure[int]:
+    slot, entry_timestamp, indexed = yield from view.first_offset_of(timestamp)
+    step["time_index"] = {
+        "entries": view.time_entries,
+        "slot": slot,
+        "timestamp": entry_timestamp,
+        "offset": indexed,
+    }
+    return indexed
 
 
 def _find_batch(view: SegmentView, offset: int, step: Walk) -> Procedure[Walk | None]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import attrs
 
 from ....protocol.errors import OffsetOutOfRangeError
-from ....protocol.types import Bytes, Isolation
+from ....protocol.types import NO_OFFSET, Bytes, Isolation
 from ..disk.diskops import Procedure, Read
 from ..errors import OffsetInGapError
 from ..indexes.file_records import FoundBatch
@@ -40,6 +40,10 @@ class FetchedRecords:
     """Of a committed read: the aborted transactions that reach into the bytes, by the offsets of their markers."""
     passed: tuple[OffsetGap, ...] = ()
     """What damage has taken out between the asked offset and the last of the batches."""
+    next_offset: int = NO_OFFSET
+    """Of a range of times: where the next page goes on."""
+    ends_range: bool = False
+    """And whether there is none."""
 
 
 def check_fetch_offset(snapshot: LogSnapshot, offset: int) -> None:
@@ -146,7 +150,8 @@ def readable_bytes(
     return Readable(located.size, located.first is not None and located.slot + 1 < len(snapshot))
 
 
-def _refused(snapshot: LogSnapshot, offset: int, gap: OffsetGap, *, by_policy: bool) -> OffsetInGapError:
+def refused_gap(snapshot: LogSnapshot, offset: int, gap: OffsetGap, *, by_policy: bool) -> OffsetInGapError:
+    """What a reader is answered that stands before a gap."""
     topic, partition = snapshot.topic_partition
     next_step = (
         f"`triolog gaps accept {topic} {partition} {gap.start_offset}` lets readers pass over them, gap.policy=skip over all "
@@ -188,7 +193,7 @@ def _locate(
     refused = snapshot.refused_gaps if skip_gaps is None else () if skip_gaps else snapshot.gaps
     gap = gap_at(refused, offset) if refused else None
     if gap is not None:
-        raise _refused(snapshot, offset, gap, by_policy=skip_gaps is None)
+        raise refused_gap(snapshot, offset, gap, by_policy=skip_gaps is None)
     check_fetch_offset(snapshot, offset)
     if offset >= snapshot.end_offset(isolation):
         return _Located(0, None, 0)
@@ -206,12 +211,12 @@ def _locate(
             if gap is not None:
                 is_damaged = snapshot.check_crcs and found.header.base_offset >= _end_offset_of(snapshot, slot)
                 if found.header.base_offset >= gap.start_offset and not is_damaged:  # compaction left nothing before the gap
-                    raise _refused(snapshot, gap.start_offset, gap, by_policy=skip_gaps is None)
+                    raise refused_gap(snapshot, gap.start_offset, gap, by_policy=skip_gaps is None)
                 end = min(end, (yield from _gap_position(view, gap, found)))
             wanted = max(max_bytes, found.header.size_bytes) if min_one_batch else max_bytes
             return _Located(slot, found, max(0, min(end - found.position, wanted)))
     if gap is not None:  # nor anything behind it
-        raise _refused(snapshot, gap.start_offset, gap, by_policy=skip_gaps is None)
+        raise refused_gap(snapshot, gap.start_offset, gap, by_policy=skip_gaps is None)
     return _Located(0, None, 0)
 
 

@@ -12,7 +12,7 @@ from ....protocol.records.committed import CommittedFilter
 from ....protocol.records.record import record_steps
 from ....protocol.records.steps import STEPS_PER_PAUSE, BatchLimits
 from ....protocol.records.unpacking import is_large
-from ....protocol.types import Record
+from ....protocol.types import NO_OFFSET, Record, TimeRange
 from ..disk.diskops import Procedure
 from ..segments.unpacked_batches import dropped, unpacked
 from .fetch import FetchedRecords
@@ -47,6 +47,8 @@ class WantedRecords(NamedTuple):
     fetched: FetchedRecords | None
     offset: int
     max_bytes: int
+    times: TimeRange | None = None
+    """None: all that was fetched."""
 
 
 def plain_partitions(
@@ -60,14 +62,16 @@ def plain_partitions(
     found: list[PlainRecords | RequestError | None] = []
     is_empty = True
     left, left_items = max_bytes, MOST_ITEMS
-    for fetched, offset, most in wanted:
+    for fetched, offset, most, times in wanted:
         if fetched is None:
             found.append(None)
             continue
         if is_empty:
             left, left_items = max(0, left), max(0, left_items)
         try:
-            plain = yield from plain_records(fetched, offset, max_bytes=min(most, left), max_items=left_items, limits=limits)
+            plain = yield from plain_records(
+                fetched, offset, max_bytes=min(most, left), max_items=left_items, limits=limits, times=times
+            )
             left -= plain.size_bytes
             left_items -= plain.items
             found.append(plain)
@@ -80,12 +84,20 @@ def plain_partitions(
 
 
 def plain_records(
-    fetched: FetchedRecords, offset: int, *, max_bytes: int, max_items: int, limits: BatchLimits
+    fetched: FetchedRecords,
+    offset: int,
+    *,
+    max_bytes: int,
+    max_items: int,
+    limits: BatchLimits,
+    times: TimeRange | None = None,
 ) -> Procedure[PlainRecords]:
-    """The records from the asked offset on, without control batches and aborted transactions; they stop once they are larger
-    than `max_bytes` or more than `max_items`, and are none if one of these is negative. Raises what unpacking a batch raises,
-    InvalidRecordError for a record with more headers than producers may send."""
+    """The records from the asked offset on (NO_OFFSET: the log start), without control batches and aborted transactions, of a
+    range of `times` only its own; they stop once they are larger than `max_bytes` or more than `max_items`, and are none if one
+    of these is negative. Raises what unpacking a batch raises, InvalidRecordError for a record with more headers than
+    producers may send."""
     records: list[Record] = []
+    offset = fetched.log_start_offset if offset == NO_OFFSET else offset
     next_offset = offset
     size = items = seen = 0
     if max_bytes < 0 or max_items < 0:
@@ -99,7 +111,7 @@ def plain_records(
                     seen += 1
                     if record is None or not seen % RECORDS_PER_PAUSE:
                         yield None
-                    if record is None or record.offset < offset:
+                    if record is None or record.offset < offset or (times is not None and not times.holds(record.timestamp)):
                         continue
                     records.append(record)
                     size += _size_of(record)
@@ -114,7 +126,7 @@ def plain_records(
             if size > max_bytes or items > max_items:
                 return PlainRecords(tuple(records), records[-1].offset + 1, size, items)
         next_offset = max(next_offset, header.next_offset)
-    return PlainRecords(tuple(records), next_offset, size, items)
+    return PlainRecords(tuple(records), max(next_offset, fetched.next_offset), size, items)
 
 
 def _size_of(record: Record) -> int:

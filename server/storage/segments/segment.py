@@ -23,6 +23,7 @@ from ..indexes.index import AbstractIndex, IndexTail
 from ..indexes.offset_index import OffsetIndex
 from ..indexes.time_index import TimeIndex
 from ..indexes.transaction_index import AbortedTxn, TransactionIndex, encode_entry
+from .least_timestamps import NOT_KNOWN, NOTHING, LeastTimestamps
 from .segment_view import SegmentView
 
 
@@ -41,6 +42,10 @@ class SegmentCursor:
     most_time_entries: int
     """But for the closing one."""
     roll_after_ms: int
+    least_timestamp: int
+    """Of what was appended since the last index entry."""
+    least_timestamps: list[tuple[int, int]] = attrs.field(factory=list)
+    """(end offset, least timestamp) up to each index entry."""
     buffers: list[Bytes] = attrs.field(factory=list)
     offset_entries: bytearray = attrs.field(factory=bytearray)
     time_entries: bytearray = attrs.field(factory=bytearray)
@@ -64,6 +69,7 @@ class LogSegment:
     rolling_based_timestamp: int | None = None
     max_timestamp: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = -1
+    least_timestamps: LeastTimestamps = attrs.field(factory=LeastTimestamps)
 
     @classmethod
     def at(cls, directory: str, base_offset: int, config: LogConfig, *, created_ms: int, jitter_ms: int = 0) -> LogSegment:
@@ -114,6 +120,7 @@ class LogSegment:
             self.time_index.tail.entries,
             self.transaction_index,
             self.transaction_index.entries,
+            self.least_timestamps,
         )
 
     @property
@@ -134,6 +141,7 @@ class LogSegment:
             self.offset_index.max_entries,
             self.time_index.max_entries - 1,
             self.config.max_segment_ms - self.roll_jitter_ms,
+            self.least_timestamps.since,
         )
 
     def plan_append(
@@ -145,6 +153,7 @@ class LogSegment:
         offset_of_max_timestamp: int,
         buffers: Sequence[Bytes],
         size: int,
+        least_timestamp: int = NOT_KNOWN,
     ) -> None:
         """Put one batch on the cursor: at most one entry per index, for what earlier ones have accumulated.
 
@@ -162,6 +171,8 @@ class LogSegment:
             cursor.rolling_based_timestamp = largest_timestamp
         if largest_timestamp > cursor.max_timestamp:
             cursor.max_timestamp, cursor.offset_of_max_timestamp = largest_timestamp, offset_of_max_timestamp
+        if least_timestamp < cursor.least_timestamp:
+            cursor.least_timestamp = least_timestamp
         if (
             cursor.bytes_since_last_index_entry > self.config.index_interval_bytes
             and cursor.offset_tail.entries < cursor.most_offset_entries
@@ -173,6 +184,8 @@ class LogSegment:
                 cursor.time_tail, cursor.max_timestamp, cursor.offset_of_max_timestamp
             )
             cursor.time_entries += entry
+            cursor.least_timestamps.append((largest_offset + 1, cursor.least_timestamp))
+            cursor.least_timestamp = NOTHING
             cursor.bytes_since_last_index_entry = 0
         cursor.bytes_since_last_index_entry += size
         cursor.buffers += buffers
@@ -216,6 +229,9 @@ class LogSegment:
         self.rolling_based_timestamp = cursor.rolling_based_timestamp
         self.offset_index.tail = cursor.offset_tail
         self.time_index.tail = cursor.time_tail
+        self.least_timestamps.since = cursor.least_timestamp
+        if cursor.least_timestamps:
+            self.least_timestamps.add(cursor.least_timestamps)
         if cursor.aborted:
             entries = self.transaction_index.entries + len(cursor.aborted)
             self.transaction_index.take(entries, cursor.aborted[-1].last_offset)
@@ -294,6 +310,7 @@ class LogSegment:
         yield from self.offset_index.truncate_to(offset)
         yield from self.time_index.truncate_to(offset)
         yield from self.transaction_index.truncate_to(offset)
+        self.least_timestamps = self.least_timestamps.before(offset)
         self.offset_index.grow()
         self.time_index.grow()
         removed = 0

@@ -18,6 +18,7 @@ from ..indexes.file_records import FileSlice, FoundBatch
 from ..indexes.offset_index import OffsetIndex
 from ..indexes.time_index import TimeIndex
 from ..indexes.transaction_index import AbortedTxn, TransactionIndex
+from .least_timestamps import LeastTimestamps
 from .unpacked_batches import checked, dropped, unpacked, unpacked_at_once
 
 UNTOLD_RECORDS: Final = 4 * UNTOLD_STEPS
@@ -45,6 +46,7 @@ class SegmentView(NamedTuple):
     time_entries: int
     transaction_index: TransactionIndex
     transaction_entries: int
+    least_timestamps: LeastTimestamps
 
     def entry_of(self, offset: int) -> Procedure[tuple[int, int, int]]:
         """(slot, offset, position) of the offset index's greatest entry <= `offset`, as it stands there; for none (-1, base

@@ -129,8 +129,8 @@ STAGE = {"application": "q", "version": 0}
         ),
         (
             "fetch",
-            {"partitions": [{**PARTITION, "offset": -1}]},
-            f"fetch.partitions[0].offset is int -1, expected int from 0 to {limits.INT64_MAX}",
+            {"partitions": [{**PARTITION, "offset": -2}]},
+            f"fetch.partitions[0].offset is int -2, expected int from -1 to {limits.INT64_MAX}",
         ),
         ("fetch", {"partitions": [], "format": "csv"}, "fetch.format is str 'csv', expected one of 'batches', 'records'"),
         (
@@ -176,11 +176,15 @@ STAGE = {"application": "q", "version": 0}
             {"partitions": [], "lease_ms": 1, "lease_id": 5},
             "lease_segments.lease_id is int 5, expected str of 1 to 64 characters",
         ),
-        ("explain", {"partitions": [PARTITION]}, "explain.partitions[0] has neither of offset and timestamp, expected one"),
+        (
+            "explain",
+            {"partitions": [PARTITION]},
+            "explain.partitions[0] has none of offset, timestamp, start_timestamp, expected one",
+        ),
         (
             "explain",
             {"partitions": [{**PARTITION, "offset": 1, "timestamp": 1}]},
-            "explain.partitions[0] has both of offset and timestamp, expected one",
+            "explain.partitions[0] has offset and timestamp of offset, timestamp, start_timestamp, expected one",
         ),
         (
             "create_topics",

@@ -78,8 +78,24 @@ def test_all_partitions_are_explained_unless_one_is_named(cli: Cli, broker: Bloc
 
 
 def test_what_to_look_up_must_be_said_once(cli: Cli) -> None:
-    assert "either --at TIME or --offset N" in cli.refused("explain", "t", code=2)
-    assert "either --at TIME or --offset N" in cli.refused("explain", "t", "--at", "1h", "--offset", "1", code=2)
+    assert "either --at TIME, --offset N, or --from TIME" in cli.refused("explain", "t", code=2)
+    assert "either --at TIME, --offset N, or --from TIME" in cli.refused("explain", "t", "--at", "1h", "--offset", "1", code=2)
+
+
+def test_a_range_is_found_and_what_is_passed_over_is_told(cli: Cli, filled: BlockingBroker) -> None:
+    span = ("--from", str(START_MS + 20_000), "--to", str(START_MS + 22_000))
+    lines = cli.ok("explain", "t", *span, "--timezone", "UTC").splitlines()
+    start, end = "2013-07-04T04:00:20.000Z (1372910420000 ms)", "2013-07-04T04:00:22.000Z (1372910422000 ms)"
+    assert lines[0] == f"t-0: records from {start} until before {end}?"
+    (walk,) = cli.json("explain", "t", *span)
+    walk = walk["walk"]
+    (segment,) = walk["segments"]
+    assert walk["answer"]["offset"] == 20
+    assert f"{walk['segment_count'] - 1} segments passed over" in "\n".join(lines)
+    assert f"time index: slot {segment['time_index']['slot']} of" in "\n".join(lines)
+    assert lines[-1].startswith(f"└── answer: offsets 20 up to {walk['answer']['end_offset']} (exclusive), ")
+    assert "until before the end?" in cli.ok("explain", "t", "--from", "0")
+    assert "no such record" in cli.ok("explain", "t", "--to", "1")
 
 
 def test_an_offset_out_of_range_fails(cli: Cli, filled: BlockingBroker) -> None:

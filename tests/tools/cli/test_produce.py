@@ -202,3 +202,24 @@ def test_a_line_is_sent_when_it_comes_not_when_the_input_ends(cli: Cli, broker: 
     assert (process.returncode, err) == (0, b"")
     assert out.startswith(b"produced 2 records to t")
     assert stored(broker)[1].value == b"half a line"
+
+
+def test_an_input_is_appended_at_the_expected_offset_or_not_at_all(cli: Cli, broker: BlockingBroker) -> None:
+    broker.create_topic("t", 2)
+    expected = ("--partition", "1", "--expected-offset")
+    summary = cli.json("produce", "t", *expected, "0", stdin=b"a\nb\n")
+    assert (summary["records"], summary["bytes"]) == (2, 2)
+    assert summary["partitions"] == [{"partition": 1, "records": 2, "first_offset": 0, "last_offset": 1}]
+    refused = cli.refused("produce", "t", *expected, "1", stdin=b"c\nd\n")
+    assert "OFFSET_OUT_OF_RANGE: t-1: the log ends at offset 2, expected_offset is 1; nothing was appended" in refused
+    bad = cli.refused("produce", "t", *expected, "2", "--format", "json", stdin=b'{"value": "c"}\nno\n')
+    assert "line 2" in bad
+    cli.ok("produce", "t", *expected, "2", "--format", "json", stdin=b'{"value": "c", "timestamp": 5, "key": "k"}\n')
+    assert [record.value for record in stored(broker, 1)] == [b"a", b"b", b"c"]
+    assert (stored(broker, 1)[2].key, stored(broker, 1)[2].timestamp) == (b"k", 5)
+    assert cli.json("produce", "t", *expected, "9", stdin=b"")["records"] == 0
+
+
+@pytest.mark.parametrize("options", [[], ["--partition", "0", "--acks", "1"], ["--partition", "0", "--no-idempotent"]])
+def test_an_expected_offset_needs_a_partition_and_an_idempotent_producer(cli: Cli, options: list[str]) -> None:
+    assert "--expected-offset needs" in cli.refused("produce", "t", "--expected-offset", "0", *options, code=2)

@@ -9,7 +9,7 @@ from triolog.protocol.errors import CorruptRecordError, ErrorCode, OffsetOutOfRa
 from triolog.protocol.native.messages import FetchPartitionResponse, FetchResponse
 from triolog.protocol.records.batch import end_txn_marker
 from triolog.protocol.records.builder import BatchBuilder, build_batch
-from triolog.protocol.types import CompressionType, TopicPartition
+from triolog.protocol.types import CompressionType, TimeRange, TopicPartition
 from triolog.tools.client.config import ConsumerConfig
 from triolog.tools.client.reading import Fetch, FetchedBatch, Reading
 
@@ -196,3 +196,44 @@ def test_any_range_is_read_exactly_whatever_the_answers_hold(
         seen += offsets_in(list(reader.accept(fetch, answer(served))))
     assert seen == list(range(start, end))
     assert reader.is_finished
+
+
+# ---- a range of times -------------------------------------------------------------------------------------------------------
+
+
+def page(reader: Reading, records: bytes, next_offset: int, *, range_ended: bool) -> list[FetchedBatch]:
+    fetch = reader.next_fetch()
+    assert fetch is not None
+    entry = FetchPartitionResponse("t", 0, None, 100, 100, 0, (), records, next_offset, range_ended)
+    return list(reader.accept(fetch, FetchResponse((entry,))))
+
+
+def timed(base_offset: int, *timestamps: int) -> bytes:
+    return build_batch([(timestamp, None, b"", ()) for timestamp in timestamps], base_offset=base_offset)
+
+
+def test_of_a_range_its_records_come_and_it_ends_where_the_server_says_so() -> None:
+    reader = Reading(ConsumerConfig())
+    reader.assign({T0: 0}, {}, TimeRange(10, 20))
+    asked = reader.next_fetch()
+    assert asked is not None
+    (question,) = asked.request.partitions
+    assert (question.offset, question.start_timestamp, question.end_timestamp) == (0, 10, 20)
+    assert offsets_in(page(reader, timed(3, 9, 10, 25, 19) + timed(10, 20), 30, range_ended=False)) == [4, 6]
+    assert (reader.position(T0), reader.is_finished) == (30, False)
+    assert offsets_in(page(reader, b"", 40, range_ended=False)) == []
+    assert offsets_in(page(reader, timed(50, 12), 60, range_ended=True)) == [50]
+    assert (reader.position(T0), reader.is_finished, reader.next_fetch()) == (60, True, None)
+    reader.seek(T0, 5)
+    assert not reader.is_finished
+    assert offsets_in(page(reader, timed(3, 10, 11, 12, 13), 60, range_ended=True)) == [5, 6]
+
+
+def test_a_range_without_an_end_is_asked_for_without_one() -> None:
+    reader = Reading(ConsumerConfig())
+    reader.assign({T0: 0}, {T0: 6}, TimeRange(start=10))
+    asked = reader.next_fetch()
+    assert asked is not None
+    assert asked.request.partitions[0].end_timestamp is None
+    assert offsets_in(page(reader, timed(3, 10, 11, 9, 12), 7, range_ended=False)) == [3, 4]
+    assert reader.is_finished, "at its end offset"

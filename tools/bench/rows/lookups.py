@@ -1,4 +1,4 @@
-"""Rows 7 and 8: lookups by offset in a large log, and by time over a socket."""
+"""Rows 7, 8 and 27: lookups by offset in a large log, by time over a socket, and a range of times."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Final
 
 from ..loads.offsets import look_up_offsets
 from ..loads.produce import fill
-from ..loads.times import look_up_times
+from ..loads.times import fill_flights, filter_all, look_up_times, read_range
 from ..measuring.bench import Bench
-from ..measuring.child import run_load
-from ..measuring.measure import Line, RowResult, at_most
+from ..measuring.child import LoadFailedError, run_load
+from ..measuring.measure import Line, RowResult, at_least, at_most, ratio
 from ..measuring.server import serving
 
 SEGMENTS: Final = 10
@@ -92,4 +92,53 @@ def times_lookup(bench: Bench) -> RowResult:
             Line(f"{partitions:,} partitions in a request, p50", "ms", wide["p50_ms"], at_most(40, "ms")),
             Line(f"{partitions:,} partitions in a request, p99", "ms", wide["p99_ms"]),
         ],
+    )
+
+
+FLIGHTS: Final = 336_776
+DAY_MS: Final = 86_400_000
+MIDSUMMER_MS: Final = 1_372_910_400_000
+"""Midnight in New York, 2013-07-04."""
+RANGE_REQUESTS: Final = 20
+
+
+def time_range(bench: Bench) -> RowResult:
+    """A day out of a year of departures, in three partitions and batches of 16 KiB: asked for as a range of times, and by
+    reading all and keeping the day. Both come to the same records, unpacked."""
+    count = bench.scale.count(FLIGHTS, least=500)
+    day = {"start": MIDSUMMER_MS, "end": MIDSUMMER_MS + DAY_MS}
+    with bench.workspace() as directory:
+        with serving(directory) as server:
+            bench.say("producing a year of flights")
+            filled = run_load(fill_flights, address=server.address, count=count)
+            answers: dict[str, dict[str, float]] = {}
+
+            def range_s() -> float:
+                answers["range"] = run_load(read_range, address=server.address, requests=RANGE_REQUESTS, **day)
+                return answers["range"]["seconds"]
+
+            def all_s() -> float:
+                answers["all"] = run_load(filter_all, address=server.address, **day)
+                return answers["all"]["seconds"]
+
+            samples = bench.interleave({"range": range_s, "all": all_s})
+
+        def first_s() -> float:
+            with serving(directory) as again:
+                return float(run_load(read_range, address=again.address, requests=1, **day)["seconds"])
+
+        first = [first_s() for _ in range(bench.scale.rounds)]
+    found, filtered = answers["range"], answers["all"]
+    if (found["records"], found["check"]) != (filtered["records"], filtered["check"]):
+        raise LoadFailedError(f"the range has {found['records']} records, {filtered['records']} are right")
+    return RowResult(
+        27,
+        f"a day ({found['records']:,.0f} records) out of a year of {filled['records']:,} flights, records unpacked",
+        [
+            Line("as a range of times", "ms", [each * 1000 for each in samples["range"]]),
+            Line("the first after a restart", "ms", [each * 1000 for each in first]),
+            Line("reading all and filtering", "ms", [each * 1000 for each in samples["all"]]),
+            ratio("reading all / range", samples["all"], samples["range"], at_least(50, "x")),
+        ],
+        [f"{found['requests']:.1f} requests a range"],
     )

@@ -7,6 +7,7 @@ from typing import Any, Final
 from rich.text import Text
 from rich.tree import Tree
 
+from ....protocol.limits import INT64_MAX
 from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
 from .output import count_text, size_text
 from .times import Zone, format_time
@@ -28,6 +29,8 @@ def walk_tree(partition: str, walk: dict[str, Any], zone: Zone) -> Tree:
     tree.add(f"log: {count_text(count, 'segment')}, offsets {start} up to {end} (exclusive)")
     for segment in walk.get("segments", ()):
         _add_segment(tree, segment, asked, zone)
+    if skipped := walk.get("segments_skipped"):
+        tree.add(f"{count_text(skipped, 'segment')} passed over: no timestamp of theirs lies in the range")
     if not walk.get("segments"):
         tree.add(f"log: scanned{_reads_text(walk)}" if walk.get("reads") else "no segment needed to be looked into")
     tree.add(Text(_answer(walk.get("answer", {}), asked, zone), style="bold green"))
@@ -37,14 +40,27 @@ def walk_tree(partition: str, walk: dict[str, Any], zone: Zone) -> Tree:
 def _question(asked: dict[str, Any], zone: Zone) -> str:
     if "offset" in asked:
         return f"which batch holds offset {asked['offset']}?"
+    if "start_timestamp" in asked:
+        return f"records from {_moment(asked['start_timestamp'], zone)} until before {_moment(asked['end_timestamp'], zone)}?"
     timestamp = asked.get("timestamp", LATEST_TIMESTAMP)
     return _SPECIAL.get(timestamp) or f"first record at or after {format_time(timestamp, zone)} ({timestamp} ms)?"
+
+
+def _moment(timestamp: int, zone: Zone) -> str:
+    if timestamp >= INT64_MAX:
+        return "the end"
+    return f"{format_time(timestamp, zone)} ({timestamp} ms)"
 
 
 def _add_segment(tree: Tree, segment: dict[str, Any], asked: dict[str, Any], zone: Zone) -> None:
     kind = ", active" if segment.get("is_active") else ""
     largest = f"largest timestamp {format_time(segment.get('max_timestamp', -1), zone)}"
-    reason = "" if "offset" in asked else ", which is not before the time asked for"
+    if "runs" in segment:
+        least = segment.get("least_timestamp", -1)
+        smallest = "not known yet" if least < 0 else format_time(least, zone)
+        reason = f", least {smallest}; {size_text(segment['run_bytes'])} in {count_text(segment['runs'], 'run')} of batches"
+    else:
+        reason = "" if "offset" in asked else ", which is not before the time asked for"
     head = f"segment {segment.get('segment', 0):020d} (number {segment.get('number')}{kind}): "
     branch = tree.add(Text(f"{head}{size_text(segment.get('size_bytes', 0))}, {largest}{reason}", style="cyan"))
     if (index := segment.get("time_index")) is not None:
@@ -87,6 +103,9 @@ def _answer(answer: dict[str, Any], asked: dict[str, Any], zone: Zone) -> str:
     offset = answer.get("offset", -1)
     if offset < 0:
         return "answer: no such record (yet)"
+    if "runs" in answer:
+        size = f"{size_text(answer['bytes'])} in {count_text(answer['runs'], 'run')} of batches"
+        return f"answer: offsets {offset} up to {answer.get('end_offset')} (exclusive), {size}"
     if "offset" in asked:
         first, last = answer.get("batch_base_offset"), answer.get("batch_last_offset")
         place = f"{size_text(answer.get('batch_bytes', 0))} at position {answer.get('position')}"

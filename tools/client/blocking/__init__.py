@@ -15,9 +15,13 @@ workers are forked) never use one that was opened before it. The door to the `bl
 
 from __future__ import annotations
 
+from ....protocol.errors import ExpectedOffsetError
+from ....protocol.native.messages import PlainRecord
+from ....protocol.types import TimeRange
 from ..procedures.groups import CommittedOffset
 from ..procedures.topics import EARLIEST, LATEST, AtOffset, AtTime
 from .admin import BlockingAdmin
+from .appender import BlockingAppender
 from .client import BlockingClient
 from .consumer import BlockingConsumer
 from .producer import BlockingProducer, BlockingRecord
@@ -29,10 +33,14 @@ __all__ = [
     "AtOffset",
     "AtTime",
     "BlockingAdmin",
+    "BlockingAppender",
     "BlockingClient",
     "BlockingConsumer",
     "BlockingProducer",
     "BlockingRecord",
     "BlockingTransaction",
     "CommittedOffset",
+    "ExpectedOffsetError",
+    "PlainRecord",
+    "TimeRange",
 ]

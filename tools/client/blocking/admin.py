@@ -18,7 +18,7 @@ from ....protocol.native.messages import (
     TopicGaps,
     TopicMetadata,
 )
-from ....protocol.types import Bytes, TopicPartition
+from ....protocol.types import Bytes, TimeRange, TopicPartition
 from ..procedures import gaps as gap_procedures
 from ..procedures import groups as group_procedures
 from ..procedures import quotas as quota_procedures
@@ -123,8 +123,8 @@ class BlockingAdmin:
         """The first record at or after a time, per partition; offset and timestamp are -1 where there is none."""
         return self._client.run(procedures.lookup_times(timestamps))
 
-    def explain(self, partition: TopicPartition, place: Place) -> dict[str, Any]:
-        """How the server looks a place up, as data."""
+    def explain(self, partition: TopicPartition, place: Place | TimeRange) -> dict[str, Any]:
+        """How the server looks a place up, or finds the records of a range of times, as data."""
         return self._client.run(procedures.explain(partition, place))
 
     def statistics(self) -> dict[str, Any]:

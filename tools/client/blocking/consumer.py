@@ -16,7 +16,7 @@ import attrs
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.native.messages import FetchResponse
-from ....protocol.types import Record, TopicPartition
+from ....protocol.types import Record, TimeRange, TopicPartition
 from ..backoff import Backoff
 from ..config import ConsumerConfig
 from ..errors import ClosedError
@@ -103,15 +103,17 @@ class BlockingConsumer:
         *,
         start: Place = EARLIEST,
         end: Place | None = None,
+        times: TimeRange | None = None,
     ) -> None:
-        """Read these partitions, or all of these topics, and no others, from `start` up to `end`, as Consumer.assign."""
+        """Read these partitions, or all of these topics, and no others, from `start` up to `end`, as Consumer.assign; with
+        `times` exactly the records of that range."""
         named = [topics] if isinstance(topics, str | TopicPartition) else topics
         partitions = self._client.run(procedures.partitions_of(named))
         starts = self._client.run(procedures.locate(partitions, start, self._config.isolation))
         ends: dict[TopicPartition, int] = {}
         if end is not None or not self._config.follow:
             ends = self._client.run(procedures.locate(partitions, end or LATEST, self._config.isolation))
-        self._reading.assign(starts, ends)
+        self._reading.assign(starts, ends, times)
         self._positions = dict(starts)
         self._drop(None)
 

@@ -34,8 +34,9 @@ from ....protocol.native.messages import (
     RequestMessage,
     StatisticsRequest,
     TopicMetadata,
+    end_of,
 )
-from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_OFFSET, Isolation, TopicPartition
+from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_OFFSET, Isolation, TimeRange, TopicPartition
 
 T = TypeVar("T")
 Procedure = Generator[RequestMessage, Any, T]
@@ -118,11 +119,12 @@ def delete_records(before: Mapping[TopicPartition, int]) -> Procedure[dict[Topic
     return {TopicPartition(entry.topic, entry.partition): entry.log_start_offset for entry in checked(response.partitions)}
 
 
-def explain(partition: TopicPartition, place: Place) -> Procedure[dict[str, Any]]:
-    """The walk of a lookup, as docs/native-protocol.md tells it."""
+def explain(partition: TopicPartition, place: Place | TimeRange) -> Procedure[dict[str, Any]]:
+    """The walk of a lookup, or to a range of times, as docs/native-protocol.md tells it."""
     offset = place.offset if isinstance(place, AtOffset) else None
     timestamp = place.timestamp if isinstance(place, AtTime) else None
-    response = yield ExplainRequest((ExplainPartition(*partition, offset, timestamp),))
+    ends = (place.start, end_of(place)) if isinstance(place, TimeRange) else (None, None)
+    response = yield ExplainRequest((ExplainPartition(*partition, offset, timestamp, *ends),))
     (answer,) = checked(response.partitions)
     return dict(answer.walk or {})
 
