@@ -39,6 +39,16 @@ class NotRunningError(RuntimeError):
     """The broker is down: it has crashed or was stopped, and was not started again."""
 
 
+class ForkedError(NotRunningError):
+    """This process was forked from the one in which the broker runs."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this process was forked from the one in which the broker runs, and has no broker; "
+            "connect a client to that one, or open another one on another path"
+        )
+
+
 @attrs.define(eq=False)
 class Life:
     """Owner of the running core. `run` is the task of one life, in `nursery`."""
@@ -55,6 +65,8 @@ class Life:
     """Listeners of Kafka's protocol that look like so many brokers."""
     kafka_version: str | None = None
     """Advertise what this version of Kafka does."""
+    has_grace: bool = False
+    """Whether a stop lets clients have the answers to what they have asked, for at most `stop_grace_ms`."""
     nodes: Nodes | None = None
     protocols: dict[str, ProtocolCounters] = attrs.field(factory=dict)
     """What connections have counted, over all lives."""
@@ -62,6 +74,7 @@ class Life:
     torn_files: list[str] = attrs.field(factory=list)
     """What the last crash took bytes from."""
     _core: Broker | None = None
+    _is_forked: bool = False
     _fs: FaultyFileSystem = attrs.field(init=False)
     _serving: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _stop: trio.Event = attrs.field(factory=trio.Event)
@@ -69,12 +82,13 @@ class Life:
     _ports: Ports = attrs.field(factory=Ports)
     _node_addresses: list[Address] = attrs.field(factory=list)
     _node_listeners: dict[int, NodeListener] = attrs.field(factory=dict)
+    _listeners: Listeners | None = None
 
     @property
     def core(self) -> Broker:
         """Raises NotRunningError."""
         if self._core is None:
-            raise NotRunningError("the broker is down; restart() starts it again")
+            raise ForkedError if self._is_forked else NotRunningError("the broker is down; restart() starts it again")
         return self._core
 
     @property
@@ -117,6 +131,9 @@ class Life:
                 self._core = core
                 task_status.started()
                 await self._stop.wait()
+                if self.has_grace and self._listeners is not None:
+                    self._listeners.stop(self.config.stop_grace_ms / 1000)
+                    return None
             except trio.Cancelled:
                 raise
             except BaseException as exc:
@@ -139,7 +156,7 @@ class Life:
             watch = Watch(self.faults, self.requests, self.clock.now_ms)
             apis = None if self.kafka_version is None else apis_of(self.kafka_version)
         if watch is None or self.node_count == 1:
-            listeners = Listeners(core, watch, apis, self.protocols)
+            self._listeners = listeners = Listeners(core, watch, apis, self.protocols)
             return await listeners.start(serving, self.wanted, advertised=self.config.kafka_advertised)
         from ..listeners.kafka.fake.node_listeners import listen_as_nodes, nodes_of
 
@@ -227,6 +244,13 @@ class Life:
     def close(self) -> None:
         """Give the ports back."""
         self._ports.close()
+
+    def after_fork(self) -> None:
+        """This is the copy in a process that was forked: it must leave files alone that are the other one's."""
+        if self._core is not None:
+            self._fs.crash()
+        self._core = None
+        self._is_forked = True
 
     # ---- the directory ---------------------------------------------------------------------------------------------------
 
