@@ -20,8 +20,7 @@ from ..broker import Broker, open_broker_core
 from ..faults.disk_faults import DiskFaults
 from ..faults.faults import Faults
 from ..faults.requests import RequestLog
-from ..listeners.connections.counters import ProtocolCounters
-from ..listeners.opening import Addresses, Listeners
+from ..listeners.addresses import Addresses
 from ..settings.broker_config import Address, BrokerConfig
 from ..storage.disk.filesystem import OsFileSystem
 from ..system.memory_mounts import lies_in_memory
@@ -29,8 +28,10 @@ from .clock import MovedClock
 from .ports import Ports
 
 if TYPE_CHECKING:
+    from ..listeners.connections.counters import ProtocolCounters
     from ..listeners.kafka.fake.node_listeners import NodeListener
     from ..listeners.kafka.fake.nodes import Nodes
+    from ..listeners.opening import Listeners
 
 BACKUP_WAIT_S: Final = 0.01
 
@@ -148,6 +149,10 @@ class Life:
             self._node_addresses = [kafka, *others]
 
     async def _listen(self, core: Broker, serving: trio.Nursery) -> Addresses:
+        if self.wanted.native is None and self.wanted.kafka is None:
+            return Addresses()
+        from ..listeners.opening import Listeners  # a broker in a program may do without
+
         watch = apis = None
         if self.wanted.kafka is not None:
             from ..listeners.kafka.fake.kafka_versions import apis_of

@@ -28,7 +28,7 @@ from ..control.views.groups_view import GroupsView
 from ..control.views.log_view import LogView
 from ..control.views.share_groups_view import ShareGroupsView
 from ..control.views.streams_groups_view import StreamsGroupsView
-from ..listeners.opening import Addresses
+from ..listeners.addresses import Addresses
 from ..settings.broker_config import Address, BrokerConfig
 from ..storage.log.append import AppendResult
 from ..storage.segments.segment_view import TimestampAndOffset

@@ -16,7 +16,7 @@ import trio
 from ..control.clock import MovedClock
 from ..control.life import Life
 from ..control.telling import told_over_http
-from ..listeners.opening import Addresses
+from ..listeners.addresses import Addresses
 from ..settings.broker_config import Address, BrokerConfig
 from ..settings.exposure import KAFKA, METRICS, NATIVE, check_exposure
 

@@ -14,7 +14,7 @@ from ..control.clock import MovedClock
 from ..control.life import Life
 from ..control.seed import Seed, Topics
 from ..control.views.log_view import Text
-from ..listeners.opening import Addresses
+from ..listeners.addresses import Addresses
 from ..settings.broker_config import Address
 from ..system.clock import NowMs, system_now_ms
 from .broker import EmbeddedBroker

@@ -11,7 +11,6 @@ import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -179,6 +178,8 @@ class BlockingThread(BrokerThread):
         try:
             if not trio.lowlevel.in_trio_run() or trio.lowlevel.current_trio_token() is self._token:
                 return call()
+            from concurrent.futures import ThreadPoolExecutor  # seldom needed, and not small
+
             with ThreadPoolExecutor(1, "triolog-call") as executor:
                 return executor.submit(call).result()
         except (trio.Cancelled, trio.RunFinishedError):
