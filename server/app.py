@@ -19,6 +19,7 @@ import attrs
 import trio
 
 from .broker import Broker, Report, StartProgress, open_broker_core
+from .listeners.native.calls import native_listener as native_listener  # loaded with the server, not when it is ready
 from .listeners.opening import Addresses, Listeners
 from .service.service import Service
 from .settings.broker_config import DEFAULT_NATIVE, Address, BrokerConfig

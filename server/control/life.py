@@ -20,8 +20,7 @@ from ..broker import Broker, open_broker_core
 from ..faults.disk_faults import DiskFaults
 from ..faults.faults import Faults
 from ..faults.requests import RequestLog
-from ..listeners.connections.counters import ProtocolCounters
-from ..listeners.opening import Addresses, Listeners
+from ..listeners.addresses import Addresses
 from ..settings.broker_config import Address, BrokerConfig
 from ..storage.disk.filesystem import OsFileSystem
 from ..system.memory_mounts import lies_in_memory
@@ -29,14 +28,26 @@ from .clock import MovedClock
 from .ports import Ports
 
 if TYPE_CHECKING:
+    from ..listeners.connections.counters import ProtocolCounters
     from ..listeners.kafka.fake.node_listeners import NodeListener
     from ..listeners.kafka.fake.nodes import Nodes
+    from ..listeners.opening import Listeners
 
 BACKUP_WAIT_S: Final = 0.01
 
 
 class NotRunningError(RuntimeError):
     """The broker is down: it has crashed or was stopped, and was not started again."""
+
+
+class ForkedError(NotRunningError):
+    """This process was forked from the one in which the broker runs."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this process was forked from the one in which the broker runs, and has no broker; "
+            "connect a client to that one, or open another one on another path"
+        )
 
 
 @attrs.define(eq=False)
@@ -55,6 +66,8 @@ class Life:
     """Listeners of Kafka's protocol that look like so many brokers."""
     kafka_version: str | None = None
     """Advertise what this version of Kafka does."""
+    has_grace: bool = False
+    """Whether a stop lets clients have the answers to what they have asked, for at most `stop_grace_ms`."""
     nodes: Nodes | None = None
     protocols: dict[str, ProtocolCounters] = attrs.field(factory=dict)
     """What connections have counted, over all lives."""
@@ -62,6 +75,7 @@ class Life:
     torn_files: list[str] = attrs.field(factory=list)
     """What the last crash took bytes from."""
     _core: Broker | None = None
+    _is_forked: bool = False
     _fs: FaultyFileSystem = attrs.field(init=False)
     _serving: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _stop: trio.Event = attrs.field(factory=trio.Event)
@@ -69,12 +83,13 @@ class Life:
     _ports: Ports = attrs.field(factory=Ports)
     _node_addresses: list[Address] = attrs.field(factory=list)
     _node_listeners: dict[int, NodeListener] = attrs.field(factory=dict)
+    _listeners: Listeners | None = None
 
     @property
     def core(self) -> Broker:
         """Raises NotRunningError."""
         if self._core is None:
-            raise NotRunningError("the broker is down; restart() starts it again")
+            raise ForkedError if self._is_forked else NotRunningError("the broker is down; restart() starts it again")
         return self._core
 
     @property
@@ -117,6 +132,9 @@ class Life:
                 self._core = core
                 task_status.started()
                 await self._stop.wait()
+                if self.has_grace and self._listeners is not None:
+                    self._listeners.stop(self.config.stop_grace_ms / 1000)
+                    return None
             except trio.Cancelled:
                 raise
             except BaseException as exc:
@@ -131,6 +149,10 @@ class Life:
             self._node_addresses = [kafka, *others]
 
     async def _listen(self, core: Broker, serving: trio.Nursery) -> Addresses:
+        if self.wanted.native is None and self.wanted.kafka is None:
+            return Addresses()
+        from ..listeners.opening import Listeners  # a broker in a program may do without
+
         watch = apis = None
         if self.wanted.kafka is not None:
             from ..listeners.kafka.fake.kafka_versions import apis_of
@@ -139,7 +161,7 @@ class Life:
             watch = Watch(self.faults, self.requests, self.clock.now_ms)
             apis = None if self.kafka_version is None else apis_of(self.kafka_version)
         if watch is None or self.node_count == 1:
-            listeners = Listeners(core, watch, apis, self.protocols)
+            self._listeners = listeners = Listeners(core, watch, apis, self.protocols)
             return await listeners.start(serving, self.wanted, advertised=self.config.kafka_advertised)
         from ..listeners.kafka.fake.node_listeners import listen_as_nodes, nodes_of
 
@@ -227,6 +249,13 @@ class Life:
     def close(self) -> None:
         """Give the ports back."""
         self._ports.close()
+
+    def after_fork(self) -> None:
+        """This is the copy in a process that was forked: it must leave files alone that are the other one's."""
+        if self._core is not None:
+            self._fs.crash()
+        self._core = None
+        self._is_forked = True
 
     # ---- the directory ---------------------------------------------------------------------------------------------------
 

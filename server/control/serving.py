@@ -21,6 +21,7 @@ from .clock import MovedClock
 from .life import Life
 from .routes import MAX_CONTROL_BODY_BYTES, answer
 from .rules_file import add_rules
+from .telling import told_over_http
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ async def serve_for_tests(
             api = ControlApi(life)
             if rules is not None:
                 LOGGER.warning("%d fault rules stand: this server is for tests only", add_rules(rules, api.faults))
-            async with _controlled(api, control, control_token) as address, _told(config, life) as metrics:
+            async with _controlled(api, control, control_token) as address, told_over_http(config, life) as metrics:
                 await life.start()
                 started(attrs.evolve(life.addresses, control=address, metrics=metrics))
                 LOGGER.info("serving for tests %s control=%s", life.addresses, address)
@@ -54,23 +55,6 @@ async def serve_for_tests(
                 await life.stop()
             life.close()
     LOGGER.info("stopped")
-
-
-@asynccontextmanager
-async def _told(config: BrokerConfig, life: Life) -> AsyncIterator[Address | None]:
-    """/metrics and the like, where they are wanted, through all lives of the broker."""
-    if config.metrics is None:
-        yield None
-        return
-    from ..listeners.http.health import telling
-
-    def fired() -> list[tuple[str, int]]:
-        disk = [(f"disk-{fault.number}", fault.fired) for fault in life.disk_faults]
-        return [(str(fault.number), fault.fired) for fault in life.faults] + disk
-
-    async with telling(config.metrics, config.metrics_token_file) as (health, address):
-        health.following(lambda: life.core if life.is_running else None, life.protocols, fired)
-        yield address
 
 
 @asynccontextmanager

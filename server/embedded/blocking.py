@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, Self
+from functools import partial, wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from ..control.clock import MovedClock
-from ..control.proxies import at_once, waiting
+from ...protocol.types import TopicPartition
+from ..control.proxies import Caller, Proxy, StandsFor, at_once, waiting
 from ..control.views.blocking_views import (
     BlockingClock,
     BlockingFaults,
@@ -19,50 +20,122 @@ from ..control.views.blocking_views import (
     BlockingShareGroups,
     BlockingStreamsGroups,
 )
-from ..settings.broker_config import Address
-from ..system.clock import system_now_ms
 from .broker import EmbeddedBroker, Fork, open_fork
+from .follow import Follow, Followed, Found, Taken
 from .living import directory_like
 from .opening import open_broker
-from .thread import BrokerThread
+from .thread import BlockingThread, clock_of
+from .transaction import Transaction
+
+V = TypeVar("V")
+P = ParamSpec("P")
 
 
-class BlockingBroker(BrokerThread):
+class BlockingFollowedRecord(Followed):
+    """A record, and its place in a group."""
+
+    def commit(self) -> None:
+        """The group is done with this record and those before it in its partition, and goes on behind it. Raises
+        RequestError."""
+        self._follow.commit(self)
+
+
+class BlockingFollow:
+    """The records of topics as they come: `for record in broker.follow(...)`. One thread uses it at a time. What is read ahead
+    is one read, of at most `max_bytes` or 2,000 records."""
+
+    def __init__(self, follow: Follow, caller: Caller) -> None:
+        self._read_on = follow.read_on
+        self._commit = follow.keep
+        self._caller = caller
+        self._taken = Taken(follow.read_on.following, BlockingFollowedRecord)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> BlockingFollowedRecord:
+        while (record := self._taken.next(self)) is None:
+            place = self._taken.place
+            found: Found = self._caller.call(lambda place=place: self._read_on(place))  # type: ignore[misc]
+            self._taken.put(found)
+            if not found.records:
+                raise StopIteration
+        return record
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Where each partition goes on: behind the last record that the program has got. Before the first one it is decided now
+        where that is. What `commit` keeps, and `BlockingTransaction.commit_offsets` takes. Raises RequestError."""
+        if self._taken.is_nowhere:
+            self._taken.put(Found((), self._caller.call(lambda: self._read_on.placed(self._taken.place))))
+        return self._taken.positions()
+
+    def commit(self, record: BlockingFollowedRecord | None = None) -> None:
+        """The group is done with all records that the program has got, or with those up to `record` in its partition: the next
+        follow of the group goes on behind them. What was not committed when the program ends comes again (at least once).
+        Raises RequestError: among others when the group has members, whose place it is then to commit."""
+        if offsets := self._taken.to_commit(record):
+            self._caller.call(lambda: self._commit(offsets))
+            self._taken.committed(offsets, record)
+
+
+class BlockingTransaction(Proxy[Transaction]):
+    """One transaction under a transactional id. As a block it commits at its end and aborts when an exception leaves it; or
+    call the methods."""
+
+    begin = waiting(Transaction.begin)
+    append = waiting(Transaction.append)
+    commit_offsets = waiting(Transaction.commit_offsets)
+    commit = waiting(Transaction.commit)
+    abort = waiting(Transaction.abort)
+    leave = waiting(Transaction.leave)
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.leave(failed=kind is not None)
+
+
+def _follow(method: Callable[Concatenate[V, P], Follow]) -> Callable[Concatenate[StandsFor[V], P], BlockingFollow]:
+    """A method that answers a follow."""
+
+    @wraps(method)
+    def call(proxy: StandsFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> BlockingFollow:
+        return BlockingFollow(method(proxy._target, *arguments, **keywords), proxy._caller)
+
+    return call
+
+
+def _transaction(
+    method: Callable[Concatenate[V, P], Transaction],
+) -> Callable[Concatenate[StandsFor[V], P], BlockingTransaction]:
+    """A method that answers a transaction."""
+
+    @wraps(method)
+    def call(proxy: StandsFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> BlockingTransaction:
+        return BlockingTransaction(method(proxy._target, *arguments, **keywords), proxy._caller)
+
+    return call
+
+
+class BlockingBroker(BlockingThread):
     """A broker for programs without trio: `with BlockingBroker() as broker`. It runs in a thread of its own.
 
-    Takes what `open_broker` takes. The calls may come from any thread.
+    Takes what `open_broker` takes. The calls may come from any thread. One that is never stopped is stopped in order when the
+    interpreter exits.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, **settings: Any) -> None:
-        clock = settings.pop("clock", None) or MovedClock(settings.pop("now_ms", system_now_ms))
-        super().__init__(partial(open_broker, path, clock=clock, **settings), clock)
+    def __init__(self, path: str | os.PathLike[str] | None = None, **options: Any) -> None:
+        clock = clock_of(options)
+        super().__init__(partial(open_broker, path, clock=clock, **options), clock)
 
     @classmethod
     def forked(cls, fork: Fork) -> Self:
         """A broker that begins where another one is."""
         broker = cls.__new__(cls)
-        BrokerThread.__init__(broker, partial(open_fork, fork), fork.clock)
+        BlockingThread.__init__(broker, partial(open_fork, fork), fork.clock)
         return broker
-
-    @property
-    def native(self) -> Address | None:
-        """Where the native protocol listens."""
-        return self._target.native
-
-    @property
-    def kafka(self) -> Address | None:
-        """Where Kafka's protocol listens."""
-        return self._target.kafka
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """What Kafka clients are configured with. Raises RuntimeError without such a listener."""
-        return self._target.bootstrap_servers
-
-    @property
-    def path(self) -> str:
-        """The directory with the data."""
-        return self._target.path
 
     @property
     def faults(self) -> BlockingFaults:
@@ -130,6 +203,9 @@ class BlockingBroker(BrokerThread):
     describe_topic = at_once(EmbeddedBroker.describe_topic)
 
     append = waiting(EmbeddedBroker.append)
+    append_by_key = waiting(EmbeddedBroker.append_by_key)
     fetch = waiting(EmbeddedBroker.fetch)
+    follow = _follow(EmbeddedBroker.follow)
+    transaction = _transaction(EmbeddedBroker.transaction)
     offset_for_time = waiting(EmbeddedBroker.offset_for_time)
     offsets_for_times = waiting(EmbeddedBroker.offsets_for_times)

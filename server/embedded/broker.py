@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import attrs
+import trio
 
 from ...protocol.errors import RequestError
 from ...protocol.limits import MIB
@@ -26,11 +28,14 @@ from ..control.views.groups_view import GroupsView
 from ..control.views.log_view import LogView
 from ..control.views.share_groups_view import ShareGroupsView
 from ..control.views.streams_groups_view import StreamsGroupsView
-from ..listeners.opening import Addresses
+from ..listeners.addresses import Addresses
 from ..settings.broker_config import Address, BrokerConfig
 from ..storage.log.append import AppendResult
 from ..storage.segments.segment_view import TimestampAndOffset
+from .follow import Follow, Following, ReadOn, Start
 from .living import directory_like, living
+from .records import by_partition, keyed, partition_of
+from .transaction import TIMEOUT_MS, Transaction
 
 T = TypeVar("T")
 
@@ -43,6 +48,8 @@ class EmbeddedBroker:
     path: str
     seed: Seed = attrs.field(factory=Seed)
     """What a new directory has."""
+    metrics: Address | None = None
+    """Where /metrics, /livez and /readyz are answered; None where they are not."""
     faults: FaultsView = attrs.field(init=False)
     """What goes wrong; see docs/testing-with-triolog.md."""
     requests: RequestsView = attrs.field(init=False)
@@ -54,6 +61,7 @@ class EmbeddedBroker:
     streams_groups: StreamsGroupsView = attrs.field(init=False)
     """What applications of Kafka Streams consist of, who runs which tasks, and what is wrong."""
     _is_lasting: bool = False
+    _calls_by_key: int = 0
 
     def __attrs_post_init__(self) -> None:
         self.faults = FaultsView(self.life.faults, self.life.disk_faults)
@@ -132,7 +140,7 @@ class EmbeddedBroker:
         life = self.life
         _ = life.core
         await life.snapshot(Path(directory), durable=False)
-        config = attrs.evolve(life.config, data_dirs=(directory,), durable=False, kafka_advertised=None)
+        config = attrs.evolve(life.config, data_dirs=(directory,), durable=False, kafka_advertised=None, metrics=None)
         ports = Addresses(*(None if each is None else Address(each.host, 0) for each in (self.native, self.kafka)))
         life_of = partial(Life, node_count=life.node_count, kafka_version=life.kafka_version)
         return Fork(directory, config, ports, life_of, life.clock.copy(), self.seed)
@@ -208,16 +216,47 @@ class EmbeddedBroker:
         return self.core.topics.describe(name)
 
     async def append(
-        self, topic: str, records: Bytes | Sequence[PlainRecord | bytes], *, partition: int = 0, acks: int = -1
+        self,
+        topic: str,
+        records: Bytes | Sequence[PlainRecord | bytes],
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        acks: int = -1,
     ) -> AppendResult:
         """Append to a partition: whole record batches as bytes, or values, or (timestamp_ms, key, value, headers).
 
-        Raises RequestError.
+        `key`: of the values that are no tuples. `partition`: by default the one that Kafka's clients choose for `key`, without
+        a key the first. All records are stored or none. Cancelled before the append is enqueued nothing has happened; after
+        that the outcome is unknown. Raises RequestError.
         """
+        where = TopicPartition(topic, partition or 0 if key is None else partition_of(self.core, topic, key, partition))
         if isinstance(records, bytes | bytearray | memoryview):
-            return await self.core.writer.append(TopicPartition(topic, partition), records, acks=acks)
-        plain = [record if isinstance(record, tuple) else (None, None, record, ()) for record in records]
-        return await self.core.writer.append(TopicPartition(topic, partition), plain, acks=acks)
+            return await self.core.writer.append(where, records, acks=acks)
+        return await self.core.writer.append(where, keyed(records, key), acks=acks)
+
+    async def append_by_key(self, topic: str, records: Sequence[PlainRecord | bytes]) -> dict[int, AppendResult]:
+        """Append each record to the partition that Kafka's clients choose for its key; those without one go to one partition
+        together, to the next with each call. Answers what was stored in which partition. All records of one partition are
+        stored or none. Raises RequestError, of one partition, when the others have been answered."""
+        partitions = self.core.topics.partition_count(topic)
+        self._calls_by_key += 1
+        parts = by_partition(records, partitions, self._calls_by_key % partitions)
+        results: dict[int, AppendResult] = {}
+        errors: list[RequestError] = []
+
+        async def append(partition: int, part: list[PlainRecord]) -> None:
+            try:
+                results[partition] = await self.core.writer.append(TopicPartition(topic, partition), part)
+            except RequestError as exc:
+                errors.append(exc)
+
+        async with trio.open_nursery() as nursery:
+            for partition, part in parts.items():
+                nursery.start_soon(append, partition, part)
+        if errors:
+            raise errors[0]
+        return {partition: results[partition] for partition in sorted(results)}
 
     async def fetch(
         self, topic: str, offset: int = 0, *, partition: int = 0, max_bytes: int = MIB, max_wait_s: float = 0.0
@@ -246,6 +285,46 @@ class EmbeddedBroker:
         """`offset_for_time` for many partitions at once, in the order asked."""
         return await self.core.reader.offsets_for_times(questions)
 
+    def follow(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str | None = None,
+        start: Start = "earliest",
+        start_offset: int | None = None,
+        start_timestamp: int | None = None,
+        committed_only: bool = True,
+        max_bytes: int = MIB,
+        max_wait_s: float = math.inf,
+    ) -> Follow:
+        """The records of all partitions of topics, one by one, for ever: `async for record in broker.follow("readings")`.
+
+        `group`: go on where it has committed; each record, and the follow, can commit for it. A follow is no member of its
+        group: two of them both get everything. Where the group has committed nothing, or there is none: from `start` (of every
+        partition: earliest or latest as it is at the first record that is asked for), `start_offset`, or the first record at or
+        after `start_timestamp` (ms). `committed_only`: leave out what transactions have aborted, and do not overtake open ones.
+        `max_bytes`: of one read. `max_wait_s`: end when nothing has come for so long; 0: at the end of what there is.
+
+        Partitions that come later are read from their beginning. Where records were deleted it goes on behind them; a topic
+        that is deleted ends it with UnknownTopicOrPartitionError. Raises RequestError, ValueError.
+        """
+        following = Following(
+            topics=(topics,) if isinstance(topics, str) else tuple(topics),
+            group=group,
+            start=start,
+            start_offset=start_offset,
+            start_timestamp=start_timestamp,
+            committed_only=committed_only,
+            max_bytes=max_bytes,
+            max_wait_s=max_wait_s,
+        )
+        return Follow(ReadOn(lambda: self.core, following), self.groups.commit)
+
+    def transaction(self, transactional_id: str, *, timeout_ms: int = TIMEOUT_MS) -> Transaction:
+        """A transaction: `async with broker.transaction("copier") as transaction`. Who has the id besides is fenced off when it
+        begins. One that is open for longer than `timeout_ms` is aborted."""
+        return Transaction(lambda: self.core, transactional_id, timeout_ms)
+
 
 @attrs.frozen
 class Fork:
@@ -262,5 +341,5 @@ class Fork:
 @asynccontextmanager
 async def open_fork(fork: Fork) -> AsyncIterator[EmbeddedBroker]:
     """The fork for the time of the block. Raises what keeps it from starting."""
-    async with living(fork.life_of, fork.config, fork.ports, fork.clock) as life:
-        yield EmbeddedBroker(life, fork.directory, fork.seed)
+    async with living(fork.life_of, fork.config, fork.ports, fork.clock) as running:
+        yield EmbeddedBroker(running.life, fork.directory, fork.seed)

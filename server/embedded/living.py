@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
 from ..control.clock import MovedClock
 from ..control.life import Life
-from ..listeners.opening import Addresses
+from ..control.telling import told_over_http
+from ..listeners.addresses import Addresses
 from ..settings.broker_config import Address, BrokerConfig
+from ..settings.exposure import KAFKA, METRICS, NATIVE, check_exposure
 
 MEMORY: Final = ":memory:"
 LOCALHOST: Final = Address(host="127.0.0.1", port=0)
 
 _SHARED_MEMORY: Final = "/dev/shm"
+_LIVES: Final[weakref.WeakSet[Life]] = weakref.WeakSet()
+"""Those of this process."""
+
+
+class Living(NamedTuple):
+    """A life, and where it is told over HTTP how things stand."""
+
+    life: Life
+    metrics: Address | None
 
 
 @asynccontextmanager
 async def living(
     life_of: Callable[..., Life], settings: BrokerConfig, wanted: Addresses, clock: MovedClock
-) -> AsyncIterator[Life]:
+) -> AsyncIterator[Living]:
     """`life_of` makes it. Rules go before it stops: a test that ends with a full disk is not about a stop on one. Raises what
     keeps it from starting."""
+    check_exposure(settings, {NATIVE: wanted.native, KAFKA: wanted.kafka, METRICS: settings.metrics})
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         life = life_of(settings, wanted, nursery, clock)
+        _LIVES.add(life)
         try:
+            metrics = await nursery.start(_tell, settings, life)
             await life.start()
-            yield life
+            yield Living(life, metrics)
         except trio.Cancelled:
             raise
         except BaseException as exc:
@@ -49,6 +65,19 @@ async def living(
         raise failure
 
 
+async def _tell(settings: BrokerConfig, life: Life, *, task_status: trio.TaskStatus[Address | None]) -> None:
+    """Raises what the one of its tasks raises that fails, not a group with it."""
+    try:
+        async with told_over_http(settings, life) as address:
+            task_status.started(address)
+            if address is not None:
+                await trio.sleep_forever()
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None
+        raise
+
+
 @contextmanager
 def data_directory(path: str | os.PathLike[str] | None) -> Iterator[tuple[str, bool]]:
     """(directory, whether it stays)."""
@@ -56,8 +85,12 @@ def data_directory(path: str | os.PathLike[str] | None) -> Iterator[tuple[str, b
         yield str(Path(path).absolute()), True
         return
     parent = _SHARED_MEMORY if path == MEMORY and os.access(_SHARED_MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="triolog-", dir=parent, ignore_cleanup_errors=True) as directory:
+    directory, owner = tempfile.mkdtemp(prefix="triolog-", dir=parent), os.getpid()
+    try:
         yield directory, False
+    finally:
+        if os.getpid() == owner:  # not in a process that was forked meanwhile
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager
@@ -65,3 +98,11 @@ def directory_like(path: str) -> Iterator[str]:
     """A new directory that goes with the block: in memory where `path` lies there."""
     with data_directory(MEMORY if path.startswith(_SHARED_MEMORY) else None) as (directory, _):
         yield directory
+
+
+def _forked() -> None:
+    for life in list(_LIVES):
+        life.after_fork()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -1,4 +1,4 @@
-"""Opening a broker in a trio program, with settings for tests and small programs."""
+"""Opening a broker in a trio program."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-import attrs
-
 from ...protocol.errors import InvalidConfigError
 from ..broker import PlainRecord
-from ..config import Durability, LogConfig
 from ..control.clock import MovedClock
 from ..control.life import Life
 from ..control.seed import Seed, Topics
 from ..control.views.log_view import Text
-from ..listeners.opening import Addresses
-from ..settings.broker_config import SECURITY_KEYS, Address, BrokerConfig
+from ..listeners.addresses import Addresses
+from ..settings.broker_config import Address
 from ..system.clock import NowMs, system_now_ms
 from .broker import EmbeddedBroker
 from .living import LOCALHOST, data_directory, living
+from .settings import Arguments, broker_config
 
 
 @asynccontextmanager
 async def open_broker(
     path: str | os.PathLike[str] | None = None,
     *,
+    settings: Mapping[str, Any] | None = None,
     native: Address | None = LOCALHOST,
     kafka: Address | None = None,
+    metrics: Address | None = None,
     durability: str | None = None,
     config: Mapping[str, str] | None = None,
-    lenient: bool = True,
+    for_tests: bool | None = None,
+    lenient: bool | None = None,
     users: Mapping[str, str] | None = None,
     security: Mapping[str, Any] | None = None,
     now_ms: NowMs = system_now_ms,
@@ -45,50 +46,42 @@ async def open_broker(
 ) -> AsyncIterator[EmbeddedBroker]:
     """A broker for the time of the block.
 
-    `path`: its directory; None for a temporary one, MEMORY for one in memory. `native`, `kafka`: where to listen with which
-    protocol, None for not at all. `durability`: `fsync` by default for a directory of yours, `os` for one that goes with
-    the block. `config`: defaults of all topics. `lenient`: Kafka clients get what tests want instead of what Kafka refuses,
-    such as topics with more replicas than there are nodes. `users`: who logs in to the Kafka listener with which password.
-    `security`: other keys of docs/operations/security.md. `topics`: names, or names with numbers of partitions, that
-    are made when they are not there; `records`: what is appended to topics that are made. `clock`: the broker's, by default
-    one that begins at `now_ms`. `nodes`: so many Kafka listeners look like a cluster. `emulate`: advertise what that version
-    of Kafka does, such as "3.4". `telemetry`: ask clients for their metrics, as
-    subscriptions say. Raises StorageError, OSError or RequestError when it cannot start.
+    `path`: its directory; None for a temporary one, MEMORY for one in memory. `settings`: keys of the server as
+    docs/reference/configuration.md has them, with the values of a TOML file, and the table `topic_defaults`; arguments go
+    before them. `native`, `kafka`: where to listen with which protocol, None for not at all. `metrics`: where /metrics, /livez
+    and /readyz are answered over HTTP (extra `metrics`). `durability`: `fsync` by default for a directory of yours, `os` for
+    one that goes with the block. `config`: defaults of all topics. `for_tests`: whether other settings are those of tests,
+    where groups wait for nobody and `lenient` is on, or those of `triolog serve`; by default those of `serve` for a directory
+    of yours.
+
+    For tests: `lenient`: Kafka clients get what tests want instead of what Kafka refuses, such as topics with more replicas
+    than there are nodes. `users`: who logs in to the Kafka listener with which password. `security`: keys of
+    docs/operations/security.md. `topics`: names, or names with numbers of partitions, that are made when they are not there;
+    `records`: what is appended to topics that are made. `clock`: the broker's, by default one that begins at `now_ms`. `nodes`:
+    so many Kafka listeners look like a cluster. `emulate`: advertise what that version of Kafka does, such as "3.4".
+    `telemetry`: ask clients for their metrics, as subscriptions say.
+
+    Raises InvalidConfigError, StorageError, OSError or RequestError when it cannot start.
     """
-    with data_directory(path) as (directory, lasting):
-        defaults = attrs.evolve(LogConfig(), durability=Durability.parse(durability or ("fsync" if lasting else "os")))
-        settings = BrokerConfig(
-            data_dirs=(directory,),
-            native=native,
-            topic_defaults=defaults.overlay(config or {}),
-            lenient=lenient,
-            durable=lasting,
-            disk_reserve_bytes=0,
-            group_initial_rebalance_delay_ms=0,
-            group_min_session_timeout_ms=1,
-            group_consumer_heartbeat_interval_ms=100,
-            group_share_heartbeat_interval_ms=100,
-            group_streams_heartbeat_interval_ms=100,
-            group_streams_initial_rebalance_delay_ms=0,
-            telemetry_enable=telemetry,
-            **_security(users or {}, security or {}),
-        )
-        life_of = partial(Life, node_count=nodes, kafka_version=emulate)
-        async with living(life_of, settings, Addresses(native, kafka), clock or MovedClock(now_ms)) as life:
+    given = settings or {}
+    if native is not None and native is not LOCALHOST and "native" in given:
+        raise InvalidConfigError(f"native is said twice: {given['native']} by settings, {native} by the argument")
+    arguments = Arguments(
+        native=None if native is LOCALHOST and "native" in given else native,
+        kafka=kafka,
+        metrics=metrics,
+        durability=durability,
+        config=config or {},
+        lenient=lenient,
+        users=users or {},
+        security=security or {},
+        telemetry=telemetry,
+    )
+    with data_directory(path) as (directory, is_lasting):
+        is_test = not is_lasting if for_tests is None else for_tests
+        chosen = broker_config(directory, given, arguments, is_lasting=is_lasting, for_tests=is_test)
+        life_of = partial(Life, node_count=nodes, kafka_version=emulate, has_grace=not is_test)
+        async with living(life_of, chosen, Addresses(chosen.native, chosen.kafka), clock or MovedClock(now_ms)) as running:
             seed = Seed.of(topics, records or {})
-            await seed.put(life.core)
-            yield EmbeddedBroker(life, directory, seed, is_lasting=lasting)
-
-
-def _security(users: Mapping[str, str], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the broker. Raises InvalidConfigError."""
-    said = {**({"kafka_security": "sasl_plaintext"} if users else {}), **keys}
-    if unknown := sorted(said.keys() - SECURITY_KEYS.keys()):
-        raise InvalidConfigError(f"{unknown[0]} is none of {', '.join(SECURITY_KEYS)}")
-    settings: dict[str, Any] = {"sasl_users": dict(users)}
-    for name, value in said.items():
-        try:
-            settings[name] = SECURITY_KEYS[name].read(value)
-        except ValueError as exc:
-            raise InvalidConfigError(f"{name}: {exc}") from exc
-    return settings
+            await seed.put(running.life.core)
+            yield EmbeddedBroker(running.life, directory, seed, running.metrics, is_lasting=is_lasting)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,31 +13,13 @@ from ..broker import Broker
 from ..settings.broker_config import Address, BrokerConfig
 from ..settings.exposure import KAFKA, NATIVE, check_exposure
 from ..settings.listener_security import ClientAuth, ListenerSecurity
+from .addresses import Addresses as Addresses
 from .connections.counters import ProtocolCounters
 from .connections.sockets import Admission, Listener
 from .connections.tls import TlsServer, file_digests, server_context
-from .native.calls import native_listener
 
 if TYPE_CHECKING:
     from .kafka.fake.watched import Watch
-
-
-@attrs.frozen
-class Addresses:
-    """Where a running server listens; None where it does not."""
-
-    native: Address | None = None
-    kafka: Address | None = None
-    metrics: Address | None = None
-    """HTTP; its listener is not among `Listeners`, because it is there before the broker."""
-    control: Address | None = None
-    """HTTP, for tests; its listener outlives the broker."""
-
-    def as_json(self) -> str:
-        return json.dumps({name: str(address) for name, address in attrs.asdict(self, recurse=False).items() if address})
-
-    def __str__(self) -> str:
-        return " ".join(f"{name}={address}" for name, address in attrs.asdict(self, recurse=False).items() if address)
 
 
 @attrs.define(eq=False)
@@ -70,6 +51,8 @@ class Listeners:
         config = self.broker.config
         self.broker.security.exposed = check_exposure(config, {NATIVE: wanted.native, KAFKA: wanted.kafka})
         if wanted.native is not None:
+            from .native.calls import native_listener
+
             tls = self._tls(config.native_security, config.native_ssl_client_auth)
             native = await self._start(nursery, native_listener(self.broker, wanted.native, admission), tls)
         if wanted.kafka is not None:

@@ -45,9 +45,15 @@ def read_settings(file: str | None, environment: Mapping[str, str], arguments: M
     named = {name.removeprefix(VARIABLE_PREFIX).lower(): text for name, text in variables.items()}
     values |= _read_all("the environment", named)
     values |= _read_all("the command line", {key: value for key, value in arguments.items() if value is not None})
-    durability = values.pop("durability", Durability.parse("fsync"))
-    defaults = _overlaid(f"{file} [topic_defaults]", attrs.evolve(LogConfig(), durability=durability), topic_defaults)
-    return {**values, "topic_defaults": defaults}
+    return _with_topic_defaults(values, f"{file} [topic_defaults]", topic_defaults)
+
+
+def read_given(source: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same from a mapping, which says what a file would: the server's keys, and the table `topic_defaults`. Raises
+    InvalidConfigError naming the source, the key and what would be valid."""
+    values = dict(given)
+    table = _topic_table(f"{source} topic_defaults", values.pop("topic_defaults", {}))
+    return _with_topic_defaults(_read_all(source, values), f"{source} topic_defaults", table)
 
 
 def read_topic_configs(file: str) -> dict[str, dict[str, str]]:
@@ -68,6 +74,11 @@ def _load_toml(file: str) -> dict[str, Any]:
             return tomllib.load(stream)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise InvalidConfigError(f"{file} is not TOML: {exc}") from exc
+
+
+def _with_topic_defaults(values: dict[str, Any], source: str, table: Mapping[str, str]) -> dict[str, Any]:
+    durability = values.pop("durability", Durability.parse("fsync"))
+    return {**values, "topic_defaults": _overlaid(source, attrs.evolve(LogConfig(), durability=durability), table)}
 
 
 def _overlaid(source: str, config: LogConfig, table: Mapping[str, str]) -> LogConfig:

@@ -37,7 +37,7 @@ BEHIND_HEADER: Final = 200
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
-    with BlockingBroker(tmp_path, kafka=Address("127.0.0.1", 0)) as broker:
+    with BlockingBroker(tmp_path, for_tests=True, kafka=Address("127.0.0.1", 0)) as broker:
         broker.create_topic(TOPIC, 1, CONFIG)
         for first in range(0, len(VALUES), 2):
             broker.append(TOPIC, VALUES[first : first + 2])

@@ -30,7 +30,7 @@ def kafka(kafka_class_path: str) -> Iterator[KafkaCalls]:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
     """Strict, as `triolog serve` is."""
-    with BlockingBroker(tmp_path / "data", native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
+    with BlockingBroker(tmp_path / "data", for_tests=True, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
         yield broker
 
 

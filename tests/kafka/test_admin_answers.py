@@ -229,7 +229,7 @@ def wait_for_topics(client: KafkaWire) -> None:
 
 
 def test_errors_are_those_of_kafka(kafka: KafkaCalls, kafka_class_path: str, tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path / "ours", native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
+    with BlockingBroker(tmp_path / "ours", for_tests=True, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
         assert broker.kafka is not None
         with closing(KafkaWire.connect(broker.kafka)) as client:
             ours = [answers(client, calls) for calls in (MAKING, USING)]

@@ -34,7 +34,7 @@ def answers(address: Address) -> list[Any]:
 
 
 def test_answers_are_those_of_kafka(kafka: KafkaCalls, tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path / "ours", native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
+    with BlockingBroker(tmp_path / "ours", for_tests=True, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
         assert broker.kafka is not None
         ours = answers(broker.kafka)
     with KafkaBroker(tmp_path / "kafka", kafka_jars(), kafka) as theirs:
@@ -96,7 +96,7 @@ def pushed(address: Address) -> list[Any]:
 def test_what_clients_ask_and_send_is_answered_as_by_kafka(kafka: KafkaCalls, tmp_path: Path) -> None:
     """Without a plug-in Kafka does not advertise these APIs, answers them all the same, and throws away what it is sent."""
     ours_at = Address("127.0.0.1", 0)
-    with BlockingBroker(tmp_path / "ours", native=None, kafka=ours_at, lenient=False, telemetry=True) as broker:
+    with BlockingBroker(tmp_path / "ours", for_tests=True, native=None, kafka=ours_at, lenient=False, telemetry=True) as broker:
         assert broker.kafka is not None
         ours = pushed(broker.kafka)
     with KafkaBroker(tmp_path / "kafka", kafka_jars(), kafka) as theirs:

@@ -24,12 +24,12 @@ BEFORE: Final = THERE[:3]
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
     """Offsets 0 to 8 in three batches, of which recovery took the middle one."""
-    with BlockingBroker(tmp_path, native=None) as running:
+    with BlockingBroker(tmp_path, for_tests=True, native=None) as running:
         running.create_topic(TOPIC)
         for first in (0, 3, 6):
             running.append(TOPIC, [b"v%d" % number for number in range(first, first + 3)])
     assert damage_batch(tmp_path, f"{TOPIC}-0", 1) == (3, 6)
-    with BlockingBroker(tmp_path, kafka=Address("127.0.0.1", 0), lenient=False) as running:
+    with BlockingBroker(tmp_path, for_tests=True, kafka=Address("127.0.0.1", 0), lenient=False) as running:
         yield running
 
 

@@ -48,7 +48,7 @@ Entry = tuple[dict[str, Any], Any]
 def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
     """Lenient: members join without delay."""
     listening = Address("127.0.0.1", 0)
-    with BlockingBroker(tmp_path / "data", native=None, kafka=listening, topics={TOPIC: 2}) as broker:
+    with BlockingBroker(tmp_path / "data", for_tests=True, native=None, kafka=listening, topics={TOPIC: 2}) as broker:
         broker.append(TOPIC, [b"a", b"b", b"c"])
         yield broker
 

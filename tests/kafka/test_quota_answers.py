@@ -48,7 +48,7 @@ def wait_for_last(client: KafkaWire) -> None:
 
 
 def test_answers_are_those_of_kafka(kafka: KafkaCalls, tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path / "ours", native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
+    with BlockingBroker(tmp_path / "ours", for_tests=True, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
         assert broker.kafka is not None
         with closing(KafkaWire.connect(broker.kafka)) as client:
             ours = alter(client)
@@ -81,7 +81,7 @@ def changes(address: Address) -> list[tuple[list[str], bool]]:
 
 
 def test_changes_of_topics_are_limited_as_by_kafka(kafka: KafkaCalls, tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path / "ours", native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
+    with BlockingBroker(tmp_path / "ours", for_tests=True, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
         assert broker.kafka is not None
         ours = changes(broker.kafka)
     with KafkaBroker(tmp_path / "kafka", kafka_jars(), kafka) as theirs:

@@ -109,7 +109,9 @@ def test_a_share_group_goes_on_from_kafka_to_triolog_and_back(kafka: KafkaCalls,
         with connected(theirs.address) as wire:
             left = begin(wire)
         theirs.stop()
-        ours = BlockingBroker(theirs.log_directory, native=None, kafka=Address("127.0.0.1", 0), config={"retention.ms": "-1"})
+        ours = BlockingBroker(
+            theirs.log_directory, for_tests=True, native=None, kafka=Address("127.0.0.1", 0), config={"retention.ms": "-1"}
+        )
         with ours as broker, connected(str(broker.kafka)) as wire:
             assert offsets(wire) == left == (4, 15)
             left = go_on(wire)

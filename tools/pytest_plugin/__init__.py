@@ -53,7 +53,7 @@ def _broker(settings: dict[str, Any]) -> BlockingBroker:
     from ...server.embedded import MEMORY, BlockingBroker
     from ...server.settings.broker_config import Address
 
-    given = {"path": MEMORY, "native": None, "kafka": Address("127.0.0.1", 0), **settings}
+    given = {"path": MEMORY, "native": None, "kafka": Address("127.0.0.1", 0), "for_tests": True, **settings}
     return BlockingBroker(**given)
 
 

@@ -12,7 +12,9 @@ import pytest
 pytest_plugins = "pytester"
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-PLUGINS_BESIDE: Final = frozenset(("randomly", "cacheprovider", "timeout", "hypothesispytest", "trio", "asyncio", "xdist"))
+PLUGINS_BESIDE: Final = frozenset(
+    ("randomly", "cacheprovider", "timeout", "hypothesispytest", "trio", "asyncio", "anyio", "xdist")
+)
 LOADED: Final = any(each.name == "triolog" for each in metadata.entry_points(group="pytest11"))
 PLUGIN: Final = () if LOADED else ("-p", "triolog.tools.pytest_plugin")
 EXAMPLE: Final = """

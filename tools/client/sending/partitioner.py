@@ -1,42 +1,18 @@
 """Which partition a record goes to: by its key as Kafka's clients do it, and without one in large runs.
 
-The hash is MurmurHash2, 32 bit, seed 0x9747b28c (Kafka: Utils.murmur2), so that records with one key meet in one partition
-whichever client wrote them. Records without a key stay on one partition for a batch's worth of bytes and then move to
-another (KIP-480, KIP-794): batches fill sooner than with one record here and one there.
+What a key says is `protocol/records/key_partition`'s. Records without one stay on one partition for a batch's worth of bytes
+and then move to another (KIP-480, KIP-794): batches fill sooner than with one record here and one there.
 """
 
 from __future__ import annotations
 
 import random
-import struct
 from typing import Final
 
-from ....protocol.types import Bytes
+from ....protocol.records.key_partition import murmur2 as murmur2
+from ....protocol.records.key_partition import partition_for_key as partition_for_key
 
-_SEED: Final = 0x9747B28C
-_M: Final = 0x5BD1E995
-_MASK: Final = 0xFFFF_FFFF
 _random: Final = random.Random()
-
-
-def murmur2(data: Bytes) -> int:
-    """The hash as an unsigned 32 bit int."""
-    length = len(data)
-    h = _SEED ^ length
-    words = length >> 2
-    for k in struct.unpack_from(f"<{words}I", data):
-        k = k * _M & _MASK
-        h = (h * _M & _MASK) ^ ((k ^ k >> 24) * _M & _MASK)
-    rest = length & 3
-    if rest:
-        h = (h ^ int.from_bytes(data[words << 2 :], "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
-    return h ^ h >> 15
-
-
-def partition_for_key(key: Bytes, partitions: int) -> int:
-    """The partition of a keyed record, as in Kafka's BuiltInPartitioner: the sign bit is dropped, not the sign."""
-    return (murmur2(key) & 0x7FFF_FFFF) % partitions
 
 
 class StickyPartitioner:

@@ -38,6 +38,7 @@ def answers(directory: Path) -> Iterator[dict[str, Any]]:
         directory,
         native=None,
         kafka=listening,
+        for_tests=True,
         lenient=False,
         config={"retention.ms": "-1"},
         now_ms=lambda: EXPECTED["written_ms"],

@@ -116,7 +116,7 @@ def test_users_that_an_administrator_makes_survive_a_restart(tmp_path: Path) -> 
     """With librdkafka's admin client, which salts the password itself."""
     security = {"acl_enable": True, "super_users": "User:root;User:carol"}
     options = {"kafka": LOCALHOST, "users": USERS, "security": security}
-    with BlockingBroker(tmp_path, **options) as broker:
+    with BlockingBroker(tmp_path, for_tests=True, **options) as broker:
         broker.create_topic("topic")
         admin = AdminClient({"bootstrap.servers": str(broker.kafka), **sasl("SCRAM-SHA-256", "root", "top-secret")})
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
@@ -126,7 +126,7 @@ def test_users_that_an_administrator_makes_survive_a_restart(tmp_path: Path) -> 
         assert [(each.mechanism, each.iterations) for each in found.scram_credential_infos] == [
             (ScramMechanism.SCRAM_SHA_512, 8192)
         ]
-    with BlockingBroker(tmp_path, **options) as broker:
+    with BlockingBroker(tmp_path, for_tests=True, **options) as broker:
         for client in CLIENTS:
             assert exchanged(client, str(broker.kafka), sasl("SCRAM-SHA-512", "carol", "of-carol")) == VALUE
     assert b"of-carol" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

@@ -1,0 +1,343 @@
+"""A broker inside an asyncio program: `async with open_broker() as broker`.
+
+It runs in a thread of its own, with a trio loop of its own. A call is handed to that loop, awaited without blocking the one of
+asyncio, and its answer is handed back; there is no pool of threads in between. A task that is cancelled cancels its call, and
+goes on when that has ended. What the broker raises is raised as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial, wraps
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+import trio
+
+from ..control.proxies import AwaitedFor, AwaitedProxy, awaited, awaited_at_once
+from ..control.views.groups_view import GroupsView
+from ..control.views.log_view import LogView
+from . import opening
+from .broker import EmbeddedBroker, open_fork
+from .follow import Follow as Follow
+from .follow import FollowedRecord as FollowedRecord
+from .living import directory_like
+from .thread import BrokerThread, clock_of
+from .transaction import Transaction
+
+T = TypeVar("T")
+V = TypeVar("V")
+P = ParamSpec("P")
+
+
+class Call(Generic[T]):
+    """One call of a task. Owner: the task; `begin`, `cancel` and `run` are called in the broker's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[Callable[[], object]], None]) -> None:
+        self.answered = loop.create_future()
+        self._tell = tell
+        self._scope = trio.CancelScope()
+        self._is_over = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    def begin(self, function: Callable[[], Awaitable[T]], nursery: trio.Nursery) -> None:
+        """Have a task call an async function."""
+        try:
+            nursery.start_soon(self._run, function)
+        except RuntimeError:  # it is closed
+            self._answer(error=stopped())
+
+    def begin_now(self, function: Callable[[], T]) -> None:
+        """Call a function."""
+        try:
+            self._answer(function())
+        except BaseException as exc:
+            self._answer(error=exc)
+
+    def cancel(self) -> None:
+        """Cancel what `begin` has begun."""
+        self._scope.cancel()
+
+    async def _run(self, function: Callable[[], Awaitable[T]]) -> None:
+        try:
+            with self._scope:
+                self._answer(await function())
+                return
+        except trio.Cancelled:
+            self._answer(error=stopped())
+            raise
+        except BaseException as exc:
+            self._answer(error=exc)
+            return
+        self._answer(error=asyncio.CancelledError())
+
+    def _answer(self, value: T | None = None, error: BaseException | None = None) -> None:
+        self._tell(partial(self.settle, value, error))
+
+    def settle(self, value: T | None = None, error: BaseException | None = None) -> None:
+        """It has ended so. Called in the task's loop."""
+        if self._is_over:
+            return
+        self._is_over, self._value, self._error = True, value, error
+        if not self.answered.done():
+            self.answered.set_result(None)
+
+    async def ended(self) -> None:
+        """Wait until it has ended, also when its task is cancelled again."""
+        while not self._is_over:
+            self.answered = asyncio.get_running_loop().create_future()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.answered
+
+    def result(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]
+
+
+def stopped() -> RuntimeError:
+    return RuntimeError("the broker was stopped during the call; its outcome is unknown")
+
+
+class AioThread(BrokerThread):
+    """A broker's thread whose callers are tasks of one asyncio loop, which has opened it."""
+
+    _loop: asyncio.AbstractEventLoop
+    _is_ready: asyncio.Event
+    _has_ended: asyncio.Event
+    _calls: set[Call[Any]]
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._is_ready, self._has_ended = asyncio.Event(), asyncio.Event()
+        self._calls = set()
+        self.begin(partial(self._tell, self._is_ready.set), partial(self._tell, self._end_calls))
+        try:
+            await self._is_ready.wait()
+        except asyncio.CancelledError:
+            await self._whatever_happens(self._is_ready)
+            await self._stop_in_order()
+            raise
+        if self._failure is not None:
+            self.join()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stop_in_order()
+
+    async def _stop_in_order(self) -> None:
+        """Whatever happens meanwhile. Raises what the thread has failed with, CancelledError."""
+        if not self.end():
+            return
+        is_cancelled = await self._whatever_happens(self._has_ended)
+        self.join()
+        if is_cancelled:
+            raise asyncio.CancelledError
+
+    @staticmethod
+    async def _whatever_happens(event: asyncio.Event) -> bool:
+        """Wait for an event; answers whether the task was cancelled meanwhile."""
+        is_cancelled = False
+        while not event.is_set():
+            try:
+                await event.wait()
+            except asyncio.CancelledError:
+                is_cancelled = True
+        return is_cancelled
+
+    def _end_calls(self) -> None:
+        """Nothing answers any more."""
+        for call in self._calls:
+            call.settle(error=stopped())
+        self._is_ready.set()
+        self._has_ended.set()
+
+    def _tell(self, call: Callable[[], object]) -> None:
+        """Have the loop call it. Where that was closed nobody is left to be told."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call)
+
+    # ---- calls ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def _caller(self) -> Self:
+        return self
+
+    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Run an async function in the broker's thread. Raises RuntimeError when the broker does not run, or is stopped
+        meanwhile. Cancelled, the function is cancelled, and this raises when that has ended."""
+        call: Call[T] = self._new_call()
+        assert self._nursery is not None
+        return await self._answer(call, partial(call.begin, function, self._nursery))
+
+    async def call_now(self, function: Callable[[], T]) -> T:
+        """Run a function in the broker's thread. Raises RuntimeError as `call` does."""
+        call: Call[T] = self._new_call()
+        return await self._answer(call, partial(call.begin_now, function))
+
+    def _new_call(self) -> Call[Any]:
+        _ = self._target
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError("the broker was opened by another event loop; open one in each, or use BlockingBroker")
+        return Call(self._loop, self._tell)
+
+    async def _answer(self, call: Call[T], begin: Callable[[], None]) -> T:
+        self._calls.add(call)
+        try:
+            self._hand_over(begin)
+            await call.answered
+        except asyncio.CancelledError:
+            with contextlib.suppress(RuntimeError):
+                self._hand_over(call.cancel)
+            await call.ended()
+            raise
+        finally:
+            self._calls.discard(call)
+        return call.result()
+
+    def _hand_over(self, function: Callable[[], None]) -> None:
+        assert self._token is not None
+        try:
+            self._token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            raise stopped() from self._failure
+
+
+# ---- what stands for the broker and its parts ------------------------------------------------------------------------------
+
+
+class AioLog(AwaitedProxy[LogView]):
+    """The records of one topic. Raises RequestError where the broker would answer one."""
+
+    records = awaited(LogView.records)
+    values = awaited(LogView.values)
+    produce = awaited(LogView.produce)
+    produce_all = awaited(LogView.produce_all)
+    wait_for = awaited(LogView.wait_for)
+    start_offsets = awaited_at_once(LogView.start_offsets)
+    end_offsets = awaited_at_once(LogView.end_offsets)
+    delete_records = awaited(LogView.delete_records)
+    compact = awaited(LogView.compact)
+
+
+class AioGroups(AwaitedProxy[GroupsView]):
+    """`broker.groups`. Raises RequestError where the broker would answer one."""
+
+    committed = awaited(GroupsView.committed)
+    commit = awaited(GroupsView.commit)
+    lag = awaited(GroupsView.lag)
+    wait_committed = awaited(GroupsView.wait_committed)
+    wait_no_lag = awaited(GroupsView.wait_no_lag)
+    state = awaited_at_once(GroupsView.state)
+    members = awaited_at_once(GroupsView.members)
+    wait_assigned = awaited(GroupsView.wait_assigned)
+    kick = awaited(GroupsView.kick)
+
+
+class AioTransaction(AwaitedProxy[Transaction]):
+    """One transaction under a transactional id. As a block it commits at its end and aborts when an exception leaves it; or
+    call the methods."""
+
+    begin = awaited(Transaction.begin)
+    append = awaited(Transaction.append)
+    commit_offsets = awaited(Transaction.commit_offsets)
+    commit = awaited(Transaction.commit)
+    abort = awaited(Transaction.abort)
+    leave = awaited(Transaction.leave)
+
+    async def __aenter__(self) -> Self:
+        await self.begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.leave(failed=kind is not None)
+
+
+def _follow(method: Callable[Concatenate[V, P], Follow]) -> Callable[Concatenate[AwaitedFor[V], P], Follow]:
+    """A method that answers a follow."""
+
+    @wraps(method)
+    def call(proxy: AwaitedFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> Follow:
+        return method(proxy._target, *arguments, **keywords).through(proxy._caller.call)
+
+    return call
+
+
+def _transaction(
+    method: Callable[Concatenate[V, P], Transaction],
+) -> Callable[Concatenate[AwaitedFor[V], P], AioTransaction]:
+    """A method that answers a transaction."""
+
+    @wraps(method)
+    def call(proxy: AwaitedFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> AioTransaction:
+        return AioTransaction(method(proxy._target, *arguments, **keywords), proxy._caller)
+
+    return call
+
+
+class AioBroker(AioThread):
+    """A running broker, to be called from the tasks of the loop that has opened it. `open_broker` opens it."""
+
+    @property
+    def groups(self) -> AioGroups:
+        """What groups have committed, and what upsets them."""
+        return AioGroups(self._target.groups, self)
+
+    def log(self, topic: str) -> AioLog:
+        """The records of a topic."""
+        return AioLog(self._target.log(topic), self)
+
+    @asynccontextmanager
+    async def fork(self) -> AsyncIterator[AioBroker]:
+        """Another broker for the time of the block, with what this one has now: data, settings and time. It has ports of its
+        own, no clients, and no faults; from then on each goes its own way."""
+        running = self._target
+        with directory_like(self.path) as directory:
+            fork = await self.call(lambda: running.forked_into(directory))
+            async with AioBroker(partial(open_fork, fork), fork.clock) as broker:
+                yield broker
+
+    crash = awaited(EmbeddedBroker.crash)
+    restart = awaited(EmbeddedBroker.restart)
+    reset = awaited(EmbeddedBroker.reset)
+    snapshot = awaited(EmbeddedBroker.snapshot)
+    apply_retention = awaited(EmbeddedBroker.apply_retention)
+    statistics = awaited(EmbeddedBroker.statistics)
+
+    create_topic = awaited(EmbeddedBroker.create_topic)
+    delete_topic = awaited(EmbeddedBroker.delete_topic)
+    alter_config = awaited(EmbeddedBroker.alter_config)
+    alter_group_config = awaited(EmbeddedBroker.alter_group_config)
+    create_partitions = awaited(EmbeddedBroker.create_partitions)
+    delete_records = awaited(EmbeddedBroker.delete_records)
+    topics = awaited_at_once(EmbeddedBroker.topics)
+    describe_topic = awaited_at_once(EmbeddedBroker.describe_topic)
+
+    append = awaited(EmbeddedBroker.append)
+    append_by_key = awaited(EmbeddedBroker.append_by_key)
+    fetch = awaited(EmbeddedBroker.fetch)
+    follow = _follow(EmbeddedBroker.follow)
+    transaction = _transaction(EmbeddedBroker.transaction)
+    offset_for_time = awaited(EmbeddedBroker.offset_for_time)
+    offsets_for_times = awaited(EmbeddedBroker.offsets_for_times)
+
+
+def _opened_by(opened: Callable[P, AbstractAsyncContextManager[EmbeddedBroker]]) -> Callable[P, AioBroker]:
+    @wraps(opened)
+    def open_one(*arguments: P.args, **keywords: P.kwargs) -> AioBroker:
+        clock = clock_of(keywords)
+        return AioBroker(partial(opened, *arguments, **{**keywords, "clock": clock}), clock)  # type: ignore[arg-type]
+
+    return open_one
+
+
+open_broker = _opened_by(opening.open_broker)
+"""A broker for the time of the block; takes what `open_broker` of a trio program takes."""

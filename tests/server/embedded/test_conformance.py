@@ -1,0 +1,462 @@
+"""One set of cases for the three faces of an embedded broker: trio, asyncio and blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from triolog.protocol.errors import (
+    ErrorCode,
+    InvalidConfigError,
+    InvalidRequestError,
+    InvalidTxnStateError,
+    RequestError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from triolog.protocol.records.key_partition import partition_for_key
+from triolog.protocol.types import TopicPartition
+from triolog.server.embedded import NotRunningError
+from triolog.server.storage.errors import LogDirectoryError
+
+from tests.server.embedded.drivers import DRIVERS, Case
+from tests.support.logs import START_MS, batch
+
+T = "topic"
+Driver = Callable[[Case], None]
+
+
+@pytest.fixture(params=DRIVERS)
+def run(request: pytest.FixtureRequest) -> Driver:
+    return DRIVERS[request.param]
+
+
+async def values(follow: Any, *, commit: bool = False, count: int | None = None) -> list[bytes]:
+    """Those that a follow gives, `count` of them or until it ends."""
+    found: list[bytes] = []
+    async for record in follow:
+        found.append(record.value)
+        if commit:
+            await record.commit()
+        if len(found) == count:
+            break
+    return found
+
+
+# ---- topics and records --------------------------------------------------------------------------------------------------
+
+
+def test_topics_are_made_described_changed_and_deleted(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T, 2, {"segment.ms": "60000"})
+            assert await broker.topics() == [T]
+            assert (await broker.describe_topic(T)).configs == {"segment.ms": "60000"}
+            await broker.alter_config(T, {"retention.ms": "-1"}, ["segment.ms"])
+            assert (await broker.describe_topic(T)).configs == {"retention.ms": "-1"}
+            await broker.create_partitions(T, 3)
+            assert len((await broker.describe_topic(T)).partitions) == 3
+            assert (await broker.statistics()).topic_count == 1
+            with pytest.raises(TopicAlreadyExistsError):
+                await broker.create_topic(T)
+            await broker.delete_topic(T)
+            with pytest.raises(UnknownTopicOrPartitionError, match="there is no topic 'topic'"):
+                await broker.fetch(T)
+            with pytest.raises(InvalidConfigError, match=r"no\.such"):
+                await broker.create_topic(T, config={"no.such": "1"})
+            assert await broker.topics() == []
+
+    run(case)
+
+
+def test_records_are_appended_in_every_form_and_fetched_by_offset_and_time(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened(config={"retention.ms": "-1"}) as broker:
+            await broker.create_topic(T, 2)
+            result = await broker.append(T, [b"a", (START_MS, b"k", b"b", (("h", None),))])
+            assert (result.base_offset, result.last_offset) == (0, 1)
+            await broker.append(T, batch(START_MS + 5, value=b"c"), partition=1)
+            first, second = await broker.fetch(T)
+            assert (first.value, second.key, second.value, second.headers) == (b"a", b"k", b"b", (("h", None),))
+            assert [each.value for each in await broker.fetch(T, 1)] == [b"b"]
+            assert await broker.fetch(T, 2) == []
+            assert (await broker.offset_for_time(T, START_MS + 5, partition=1)).offset == 0
+            answers = await broker.offsets_for_times([(TopicPartition(T, 1), START_MS), (TopicPartition(T, 7), 0)])
+            assert answers[0].offset == 0
+            assert isinstance(answers[1], UnknownTopicOrPartitionError)
+            assert await broker.delete_records(T, 1) == 1
+            assert [each.value for each in await broker.fetch(T, 1)] == [b"b"]
+            with pytest.raises(RequestError) as refused:
+                await broker.fetch(T, 99)
+            assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(case)
+
+
+def test_a_key_says_the_partition_as_in_clients_of_kafka(run: Driver) -> None:
+    """The partitions of these keys are what Kafka's Utils.murmur2 gives."""
+
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T, 3)
+            keys = [b"21", b"foobar", b"a-little-bit-long-string"]
+            for key in keys:
+                await broker.append(T, [b"of " + key], key=key)
+            for partition in range(3):
+                found = await broker.fetch(T, partition=partition)
+                expected = [key for key in keys if partition_for_key(key, 3) == partition]
+                assert [(each.key, each.value) for each in found] == [(key, b"of " + key) for key in expected]
+            await broker.append(T, [b"there"], key=b"21", partition=2)
+            assert (await broker.fetch(T, partition=2))[-1].key == b"21"
+
+    run(case)
+
+
+def test_records_of_many_keys_go_each_to_its_partition(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T, 3)
+            keys = [b"%d" % number for number in range(20)]
+            stored = await broker.append_by_key(T, [(None, key, key, ()) for key in keys])
+            for partition, result in stored.items():
+                found = await broker.fetch(T, partition=partition)
+                assert [each.value for each in found] == [key for key in keys if partition_for_key(key, 3) == partition]
+                assert result.last_offset == len(found) - 1
+            together = [await broker.append_by_key(T, [b"a", b"b"]) for _ in range(3)]
+            assert [sorted(each) for each in together].count([0]) == 1
+            with pytest.raises(UnknownTopicOrPartitionError):
+                await broker.append_by_key("gone", [b"a"])
+
+    run(case)
+
+
+# ---- following -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_goes_on_where_it_has_committed(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T)
+            await broker.append(T, [b"0", b"1", b"2", b"3"])
+            assert await values(broker.follow(T, group="g"), commit=True, count=2) == [b"0", b"1"]
+            assert await broker.groups.committed("g") == {TopicPartition(T, 0): 2}
+            follow = broker.follow(T, group="g")
+            assert await values(follow, count=1) == [b"2"]
+            assert await values(broker.follow(T, group="g"), count=2) == [b"2", b"3"]  # at least once
+            await follow.commit()
+            assert await follow.positions() == {TopicPartition(T, 0): 3}
+            assert await values(broker.follow(T, group="g", max_wait_s=0)) == [b"3"]
+            assert await values(broker.follow(T, group="other", max_wait_s=0)) == [b"0", b"1", b"2", b"3"]
+
+    run(case)
+
+
+def test_what_was_committed_is_there_when_the_broker_is_opened_again(run: Driver, tmp_path: Path) -> None:
+    async def case(opened: Any) -> None:
+        async with opened(tmp_path) as broker:
+            await broker.create_topic(T)
+            await broker.append(T, [b"0", b"1"])
+            await values(broker.follow(T, group="g"), commit=True, count=1)
+        async with opened(tmp_path) as broker:
+            assert await values(broker.follow(T, group="g", max_wait_s=0)) == [b"1"]
+
+    run(case)
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ({}, [b"0", b"1", b"2"]),
+        ({"start": "latest"}, []),
+        ({"start_offset": 1}, [b"1", b"2"]),
+        ({"start_offset": 99}, []),
+        ({"start_timestamp": START_MS + 11}, [b"2"]),
+        ({"start_timestamp": START_MS + 99}, []),
+    ],
+    ids=str,
+)
+def test_a_follow_without_a_place_starts_where_it_is_told(run: Driver, start: dict[str, Any], expected: list[bytes]) -> None:
+    async def case(opened: Any) -> None:
+        async with opened(config={"retention.ms": "-1"}) as broker:
+            await broker.create_topic(T)
+            await broker.append(T, [(START_MS + 10 * number, None, b"%d" % number, ()) for number in range(3)])
+            follow = broker.follow(T, group="new", max_wait_s=0, **start)
+            assert await values(follow) == expected
+            await broker.append(T, [b"later"])
+            assert await values(follow) == [b"later"]
+
+    run(case)
+
+
+def test_a_follow_has_all_partitions_and_those_that_come(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T, 2)
+            await broker.create_topic("more")
+            follow = broker.follow([T, "more"], start="latest", max_wait_s=0)
+            assert await values(follow) == []
+            await broker.append(T, [b"a"], partition=1)
+            await broker.append("more", [b"b"])
+            assert sorted(await values(follow)) == [b"a", b"b"]
+            await broker.create_partitions(T, 4)
+            await broker.append(T, [b"c"], partition=3)
+            await broker.append(T, [b"d"])
+            assert sorted(await values(follow)) == [b"c", b"d"]
+
+    run(case)
+
+
+def test_a_follow_that_waits_notices_partitions_that_come(run: Driver) -> None:
+    """It has looked once: what is appended to the new partition wakes nobody who waits for the old one."""
+
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T)
+            follow = broker.follow(T)
+            await follow.positions()
+            await broker.create_partitions(T, 2)
+            await broker.append(T, [b"new"], partition=1)
+            assert await values(follow, count=1) == [b"new"]
+
+    run(case)
+
+
+def test_a_follow_goes_on_behind_records_that_were_deleted(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T)
+            await broker.append(T, [b"0", b"1", b"2"])
+            follow = broker.follow(T, group="g", max_wait_s=0)
+            await follow.positions()
+            await broker.delete_records(T, 2)
+            assert await values(follow, commit=True) == [b"2"]
+            await broker.append(T, [b"3", b"4"])
+            await broker.delete_records(T, 4)
+            assert await values(broker.follow(T, group="g", max_wait_s=0)) == [b"4"]
+
+    run(case)
+
+
+def test_a_follow_of_a_topic_that_goes_says_so_and_begins_with_one_that_comes(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T)
+            await broker.append(T, [b"old"] * 3)
+            follow = broker.follow(T, max_wait_s=0)
+            assert len(await values(follow)) == 3
+            await broker.delete_topic(T)
+            with pytest.raises(UnknownTopicOrPartitionError):
+                await values(follow)
+            await broker.create_topic(T)
+            await broker.append(T, [b"new"])
+            assert await values(follow) == [b"new"]
+
+    run(case)
+
+
+def test_a_follow_reads_on_in_small_reads_and_large_ones(run: Driver) -> None:
+    """4,500 records are three reads at least; of 1 byte each read is one batch."""
+
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T, 2)
+            wanted = [b"%d" % number for number in range(4500)]
+            for first in range(0, 4500, 500):
+                await broker.append(T, wanted[first : first + 500], partition=first // 500 % 2)
+            for max_bytes in (1, 2**20):
+                found = await values(broker.follow(T, max_bytes=max_bytes, max_wait_s=0))
+                assert sorted(found) == sorted(wanted)
+
+    run(case)
+
+
+def test_what_a_follow_cannot_do_is_said(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T)
+            await broker.append(T, [b"0"])
+            follow = broker.follow(T)
+            await values(follow, count=1)
+            with pytest.raises(InvalidRequestError, match="no group"):
+                await follow.commit()
+            with pytest.raises(UnknownTopicOrPartitionError):
+                await values(broker.follow("gone"))
+            with pytest.raises(ValueError, match="one place"):
+                broker.follow(T, start="latest", start_offset=1)
+            with pytest.raises(ValueError, match="earliest or latest, not 'newest'"):
+                broker.follow(T, start="newest")
+            with pytest.raises(ValueError, match="no topic"):
+                broker.follow([])
+
+    run(case)
+
+
+def test_a_follow_goes_on_after_a_crash_and_a_restart(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T)
+            await broker.append(T, [b"0"])
+            follow = broker.follow(T, max_wait_s=0)
+            assert await values(follow) == [b"0"]
+            await broker.append(T, [b"1"])
+            await broker.crash()
+            with pytest.raises(NotRunningError):
+                await values(follow)
+            await broker.restart()
+            assert await values(follow) == [b"1"]
+
+    run(case)
+
+
+# ---- transactions --------------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_is_all_or_nothing(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic("in")
+            await broker.create_topic("out", 2)
+            await broker.append("in", [b"1", b"2"])
+            follow = broker.follow("in", group="copier")
+            assert await values(follow, count=2) == [b"1", b"2"]
+            async with broker.transaction("copier") as transaction:
+                await transaction.append("out", [b"one"])
+                await transaction.append("out", [b"two", b"three"], partition=1)
+                await transaction.append("out", [b"four"], partition=1)
+                await transaction.commit_offsets("copier", await follow.positions())
+                assert await values(broker.follow("out", max_wait_s=0)) == []
+                assert await broker.groups.committed("copier") == {}
+                seen = broker.follow("out", committed_only=False, max_wait_s=0)
+                assert sorted(await values(seen)) == [b"four", b"one", b"three", b"two"]
+            assert sorted(await values(broker.follow("out", max_wait_s=0))) == [b"four", b"one", b"three", b"two"]
+            assert await broker.groups.committed("copier") == {TopicPartition("in", 0): 2}
+
+    run(case)
+
+
+def test_a_transaction_that_an_exception_leaves_is_aborted(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T)
+
+            async def fail() -> None:
+                async with broker.transaction("id") as transaction:
+                    await transaction.append(T, [b"never"])
+                    await transaction.commit_offsets("g", {TopicPartition(T, 0): 1})
+                    raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError):
+                await fail()
+            async with broker.transaction("id") as transaction:
+                await transaction.append(T, [b"kept"], key=b"k")
+            follow = broker.follow(T, group="g", max_wait_s=0)
+            assert await values(follow, commit=True) == [b"kept"]
+            await follow.commit()
+            assert await broker.groups.lag("g") == 0  # it is behind the marker
+
+    run(case)
+
+
+def test_a_transaction_after_something_failed_can_only_be_aborted(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T)
+
+            async def fail() -> None:
+                async with broker.transaction("id") as transaction:
+                    await transaction.append(T, [b"never"])
+                    with pytest.raises(UnknownTopicOrPartitionError):
+                        await transaction.append("gone", [b"x"])
+
+            with pytest.raises(InvalidTxnStateError, match=r"can only be aborted: an append to gone-0"):
+                await fail()
+            assert await values(broker.follow(T, max_wait_s=0)) == []
+
+    run(case)
+
+
+def test_a_transaction_is_fenced_off_by_the_next_of_its_id(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T)
+            older = broker.transaction("id")
+            await older.begin()
+            await older.append(T, [b"never"])
+            async with broker.transaction("id") as newer:
+                await newer.append(T, [b"kept"])
+            with pytest.raises(RequestError) as refused:
+                await older.commit()
+            assert refused.value.code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+            assert await values(broker.follow(T, max_wait_s=0)) == [b"kept"]
+
+    run(case)
+
+
+def test_a_transaction_by_its_methods(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened() as broker:
+            await broker.create_topic(T)
+            transaction = broker.transaction("id")
+            with pytest.raises(InvalidTxnStateError, match="no open transaction"):
+                await transaction.append(T, [b"x"])
+            await transaction.begin()
+            with pytest.raises(InvalidTxnStateError, match="begun already"):
+                await transaction.begin()
+            await transaction.append(T, [b"never"])
+            await transaction.abort()
+            await transaction.begin()
+            await transaction.append(T, [b"kept"])
+            await transaction.commit()
+            async with broker.transaction("id"):
+                pass
+            assert await values(broker.follow(T, max_wait_s=0)) == [b"kept"]
+
+    run(case)
+
+
+# ---- life ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_broker_on_a_path_is_refused_by_its_name(run: Driver, tmp_path: Path) -> None:
+    async def case(opened: Any) -> None:
+        async with opened(tmp_path):
+            with pytest.raises(LogDirectoryError, match=f"log directory {tmp_path} is locked by"):
+                async with opened(tmp_path):
+                    pass
+
+    run(case)
+
+
+def test_an_exception_of_the_block_comes_out_and_the_broker_has_stopped(run: Driver, tmp_path: Path) -> None:
+    async def case(opened: Any) -> None:
+        raised = ZeroDivisionError()
+
+        async def fail() -> None:
+            async with opened(tmp_path) as broker:
+                await broker.create_topic(T)
+                await broker.append(T, [b"kept"])
+                raise raised
+
+        with pytest.raises(ZeroDivisionError) as found:
+            await fail()
+        assert found.value is raised
+        async with opened(tmp_path) as broker:
+            assert [each.value for each in await broker.fetch(T)] == [b"kept"]
+
+    run(case)
+
+
+def test_a_fork_and_a_log_are_there_too(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened(topics=[T]) as broker:
+            await broker.log(T).produce_all([b"a", b"b"])
+            assert await broker.log(T).values() == [b"a", b"b"]
+            assert await broker.log(T).end_offsets() == {0: 2}
+            assert isinstance(broker.path, str)
+            assert (broker.native, broker.kafka, broker.metrics) == (None, None, None)
+            await broker.reset()
+            assert await broker.log(T).values() == []
+
+    run(case)
