@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -27,7 +26,8 @@ pytestmark = pytest.mark.full
 READ, UNREAD = "read", "unread"
 GROUP: Final = "group"
 WAIT_MS: Final = 1_500
-"""Long enough for Kafka to have looked for the state."""
+"""Long enough for Kafka to have looked for the state, mostly."""
+ATTEMPTS: Final = 10
 
 Answered = list[tuple[int, list[tuple[int, int]]]]
 """Of each partition that is told of: its error, and what was acquired."""
@@ -53,34 +53,41 @@ def prepare(side: Side) -> dict[str, bytes]:
     return ids
 
 
-def answers(side: Side) -> Iterator[Answered]:
-    ids = prepare(side)
-    for number, (wait_ms, topics) in enumerate([(0, [UNREAD]), (WAIT_MS, [UNREAD]), (WAIT_MS, [READ, UNREAD])]):
-        with closing(KafkaWire.connect(side.address)) as wire:
-            part = ShareFetchRequestPartition(partition_index=0, acknowledgement_batches=[])
-            request = ShareFetchRequest(
-                group_id=GROUP,
-                member_id=f"member {number}",
-                share_session_epoch=0,
-                max_wait_ms=wait_ms,
-                min_bytes=1,
-                max_bytes=2**20,
-                max_records=10,
-                batch_size=10,
-                topics=[ShareFetchRequestTopic(topic_id=ids[topic], partitions=[part]) for topic in topics],
-                forgotten_topics_data=[],
-            )
-            answer = wire.call(request, 2)
-            assert answer.error_code == 0, answer
-            yield [
-                (each.error_code, [(acquired.first_offset, acquired.last_offset) for acquired in each.acquired_records])
-                for topic in answer.responses
-                for each in topic.partitions
-            ]
+def fetched(side: Side, ids: dict[str, bytes], member: str, wait_ms: int, topics: list[str]) -> Answered:
+    """What a new member is answered."""
+    part = ShareFetchRequestPartition(partition_index=0, acknowledgement_batches=[])
+    request = ShareFetchRequest(
+        group_id=GROUP,
+        member_id=member,
+        share_session_epoch=0,
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=2**20,
+        max_records=10,
+        batch_size=10,
+        topics=[ShareFetchRequestTopic(topic_id=ids[topic], partitions=[part]) for topic in topics],
+        forgotten_topics_data=[],
+    )
+    with closing(KafkaWire.connect(side.address)) as wire:
+        answer = wire.call(request, 2)
+    assert answer.error_code == 0, answer
+    return [
+        (each.error_code, [(acquired.first_offset, acquired.last_offset) for acquired in each.acquired_records])
+        for topic in answer.responses
+        for each in topic.partitions
+    ]
 
 
-def test_who_waits_is_told_that_a_group_has_never_begun(kafka: KafkaCalls, kafka_class_path: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("wait_ms", "topics", "expected"),
+    [(0, [UNREAD], []), (WAIT_MS, [UNREAD], [(-1, [])]), (WAIT_MS, [READ, UNREAD], [(0, [(0, 0)])])],
+    ids=["no wait", "waits", "finds records elsewhere"],
+)
+def test_what_is_said_where_a_group_has_never_begun(
+    wait_ms: int, topics: list[str], expected: Answered, kafka: KafkaCalls, kafka_class_path: str, tmp_path: Path
+) -> None:
     with both_sharing(tmp_path, kafka_class_path, kafka) as (ours, theirs):
-        expected: list[Answered] = [[], [(-1, [])], [(0, [(0, 0)])]]
-        assert list(answers(theirs)) == expected
-        assert list(answers(ours)) == expected
+        ids = prepare(theirs)
+        # On a busy machine Kafka has not looked for a partition's state when the wait is over, and says nothing yet.
+        assert any(fetched(theirs, ids, f"member {number}", wait_ms, topics) == expected for number in range(ATTEMPTS))
+        assert fetched(ours, prepare(ours), "member", wait_ms, topics) == expected

@@ -139,12 +139,25 @@ class _ConsumerSettling(_Settling):
 
 @attrs.define(eq=False)
 class _ShareSettling(_Settling):
+    was_busy: bool = False
+
     async def lacks(self) -> str:
+        lacks = self._lacks()
+        if self.was_busy and not lacks:
+            # Where the last lock has ended there may be room for more: who got nothing while there was none looks again.
+            for member in self.members:
+                member.idle_turns = 0
+            lacks = "nobody has looked since the last lock ended"
+            self.was_busy = False
+        return lacks
+
+    def _lacks(self) -> str:
         for number in range(self.world.partitions[SHARED]):
             found = self.broker.shares.in_flight(self.group, self.world.topic_ids[SHARED], number)
             if found is None:
                 return f"nobody reads partition {number}"
             if found.acquired_count or (found.start_offset != found.next_offset and not self._is_refused(number)):
+                self.was_busy = True
                 return f"in partition {number} are {found}"
         busy = [member.who for member in self.members if any(member.held.values()) or member.idle_turns < IDLE_TURNS]
         if busy:
