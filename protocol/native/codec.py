@@ -114,7 +114,10 @@ def _read_field(source: Source, field: Field, in_request: bool) -> str:
         branches.append((f"not ({kind.test.format(v=value)})", f"raise unexpected({key}, {value}, {kind.expected!r})"))
     if kind.read is not None:
         branches.append(("", f"{value} = {source.constant(kind.read)}({value}, {key})"))
-    source.add(f"{value} = get({key})" if field.nil is not MISSING else f"{value} = get({key}, MISSING)")
+    if field.left_out:  # seldom there, and then a call less
+        source.add(f"{value} = body[{key}] if {key} in body else None")
+    else:
+        source.add(f"{value} = get({key})" if field.nil is not MISSING else f"{value} = get({key}, MISSING)")
     word = "if"
     for condition, line in branches:
         if condition or word == "elif":

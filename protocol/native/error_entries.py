@@ -13,7 +13,10 @@ ErrorEntry = tuple[int, str, str]
 _CLASSES: Final[dict[ErrorCode, type[RequestError]]] = {
     error_class.default_code: error_class
     for error_class in vars(errors).values()
-    if isinstance(error_class, type) and issubclass(error_class, RequestError) and error_class is not RequestError
+    if isinstance(error_class, type)
+    and issubclass(error_class, RequestError)
+    and error_class is not RequestError
+    and "default_code" in vars(error_class)  # others say more than an entry holds
 }
 _NAMES: Final = {code.value: code.name for code in ErrorCode}
 

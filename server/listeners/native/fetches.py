@@ -11,7 +11,6 @@ import trio
 from ....protocol.errors import InvalidRequestError
 from ....protocol.limits import INT64_MAX, MIB
 from ....protocol.native import messages
-from ....protocol.types import NO_OFFSET
 from ...broker import Broker, FetchAnswer, FetchPartition, ReaderView, note_gaps
 from ..connections.connection_task import Work
 from .fetched import fetch_body
@@ -39,15 +38,15 @@ class _Fetch(NamedTuple):
         return min(self.max_bytes, size)
 
 
-def checked_offsets(message: messages.FetchRequest) -> tuple[messages.FetchPartition, ...]:
-    """Its partitions. Raises InvalidRequestError unless each says where to read."""
-    for index, each in enumerate(message.partitions):
-        if each.offset == NO_OFFSET and each.times is None:
-            raise InvalidRequestError(
-                f"fetch.partitions[{index}].offset is missing or -1, expected int from 0 to {INT64_MAX}; only with "
-                "start_timestamp or end_timestamp it may be"
-            )
-    return message.partitions
+def _of_range(message: messages.FetchRequest, asked: messages.FetchPartition) -> FetchPartition:
+    """What is asked with a range of times. Raises InvalidRequestError for what has neither that nor an offset."""
+    times = asked.times
+    if times is None:
+        raise InvalidRequestError(
+            f"fetch.partitions[{message.partitions.index(asked)}].offset is missing or -1, expected int from 0 to {INT64_MAX}; "
+            "only with start_timestamp or end_timestamp it may be"
+        )
+    return FetchPartition(asked.topic_partition, asked.offset, asked.max_bytes, times)
 
 
 @attrs.define(eq=False)
@@ -67,8 +66,10 @@ class Fetches:
             correlation_id,
             message,
             [
-                FetchPartition(each.topic_partition, each.offset, each.max_bytes, each.times)
-                for each in checked_offsets(message)
+                FetchPartition(each.topic_partition, each.offset, each.max_bytes)
+                if each.offset >= 0 and each.start_timestamp is None and each.end_timestamp is None
+                else _of_range(message, each)
+                for each in message.partitions
             ],
             min(message.max_bytes, self.broker.config.max_frame_bytes - FRAME_RESERVE),
             ReaderView(message.isolation, None if message.gaps is None else message.gaps is messages.Gaps.SKIP),
