@@ -142,5 +142,5 @@ class Run:
 @pytest.mark.parametrize("seed", range(RUNS))
 async def test_what_was_acknowledged_never_comes_again_and_nothing_is_lost(tmp_path: Path, seed: int) -> None:
     rng = Random(seed)
-    async with open_broker(tmp_path, native=None, durability=rng.choice(("os", "fsync"))) as broker:
+    async with open_broker(tmp_path, for_tests=True, native=None, durability=rng.choice(("os", "fsync"))) as broker:
         await Run(rng, broker).play()
