@@ -18,7 +18,7 @@ from ....protocol.native.messages import LeasePartitionResponse
 from ....protocol.types import TopicPartition
 from ..source.broker import Broker
 from ..source.options import ReadOptions
-from .segment_log import PartitionLog, SegmentFile
+from ...segments.segment_log import PartitionLog, SegmentFile
 
 _RENEWALS: Final = 3
 """In the time of one lease, so that two may come late."""

@@ -16,7 +16,7 @@ from triolog.tools.spark.jobs.export import MAX_OPEN_DAYS, NO_DAY, TEMPORARY, Da
 from triolog.tools.spark.jobs.log_pieces import LogSource, plan_pieces
 from triolog.tools.spark.jobs.manifest import Manifest
 from triolog.tools.spark.jobs.runner import JobError
-from triolog.tools.spark.segments.segment_reader import SegmentGoneError
+from triolog.tools.segments.segment_reader import SegmentGoneError
 
 DAY_MS = 86_400_000
 Row = tuple[int | None, bytes | None, bytes | None, tuple[()]]

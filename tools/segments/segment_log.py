@@ -13,20 +13,20 @@ from typing import Final
 
 import attrs
 
-from ....protocol.errors import TriologError
-from ....protocol.limits import INT64_MAX
-from ....protocol.types import TopicPartition
-from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory, read_directory
-from ....server.storage.disk.checkpoints import (
+from ...protocol.errors import TriologError
+from ...protocol.limits import INT64_MAX
+from ...protocol.types import TopicPartition
+from ...server.storage.directory.inventory import PartitionFiles, StoppedDirectory, read_directory
+from ...server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     LOG_START_FILE,
     MAX_CHECKPOINT_BYTES,
     RECOVERY_POINT_FILE,
     decode_offsets,
 )
-from ....server.storage.disk.filesystem import read_file
-from ....server.storage.disk.paths import LOG_SUFFIX, SWAP_SUFFIX
-from ....server.storage.errors import LogDirectoryError
+from ...server.storage.disk.filesystem import read_file
+from ...server.storage.disk.paths import LOG_SUFFIX, SWAP_SUFFIX
+from ...server.storage.errors import LogDirectoryError
 from .segment_bytes import FILES, SegmentBytes
 from .segment_damage import DamageCounts, ReadMode, SegmentPart, walk_headers
 from .segment_index import OffsetIndex, read_offset_tail

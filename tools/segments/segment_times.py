@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....protocol.errors import RequestError
-from ....protocol.limits import KIB
-from ....protocol.records.batch import BatchHeader
-from ....protocol.records.record import iter_records
+from ...protocol.errors import RequestError
+from ...protocol.limits import KIB
+from ...protocol.records.batch import BatchHeader
+from ...protocol.records.record import iter_records
 from .segment_bytes import SegmentBytes
 from .segment_damage import DamageCounts, DamagedSegmentError, ReadMode, walk_headers
 from .segment_index import OffsetIndex, read_offset_index, read_offset_tail, read_time_index, read_time_tail

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import attrs
 import pytest
-from triolog.tools.spark.segments.segment_log import find_end_offset
-from triolog.tools.spark.segments.segment_reader import SegmentGoneError
-from triolog.tools.spark.segments.splits import SegmentSplit
+from triolog.tools.segments.segment_log import find_end_offset
+from triolog.tools.segments.segment_reader import SegmentGoneError
+from triolog.tools.segments.splits import SegmentSplit
 
 from tests.support.segment_files import DrawnBatch, WrittenLog, write_log
-from tests.tools.spark.segments.test_segment_reader import READ, log_in, offsets_of, splits_of, uniform
+from tests.tools.segments.test_segment_reader import READ, log_in, offsets_of, splits_of, uniform
 
 LENIENT = attrs.evolve(READ, fail_on_data_loss=False)
 

@@ -11,13 +11,13 @@ from typing import Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.tools.spark.segments.segment_damage import ReadMode
-from triolog.tools.spark.segments.segment_log import read_logs
-from triolog.tools.spark.segments.segment_reader import SegmentRead
-from triolog.tools.spark.segments.splits import LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
+from triolog.tools.segments.segment_damage import ReadMode
+from triolog.tools.segments.segment_log import read_logs
+from triolog.tools.segments.segment_reader import SegmentRead
+from triolog.tools.segments.splits import LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
 
 from tests.support.segment_files import SPOILS, DrawnBatch, batch_starts, drawn_batches, spoil, write_log
-from tests.tools.spark.segments.test_segment_reader import log_in, offsets_of, splits_of, uniform
+from tests.tools.segments.test_segment_reader import log_in, offsets_of, splits_of, uniform
 
 READ: Final = SegmentRead(columns=("offset",), mode=ReadMode.FAILFAST, chunk_bytes=700)
 

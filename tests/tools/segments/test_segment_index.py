@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from triolog.tools.spark.segments.segment_index import read_offset_index, read_offset_tail, read_time_index, read_time_tail
+from triolog.tools.segments.segment_index import read_offset_index, read_offset_tail, read_time_index, read_time_tail
 
 from tests.support.golden import GOLDEN
 

@@ -18,13 +18,13 @@ from triolog.protocol.types import CompressionType
 from triolog.server.storage.check.stored_records import RecordRange, find_transactions, stored_batches
 from triolog.server.storage.directory.inventory import read_partition
 from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.tools.spark.segments import segment_reader
-from triolog.tools.spark.segments.segment_bytes import SegmentBytes
-from triolog.tools.spark.segments.segment_damage import DamagedSegmentError, ReadMode
-from triolog.tools.spark.segments.segment_log import LogInUseError, PartitionLog, read_logs
-from triolog.tools.spark.segments.segment_reader import SegmentGoneError, SegmentRead, SplitReader, read_split
-from triolog.tools.spark.segments.segment_transactions import committed_range, last_stable_offset
-from triolog.tools.spark.segments.splits import LogRange, SegmentSplit, SplitLimits, plan_splits
+from triolog.tools.segments import segment_reader
+from triolog.tools.segments.segment_bytes import SegmentBytes
+from triolog.tools.segments.segment_damage import DamagedSegmentError, ReadMode
+from triolog.tools.segments.segment_log import LogInUseError, PartitionLog, read_logs
+from triolog.tools.segments.segment_reader import SegmentGoneError, SegmentRead, SplitReader, read_split
+from triolog.tools.segments.segment_transactions import committed_range, last_stable_offset
+from triolog.tools.segments.splits import LogRange, SegmentSplit, SplitLimits, plan_splits
 
 from tests.support.record_batches import with_records
 from tests.support.segment_files import START_MS, DrawnBatch, WrittenLog, drawn_batches, write_log

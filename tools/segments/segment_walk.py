@@ -9,9 +9,9 @@ from typing import Final
 
 import attrs
 
-from ....protocol.limits import MIB
-from ....protocol.records.batch import RECORD_BATCH_OVERHEAD, parse_header
-from ....server.storage.recovery.salvage import is_possible, plain_batches
+from ...protocol.limits import MIB
+from ...protocol.records.batch import RECORD_BATCH_OVERHEAD, parse_header
+from ...server.storage.recovery.salvage import is_possible, plain_batches
 from .splits import SegmentSplit
 
 _LARGEST_TRUSTED_BATCH_BYTES: Final = 256 * MIB

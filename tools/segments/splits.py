@@ -21,7 +21,7 @@ from typing import Final
 
 import attrs
 
-from ....protocol.limits import INT64_MAX, MIB
+from ...protocol.limits import INT64_MAX, MIB
 from .segment_bytes import SegmentBytes
 from .segment_damage import SegmentPart
 from .segment_index import OffsetIndex, read_offset_index

@@ -19,9 +19,9 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from ....protocol.limits import MIB
-from ....server.storage.disk.filesystem import read_at
-from ....server.storage.disk.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from ...protocol.limits import MIB
+from ...server.storage.disk.filesystem import read_at
+from ...server.storage.disk.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from .segment_bytes import FILES
 
 MAX_INDEX_BYTES: Final = 512 * MIB

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ....protocol.errors import RequestError
-from ....protocol.limits import KIB, MIB
-from ....protocol.records.batch import iter_batches, parse_header
-from ....protocol.records.columnar.decode import Wanted, decode_batches
-from ....protocol.records.committed import CommittedFilter
-from ....server.storage.check.stored_records import restored
-from ....server.storage.errors import StorageError
-from ....server.storage.recovery.salvage import Damage
+from ...protocol.errors import RequestError
+from ...protocol.limits import KIB, MIB
+from ...protocol.records.batch import iter_batches, parse_header
+from ...protocol.records.columnar.decode import Wanted, decode_batches
+from ...protocol.records.columnar.schema import TimestampUnit
+from ...protocol.records.committed import CommittedFilter
+from ...server.storage.check.stored_records import restored
+from ...server.storage.errors import StorageError
+from ...server.storage.recovery.salvage import Damage
 from .segment_bytes import FILES, SegmentBytes
 from .segment_damage import LOGGER, DamageCounts, ReadMode, find_good_batch
 from .segment_transactions import MarkerSearch
@@ -53,6 +54,12 @@ class SegmentRead:
     fail_on_data_loss: bool = True
     chunk_bytes: int = CHUNK_BYTES
     max_records: int = MAX_RECORDS
+    start_timestamp: int | None = None
+    end_timestamp: int | None = None
+    """Which records are meant, as `Wanted` has it."""
+    timestamp_unit: TimestampUnit = "us"
+    advice: str = "Read again, or with snapshot=server; failOnDataLoss=false goes on without them"
+    """What a person can do when a segment has changed."""
 
 
 def read_split(
@@ -102,7 +109,7 @@ def _lose(split: SegmentSplit, read: SegmentRead, what: str) -> None:
         f"{split.topic}-{split.partition} may be lost"
     )
     if read.fail_on_data_loss:
-        raise SegmentGoneError(f"{text}. Read again, or with snapshot=server; failOnDataLoss=false goes on without them")
+        raise SegmentGoneError(f"{text}. {read.advice}")
     LOGGER.warning("%s", text)
 
 
@@ -121,7 +128,16 @@ class SplitReader:
     def __attrs_post_init__(self) -> None:
         split, read = self.split, self.read
         self.counts = DamageCounts(read.mode)
-        self._wanted = Wanted(split.topic, split.partition, read.columns, max(0, split.low), split.high)
+        self._wanted = Wanted(
+            split.topic,
+            split.partition,
+            read.columns,
+            max(0, split.low),
+            split.high,
+            start_timestamp=read.start_timestamp,
+            end_timestamp=read.end_timestamp,
+            timestamp_unit=read.timestamp_unit,
+        )
         self._markers = MarkerSearch(split)
         self._chunk_bytes = read.chunk_bytes
 

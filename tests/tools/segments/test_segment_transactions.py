@@ -13,12 +13,12 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE, encode_offsets
 from triolog.server.storage.errors import LogDirectoryError
 from triolog.server.storage.indexes.transaction_index import AbortedTxn, encode_entry
-from triolog.tools.spark.segments.segment_log import read_logs
-from triolog.tools.spark.segments.segment_transactions import last_stable_offset
+from triolog.tools.segments.segment_log import read_logs
+from triolog.tools.segments.segment_transactions import last_stable_offset
 
 from tests.support.record_batches import with_records
 from tests.support.segment_files import WrittenLog
-from tests.tools.spark.segments.test_segment_reader import READ, TransactionLog, log_in, offsets_of, overwrite, splits_of
+from tests.tools.segments.test_segment_reader import READ, TransactionLog, log_in, offsets_of, overwrite, splits_of
 
 PARTITION: Final = TopicPartition("topic", 0)
 

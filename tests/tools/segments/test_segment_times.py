@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
 from triolog.server.storage.disk.checkpoints import RECOVERY_POINT_FILE, encode_offsets
-from triolog.tools.spark.segments.segment_damage import DamagedSegmentError, ReadMode
-from triolog.tools.spark.segments.segment_times import first_offset_at
+from triolog.tools.segments.segment_damage import DamagedSegmentError, ReadMode
+from triolog.tools.segments.segment_times import first_offset_at
 
 from tests.support.segment_files import SPOILS, START_MS, DrawnBatch, drawn_batches, spoil, write_log
-from tests.tools.spark.segments.test_segment_reader import log_in
+from tests.tools.segments.test_segment_reader import log_in
 
 
 @given(

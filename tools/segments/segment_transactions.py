@@ -18,17 +18,17 @@ from typing import Final, cast
 
 import attrs
 
-from ....protocol.errors import RequestError
-from ....protocol.limits import INT64_MAX
-from ....protocol.records.batch import BatchHeader, check_batch
-from ....protocol.records.control import ControlRecordType, control_record_type
-from ....protocol.records.record import iter_records
-from ....server.storage.disk.filesystem import read_file
-from ....server.storage.disk.paths import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, base_offset_of, segment_file
-from ....server.storage.errors import CorruptIndexError, CorruptSnapshotError
-from ....server.storage.indexes.transaction_index import ENTRY_BYTES, AbortedTxn, collect_aborted, decode_entries
-from ....server.storage.producers.producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot, snapshot_path
-from ....server.storage.producers.producer_state import ProducerState
+from ...protocol.errors import RequestError
+from ...protocol.limits import INT64_MAX
+from ...protocol.records.batch import BatchHeader, check_batch
+from ...protocol.records.control import ControlRecordType, control_record_type
+from ...protocol.records.record import iter_records
+from ...server.storage.disk.filesystem import read_file
+from ...server.storage.disk.paths import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, base_offset_of, segment_file
+from ...server.storage.errors import CorruptIndexError, CorruptSnapshotError
+from ...server.storage.indexes.transaction_index import ENTRY_BYTES, AbortedTxn, collect_aborted, decode_entries
+from ...server.storage.producers.producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot, snapshot_path
+from ...server.storage.producers.producer_state import ProducerState
 from .segment_bytes import FILES, SegmentBytes
 from .segment_damage import LOGGER, DamageCounts, ReadMode, SegmentPart, walk_headers
 from .segment_index import MAX_INDEX_BYTES, index_path, read_offset_index

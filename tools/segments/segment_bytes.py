@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Self
 
-from ....protocol.errors import CorruptRecordError
-from ....protocol.limits import KIB
-from ....protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, check_batch, parse_header
-from ....server.storage.disk.filesystem import READ, OsFileSystem
-from ....server.storage.recovery.salvage import is_possible
+from ...protocol.errors import CorruptRecordError
+from ...protocol.limits import KIB
+from ...protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, check_batch, parse_header
+from ...server.storage.disk.filesystem import READ, OsFileSystem
+from ...server.storage.recovery.salvage import is_possible
 
 FILES: Final = OsFileSystem()
 

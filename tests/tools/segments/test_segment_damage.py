@@ -8,13 +8,13 @@ import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from triolog.tools.spark.segments import segment_walk
-from triolog.tools.spark.segments.segment_damage import DamagedSegmentError, ReadMode
-from triolog.tools.spark.segments.segment_times import first_offset_at
-from triolog.tools.spark.segments.splits import LogRange, SplitLimits, plan_splits
+from triolog.tools.segments import segment_walk
+from triolog.tools.segments.segment_damage import DamagedSegmentError, ReadMode
+from triolog.tools.segments.segment_times import first_offset_at
+from triolog.tools.segments.splits import LogRange, SplitLimits, plan_splits
 
 from tests.support.segment_files import START_MS, DrawnBatch, write_log
-from tests.tools.spark.segments.test_segment_reader import READ, log_in, offsets_of, overwrite, splits_of, uniform
+from tests.tools.segments.test_segment_reader import READ, log_in, offsets_of, overwrite, splits_of, uniform
 
 LEFT_OUT = {ReadMode.PERMISSIVE: (), ReadMode.DROPMALFORMED: (10, 11)}
 

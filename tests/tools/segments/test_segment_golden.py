@@ -13,12 +13,12 @@ import attrs
 import pytest
 from triolog.protocol.records.columnar.schema import COLUMNS
 from triolog.protocol.types import TopicPartition
-from triolog.tools.spark.segments.segment_damage import ReadMode
-from triolog.tools.spark.segments.segment_log import PartitionLog, read_logs
-from triolog.tools.spark.segments.segment_reader import SegmentRead, read_split
-from triolog.tools.spark.segments.segment_times import first_offset_at
-from triolog.tools.spark.segments.segment_transactions import committed_range
-from triolog.tools.spark.segments.splits import LogRange, SplitLimits, plan_splits
+from triolog.tools.segments.segment_damage import ReadMode
+from triolog.tools.segments.segment_log import PartitionLog, read_logs
+from triolog.tools.segments.segment_reader import SegmentRead, read_split
+from triolog.tools.segments.segment_times import first_offset_at
+from triolog.tools.segments.segment_transactions import committed_range
+from triolog.tools.segments.splits import LogRange, SplitLimits, plan_splits
 
 from tests.support.golden import GOLDEN
 
