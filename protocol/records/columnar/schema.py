@@ -8,7 +8,7 @@ Spark compares a reader's first batch with its schema by name, order, type and n
 | topic | string | |
 | partition | int32 | |
 | offset | int64 | |
-| timestamp | timestamp[us, tz=UTC] | the record's milliseconds; -1, no timestamp, is the millisecond before the epoch. Also as timestamp[ms, tz=UTC] |
+| timestamp | timestamp[us, tz=UTC], or of ms | the record's; -1, no timestamp, is the millisecond before the epoch |
 | timestampType | int32 | 0 CreateTime, 1 LogAppendTime |
 | headers | list<element: struct<key: string, value: binary>> | empty, not null, when there are none |
 """
