@@ -8,5 +8,18 @@ from ..client.tls import TlsConfig
 from .errors import ArrowError, ValuesError
 from .reading import read
 from .report import BadValues, Report
+from .writing.writing import write
+from .writing.written import Written, WrittenPartition
 
-__all__ = ["ArrowError", "BadValues", "LoginConfig", "Report", "TlsConfig", "ValuesError", "read"]
+__all__ = [
+    "ArrowError",
+    "BadValues",
+    "LoginConfig",
+    "Report",
+    "TlsConfig",
+    "ValuesError",
+    "Written",
+    "WrittenPartition",
+    "read",
+    "write",
+]

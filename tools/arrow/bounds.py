@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -109,5 +109,5 @@ def _of_partition(bound: int | Offsets | None, partition: TopicPartition, otherw
         return otherwise
     if isinstance(bound, int):
         return bound
-    by_name: dict[object, int] = dict(bound)
+    by_name: Mapping[Any, int] = bound
     return by_name.get(tuple(partition), by_name.get(partition.partition, otherwise))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
@@ -14,7 +14,7 @@ from .bounds import Bound, Bounds
 from .errors import ArrowError
 from .opening import open_source
 from .report import Report
-from .schema import COLUMNS, checked_columns, decoded_name, record_type
+from .schema import decoded_name
 from .sources import DAMAGED, OpenSource, ReadOptions, Source, Span
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
     from ..client.login import LoginConfig
     from ..client.tls import TlsConfig
+    from .shape import Shape
+
+SAMPLE: Final = 10_000
+"""Values that are looked at for a schema: 2 MB of flights."""
 
 
 def read(
@@ -40,6 +44,11 @@ def read(
     login: LoginConfig | None = None,
     tls: TlsConfig | None = None,
     timeout_ms: int = 60_000,
+    values: Literal["utf8", "json", "msgpack", "avro"] | None = None,
+    schema: Any = None,
+    flatten: bool = False,
+    errors: Literal["raise", "null"] = "raise",
+    sample: int = SAMPLE,
     report: Report | None = None,
 ) -> pa.RecordBatchReader:
     """The records of some topics, as they are now: by topic, partition and offset, in batches of some MiB.
@@ -59,12 +68,20 @@ def read(
         login: Who reads, at a server with logins.
         tls: How the connection to a server is encrypted.
         timeout_ms: How long a server is waited for, each time.
+        values: What the column value is decoded from: text, or objects that become structs.
+        schema: Of the objects: a `pyarrow.Schema` or struct type; for Avro its schema, as JSON text or what that means. Without
+            one `json` and `msgpack` have the fields of the first values.
+        flatten: The fields of the objects become columns in place of value.
+        errors: Values that do not parse are an error that says how many there are and where, or null, with a warning.
+        sample: How many values tell the schema.
         report: Is told how much was read and what was left out.
 
     Raises:
         ArrowError: For what cannot be read, when it is asked for or when the stream comes there. One line.
     """
     import pyarrow as pa
+
+    from .shape import decoded_shape, plain_shape, sampler
 
     names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
     if not names:
@@ -76,17 +93,23 @@ def read(
     except ValueError:
         raise ArrowError(f"isolation is {isolation!r}, expected read_committed or read_uncommitted") from None
     bounds = Bounds.of(start, end, start_timestamp, end_timestamp)  # type: ignore[arg-type]
-    chosen = checked_columns(columns, COLUMNS)
     options = ReadOptions(isolation=level, damaged=damaged, skip_gaps=skip_gaps, login=login, tls=tls, timeout_ms=timeout_ms)
     opened = open_source(source, options)
     try:
-        spans = opened.spans(names, partitions, bounds)
+        if values is None:
+            if schema is not None or flatten:
+                raise ArrowError("schema and flatten are for values that are decoded; say how with values")
+            shape = plain_shape(columns)
+            spans = opened.spans(names, partitions, bounds)
+        else:
+            spans = opened.spans(names, partitions, bounds)
+            some = sampler(lambda span, asked: opened.read(span, asked, bounds), spans, max(1, sample))
+            shape = decoded_shape(columns, values, schema, some, flatten=flatten, errors=errors)
     except BaseException:
         opened.close()
         raise
-    schema = pa.schema([(name, record_type(name)) for name in chosen])
-    reading = _Reading(opened, spans, chosen, bounds, schema, report or Report())
-    return pa.RecordBatchReader.from_batches(schema, reading.batches())
+    reading = _Reading(opened, spans, bounds, shape, report or Report())
+    return pa.RecordBatchReader.from_batches(shape.schema, reading.batches())
 
 
 @attrs.define(eq=False)
@@ -95,20 +118,18 @@ class _Reading:
 
     source: OpenSource
     spans: list[Span]
-    columns: tuple[str, ...]
     bounds: Bounds
-    schema: pa.Schema
+    shape: Shape
     report: Report
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All of it, once."""
-        import pyarrow as pa
-
-        decoded = tuple(decoded_name(name) for name in self.columns)
+        asked = tuple(decoded_name(name) for name in self.shape.asked)
         with closing(self.source):
             for span in self.spans:
-                for rows in self.source.read(span, decoded, self.bounds):
+                for rows in self.source.read(span, asked, self.bounds):
                     self.report.rows += rows.num_rows
                     self.report.log_bytes = self.source.log_bytes()
-                    yield pa.RecordBatch.from_arrays(rows.columns, schema=self.schema)
+                    yield self.shape.made_of(rows, span, self.report)
+                self.shape.warn(span, self.report)
                 self.report.log_bytes = self.source.log_bytes()

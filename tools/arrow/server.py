@@ -24,6 +24,7 @@ from ...protocol.native.messages import (
     MetadataRequest,
     OffsetsForTimesPartition,
     OffsetsForTimesRequest,
+    OffsetsForTimesResponse,
     TopicMetadata,
 )
 from ...protocol.records.columnar.decode import Wanted, decode_batches, next_offset
@@ -156,7 +157,11 @@ class ServerSource:
         for first in range(0, len(questions), MAX_QUESTIONS):
             entries = tuple(OffsetsForTimesPartition(*name, time) for name, time in questions[first:][:MAX_QUESTIONS])
             request = OffsetsForTimesRequest(entries, self._options.isolation)
-            for entry in self._retried(lambda client, r=request: client.offsets_for_times(r), "looking up times").partitions:
+
+            def ask(client: BlockingClient, request: OffsetsForTimesRequest = request) -> OffsetsForTimesResponse:
+                return client.offsets_for_times(request)
+
+            for entry in self._retried(ask, "looking up times").partitions:
                 if entry.error is not None:
                     raise ArrowError(f"{self._where}: {entry.topic}-{entry.partition}: {entry.error}")
                 found.append(entry.offset)
