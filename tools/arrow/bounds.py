@@ -26,6 +26,7 @@ from .errors import ArrowError
 
 Offsets = Mapping[int, int] | Mapping[tuple[str, int], int]
 Bound = int | datetime | Offsets | None
+Time = int | datetime | None
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -40,7 +41,7 @@ class Bounds:
     end_timestamp: int | None
 
     @classmethod
-    def of(cls, start: Bound, end: Bound, start_timestamp: int | None, end_timestamp: int | None) -> Bounds:
+    def of(cls, start: Bound, end: Bound, start_timestamp: Time, end_timestamp: Time) -> Bounds:
         """ArrowError for bounds that cannot be, and an end that lies before its start."""
         first, start_ms = _split("start", start, start_timestamp)
         last, end_ms = _split("end", end, end_timestamp)
@@ -86,7 +87,7 @@ def timestamp_of(name: str, time: datetime) -> int:
     return -((_EPOCH - time) // _MILLISECOND)
 
 
-def _split(name: str, bound: Bound, timestamp: int | datetime | None) -> tuple[int | Offsets | None, int | None]:
+def _split(name: str, bound: Bound, timestamp: Time) -> tuple[int | Offsets | None, int | None]:
     """The bound by offset, and the one by time."""
     if isinstance(timestamp, datetime):
         timestamp = timestamp_of(f"{name}_timestamp", timestamp)

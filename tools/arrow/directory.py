@@ -15,7 +15,6 @@ import attrs
 
 from ...protocol.errors import TriologError
 from ...protocol.types import Isolation, TopicPartition
-from ...server.storage.errors import StorageError
 from ..segments.segment_damage import DamagedSegmentError, ReadMode
 from ..segments.segment_log import LogInUseError, PartitionLog, read_logs
 from ..segments.segment_reader import SegmentGoneError, SegmentRead, read_split
@@ -54,7 +53,9 @@ class DirectorySource:
                 logs = {name: attrs.evolve(logs[name], last_stable_offset=last_stable_offset(logs[name])) for name in chosen}
             self._logs = {name: logs[name] for name in chosen}
             return [self._span(log, bounds) for log in self._logs.values()]
-        except (StorageError, LogInUseError, OSError) as exc:
+        except ArrowError:
+            raise
+        except (TriologError, OSError) as exc:
             raise self._error(exc) from exc
 
     def read(self, span: Span, columns: tuple[str, ...], bounds: Bounds) -> Iterator[pa.RecordBatch]:
@@ -79,7 +80,7 @@ class DirectorySource:
             for split in plan_splits([wanted], SplitLimits()):
                 yield from read_split(split, how)
                 self._log_bytes += split.size_bytes
-        except (StorageError, LogInUseError, OSError) as exc:
+        except (TriologError, OSError) as exc:
             raise self._error(exc, span.name) from exc
 
     def log_bytes(self) -> int:

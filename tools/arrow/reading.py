@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
 from ...protocol.types import Isolation
-from .bounds import Bound, Bounds
+from .bounds import Bound, Bounds, Time
 from .errors import ArrowError
 from .opening import open_source
 from .report import Report
@@ -35,8 +34,8 @@ def read(
     end: Bound = None,
     columns: Sequence[str] | None = None,
     *,
-    start_timestamp: int | datetime | None = None,
-    end_timestamp: int | datetime | None = None,
+    start_timestamp: Time = None,
+    end_timestamp: Time = None,
     partitions: Sequence[int] | None = None,
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
     damaged: Literal["warn", "skip", "raise"] = "warn",
@@ -53,31 +52,22 @@ def read(
 ) -> pa.RecordBatchReader:
     """The records of some topics, as they are now: by topic, partition and offset, in batches of some MiB.
 
-    Args:
-        source: `HOST:PORT` of a server's native protocol, a log directory (triolog's or Kafka's), or an embedded broker.
-        topics: One name or several.
-        start: The first record: an offset, offsets by partition, or a datetime with a zone; inclusive.
-        end: The end, in the same ways; exclusive. Without one it is where the log ends now.
-        columns: Which columns, in which order; what is not asked for is not decoded.
-        start_timestamp: The first timestamp, in ms or as a datetime; inclusive.
-        end_timestamp: The end of the timestamps; exclusive.
-        partitions: Only these numbers, of every topic.
-        isolation: `read_committed` leaves out aborted transactions and all from the first open one on.
-        damaged: What happens at damaged batches in files: they are left out with a warning, or without, or are an error.
-        skip_gaps: Whether offsets that a server took out as damaged are passed over; None: as the topic's gap.policy says.
-        login: Who reads, at a server with logins.
-        tls: How the connection to a server is encrypted.
-        timeout_ms: How long a server is waited for, each time.
-        values: What the column value is decoded from: text, or objects that become structs.
-        schema: Of the objects: a `pyarrow.Schema` or struct type; for Avro its schema, as JSON text or what that means. Without
-            one `json` and `msgpack` have the fields of the first values.
-        flatten: The fields of the objects become columns in place of value.
-        errors: Values that do not parse are an error that says how many there are and where, or null, with a warning.
-        sample: How many values tell the schema.
-        report: Is told how much was read and what was left out.
+    `source` is `HOST:PORT` of a server's native protocol, a log directory (triolog's or Kafka's), or an embedded broker. `start` is
+    inclusive and `end` exclusive: an offset, offsets by partition, or a datetime with a zone; without an end it is where the log
+    ends now. `start_timestamp` and `end_timestamp` are the same in ms. `columns` says which columns, in which order; what is not
+    asked for is not decoded. `partitions` are numbers, of every topic.
 
-    Raises:
-        ArrowError: For what cannot be read, when it is asked for or when the stream comes there. One line.
+    `isolation` read_committed leaves out aborted transactions and all from the first open one on. Damaged batches in files are
+    left out with a warning, or without (`damaged="skip"`), or are an error (`"raise"`). Offsets that a server took out as damaged
+    are passed over with `skip_gaps`, an error without, and with None what the topic's gap.policy says. `login` and `tls` are for
+    servers that ask for them, which are waited for `timeout_ms` each time.
+
+    `values` says what the column value is decoded from: text, or objects that become structs, of a `schema`: a `pyarrow.Schema`
+    or struct type, for Avro its schema as JSON text or what that means. Without one json and msgpack have the fields of the first
+    values, `sample` of them. With `flatten` the fields become columns in place of value. Values that do not parse are an error
+    that says how many there are and where, or null with `errors="null"`. `report` is told how much was read and what was left out.
+
+    Raises ArrowError for what cannot be read, when it is asked for or when the stream comes there, in one line.
     """
     import pyarrow as pa
 
@@ -92,7 +82,7 @@ def read(
         level = Isolation(isolation)
     except ValueError:
         raise ArrowError(f"isolation is {isolation!r}, expected read_committed or read_uncommitted") from None
-    bounds = Bounds.of(start, end, start_timestamp, end_timestamp)  # type: ignore[arg-type]
+    bounds = Bounds.of(start, end, start_timestamp, end_timestamp)
     options = ReadOptions(isolation=level, damaged=damaged, skip_gaps=skip_gaps, login=login, tls=tls, timeout_ms=timeout_ms)
     opened = open_source(source, options)
     try:

@@ -113,22 +113,31 @@ class ServerSource:
             timestamp_unit=UNIT,
         )
         offset, ahead = span.low, None
-        while offset < span.high:
-            answer = self._fetch(span.name, offset, ahead)
-            assert isinstance(answer.records, bytes)
-            first, ahead = offset, None
-            offset = self._reached(answer, span, offset)
-            if offset < span.high:
-                ahead = self._fetch_ahead(span.name, offset)
-            committed = CommittedFilter(answer.aborted) if self._options.isolation is Isolation.READ_COMMITTED else None
-            try:
-                rows = decode_batches(answer.records, attrs.evolve(wanted, low=first), committed=committed)
-            except RequestError as exc:
-                raise ArrowError(f"{self._where}: {span.name} offsets {first} to {offset - 1}: {exc.message}") from exc
-            self._log_bytes += len(answer.records)
-            del answer
-            if rows.num_rows:
-                yield rows
+        try:
+            while offset < span.high:
+                answer = self._fetch(span.name, offset, ahead)
+                assert isinstance(answer.records, bytes)
+                first, ahead = offset, None
+                offset = self._reached(answer, span, offset)
+                if offset < span.high:
+                    ahead = self._fetch_ahead(span.name, offset)
+                rows = self._decoded(answer, attrs.evolve(wanted, low=first), offset)
+                del answer
+                if rows.num_rows:
+                    yield rows
+        finally:
+            if ahead is not None:
+                ahead.connection.forget(ahead.correlation_id)
+
+    def _decoded(self, answer: FetchPartitionResponse, wanted: Wanted, end: int) -> pa.RecordBatch:
+        assert isinstance(answer.records, bytes)
+        self._log_bytes += len(answer.records)
+        committed = CommittedFilter(answer.aborted) if self._options.isolation is Isolation.READ_COMMITTED else None
+        try:
+            return decode_batches(answer.records, wanted, committed=committed)
+        except RequestError as exc:
+            where = f"{wanted.topic}-{wanted.partition} offsets {wanted.low} to {end - 1}"
+            raise ArrowError(f"{self._where}: {where}: {exc.message}") from exc
 
     def log_bytes(self) -> int:
         """Of all answers."""

@@ -109,10 +109,9 @@ def command(
     if format_name == "lines" and options.names_fields:
         raise click.UsageError("--key, --value and --timestamp need --format json or csv")
     if format_name in TABLE_FORMATS:
-        if acks != "all" or idempotent is False or transactional_id is not None or on_error != "stop":
-            raise click.UsageError(
-                f"--format {format_name} takes no --acks, --no-idempotent, --transactional-id, --on-error; rows are sent once"
-            )
+        if acks != "all" or idempotent is False or transactional_id is not None or on_error != "stop" or timestamp_unit != "ms":
+            others = "--acks, --no-idempotent, --transactional-id, --on-error and --timestamp-unit"
+            raise click.UsageError(f"--format {format_name} takes no {others}: each row is written once, or the command stops")
         table = TableOptions(
             topic=topic,
             format_name=format_name,

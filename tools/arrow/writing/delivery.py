@@ -84,12 +84,12 @@ class Delivery:
             count = partition_count(self._topic, metadata)
             [config] = self._client.describe_configs(DescribeConfigsRequest((self._topic,))).topics
             self._producer = expect(InitProducerResponse, self._client.call(InitProducerRequest()))
+            return count, _largest_batch(config)
         except RequestError as exc:
             if exc.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise ArrowError(f"{self._where} has no topic {self._topic}; `triolog topics create` makes it") from exc
             hint = "; is `triolog serve` running there?" if exc.code in _UNANSWERED else ""
             raise ArrowError(f"{self._where}: topic {self._topic}: {exc.message}{hint}") from exc
-        return count, _largest_batch(config)
 
     def put(self, partition: int, encoded: Encoded) -> None:
         """Take one batch; sends and waits where enough is under way. ArrowError."""

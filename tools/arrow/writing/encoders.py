@@ -62,7 +62,7 @@ def _json_cells(column: pa.Array) -> pa.Array:
         return _quoted(pc.replace_substring(column.cast(pa.string()), " ", "T"))
     if pa.types.is_date(kind) or pa.types.is_time(kind):
         return _quoted(column.cast(pa.string()))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         text = column.cast(pa.string())
         if not pc.any(pc.match_substring_regex(text, r"[\x00-\x1f\"\\]")).as_py():
             return _quoted(text)

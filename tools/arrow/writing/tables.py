@@ -50,7 +50,7 @@ class TableInput:
                 return
             count = max(1, min(ROWS, batch.num_rows * PIECE_BYTES // max(1, batch.nbytes)))
             for start in range(0, batch.num_rows, count):
-                piece = batch.slice(start, count)
+                piece = _without_views(batch.slice(start, count))
                 yield first, piece
                 first += piece.num_rows
 
@@ -71,6 +71,18 @@ def open_table(source: Any, file_format: str | None = None) -> TableInput:
     raise ArrowError(
         f"{type(source).__name__} is no table; give one of Arrow, Polars, pandas or DuckDB, a reader or a file's name"
     )
+
+
+def _without_views(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Text and bytes as they are elsewhere; Polars hands out views."""
+    plain = [
+        pa.string() if pa.types.is_string_view(kind) else pa.binary() if pa.types.is_binary_view(kind) else kind
+        for kind in rows.schema.types
+    ]
+    if plain == rows.schema.types:
+        return rows
+    columns = [column.cast(kind) for column, kind in zip(rows.columns, plain, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
 
 
 def _open_file(path: str, file_format: str | None) -> TableInput:
