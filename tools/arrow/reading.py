@@ -52,20 +52,21 @@ def read(
 ) -> pa.RecordBatchReader:
     """The records of some topics, as they are now: by topic, partition and offset, in batches of some MiB.
 
-    `source` is `HOST:PORT` of a server's native protocol, a log directory (triolog's or Kafka's), or an embedded broker. `start` is
-    inclusive and `end` exclusive: an offset, offsets by partition, or a datetime with a zone; without an end it is where the log
-    ends now. `start_timestamp` and `end_timestamp` are the same in ms. `columns` says which columns, in which order; what is not
-    asked for is not decoded. `partitions` are numbers, of every topic.
+    `source` is `HOST:PORT` of a server's native protocol, a log directory (triolog's or Kafka's), or an embedded broker.
+    `start` is inclusive and `end` exclusive: an offset, offsets by partition, or a datetime with a zone; without an end it is
+    where the log ends now. `start_timestamp` and `end_timestamp` are the same in ms. `columns` says which columns, in which
+    order; what is not asked for is not decoded. `partitions` are numbers, of every topic.
 
     `isolation` read_committed leaves out aborted transactions and all from the first open one on. Damaged batches in files are
-    left out with a warning, or without (`damaged="skip"`), or are an error (`"raise"`). Offsets that a server took out as damaged
-    are passed over with `skip_gaps`, an error without, and with None what the topic's gap.policy says. `login` and `tls` are for
-    servers that ask for them, which are waited for `timeout_ms` each time.
+    left out with a warning, or without (`damaged="skip"`), or are an error (`"raise"`). Offsets that a server took out as
+    damaged are passed over with `skip_gaps`, an error without, and with None what the topic's gap.policy says. `login` and
+    `tls` are for servers that ask for them, which are waited for `timeout_ms` each time.
 
-    `values` says what the column value is decoded from: text, or objects that become structs, of a `schema`: a `pyarrow.Schema`
-    or struct type, for Avro its schema as JSON text or what that means. Without one json and msgpack have the fields of the first
-    values, `sample` of them. With `flatten` the fields become columns in place of value. Values that do not parse are an error
-    that says how many there are and where, or null with `errors="null"`. `report` is told how much was read and what was left out.
+    `values` says what the column value is decoded from: text, or objects that become structs, of a `schema`: a
+    `pyarrow.Schema` or struct type, for Avro its schema as JSON text or what that means. Without one json and msgpack have the
+    fields of the first values, `sample` of them. With `flatten` the fields become columns in place of value. Values that do
+    not parse are an error that says how many there are and where, or null with `errors="null"`. `report` is told how much was
+    read and what was left out.
 
     Raises ArrowError for what cannot be read, when it is asked for or when the stream comes there, in one line.
     """

@@ -40,18 +40,19 @@ def write(
 ) -> Written:
     """Write each row as a record, once, and wait until all are acknowledged. Some rows at a time are in memory.
 
-    `target` is `HOST:PORT` of a server's native protocol or an embedded broker, where the topic exists. `table` is a table, record
-    batch or reader of pyarrow, a frame of Polars or pandas, a relation of DuckDB, or the name of a Parquet, Arrow or CSV file
-    (`file_format`, where the name does not tell).
+    `target` is `HOST:PORT` of a server's native protocol or an embedded broker, where the topic exists. `table` is a table,
+    record batch or reader of pyarrow, a frame of Polars or pandas, a relation of DuckDB, or the name of a Parquet, Arrow or
+    CSV file (`file_format`, where the name does not tell).
 
     `key` is the column with the key; what is neither text nor bytes is written as text. `value` is the column with the value:
     text, bytes, or a struct that is written in the `format`; None is the whole row. `timestamp` is the column with the time: a
-    timestamp, a date, or milliseconds; null, or no column, is the time of the write. `partition` is a number for all rows, or the
-    column that has it; None is the key's as Kafka's producers have it, and without keys they take turns. The format raw takes the
-    columns key, value, timestamp and headers as `read` gives them; avro needs its `schema`, as JSON text or what that means.
+    timestamp, a date, or milliseconds; null, or no column, is the time of the write. `partition` is a number for all rows, or
+    the column that has it; None is the key's as Kafka's producers have it, and without keys they take turns. The format raw
+    takes the columns key, value, timestamp and headers as `read` gives them; avro needs its `schema`, as JSON text or what
+    that means.
 
-    `login` and `tls` are for servers that ask for them. A batch is tried again for `timeout_ms`. `progress` is told now and then
-    what is acknowledged, and how many rows there are, where that is known.
+    `login` and `tls` are for servers that ask for them. A batch is tried again for `timeout_ms`. `progress` is told now and
+    then what is acknowledged, and how many rows there are, where that is known.
 
     Raises ArrowError for what cannot be written, in one line.
     """
