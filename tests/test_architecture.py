@@ -69,6 +69,8 @@ FLOORS: Final = {
     "server.app": 24,
     "server.embedded": 25,
     "tools.client": 25,
+    "tools.segments": 25,
+    "tools.arrow": 26,
     "tools.forward": 26,
     "tools.cli": 27,
     "tools.demo": 27,

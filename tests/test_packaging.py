@@ -36,8 +36,9 @@ PATIENCE_S: Final = 60.0
 IMPORT_EVERYTHING: Final = """
 import importlib, pkgutil
 import triolog
-NEED_THE_SPARK_EXTRA = ("triolog.tools.spark.", "triolog.protocol.records.columnar.")
-NEED = {"numpy": NEED_THE_SPARK_EXTRA, "pyarrow": NEED_THE_SPARK_EXTRA, "pyspark": NEED_THE_SPARK_EXTRA}
+NEED_THE_ARROW_EXTRA = ("triolog.tools.spark.", "triolog.tools.arrow.", "triolog.tools.segments.",
+    "triolog.tools.client.sending.key_hashes", "triolog.protocol.records.columnar.")
+NEED = {"numpy": NEED_THE_ARROW_EXTRA, "pyarrow": NEED_THE_ARROW_EXTRA, "pyspark": ("triolog.tools.spark.",)}
 METRICS = ("health", "gap_metrics", "metrics", "wear_metrics")
 NEED["prometheus_client"] = tuple(f"triolog.server.listeners.http.{name}" for name in METRICS)
 HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("access", "server"))

@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.followed_page import Reader, commands, is_seen
 
-TUTORIALS: Final = Path(__file__).resolve().parent.parent / "docs" / "tutorials"
+DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
+TUTORIALS: Final = DOCS / "tutorials"
 IN_SPARK: Final = "spark.md"
 
 
@@ -23,6 +24,11 @@ def _pages() -> list[object]:
 def test_what_a_tutorial_says_happens(name: str, tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
         assert reader.follow((TUTORIALS / name).read_text(encoding="utf-8")) >= 3
+
+
+def test_what_the_page_about_analysis_says_happens(tmp_path: Path) -> None:
+    with Reader(tmp_path) as reader:
+        assert reader.follow((DOCS / "analysis.md").read_text(encoding="utf-8")) >= 3
 
 
 def test_a_page_that_says_something_else_is_found_out(tmp_path: Path) -> None:

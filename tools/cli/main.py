@@ -29,7 +29,7 @@ class Subcommand:
 SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "serve": Subcommand("triolog.tools.cli.serve", "Run a server on one or more data directories."),
     "topics": Subcommand("triolog.tools.cli.topics.command", "Create, list, describe, change and delete topics."),
-    "produce": Subcommand("triolog.tools.cli.produce", "Send lines, JSON lines or CSV rows to a topic."),
+    "produce": Subcommand("triolog.tools.cli.produce", "Send lines, JSON, CSV or rows of a table to a topic."),
     "consume": Subcommand("triolog.tools.cli.consume", "Print records, by offset or by time."),
     "offsets": Subcommand("triolog.tools.cli.offsets", "Look up the offsets of a time in topics."),
     "groups": Subcommand("triolog.tools.cli.groups.command", "List, describe, reset and delete groups."),

@@ -16,6 +16,8 @@ from .terminal.output import count_text, flush, json_option, print_json, timezon
 from .terminal.progress import MB, NoProgress, ProgressBar, open_progress
 from .terminal.remote import ServerAddress, call_server, server_option
 from .terminal.rows import BadRow, CsvReader, LineReader, Row, RowOptions, Rows, UnusableInputError, row_reader
+from .terminal.table_rows import FORMATS as TABLE_FORMATS
+from .terminal.table_rows import TableOptions, produce_table
 from .terminal.times import Zone, format_time
 
 if TYPE_CHECKING:
@@ -54,10 +56,10 @@ class Delivery:
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(["lines", "json", "csv"]),
+    type=click.Choice(["lines", "json", "csv", *TABLE_FORMATS]),
     default="lines",
     show_default=True,
-    help="A value a line, JSON lines, or CSV whose first row names the columns.",
+    help="A value a line, JSON lines, CSV whose first row names the columns, or a table in a file.",
 )
 @click.option("--key", metavar="NAME", help="Field or column with the key.")
 @click.option("--value", metavar="NAME", help="Field or column with the value.  [default: the whole object or row]")
@@ -104,7 +106,8 @@ def command(
 
     lines: each line is a value. json: each line is an object with key, value, timestamp (ms or ISO 8601), headers,
     partition, as `consume --format json` prints it; with --key, --value or --timestamp it is any object, and the whole
-    line is the value. csv: each row becomes a JSON object of its columns. Ends when every record is acknowledged, or with
+    line is the value. csv: each row becomes a JSON object of its columns. parquet, arrow: the same for the rows of a file,
+    with numbers and times as what they are, in one idempotent producer. Ends when every record is acknowledged, or with
     --transactional-id when the transaction is committed; a bad row aborts it. With --expected-offset all of it is kept in
     memory and appended at once.
     """
@@ -113,6 +116,22 @@ def command(
     )
     if format_name == "lines" and options.names_fields:
         raise click.UsageError("--key, --value and --timestamp need --format json or csv")
+    if format_name in TABLE_FORMATS:
+        is_plain = acks == "all" and idempotent is not False and transactional_id is None and expected_offset is None
+        if not is_plain or on_error != "stop" or timestamp_unit != "ms":
+            others = "--acks, --no-idempotent, --transactional-id, --expected-offset, --on-error and --timestamp-unit"
+            raise click.UsageError(f"--format {format_name} takes no {others}: each row is written once, or the command stops")
+        table = TableOptions(
+            topic=topic,
+            format_name=format_name,
+            key=key,
+            value=value,
+            timestamp=timestamp,
+            partition=partition,
+            compression=compression,
+        )
+        _say(produce_table(server, file, table), as_json=as_json)
+        return
     if acks != "all" and (idempotent or transactional_id is not None):
         raise click.UsageError("--idempotent and --transactional-id need --acks all")
     if transactional_id is not None and idempotent is False:
@@ -147,7 +166,10 @@ def command(
             call_server(server, call)
         except (FailedError, NotConnectedError) as exc:
             raise type(exc)(f"{exc.message} ({sending.outcome})") from exc
-    summary = sending.summary()
+    _say(sending.summary(), as_json=as_json)
+
+
+def _say(summary: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(summary)
     else:

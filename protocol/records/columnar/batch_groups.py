@@ -44,6 +44,8 @@ class Selection(NamedTuple):
     high: int
     check_crcs: bool
     committed: CommittedFilter | None
+    least_timestamp: int | None = None
+    """In ms; batches that say that all of theirs are below it are left out."""
 
 
 def batch_groups(data: Bytes, selection: Selection) -> Iterator[BatchGroup]:
@@ -113,4 +115,6 @@ def _is_selected(header: BatchHeader, batch: memoryview, selection: Selection) -
         check_batch(batch, header)
     if selection.committed is not None and selection.committed.leaves_out(header, batch):
         return False
-    return is_inside and not is_control
+    if not is_inside or is_control:
+        return False
+    return selection.least_timestamp is None or header.max_timestamp >= selection.least_timestamp

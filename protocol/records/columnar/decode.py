@@ -48,7 +48,9 @@ def decode_batches(data: Bytes, wanted: Wanted, *, committed: CommittedFilter | 
 
     parts: list[list[pa.Array]] = []
     size = 0
-    for group in batch_groups(data, Selection(wanted.low, wanted.high, wanted.check_crcs, committed)):
+    least_timestamp = wanted.least_timestamp if wanted.has_times else None
+    selection = Selection(wanted.low, wanted.high, wanted.check_crcs, committed, least_timestamp)
+    for group in batch_groups(data, selection):
         for part in _group_parts(group, wanted):
             parts.append(part)
             if (size := size + sum(column.nbytes for column in part)) > MAX_DECODED_BYTES:
@@ -56,8 +58,8 @@ def decode_batches(data: Bytes, wanted: Wanted, *, committed: CommittedFilter | 
                     f"{wanted.topic}-{wanted.partition}: {len(data)} bytes of batches, the last at offset "
                     f"{group.batches[-1].header.base_offset}, become more than {MAX_DECODED_BYTES}; decode fewer at once"
                 )
-    columns = [_joined([part[index] for part in parts], name) for index, name in enumerate(wanted.columns)]
-    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(wanted.columns))
+    columns = [_joined([part[index] for part in parts], name, wanted) for index, name in enumerate(wanted.columns)]
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(wanted.columns, wanted.timestamp_unit))
 
 
 def next_offset(data: Bytes) -> int | None:
@@ -81,15 +83,16 @@ def _group_parts(group: BatchGroup, wanted: Wanted) -> Iterator[list[pa.Array]]:
 
 def _scalar_columns(batch: GroupedBatch, wanted: Wanted) -> list[pa.Array]:
     records = [record for record in iter_records(batch.batch, batch.header) if wanted.low <= record.offset < wanted.high]
-    timestamp_type = batch.header.timestamp_type
-    return columns_of(records, wanted.columns, topic=wanted.topic, partition=wanted.partition, timestamp_type=timestamp_type)
+    if wanted.has_times:
+        records = [record for record in records if wanted.holds_timestamp(record.timestamp)]
+    return columns_of(records, wanted, batch.header.timestamp_type)
 
 
-def _joined(parts: list[pa.Array], column: str) -> pa.Array:
+def _joined(parts: list[pa.Array], column: str, wanted: Wanted) -> pa.Array:
     import pyarrow as pa
 
     if not parts:
-        return pa.array([], type=arrow_type(column))
+        return pa.array([], type=arrow_type(column, wanted.timestamp_unit))
     if len(parts) == 1:
         return parts[0]
     return pa.concat_arrays(parts)

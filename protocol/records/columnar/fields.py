@@ -32,15 +32,22 @@ class Payload(NamedTuple):
     headers: HeaderFields
 
 
-class RecordFields(NamedTuple):
-    """One element per record. Without `payload` nobody has looked behind the offset delta."""
+class RecordHeads(NamedTuple):
+    """One element per record: what comes before the key, which begins at `positions`."""
 
     timestamp_deltas: Int64s
     offset_deltas: Int64s
-    payload: Payload | None
+    positions: Int64s
+    ends: Int64s
+    """Of the records."""
+
+    def check(self) -> None:
+        """All that can be said of the heads alone. LeftToScalarError."""
+        if (self.positions > self.ends).any():
+            raise LeftToScalarError
 
 
-def read_fields(group: BatchGroup, *, with_payload: bool) -> RecordFields:
+def read_heads(group: BatchGroup) -> RecordHeads:
     """LeftToScalarError for anything that is not clearly as it should be."""
     import numpy as np
 
@@ -49,14 +56,18 @@ def read_fields(group: BatchGroup, *, with_payload: bool) -> RecordFields:
     _, positions = read_varints(data, starts)
     timestamp_deltas, positions = read_varlongs(data, positions + 1)
     offset_deltas, positions = read_varints(data, positions)
-    if not with_payload:
-        if (positions > ends).any():
-            raise LeftToScalarError
-        return RecordFields(timestamp_deltas, offset_deltas, None)
+    return RecordHeads(timestamp_deltas, offset_deltas, positions, ends)
+
+
+def read_payload(group: BatchGroup, heads: RecordHeads) -> Payload:
+    """What is behind the heads. LeftToScalarError for anything that is not clearly as it should be."""
+    import numpy as np
+
+    data = np.frombuffer(group.buffer, np.uint8)
+    positions, ends = heads.positions, heads.ends
     key_lengths, key_starts = read_varints(data, positions)
     value_lengths, value_starts = read_varints(data, key_starts + np.maximum(key_lengths, 0))
     headers, positions = read_headers(data, value_starts + np.maximum(value_lengths, 0), ends)
     if (positions != ends).any():
         raise LeftToScalarError
-    payload = Payload(Slices(key_starts, key_lengths), Slices(value_starts, value_lengths), headers)
-    return RecordFields(timestamp_deltas, offset_deltas, payload)
+    return Payload(Slices(key_starts, key_lengths), Slices(value_starts, value_lengths), headers)

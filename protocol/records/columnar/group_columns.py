@@ -9,10 +9,11 @@ from ...limits import INT64_MAX
 from ..batch import LOG_APPEND_TIME_FLAG
 from ..payload import INT64_MIN
 from .batch_groups import BatchGroup
-from .fields import Payload, RecordFields, Slices, read_fields
+from .fields import Payload, Slices, read_heads, read_payload
 from .gather import gather
+from .header_fields import HeaderFields
 from .row_columns import MAX_TIMESTAMP_MS, MICROSECONDS
-from .schema import arrow_type, header_type
+from .schema import TimestampUnit, arrow_type, header_type
 from .varints import LeftToScalarError
 from .wanted import Wanted
 
@@ -31,8 +32,6 @@ class _Rows(NamedTuple):
 
     group: BatchGroup
     counts: Int64s
-    fields: RecordFields
-    offsets: Int64s
     chosen: Bools | None
 
     def choose(self, values: Int64s) -> Int64s:
@@ -44,44 +43,56 @@ class _Rows(NamedTuple):
 
         return self.choose(np.repeat(np.array(values, np.int64), self.counts))
 
-    @property
-    def payload(self) -> Payload:
-        assert self.fields.payload is not None
-        return self.fields.payload
-
 
 def group_columns(group: BatchGroup, wanted: Wanted) -> list[pa.Array]:
     """One array for each wanted column. LeftToScalarError for anything that is not clearly as it should be."""
     import numpy as np
     import pyarrow as pa
 
-    fields = read_fields(group, with_payload=not PAYLOAD_COLUMNS.isdisjoint(wanted.columns))
+    heads = read_heads(group)
     counts = np.array([batch.header.records_count for batch in group.batches], np.int64)
-    offsets = _sums([batch.header.base_offset for batch in group.batches], fields.offset_deltas, counts)
-    timestamps = _sums([batch.header.base_timestamp for batch in group.batches], fields.timestamp_deltas, counts)
+    offsets = _sums([batch.header.base_offset for batch in group.batches], heads.offset_deltas, counts)
+    timestamps = _sums([batch.header.base_timestamp for batch in group.batches], heads.timestamp_deltas, counts)
+    timestamps = _with_append_times(group, counts, timestamps)
     is_inside = (offsets >= wanted.low) & (offsets < wanted.high)
-    rows = _Rows(group, counts, fields, offsets, None if is_inside.all() else is_inside)
+    if wanted.has_times:
+        is_inside &= timestamps >= wanted.least_timestamp
+        if wanted.end_timestamp is not None:
+            is_inside &= timestamps < wanted.end_timestamp
+    payload = None
+    if PAYLOAD_COLUMNS.isdisjoint(wanted.columns) or (wanted.has_times and not is_inside.any()):
+        heads.check()
+    else:
+        payload = read_payload(group, heads)
+    rows = _Rows(group, counts, None if is_inside.all() else is_inside)
     offsets = rows.choose(offsets)
     made: list[pa.Array] = []
     for name in wanted.columns:
         match name:
-            case "key":
-                made.append(_binary(rows, rows.payload.keys))
-            case "value":
-                made.append(_binary(rows, rows.payload.values))
             case "topic":
                 made.append(pa.repeat(pa.scalar(wanted.topic, pa.string()), len(offsets)))
             case "partition":
-                made.append(_primitive(np.full(len(offsets), wanted.partition, np.int32), name))
+                made.append(_primitive(np.full(len(offsets), wanted.partition, np.int32), arrow_type(name)))
             case "offset":
-                made.append(_primitive(offsets, name))
+                made.append(_primitive(offsets, arrow_type(name)))
             case "timestamp":
-                made.append(_primitive(_microseconds(rows, rows.choose(timestamps)), name))
+                made.append(_timestamps(rows.choose(timestamps), wanted.timestamp_unit))
             case "timestampType":
-                made.append(_primitive((rows.each_batch(_append_time_flags(group)) != 0).astype(np.int32), name))
+                flags = rows.each_batch(_append_time_flags(group))
+                made.append(_primitive((flags != 0).astype(np.int32), arrow_type(name)))
             case _:
-                made.append(_headers(rows))
+                made.append(_payload_column(rows, payload, name))
     return made
+
+
+def _payload_column(rows: _Rows, payload: Payload | None, name: str) -> pa.Array:
+    if payload is None:  # no record is wanted
+        import pyarrow as pa
+
+        return pa.array([], arrow_type(name))
+    if name == "headers":
+        return _headers(rows, payload.headers)
+    return _binary(rows, payload.keys if name == "key" else payload.values)
 
 
 def _sums(bases: list[int], deltas: Int64s, counts: Int64s) -> Int64s:
@@ -99,33 +110,39 @@ def _append_time_flags(group: BatchGroup) -> list[int]:
     return [batch.header.attributes & LOG_APPEND_TIME_FLAG for batch in group.batches]
 
 
-def _microseconds(rows: _Rows, timestamps: Int64s) -> Int64s:
-    flags = _append_time_flags(rows.group)
-    if any(flags):
-        import numpy as np
+def _with_append_times(group: BatchGroup, counts: Int64s, timestamps: Int64s) -> Int64s:
+    """Under LogAppendTime the batch's."""
+    flags = _append_time_flags(group)
+    if not any(flags):
+        return timestamps
+    import numpy as np
 
-        append_times = rows.each_batch([batch.header.max_timestamp for batch in rows.group.batches])
-        timestamps = np.where(rows.each_batch(flags) != 0, append_times, timestamps)
-    if timestamps.size and not -MAX_TIMESTAMP_MS <= timestamps.min() <= timestamps.max() <= MAX_TIMESTAMP_MS:
-        raise LeftToScalarError
-    return timestamps * MICROSECONDS
+    append_times = np.array([batch.header.max_timestamp for batch in group.batches], np.int64)
+    return np.where(np.repeat(np.array(flags), counts) != 0, np.repeat(append_times, counts), timestamps)
 
 
-def _primitive(values: npt.NDArray[np.signedinteger], column: str) -> pa.Array:
+def _timestamps(timestamps: Int64s, unit: TimestampUnit) -> pa.Array:
+    if unit == "us":
+        if timestamps.size and not -MAX_TIMESTAMP_MS <= timestamps.min() <= timestamps.max() <= MAX_TIMESTAMP_MS:
+            raise LeftToScalarError
+        timestamps = timestamps * MICROSECONDS
+    return _primitive(timestamps, arrow_type("timestamp", unit))
+
+
+def _primitive(values: npt.NDArray[np.signedinteger], kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
-    return pa.Array.from_buffers(arrow_type(column), len(values), [None, pa.py_buffer(values)])
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _binary(rows: _Rows, slices: Slices) -> pa.Array:
     return gather(rows.group.buffer, rows.choose(slices.starts), rows.choose(slices.lengths))
 
 
-def _headers(rows: _Rows) -> pa.Array:
+def _headers(rows: _Rows, headers: HeaderFields) -> pa.Array:
     import numpy as np
     import pyarrow as pa
 
-    headers = rows.payload.headers
     counts = rows.choose(headers.counts)
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])

@@ -9,6 +9,7 @@ from ...errors import InvalidRecordError
 from ...limits import INT64_MAX
 from ...types import Record, TimestampType
 from .schema import arrow_type
+from .wanted import Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,35 +19,35 @@ MICROSECONDS: Final = 1000
 MAX_TIMESTAMP_MS: Final = INT64_MAX // MICROSECONDS
 
 
-def columns_of(
-    records: Sequence[Record], columns: Sequence[str], *, topic: str, partition: int, timestamp_type: TimestampType
-) -> list[pa.Array]:
-    """One array for each of `columns`. InvalidRecordError for a timestamp that has no microseconds in 64 bits."""
+def columns_of(records: Sequence[Record], wanted: Wanted, timestamp_type: TimestampType) -> list[pa.Array]:
+    """One array for each wanted column. InvalidRecordError for a timestamp that has no microseconds in 64 bits."""
     import pyarrow as pa
 
     made = []
-    for name in columns:
+    for name in wanted.columns:
         match name:
             case "key":
                 cells: list[object] = [record.key for record in records]
             case "value":
                 cells = [record.value for record in records]
             case "topic":
-                cells = [topic] * len(records)
+                cells = [wanted.topic] * len(records)
             case "partition":
-                cells = [partition] * len(records)
+                cells = [wanted.partition] * len(records)
             case "offset":
                 cells = [record.offset for record in records]
+            case "timestamp" if wanted.timestamp_unit == "ms":
+                cells = [record.timestamp for record in records]
             case "timestamp":
                 for record in records:
                     if not -MAX_TIMESTAMP_MS <= record.timestamp <= MAX_TIMESTAMP_MS:
-                        raise unrepresentable(topic, partition, record.offset, record.timestamp)
+                        raise unrepresentable(wanted.topic, wanted.partition, record.offset, record.timestamp)
                 cells = [record.timestamp * MICROSECONDS for record in records]
             case "timestampType":
                 cells = [int(timestamp_type)] * len(records)
             case _:
                 cells = [[{"key": key, "value": value} for key, value in record.headers] for record in records]
-        made.append(pa.array(cells, type=arrow_type(name)))
+        made.append(pa.array(cells, type=arrow_type(name, wanted.timestamp_unit)))
     return made
 
 

@@ -8,7 +8,7 @@ Spark compares a reader's first batch with its schema by name, order, type and n
 | topic | string | |
 | partition | int32 | |
 | offset | int64 | |
-| timestamp | timestamp[us, tz=UTC] | the record's milliseconds; -1, no timestamp, is the millisecond before the epoch |
+| timestamp | timestamp[us, tz=UTC], or of ms | the record's; -1, no timestamp, is the millisecond before the epoch |
 | timestampType | int32 | 0 CreateTime, 1 LogAppendTime |
 | headers | list<element: struct<key: string, value: binary>> | empty, not null, when there are none |
 """
@@ -16,7 +16,7 @@ Spark compares a reader's first batch with its schema by name, order, type and n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,15 +24,19 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
 
-def arrow_schema(columns: Sequence[str] = COLUMNS) -> pa.Schema:
+TimestampUnit = Literal["us", "ms"]
+"""Of the column timestamp: microseconds, as Spark has them, or milliseconds, which every record's timestamp fits into."""
+
+
+def arrow_schema(columns: Sequence[str] = COLUMNS, timestamp_unit: TimestampUnit = "us") -> pa.Schema:
     """The schema of `columns`, in their order. ValueError for an unknown or repeated name."""
     import pyarrow as pa
 
     check_columns(columns)
-    return pa.schema([(name, arrow_type(name)) for name in columns])
+    return pa.schema([(name, arrow_type(name, timestamp_unit)) for name in columns])
 
 
-def arrow_type(column: str) -> pa.DataType:
+def arrow_type(column: str, timestamp_unit: TimestampUnit = "us") -> pa.DataType:
     """The type of one of COLUMNS."""
     import pyarrow as pa
 
@@ -46,7 +50,7 @@ def arrow_type(column: str) -> pa.DataType:
         case "offset":
             return pa.int64()
         case "timestamp":
-            return pa.timestamp("us", tz="UTC")
+            return pa.timestamp(timestamp_unit, tz="UTC")
         case _:
             assert column == "headers", column
             return pa.list_(pa.field("element", header_type()))

@@ -162,6 +162,11 @@ def _asked_password(user: str) -> str:
         ) from exc
 
 
+def access() -> tuple[TlsConfig | None, LoginConfig | None]:
+    """How the connection is encrypted and who asks, as the options of the command say. Raises FailedError."""
+    return _tls(), _login()
+
+
 def call_server(address: ServerAddress, function: Callable[[Client], Awaitable[T]]) -> T:
     """Run `function` with a connected client. What the client and the server raise becomes one line and an exit code."""
     import trio
@@ -171,7 +176,7 @@ def call_server(address: ServerAddress, function: Callable[[Client], Awaitable[T
     from ...client.connection import connect
     from ...client.errors import ConnectionLostError
 
-    tls, login = _tls(), _login()
+    tls, login = access()
 
     async def main() -> T:
         config = ClientConfig(client_id="triolog-cli", connect_timeout_ms=CONNECT_TIMEOUT_MS, tls=tls, login=login)

@@ -27,7 +27,7 @@ from ....server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, encode_clea
 from ....server.storage.offline.reindex import reindex
 from ....server.storage.producers.producer_snapshots import encode_snapshot, snapshot_path
 from ....server.storage.producers.producer_state import ProducerState
-from ..segments.segment_bytes import FILES
+from ...segments.segment_bytes import FILES
 from ..segments.segments_options import SegmentOptions
 from ..segments.segments_source import SegmentsReader
 

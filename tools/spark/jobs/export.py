@@ -23,8 +23,8 @@ from ....protocol.errors import TriologError
 from ....protocol.limits import MIB
 from ....protocol.records.columnar.schema import COLUMNS, arrow_schema, check_columns
 from ....server.storage.disk.filesystem import OsFileSystem, sync_file
-from ..segments.segment_damage import DamagedSegmentError, ReadMode
-from ..segments.segment_reader import SegmentRead, read_split
+from ...segments.segment_damage import DamagedSegmentError, ReadMode
+from ...segments.segment_reader import SegmentRead, read_split
 from .log_pieces import LogSource, Splits, plan_pieces
 from .manifest import Manifest, absolute, replace_file
 from .runner import JobError, Progress, Result, no_progress, run_pieces

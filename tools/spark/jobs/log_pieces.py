@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 
 from ....server.storage.disk.paths import is_internal
-from ..segments.segment_log import read_logs
-from ..segments.segment_transactions import committed_range
-from ..segments.splits import AbortedRange, LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
+from ...segments.segment_log import read_logs
+from ...segments.segment_transactions import committed_range
+from ...segments.splits import AbortedRange, LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
 from .manifest import Manifest, absolute
 from .runner import JobError, Piece
 

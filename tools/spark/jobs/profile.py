@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..segments.segment_damage import ReadMode
-from ..segments.segment_reader import SegmentRead, read_split
-from ..sink.partitioning import murmur2_of_keys
+from ...client.sending.key_hashes import murmur2_of_keys
+from ...segments.segment_damage import ReadMode
+from ...segments.segment_reader import SegmentRead, read_split
 from .log_pieces import LogSource, Splits, plan_pieces
 from .manifest import Manifest
 from .runner import Progress, Result, no_progress, run_pieces

@@ -16,9 +16,9 @@ import attrs
 from ....protocol.limits import INT64_MAX
 from ....protocol.native.messages import LeasePartitionResponse
 from ....protocol.types import TopicPartition
+from ...segments.segment_log import PartitionLog, SegmentFile
 from ..source.broker import Broker
 from ..source.options import ReadOptions
-from .segment_log import PartitionLog, SegmentFile
 
 _RENEWALS: Final = 3
 """In the time of one lease, so that two may come late."""

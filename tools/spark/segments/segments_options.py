@@ -16,9 +16,9 @@ import attrs
 
 from ....protocol.limits import INT32_MAX
 from ....protocol.types import Isolation
+from ...segments.segment_damage import ReadMode
 from ..sink.write_options import ACCESS, SERVERS, SERVERS_ALIAS, OptionError, read_choice, read_number
 from ..source.options import ISOLATION, KAFKA_ISOLATION, REQUEST_TIMEOUT, SELECTIONS, ReadOptions
-from .segment_damage import ReadMode
 
 PATHS: Final = ("path", "paths", "logDir")
 SHARED: Final = (

@@ -14,6 +14,11 @@ import attrs
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from ....protocol.types import NO_OFFSET, TopicPartition
+from ...segments.segment_log import PartitionLog, read_logs
+from ...segments.segment_reader import SegmentRead, read_split
+from ...segments.segment_times import first_offset_at
+from ...segments.segment_transactions import committed_range, last_stable_offset
+from ...segments.splits import LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
 from ..sink.worker import settle
 from ..source.bounds import PartitionRange
 from ..source.broker import Question, TopicMissingError
@@ -22,12 +27,7 @@ from ..source.ranges import OffsetRange
 from ..source.reader import resolve
 from ..source.schema import columns_of, spark_schema
 from .segment_lease import SegmentLease, lease_logs
-from .segment_log import PartitionLog, read_logs
-from .segment_reader import SegmentRead, read_split
-from .segment_times import first_offset_at
-from .segment_transactions import committed_range, last_stable_offset
 from .segments_options import SERVER, SegmentOptions
-from .splits import LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 
 from ....protocol.records.columnar.schema import header_type
 from ....protocol.types import TopicPartition
-from .partitioning import partitions_for_keys, sticky_partition
+from ...client.sending.key_hashes import partitions_for_keys
+from .partitioning import sticky_partition
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -395,3 +395,47 @@ def test_more_than_columns_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_unknown_and_repeated_columns_are_refused() -> None:
     with pytest.raises(ValueError, match="once"):
         wanted(("key", "size"))
+
+
+bounds_of_time = st.none() | st.integers(0, 40)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.tuples(st.integers(-1, 40), st.none() | st.binary(max_size=3), st.just(b"v"), st.just(())), min_size=1),
+            compression_types(),
+            st.booleans(),
+        ),
+        max_size=4,
+    ),
+    bounds_of_time,
+    bounds_of_time,
+    st.sampled_from((COLUMNS, ("offset",), ("timestamp",), ("headers", "key"))),
+)
+def test_a_range_of_times_is_the_filter_of_all_records(
+    drawn: list[tuple[list[RecordTuple], CompressionType, bool]], start: int | None, end: int | None, columns: tuple[str, ...]
+) -> None:
+    data, offset = b"", 0
+    for records, compression_type, is_append_time in drawn:
+        timestamp_type = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+        data += build_batch(
+            records, base_offset=offset, compression_type=compression_type, timestamp_type=timestamp_type, log_append_time=20
+        )
+        offset += len(records)
+    expected = [
+        tuple(cell(record, column, header.timestamp_type == TimestampType.LOG_APPEND_TIME) for column in columns)
+        for header, batch in iter_batches(data)
+        for record in iter_records(batch, header)
+        if (start, end) == (None, None) or (start or 0) <= record.timestamp < (INT64_MAX if end is None else end)
+    ]
+    assert columnar_rows(data, wanted(columns, start_timestamp=start, end_timestamp=end)) == expected
+
+
+def test_every_timestamp_fits_into_milliseconds() -> None:
+    records: list[RecordTuple] = [(timestamp, None, b"v", ()) for timestamp in (-1, 0, 1_700_000_000_000, 2**63 - 2)]
+    for compression_type in (CompressionType.NONE, CompressionType.ZSTD):
+        batch = build_batch(records, compression_type=compression_type)
+        [column] = decode_batches(batch, wanted(("timestamp",), timestamp_unit="ms")).columns
+        assert column.type == pa.timestamp("ms", tz="UTC")
+        assert column.cast(pa.int64()).to_pylist() == [record[0] for record in records]

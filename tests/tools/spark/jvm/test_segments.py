@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from triolog.protocol.types import TopicPartition
 
-from tests.tools.spark.segments.test_segment_golden import GOLDEN, as_text, expected_records
+from tests.tools.segments.test_segment_golden import GOLDEN, as_text, expected_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

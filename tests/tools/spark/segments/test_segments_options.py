@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 from triolog.protocol.types import Isolation
-from triolog.tools.spark.segments.segment_damage import ReadMode
+from triolog.tools.segments.segment_damage import ReadMode
 from triolog.tools.spark.segments.segments_options import NAMES, SegmentOptions
 from triolog.tools.spark.sink.write_options import OptionError
 from triolog.tools.spark.source.bounds import Earliest, Latest

@@ -12,7 +12,7 @@ import pytest
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.types import Isolation
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.spark.segments.segment_reader import SegmentGoneError
+from triolog.tools.segments.segment_reader import SegmentGoneError
 from triolog.tools.spark.segments.segments_options import SegmentOptions
 from triolog.tools.spark.segments.segments_source import SegmentsReader, SegmentTask, TriologSegments
 from triolog.tools.spark.source.bounds import BoundError

@@ -1,0 +1,221 @@
+"""What is read of directories is what reading record by record tells: Kafka's directories, and any logs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import CompressionType, TimestampType, TopicPartition
+from triolog.tools import arrow
+from triolog.tools.arrow.schema import COLUMNS
+
+from tests.support.golden import GOLDEN, KAFKA_4_3
+from tests.support.record_batches import RecordTuple, compression_types, headers, payloads, record_lists
+from tests.support.segment_files import START_MS, DrawnBatch, WrittenLog, write_log
+from tests.support.stopped_logs import TOPIC, write_stopped_logs
+from tests.tools.arrow.scalar_reading import partitions_in, rows_of, scalar_rows
+
+DIRECTORIES: Final = (GOLDEN / "clean", GOLDEN / "unclean", KAFKA_4_3 / "clean")
+ALL: Final = [(directory, partition) for directory in DIRECTORIES for partition in partitions_in(directory)]
+EACH: Final = pytest.mark.parametrize(
+    ("directory", "partition"),
+    ALL,
+    ids=[f"{directory.parent.name} {directory.name} {partition}" for directory, partition in ALL],
+)
+PARTITION: Final = TopicPartition("t", 0)
+
+
+def read_rows(source: Any, topic: str = "t", **asked: Any) -> list[dict[str, Any]]:
+    return rows_of(arrow.read(source, topic, **asked))
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@EACH
+def test_every_cell_of_kafkas_directories_is_that_of_the_scalar_decoder(
+    directory: Path, partition: TopicPartition, isolation: Any
+) -> None:
+    found = read_rows(directory, partition.topic, partitions=[partition.partition], isolation=isolation)
+    assert found == scalar_rows(directory, partition, committed=isolation == "read_committed")
+
+
+def test_the_schema_is_the_documented_one() -> None:
+    assert arrow.read(GOLDEN / "clean", "compacted").schema == pa.schema(
+        [
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("timestamp", pa.timestamp("ms", tz="UTC")),
+            ("timestamp_type", pa.int32()),
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("headers", pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))),
+        ]
+    )
+
+
+@given(
+    drawn=st.lists(st.tuples(record_lists(min_size=1, max_size=6), compression_types(), st.booleans()), max_size=5),
+    columns=st.lists(st.sampled_from(COLUMNS), min_size=1, unique=True),
+)
+def test_any_log_is_read_cell_for_cell(
+    tmp_path_factory: pytest.TempPathFactory,
+    drawn: list[tuple[list[RecordTuple], CompressionType, bool]],
+    columns: list[str],
+) -> None:
+    log = WrittenLog(tmp_path_factory.mktemp("log") / "t-0")
+    log.directory.mkdir()
+    for records, compression, is_append_time in drawn:
+        kind = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+        log.append_segment(
+            [
+                build_batch(
+                    records,
+                    base_offset=log.next_offset,
+                    compression_type=compression,
+                    timestamp_type=kind,
+                    log_append_time=START_MS,
+                )
+            ]
+        )
+    if not drawn:
+        log.append_segment([])
+    expected = scalar_rows(log.directory.parent, PARTITION, committed=True)
+    assert read_rows(log.directory) == expected
+    assert read_rows(log.directory, columns=columns) == [{name: row[name] for name in columns} for row in expected]
+
+
+timed_records = st.lists(st.tuples(st.integers(-1, 40), payloads(20), payloads(20), headers()), min_size=1, max_size=5)
+bounds = st.none() | st.integers(0, 45)
+
+
+@given(
+    drawn=st.lists(st.lists(st.tuples(timed_records, compression_types(), st.booleans()), min_size=1, max_size=4), max_size=4),
+    offsets=st.tuples(bounds, bounds),
+    times=st.tuples(bounds, bounds),
+    columns=st.sampled_from((COLUMNS, ("offset",), ("value", "offset"))),
+)
+def test_any_range_of_offsets_and_times_is_the_filter_of_a_full_scan(
+    tmp_path_factory: pytest.TempPathFactory,
+    drawn: list[list[tuple[list[RecordTuple], CompressionType, bool]]],
+    offsets: tuple[int | None, int | None],
+    times: tuple[int | None, int | None],
+    columns: tuple[str, ...],
+) -> None:
+    """Timestamps are in no order, and some records have none."""
+    log = WrittenLog(tmp_path_factory.mktemp("log") / "t-0")
+    for segment in drawn or [[]]:
+        batches: list[DrawnBatch | bytes] = []
+        next_offset = log.next_offset
+        for records, compression, is_append_time in segment:
+            kind = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+            base_offset = next_offset + 2 * is_append_time  # as compaction leaves a hole
+            batch = build_batch(
+                records, base_offset=base_offset, compression_type=compression, timestamp_type=kind, log_append_time=20
+            )
+            batches.append(batch)
+            next_offset = base_offset + len(records)
+        log.append_segment(batches)
+    low, high = offsets
+    first, end = times
+    if (low is not None and high is not None and high < low) or (first is not None and end is not None and end < first):
+        with pytest.raises(arrow.ArrowError, match="is before the start"):
+            arrow.read(log.directory, "t", low, high, start_timestamp=first, end_timestamp=end)
+        return
+    expected = [
+        {name: row[name] for name in columns}
+        for row in read_rows(log.directory)
+        if (low or 0) <= row["offset"] < (100 if high is None else high)
+        and (times == (None, None) or (first or 0) <= row["timestamp"] < (100 if end is None else end))
+    ]
+    asked = {"start_timestamp": first, "end_timestamp": end, "columns": columns}
+    assert read_rows(log.directory, start=low, end=high, **asked) == expected
+
+
+def test_offsets_may_be_given_for_each_partition(tmp_path: Path) -> None:
+    write_stopped_logs(tmp_path, partitions=2)
+    rows = read_rows(tmp_path, TOPIC, start={0: 10}, end={(TOPIC, 0): 20, (TOPIC, 1): 3})
+    found = [(row["partition"], row["offset"]) for row in rows]
+    everything = [(row["partition"], row["offset"]) for row in read_rows(tmp_path, TOPIC)]
+    assert found == [(number, offset) for number, offset in everything if (10 <= offset < 20 if number == 0 else offset < 3)]
+    assert {0, 1} == {number for number, _ in found}
+
+
+def test_times_may_be_given_with_any_zone(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "t-0", [[DrawnBatch(times=(0, 10, 20))]])
+    start = datetime.fromtimestamp((START_MS + 10) / 1000, UTC)
+    assert [row["offset"] for row in read_rows(log.directory, start=start)] == [1, 2]
+    assert [row["offset"] for row in read_rows(log.directory, end=start)] == [0]
+    with pytest.raises(arrow.ArrowError, match="start is 2026-01-01T00:00:00, a time without a zone"):
+        arrow.read(log.directory, "t", datetime(2026, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        ({"topics": "other"}, "has no topic other$"),
+        ({"topics": []}, "no topic is named"),
+        ({"partitions": [1]}, "has no partition t-1; topic t has 1 partitions"),
+        ({"start": 5, "end": 2}, "the end, offset 2, is before the start, offset 5"),
+        ({"start": {0: 5}, "end": 2}, "t-0: the end, offset 2, is before the start, offset 5"),
+        ({"start": {3: 5}}, "has no partition 3, for which an offset is given"),
+        ({"start_timestamp": 9, "end_timestamp": 8}, r"the end, 1970-01-01T00:00:00\.008Z, is before the start, 1970-"),
+        ({"columns": ["ofset"]}, "unknown column ofset; did you mean offset?"),
+        ({"columns": []}, "columns are none; name each once"),
+        ({"columns": ["key", "key"]}, "columns are key, key; name each once"),
+        ({"columns": "key"}, "columns is 'key', expected a list of names"),
+        ({"start": -1}, "start is -1, expected an offset"),
+        ({"isolation": "dirty"}, "isolation is 'dirty', expected read_committed or read_uncommitted"),
+        ({"damaged": "no"}, "damaged is 'no', expected warn, skip, raise"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(tmp_path: Path, asked: dict[str, Any], complaint: str) -> None:
+    write_log(tmp_path / "t-0", [[DrawnBatch(times=(0, 1))]])
+    with pytest.raises(arrow.ArrowError, match=complaint) as caught:
+        arrow.read(tmp_path, **{"topics": "t", **asked})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["nowhere", "localhost", "localhost:port", "/no/such:1", "h:99999"])
+def test_a_source_is_a_directory_or_an_address(source: str) -> None:
+    with pytest.raises(arrow.ArrowError, match="is neither a directory nor HOST:PORT"):
+        arrow.read(source, "t")
+    with pytest.raises(arrow.ArrowError, match="int is no source"):
+        arrow.read(7, "t")  # type: ignore[arg-type]
+
+
+def test_damage_is_left_out_or_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = write_log(tmp_path / "t-0", [[DrawnBatch(times=(0,)), DrawnBatch(times=(1,)), DrawnBatch(times=(2,))]])
+    path, position, header = log.batches[1]
+    data = bytearray(Path(path).read_bytes())
+    data[position + header.size_bytes - 1] ^= 1
+    Path(path).write_bytes(data)
+    assert [row["offset"] for row in read_rows(tmp_path)] == [0, 2]
+    assert f"position {position}" in caplog.text
+    caplog.clear()
+    assert [row["offset"] for row in read_rows(tmp_path, damaged="skip")] == [0, 2]
+    assert caplog.text == ""
+    reader = arrow.read(tmp_path, "t", damaged="raise")
+    with pytest.raises(arrow.ArrowError, match=f"t-0: .*position {position}: .*triolog verify"):
+        reader.read_all()
+
+
+def test_a_segment_that_is_deleted_meanwhile_is_an_error(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "t-0", [[DrawnBatch(times=(0,))], [DrawnBatch(times=(1,))]])
+    reader = arrow.read(tmp_path, "t")
+    Path(log.batches[0][0]).unlink()
+    with pytest.raises(arrow.ArrowError, match=r"t-0.*deleted|deleted.*t-0"):
+        reader.read_all()
+
+
+def test_a_report_says_how_much_was_read(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "t-0", [[DrawnBatch(times=(0, 1))], [DrawnBatch(times=(2,))]])
+    report = arrow.Report()
+    arrow.read(tmp_path, "t", report=report).read_all()
+    assert report.rows == 3
+    assert report.log_bytes == sum(path.stat().st_size for path in log.directory.glob("*.log"))

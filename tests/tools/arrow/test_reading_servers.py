@@ -1,0 +1,139 @@
+"""A server, its stopped directory and an embedded broker are read alike."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pytest
+from triolog.server.embedded import BlockingBroker
+from triolog.tools import arrow
+from triolog.tools.arrow import server
+
+from tests.support.golden import GOLDEN
+from tests.support.logs import START_MS
+from tests.support.stopped_logs import BATCHES, TOPIC, write_stopped_logs
+from tests.tools.arrow.scalar_reading import partitions_in, rows_of, scalar_rows
+
+RANGES: Final = 60
+
+
+def address(broker: BlockingBroker) -> str:
+    assert broker.native is not None
+    return f"{broker.native.host}:{broker.native.port}"
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("logs") / "stopped"
+    write_stopped_logs(path, partitions=3)
+    return path
+
+
+@pytest.fixture
+def broker(stopped: Path, tmp_path: Path) -> Iterator[BlockingBroker]:
+    shutil.copytree(stopped, tmp_path / "running")
+    with BlockingBroker(tmp_path / "running", durability="os") as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_every_door_gives_what_the_scalar_decoder_reads(stopped: Path, broker: BlockingBroker, isolation: Any) -> None:
+    committed = isolation == "read_committed"
+    expected = [row for name in partitions_in(stopped) for row in scalar_rows(stopped, name, committed=committed)]
+    for source in (stopped, broker, address(broker), broker.native):
+        assert rows_of(arrow.read(source, TOPIC, isolation=isolation)) == expected
+
+
+def test_any_range_is_the_filter_of_a_full_scan(stopped: Path, broker: BlockingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many pages: times are out of order, transactions aborted, one is open."""
+    monkeypatch.setattr(server, "FETCH_BYTES", 700)
+    whole = rows_of(arrow.read(stopped, TOPIC))
+    rng = random.Random(5)
+    for _ in range(RANGES):
+        low, high = sorted(rng.randrange(90) for _ in range(2))
+        first, end = sorted(START_MS + rng.randrange(-2_000, 1_000 * BATCHES + 7_000) for _ in range(2))
+        times = {"start_timestamp": rng.choice([None, first]), "end_timestamp": rng.choice([None, end])}
+        asked: dict[str, Any] = {"start": rng.choice([None, low]), "end": rng.choice([None, high]), **times}
+        expected = [
+            row
+            for row in whole
+            if (asked["start"] or 0) <= row["offset"] < (1000 if asked["end"] is None else asked["end"])
+            and (asked["start_timestamp"] or 0) <= row["timestamp"]
+            and (asked["end_timestamp"] is None or row["timestamp"] < asked["end_timestamp"])
+        ]
+        assert rows_of(arrow.read(stopped, TOPIC, **asked)) == expected, asked
+        assert rows_of(arrow.read(broker, TOPIC, **asked)) == expected, asked
+
+
+def test_kafkas_directories_are_read_alike_when_they_are_served(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "clean", tmp_path / "data", copy_function=shutil.copyfile)
+    with BlockingBroker(tmp_path / "data", durability="os") as broker:
+        for topic in {name.topic for name in partitions_in(GOLDEN / "clean")} & set(broker.topics()):
+            assert rows_of(arrow.read(broker, topic)) == rows_of(arrow.read(GOLDEN / "clean", topic))
+
+
+def test_what_is_not_there_is_one_line(broker: BlockingBroker) -> None:
+    where = address(broker)
+    with pytest.raises(arrow.ArrowError, match=f"{where} has no topic other"):
+        arrow.read(broker, "other")
+    with pytest.raises(arrow.ArrowError, match=f"{where} has no partition {TOPIC}-7; topic {TOPIC} has 3 partitions"):
+        arrow.read(broker, TOPIC, partitions=[7])
+    with BlockingBroker() as other:
+        gone = address(other)
+    with pytest.raises(arrow.ArrowError, match=f"{gone}: .*is `triolog serve` running there"):
+        arrow.read(gone, TOPIC)
+    with (
+        BlockingBroker(native=None) as silent,
+        pytest.raises(arrow.ArrowError, match="does not listen for the native protocol"),
+    ):
+        arrow.read(silent, TOPIC)
+
+
+def test_a_server_that_starts_again_is_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FETCH_BYTES", 1)
+    with BlockingBroker(topics=["t"]) as broker:
+        for number in range(6):
+            broker.append("t", [str(number).encode()])
+        reader = arrow.read(broker, "t", columns=["value"])
+        values = reader.read_next_batch()["value"].to_pylist()
+        broker.restart()
+        values += [value for batch in reader for value in batch["value"].to_pylist()]
+        assert values == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_a_log_that_retention_has_cut_meanwhile_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FETCH_BYTES", 1)
+    with BlockingBroker(topics=["t"]) as broker:
+        for number in range(6):
+            broker.append("t", [str(number).encode()])
+        reader = arrow.read(broker, "t")
+        broker.delete_records("t", 5)
+        with pytest.raises(arrow.ArrowError, match=r"t-0 offset 0: .*offset 0 is not in 5 to 6"):
+            reader.read_all()
+
+
+def test_pandas_polars_and_duckdb_read_a_topic_in_one_line(broker: BlockingBroker) -> None:
+    offsets = [row["offset"] for row in rows_of(arrow.read(broker, TOPIC))]
+    frame: pd.DataFrame = arrow.read(broker, TOPIC).read_pandas()
+    assert frame["offset"].tolist() == offsets
+    assert str(frame["timestamp"].dtype) == "datetime64[ms, UTC]"
+    table: Any = pl.from_arrow(arrow.read(broker, TOPIC))
+    assert table["offset"].to_list() == offsets
+    flights = arrow.read(broker, TOPIC)
+    assert duckdb.sql('select count(*), sum("offset") from flights').fetchall() == [(len(offsets), sum(offsets))]
+    del flights
+
+
+def test_a_read_that_is_given_up_leaves_nothing_open(broker: BlockingBroker) -> None:
+    """The suite looks for sockets that stay."""
+    reader = arrow.read(broker, TOPIC)
+    reader.read_next_batch()
+    reader.close()
+    del reader

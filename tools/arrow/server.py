@@ -1,0 +1,247 @@
+"""Records of a running server, over its native protocol: batches are fetched as they are stored and decoded here.
+
+While one answer is decoded the next one is on its way. A server that starts again in between is waited for, and the fetch is
+repeated from the offset that was reached, so nothing is lost and nothing comes twice. `_fetch_request` is the one place that
+says what is asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
+
+from ...protocol.errors import ErrorCode, RecordTooLargeError, RequestError
+from ...protocol.limits import MIB
+from ...protocol.native.messages import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    Gaps,
+    MetadataRequest,
+    OffsetsForTimesPartition,
+    OffsetsForTimesRequest,
+    OffsetsForTimesResponse,
+    TopicMetadata,
+)
+from ...protocol.records.columnar.decode import Wanted, decode_batches, next_offset
+from ...protocol.records.committed import CommittedFilter
+from ...protocol.types import LATEST_TIMESTAMP, Isolation, TopicPartition
+from ..client.backoff import Backoff
+from ..client.blocking.client import BlockingClient
+from ..client.blocking.connection import BlockingConnection
+from ..client.config import Address, ClientConfig, address_text
+from ..client.exchange import expect
+from .bounds import Bounds
+from .errors import ArrowError
+from .schema import UNIT
+from .sources import ReadOptions, Span, chosen_partitions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+FETCH_BYTES: Final = 4 * MIB
+"""Of an answer: arrays of it stay in the processor's cache, and two of them are in memory."""
+MAX_QUESTIONS: Final = 10_000
+"""Of one request."""
+_UNANSWERED: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
+_STAYING: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""Errors that Kafka's clients would retry and that do not pass here."""
+
+
+@attrs.frozen
+class _Ahead:
+    """A fetch that is on its way."""
+
+    connection: BlockingConnection
+    correlation_id: int
+
+
+class ServerSource:
+    """One connection to one server. Owner: the read."""
+
+    def __init__(self, address: Address, options: ReadOptions) -> None:
+        self._options = options
+        self._where = address_text(address)
+        config = ClientConfig(
+            client_id="triolog-arrow",
+            connect_timeout_ms=min(10_000, options.timeout_ms),
+            tls=options.tls,
+            login=options.login,
+        )
+        self._client = BlockingClient(address, config)
+        self._log_bytes = 0
+        self._was_answered = False
+
+    def spans(self, topics: Sequence[str], partitions: Sequence[int] | None, bounds: Bounds) -> list[Span]:
+        """What the server has now, up to the high watermark or the last stable offset."""
+        ranges: dict[TopicPartition, tuple[int, int]] = {}
+        metadata = self._retried(lambda client: client.metadata(MetadataRequest(tuple(topics))), "looking up topics")
+        for topic in metadata.topics:
+            ranges.update(self._ranges_of(topic))
+        chosen = chosen_partitions(list(ranges), topics, partitions, bounds, self._where)
+        if self._options.isolation is Isolation.READ_COMMITTED:
+            ends = self._offsets([(name, LATEST_TIMESTAMP) for name in chosen])
+            ranges = {name: (ranges[name][0], end) for name, end in zip(chosen, ends, strict=True)}
+        spans = []
+        for name in chosen:
+            low, high = bounds.of_partition(name)
+            low, high = max(low, ranges[name][0]), min(high, ranges[name][1])
+            spans.append(Span(name, low, max(low, high)))
+        if bounds.start_timestamp:
+            reached = self._offsets([(span.name, bounds.start_timestamp) for span in spans])
+            spans = [
+                attrs.evolve(span, low=span.high if offset < 0 else min(max(span.low, offset), span.high))
+                for span, offset in zip(spans, reached, strict=True)
+            ]
+        return spans
+
+    def read(self, span: Span, columns: tuple[str, ...], bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """An Arrow batch for each answer that has records of the span."""
+        wanted = Wanted(
+            *span.name,
+            columns,
+            high=span.high,
+            check_crcs=True,
+            start_timestamp=bounds.start_timestamp,
+            end_timestamp=bounds.end_timestamp,
+            timestamp_unit=UNIT,
+        )
+        offset, ahead = span.low, None
+        try:
+            while offset < span.high:
+                answer = self._fetch(span.name, offset, ahead)
+                assert isinstance(answer.records, bytes)
+                first, ahead = offset, None
+                offset = self._reached(answer, span, offset)
+                if offset < span.high:
+                    ahead = self._fetch_ahead(span.name, offset)
+                rows = self._decoded(answer, attrs.evolve(wanted, low=first), offset)
+                del answer
+                if rows.num_rows:
+                    yield rows
+        finally:
+            if ahead is not None:
+                ahead.connection.forget(ahead.correlation_id)
+
+    def _decoded(self, answer: FetchPartitionResponse, wanted: Wanted, end: int) -> pa.RecordBatch:
+        assert isinstance(answer.records, bytes)
+        self._log_bytes += len(answer.records)
+        committed = CommittedFilter(answer.aborted) if self._options.isolation is Isolation.READ_COMMITTED else None
+        try:
+            return decode_batches(answer.records, wanted, committed=committed)
+        except RequestError as exc:
+            where = f"{wanted.topic}-{wanted.partition} offsets {wanted.low} to {end - 1}"
+            raise ArrowError(f"{self._where}: {where}: {exc.message}") from exc
+
+    def log_bytes(self) -> int:
+        """Of all answers."""
+        return self._log_bytes
+
+    def close(self) -> None:
+        """The connection goes with all that is on its way."""
+        self._client.close()
+
+    def _ranges_of(self, topic: TopicMetadata) -> dict[TopicPartition, tuple[int, int]]:
+        if topic.error is not None:
+            if topic.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise ArrowError(f"{self._where} has no topic {topic.name}")
+            raise ArrowError(f"{self._where}: topic {topic.name}: {topic.error}")
+        for entry in topic.partitions:
+            if entry.error is not None:
+                raise ArrowError(f"{self._where}: {topic.name}-{entry.partition}: {entry.error}")
+        return {
+            TopicPartition(topic.name, entry.partition): (entry.log_start_offset, entry.high_watermark)
+            for entry in topic.partitions
+        }
+
+    def _offsets(self, questions: Sequence[tuple[TopicPartition, int]]) -> list[int]:
+        """The first offset at or after each time, -1 where there is none."""
+        found: list[int] = []
+        for first in range(0, len(questions), MAX_QUESTIONS):
+            entries = tuple(OffsetsForTimesPartition(*name, time) for name, time in questions[first:][:MAX_QUESTIONS])
+            request = OffsetsForTimesRequest(entries, self._options.isolation)
+
+            def ask(client: BlockingClient, request: OffsetsForTimesRequest = request) -> OffsetsForTimesResponse:
+                return client.offsets_for_times(request)
+
+            for entry in self._retried(ask, "looking up times").partitions:
+                if entry.error is not None:
+                    raise ArrowError(f"{self._where}: {entry.topic}-{entry.partition}: {entry.error}")
+                found.append(entry.offset)
+        return found
+
+    def _fetch_request(self, name: TopicPartition, offset: int) -> FetchRequest:
+        skip_gaps = self._options.skip_gaps
+        return FetchRequest(
+            (FetchPartition(*name, offset, FETCH_BYTES),),
+            max_bytes=FETCH_BYTES,
+            isolation=self._options.isolation,
+            gaps=None if skip_gaps is None else Gaps.SKIP if skip_gaps else Gaps.REFUSE,
+        )
+
+    def _fetch(self, name: TopicPartition, offset: int, ahead: _Ahead | None) -> FetchPartitionResponse:
+        request = self._fetch_request(name, offset)
+
+        def ask(client: BlockingClient) -> FetchPartitionResponse:
+            nonlocal ahead
+            if ahead is None:
+                response = client.fetch(request)
+            else:
+                sent, ahead = ahead, None
+                answer = sent.connection.finish(sent.correlation_id, time.monotonic() + client.timeout_s())
+                response = expect(FetchResponse, answer)
+            [entry] = response.partitions
+            if entry.error is not None:
+                raise entry.error
+            return entry
+
+        return self._retried(ask, f"{name} offset {offset}")
+
+    def _fetch_ahead(self, name: TopicPartition, offset: int) -> _Ahead | None:
+        """Ask now for what `_fetch` will take later; None when it cannot be asked now."""
+        try:
+            connection = self._client.connected()
+            deadline = time.monotonic() + self._client.timeout_s()
+            return _Ahead(connection, connection.start(self._fetch_request(name, offset), deadline))
+        except RequestError:
+            return None
+
+    def _reached(self, answer: FetchPartitionResponse, span: Span, offset: int) -> int:
+        """The offset behind the whole batches of an answer."""
+        following = next_offset(answer.records) if answer.records else None  # type: ignore[arg-type]
+        if following is not None:
+            return following
+        if answer.records:
+            raise RecordTooLargeError(
+                f"{len(answer.records)} bytes of {span.name} at offset {offset} hold no whole record batch"
+            )
+        if answer.next_offset > offset:  # compaction has left nothing from here to the end of the log
+            return answer.next_offset
+        raise ArrowError(
+            f"{self._where}: {span.name}: offsets up to {span.high - 1} were to be read and the log ends at offset "
+            f"{answer.high_watermark} now"
+        )
+
+    def _retried(self, ask: Callable[[BlockingClient], T], what: str) -> T:
+        """Ask until there is an answer or the time is up; the first time at once. ArrowError in one line."""
+        give_up_at = time.monotonic() + self._options.timeout_ms / 1000
+        backoff = Backoff(50, 1000)
+        while True:
+            try:
+                with self._client.within(give_up_at):
+                    answer = ask(self._client)
+                self._was_answered = True
+                return answer
+            except RequestError as exc:
+                pause_s = backoff.pause_s()
+                is_to_pass = exc.retriable and exc.code not in _STAYING and self._was_answered
+                if not is_to_pass or time.monotonic() + pause_s >= give_up_at:
+                    hint = "; is `triolog serve` running there?" if exc.code in _UNANSWERED else ""
+                    raise ArrowError(f"{self._where}: {what}: {exc.message}{hint}") from exc
+                time.sleep(pause_s)

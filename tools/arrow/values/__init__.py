@@ -1,0 +1,1 @@
+"""What values are decoded to, and how: JSON, msgpack, Avro, text."""

@@ -1,0 +1,1 @@
+"""Tables as records of a topic."""
