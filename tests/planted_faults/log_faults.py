@@ -248,8 +248,8 @@ READING: Final = (
         name="misplaced-base-offset",
         why="fetch.check.crcs lets a batch pass whose offset, which no CRC covers, was damaged: records change places.",
         file="server/storage/lookups/fetch_check.py",
-        old="    for wrong, next_offset in _misplaced([*before, *placed], *bounds):\n",
-        new="    for wrong, next_offset in tuple[tuple[_Placed, int | None], ...]():\n",
+        old="    for wrong, next_offset in misplaced:\n",
+        new="    for wrong, next_offset in misplaced[:0]:\n",
         tests=(
             f"{STORAGE}/lookups/test_fetch_check.py::test_no_flipped_bit_leaves_the_log",
             f"{STORAGE}/lookups/test_fetch_check.py::test_every_header_field_outside_of_the_crc_is_checked",

@@ -9,7 +9,7 @@ is known where the batches before leave just the room for it, or go on in it; wh
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ....protocol.errors import CorruptRecordError
@@ -25,6 +25,7 @@ STEPS_PER_BATCH: Final = 4
 LOOKED_AT: Final = 3
 """Batches before the first one that is answered: the one before it may hide what was asked for, and the others say whether its
 base offset is true. Of the farthest that is not known, and it does not matter."""
+BATCHES_PER_PAUSE: Final = STEPS_PER_PAUSE // STEPS_PER_BATCH
 CHECKED_PER_STEP: Final = 8192
 """Bytes of a batch whose checksum is computed."""
 
@@ -64,10 +65,12 @@ def checked_prefix(
         yield from _check_whole(view, before[-1])
     following = yield from _base_offset_at(view, stop, end_offset)
     bounds = following, view.base_offset, end_offset
-    if any(_misplaced([*before, *placed], *bounds)):
+    misplaced = yield from _misplaced([*before, *placed], *bounds)
+    if misplaced:
         before = yield from _more_before(view, before, placed[0])
         before = yield from _whole_ones(view, before)
-    for wrong, next_offset in _misplaced([*before, *placed], *bounds):
+        misplaced = yield from _misplaced([*before, *placed], *bounds)
+    for wrong, next_offset in misplaced:
         if wrong.position > position:
             return memoryview(data)[: wrong.position - position]
         damaged = _misplaced_error(view, wrong)
@@ -90,7 +93,8 @@ def check_end(view: SegmentView, offset: int, end_offset: int) -> Procedure[None
         raise _damaged(view.log.path, stop, f"the {view.size - stop} bytes up to the segment's end are no whole batch")
     if last:
         yield from _check_whole(view, last[-1])
-        if any(wrong is last[-1] for wrong, _ in _misplaced(last, end_offset, view.base_offset, end_offset)):
+        misplaced = yield from _misplaced(last, end_offset, view.base_offset, end_offset)
+        if any(wrong is last[-1] for wrong, _ in misplaced):
             raise _misplaced_error(view, last[-1])
 
 
@@ -190,14 +194,17 @@ def _base_offset_at(view: SegmentView, position: int, end_offset: int) -> Proced
 
 def _misplaced(
     placed: Sequence[_Placed], following: int, base_offset: int, end_offset: int
-) -> Iterator[tuple[_Placed, int | None]]:
+) -> Procedure[list[tuple[_Placed, int | None]]]:
     """The batches that do not end before the next one begins, or do not lie in their segment.
 
     With each the offset from which on what stands behind it is certain; None where it may be the next one that is wrong, at
     which a reader has to stop as well.
     """
     expected = None if placed[0].position else base_offset
+    found: list[tuple[_Placed, int | None]] = []
     for slot, each in enumerate(placed):
+        if slot % BATCHES_PER_PAUSE == BATCHES_PER_PAUSE - 1:
+            yield None
         header, count = each.header, each.header.last_offset_delta + 1
         behind = min(placed[slot + 1].header.base_offset if slot + 1 < len(placed) else following, end_offset)
         lowest = base_offset if expected is None else expected
@@ -208,7 +215,8 @@ def _misplaced(
         lies_elsewhere = header.base_offset < base_offset or header.next_offset > end_offset
         leaves_its_room = expected is not None and expected + count == behind
         expected = behind if lies_elsewhere or leaves_its_room else None
-        yield each, expected
+        found.append((each, expected))
+    return found
 
 
 def _misplaced_error(view: SegmentView, wrong: _Placed) -> CorruptRecordError:
