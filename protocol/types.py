@@ -71,6 +71,13 @@ class TimeRange(NamedTuple):
         return self.start <= timestamp < self.end
 
 
+def range_of(start: int | None, end: int | None) -> TimeRange | None:
+    """None where neither end is said."""
+    if start is None and end is None:
+        return None
+    return TimeRange(start or 0) if end is None else TimeRange(start or 0, end)
+
+
 class Record(NamedTuple):
     """One record as a reader sees it.
 

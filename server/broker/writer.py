@@ -9,11 +9,7 @@ from typing import Final
 import attrs
 import trio
 
-from ...protocol.errors import (
-    InvalidRecordError,
-    RequestError,
-    RequestTimedOutError,
-)
+from ...protocol.errors import InvalidRecordError, InvalidRequestError, RequestError, RequestTimedOutError
 from ...protocol.types import Bytes, TopicPartition
 from ..actors.disk.disk import STEPS_PER_PROCEDURE
 from ..actors.manager.log_manager import LogManager
@@ -37,8 +33,10 @@ PartitionAppend = tuple[PartitionActor, PreparedAppend]
 
 def expecting(append: PartitionAppend, offset: int) -> PartitionAppend:
     """The append, but only if the log ends at this offset. Else it is refused, see ExpectedOffsetError, unless it is there
-    already: a batch that comes again is answered as it was the first time."""
+    already: a batch that comes again is answered as it was the first time. Raises InvalidRequestError for what is no offset."""
     actor, prepared = append
+    if offset < 0:
+        raise InvalidRequestError(f"{actor.topic_partition}: expected_offset is {offset}, expected 0 or more")
     return actor, prepared._replace(expected_offset=offset)
 
 

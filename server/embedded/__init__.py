@@ -10,6 +10,7 @@ What a broker has to say goes to the loggers below `triolog`; nothing of it is s
 
 import logging
 
+from ...protocol.errors import ExpectedOffsetError as ExpectedOffsetError
 from ..control.life import ForkedError as ForkedError
 from ..control.life import NotRunningError as NotRunningError
 from .blocking import BlockingBroker as BlockingBroker

@@ -15,10 +15,8 @@ import trio
 
 from ...protocol.errors import RequestError
 from ...protocol.limits import MIB
-from ...protocol.records.batch import iter_batches
-from ...protocol.records.record import iter_records
-from ...protocol.types import Bytes, Record, TopicPartition
-from ..broker import Broker, BrokerStatistics, FetchPartition, PlainRecord, TopicDescription
+from ...protocol.types import NO_OFFSET, Bytes, Record, TopicPartition, range_of
+from ..broker import Broker, BrokerStatistics, PlainRecord, TopicDescription
 from ..control.audited import EMBEDDED, noted
 from ..control.clock import MovedClock
 from ..control.life import Life
@@ -34,6 +32,7 @@ from ..storage.log.append import AppendResult
 from ..storage.segments.segment_view import TimestampAndOffset
 from .follow import Follow, Following, ReadOn, Start
 from .living import directory_like, living
+from .reading import from_offset, range_of_times
 from .records import by_partition, keyed, partition_of
 from .transaction import TIMEOUT_MS, Transaction
 
@@ -223,17 +222,19 @@ class EmbeddedBroker:
         key: bytes | None = None,
         partition: int | None = None,
         acks: int = -1,
+        expected_offset: int | None = None,
     ) -> AppendResult:
         """Append to a partition: whole record batches as bytes, or values, or (timestamp_ms, key, value, headers).
 
         `key`: of the values that are no tuples. `partition`: by default the one that Kafka's clients choose for `key`, without
-        a key the first. All records are stored or none. Cancelled before the append is enqueued nothing has happened; after
-        that the outcome is unknown. Raises RequestError.
+        a key the first. `expected_offset`: only if the partition ends there; else ExpectedOffsetError, which says where it
+        does. All records are stored or none. Cancelled before the append is enqueued nothing has happened; after that the
+        outcome is unknown. Raises RequestError.
         """
         where = TopicPartition(topic, partition or 0 if key is None else partition_of(self.core, topic, key, partition))
         if isinstance(records, bytes | bytearray | memoryview):
-            return await self.core.writer.append(where, records, acks=acks)
-        return await self.core.writer.append(where, keyed(records, key), acks=acks)
+            return await self.core.writer.append(where, records, acks=acks, expected_offset=expected_offset)
+        return await self.core.writer.append(where, keyed(records, key), acks=acks, expected_offset=expected_offset)
 
     async def append_by_key(self, topic: str, records: Sequence[PlainRecord | bytes]) -> dict[int, AppendResult]:
         """Append each record to the partition that Kafka's clients choose for its key; those without one go to one partition
@@ -259,21 +260,26 @@ class EmbeddedBroker:
         return {partition: results[partition] for partition in sorted(results)}
 
     async def fetch(
-        self, topic: str, offset: int = 0, *, partition: int = 0, max_bytes: int = MIB, max_wait_s: float = 0.0
+        self,
+        topic: str,
+        offset: int | None = None,
+        *,
+        partition: int = 0,
+        start_timestamp: int | None = None,
+        end_timestamp: int | None = None,
+        max_bytes: int = MIB,
+        max_wait_s: float = 0.0,
     ) -> list[Record]:
-        """Records from `offset` on, about `max_bytes` of them; waits up to `max_wait_s` for the first. Raises RequestError."""
-        question = FetchPartition(TopicPartition(topic, partition), offset, max_bytes)
-        answer = (await self.core.reader.fetch([question], max_bytes=max_bytes, max_wait_s=max_wait_s))[0]
-        if answer.fetched is None:
-            assert answer.error is not None
-            raise answer.error
-        return [
-            record
-            for header, batch in iter_batches(answer.fetched.records)
-            if not header.is_control
-            for record in iter_records(batch, header)
-            if record.offset >= offset
-        ]
+        """Records from `offset` on (by default 0), about `max_bytes` of them; waits up to `max_wait_s` for the first.
+
+        With one of the timestamps (ms) only the records of that range of times, `end_timestamp` exclusive, in the order of
+        their offsets, by default from the log start on. They are not waited for: go on behind the last record; where nothing
+        comes the range has no more. Raises RequestError.
+        """
+        where, times = TopicPartition(topic, partition), range_of(start_timestamp, end_timestamp)
+        if times is not None:
+            return await range_of_times(self.core, where, NO_OFFSET if offset is None else offset, times, max_bytes)
+        return await from_offset(self.core, where, offset or 0, max_bytes, max_wait_s)
 
     async def offset_for_time(self, topic: str, timestamp_ms: int, *, partition: int = 0) -> TimestampAndOffset:
         """The first record with a timestamp >= `timestamp_ms` (-1 latest, -2 earliest, -3 max timestamp); offset -1: none."""

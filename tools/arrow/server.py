@@ -93,16 +93,11 @@ class ServerSource:
             low, high = bounds.of_partition(name)
             low, high = max(low, ranges[name][0]), min(high, ranges[name][1])
             spans.append(Span(name, low, max(low, high)))
-        if bounds.start_timestamp:
-            reached = self._offsets([(span.name, bounds.start_timestamp) for span in spans])
-            spans = [
-                attrs.evolve(span, low=span.high if offset < 0 else min(max(span.low, offset), span.high))
-                for span, offset in zip(spans, reached, strict=True)
-            ]
         return spans
 
     def read(self, span: Span, columns: tuple[str, ...], bounds: Bounds) -> Iterator[pa.RecordBatch]:
-        """An Arrow batch for each answer that has records of the span."""
+        """An Arrow batch for each answer that has records of the span. The server goes from one batch that can hold records of
+        the bounds' times to the next."""
         wanted = Wanted(
             *span.name,
             columns,
@@ -115,12 +110,12 @@ class ServerSource:
         offset, ahead = span.low, None
         try:
             while offset < span.high:
-                answer = self._fetch(span.name, offset, ahead)
+                answer = self._fetch(self._fetch_request(span.name, offset, bounds), ahead)
                 assert isinstance(answer.records, bytes)
                 first, ahead = offset, None
                 offset = self._reached(answer, span, offset)
                 if offset < span.high:
-                    ahead = self._fetch_ahead(span.name, offset)
+                    ahead = self._fetch_ahead(self._fetch_request(span.name, offset, bounds))
                 rows = self._decoded(answer, attrs.evolve(wanted, low=first), offset)
                 del answer
                 if rows.num_rows:
@@ -176,18 +171,16 @@ class ServerSource:
                 found.append(entry.offset)
         return found
 
-    def _fetch_request(self, name: TopicPartition, offset: int) -> FetchRequest:
+    def _fetch_request(self, name: TopicPartition, offset: int, bounds: Bounds) -> FetchRequest:
         skip_gaps = self._options.skip_gaps
         return FetchRequest(
-            (FetchPartition(*name, offset, FETCH_BYTES),),
+            (FetchPartition(*name, offset, FETCH_BYTES, bounds.start_timestamp, bounds.end_timestamp),),
             max_bytes=FETCH_BYTES,
             isolation=self._options.isolation,
             gaps=None if skip_gaps is None else Gaps.SKIP if skip_gaps else Gaps.REFUSE,
         )
 
-    def _fetch(self, name: TopicPartition, offset: int, ahead: _Ahead | None) -> FetchPartitionResponse:
-        request = self._fetch_request(name, offset)
-
+    def _fetch(self, request: FetchRequest, ahead: _Ahead | None) -> FetchPartitionResponse:
         def ask(client: BlockingClient) -> FetchPartitionResponse:
             nonlocal ahead
             if ahead is None:
@@ -201,28 +194,30 @@ class ServerSource:
                 raise entry.error
             return entry
 
-        return self._retried(ask, f"{name} offset {offset}")
+        [asked] = request.partitions
+        return self._retried(ask, f"{asked.topic_partition} offset {asked.offset}")
 
-    def _fetch_ahead(self, name: TopicPartition, offset: int) -> _Ahead | None:
+    def _fetch_ahead(self, request: FetchRequest) -> _Ahead | None:
         """Ask now for what `_fetch` will take later; None when it cannot be asked now."""
         try:
             connection = self._client.connected()
-            deadline = time.monotonic() + self._client.timeout_s()
-            return _Ahead(connection, connection.start(self._fetch_request(name, offset), deadline))
+            return _Ahead(connection, connection.start(request, time.monotonic() + self._client.timeout_s()))
         except RequestError:
             return None
 
     def _reached(self, answer: FetchPartitionResponse, span: Span, offset: int) -> int:
-        """The offset behind the whole batches of an answer."""
+        """The offset behind the whole batches of an answer, and behind all that the server has passed over."""
         following = next_offset(answer.records) if answer.records else None  # type: ignore[arg-type]
-        if following is not None:
-            return following
-        if answer.records:
+        if answer.records and following is None:
             raise RecordTooLargeError(
                 f"{len(answer.records)} bytes of {span.name} at offset {offset} hold no whole record batch"
             )
-        if answer.next_offset > offset:  # compaction has left nothing from here to the end of the log
-            return answer.next_offset
+        if answer.range_ended and answer.high_watermark >= span.high:
+            return span.high
+        # Compaction has left nothing from here to the end of the log, or the next record of a range is still to be found.
+        reached = max(following or offset, answer.next_offset)
+        if reached > offset or answer.range_ended is False:
+            return reached
         raise ArrowError(
             f"{self._where}: {span.name}: offsets up to {span.high - 1} were to be read and the log ends at offset "
             f"{answer.high_watermark} now"

@@ -10,7 +10,7 @@ import enum
 from typing import Any, Final
 
 from ... import limits
-from ...types import NO_OFFSET, Bytes, Isolation, Record, TimeRange
+from ...types import NO_OFFSET, Bytes, Isolation, Record, TimeRange, range_of
 from ..declaration import wire
 from ..fields import unexpected
 from ..kinds import BOOL, INT32, INT64, INT64_OR_NONE, Kind, choice
@@ -62,17 +62,9 @@ def _read_record(value: Any, path: str) -> Record:
             raise unexpected(path, value, "[offset, timestamp_ms, key, value, headers]")
 
 
-NO_TIMES: Final = TimeRange()
 ISOLATION: Final = choice(Isolation)
 ABORTED: Final = Kind(expected="array", test="type({v}) is list", read=_read_aborted)
 RECORDS: Final = Kind(expected="bin or array of records", read=_read_records, write="list({v}) if type({v}) is tuple else {v}")
-
-
-def range_of(start_timestamp: int | None, end_timestamp: int | None) -> TimeRange | None:
-    """None where neither end is said."""
-    if start_timestamp is None and end_timestamp is None:
-        return None
-    return TimeRange(start_timestamp or 0, NO_TIMES.end if end_timestamp is None else end_timestamp)
 
 
 def end_of(times: TimeRange) -> int | None:

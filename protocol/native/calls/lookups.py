@@ -15,13 +15,14 @@ from ...types import (
     NO_TIMESTAMP,
     Isolation,
     TimeRange,
+    range_of,
 )
 from ..declaration import wire
 from ..fields import unexpected
 from ..kinds import INT64, INT64_OR_NONE, MAP, Kind, integer
 from ..places import Partition, PartitionAnswer
 from ..structs import RequestMessage, ResponseMessage, struct
-from .fetch import ISOLATION, range_of
+from .fetch import ISOLATION
 
 _SPECIAL_TIMESTAMPS: Final = {
     "latest": LATEST_TIMESTAMP,

@@ -45,7 +45,9 @@ STRETCHES_PER_SEGMENT: Final = 128
 
 
 def check_range(snapshot: LogSnapshot, times: TimeRange) -> None:
-    """Raises InvalidRequestError for a range that ends before it starts."""
+    """Raises InvalidRequestError for a range that ends before it starts, or starts before there is time."""
+    if times.start < 0:
+        raise InvalidRequestError(f"{snapshot.topic_partition}: start_timestamp is {times.start}, expected 0 or more")
     if times.end < times.start:
         raise InvalidRequestError(
             f"{snapshot.topic_partition}: end_timestamp {times.end} lies before start_timestamp {times.start}"

@@ -18,7 +18,7 @@ from triolog.protocol.errors import (
 )
 from triolog.protocol.records.key_partition import partition_for_key
 from triolog.protocol.types import TopicPartition
-from triolog.server.embedded import NotRunningError
+from triolog.server.embedded import ExpectedOffsetError, NotRunningError
 from triolog.server.storage.errors import LogDirectoryError
 
 from tests.server.embedded.drivers import DRIVERS, Case
@@ -91,6 +91,64 @@ def test_records_are_appended_in_every_form_and_fetched_by_offset_and_time(run: 
             with pytest.raises(RequestError) as refused:
                 await broker.fetch(T, 99)
             assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(case)
+
+
+@pytest.mark.parametrize("max_bytes", [1, 400, 2**20])
+def test_a_range_of_times_is_the_filter_of_all_records_in_pages_too(run: Driver, max_bytes: int) -> None:
+    """Times are out of order, some records have none, segments are small, batches hold more than one record."""
+    times = [-1 if number % 9 == 5 else START_MS + number * 37 % 50 for number in range(90)]
+
+    async def case(opened: Any) -> None:
+        async with opened(config={"retention.ms": "-1", "segment.bytes": "600"}) as broker:
+            await broker.create_topic(T, 2)
+            for first in range(0, 90, 3):
+                some = range(first, first + 3)
+                await broker.append(T, [(times[each], None, b"%d" % each, ()) for each in some], partition=1)
+            await broker.delete_records(T, 10, partition=1)
+            for start, end in [(0, 50), (10, 13), (49, None), (None, 1), (60, 70), (7, 7)]:
+                asked = {
+                    "start_timestamp": None if start is None else START_MS + start,
+                    "end_timestamp": None if end is None else START_MS + end,
+                }
+                for offset in (None, 10, 44):
+                    wanted = [
+                        each
+                        for each in range(offset or 10, 90)
+                        if START_MS + (start or 0) <= times[each] < START_MS + (99 if end is None else end)
+                    ]
+                    found: list[Any] = []
+                    while page := await broker.fetch(
+                        T, found[-1].offset + 1 if found else offset, partition=1, max_bytes=max_bytes, **asked
+                    ):
+                        found += page
+                    assert [each.offset for each in found] == wanted
+                    assert [each.value for each in found] == [b"%d" % each for each in wanted]
+            with pytest.raises(InvalidRequestError, match=r"topic-1: end_timestamp 1 lies before start_timestamp 2"):
+                await broker.fetch(T, partition=1, start_timestamp=2, end_timestamp=1)
+            with pytest.raises(InvalidRequestError, match=r"topic-1: start_timestamp is -1, expected 0 or more"):
+                await broker.fetch(T, partition=1, start_timestamp=-1)
+            with pytest.raises(RequestError) as refused:
+                await broker.fetch(T, 3, partition=1, start_timestamp=START_MS)
+            assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(case)
+
+
+def test_an_append_that_expects_another_end_is_refused_with_where_that_is(run: Driver) -> None:
+    async def case(opened: Any) -> None:
+        async with opened(topics={T: 3}) as broker:
+            where = partition_for_key(b"foobar", 3)
+            assert (await broker.append(T, [b"0", b"1"], key=b"foobar", expected_offset=0)).base_offset == 0
+            assert (await broker.append(T, batch(START_MS, value=b"2"), partition=where, expected_offset=2)).base_offset == 2
+            for expected in (0, 2, 4):
+                with pytest.raises(ExpectedOffsetError, match=f"topic-{where}: the log ends at offset 3") as refused:
+                    await broker.append(T, [b"never"], partition=where, expected_offset=expected)
+                assert (refused.value.code, refused.value.log_end_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 3)
+            with pytest.raises(InvalidRequestError, match="expected_offset is -1, expected 0 or more"):
+                await broker.append(T, [b"never"], partition=where, expected_offset=-1)
+            assert [each.value for each in await broker.fetch(T, partition=where)] == [b"0", b"1", b"2"]
 
     run(case)
 

@@ -39,7 +39,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def broker(stopped: Path, tmp_path: Path) -> Iterator[BlockingBroker]:
     shutil.copytree(stopped, tmp_path / "running")
-    with BlockingBroker(tmp_path / "running", durability="os") as broker:
+    with BlockingBroker(tmp_path / "running", durability="os", config={"retention.ms": "-1"}) as broker:
         yield broker
 
 
@@ -70,6 +70,33 @@ def test_any_range_is_the_filter_of_a_full_scan(stopped: Path, broker: BlockingB
         ]
         assert rows_of(arrow.read(stopped, TOPIC, **asked)) == expected, asked
         assert rows_of(arrow.read(broker, TOPIC, **asked)) == expected, asked
+
+
+def test_a_range_of_times_is_found_by_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 400 records in order of time 10 are meant, and about as many are sent."""
+    monkeypatch.setattr(server, "FETCH_BYTES", 700)
+    with BlockingBroker(config={"retention.ms": "-1", "segment.bytes": "4000"}) as broker:
+        broker.create_topic("t")
+        for number in range(400):
+            broker.append("t", [(START_MS + number, None, b"%d" % number, ())])
+        whole, part = arrow.Report(), arrow.Report()
+        assert len(rows_of(arrow.read(broker, "t", report=whole))) == 400
+        times = {"start_timestamp": START_MS + 200, "end_timestamp": START_MS + 210}
+        rows = rows_of(arrow.read(broker, "t", report=part, **times))
+        assert [row["offset"] for row in rows] == list(range(200, 210))
+        assert 10 * part.log_bytes < whole.log_bytes
+
+
+def test_a_log_that_was_cut_meanwhile_is_an_error_in_a_range_of_times_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FETCH_BYTES", 1)
+    with BlockingBroker(topics=["t"]) as broker:
+        for number in range(6):
+            broker.append("t", [str(number).encode()])
+        reader = arrow.read(broker, "t", start_timestamp=0)
+        broker.reset()
+        broker.append("t", [b"new"])
+        with pytest.raises(arrow.ArrowError, match=r"t-0: offsets up to 5 were to be read and the log ends at offset 1 now"):
+            reader.read_all()
 
 
 def test_kafkas_directories_are_read_alike_when_they_are_served(tmp_path: Path) -> None:
