@@ -99,8 +99,9 @@ def read(
     except BaseException:
         opened.close()
         raise
-    reading = _Reading(opened, spans, bounds, shape, report or Report())
-    return pa.RecordBatchReader.from_batches(shape.schema, reading.batches())
+    batches = _Reading(opened, spans, bounds, shape, report or Report()).batches()
+    next(batches)
+    return pa.RecordBatchReader.from_batches(shape.schema, batches)
 
 
 @attrs.define(eq=False)
@@ -114,9 +115,10 @@ class _Reading:
     report: Report
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All of it, once."""
+        """Nothing, and then all of it, once. Begun like that, it closes the source also when nobody wants more of it."""
         asked = tuple(decoded_name(name) for name in self.shape.asked)
         with closing(self.source):
+            yield None
             for span in self.spans:
                 for rows in self.source.read(span, asked, self.bounds):
                     self.report.rows += rows.num_rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import shutil
 from collections.abc import Iterator
@@ -164,3 +165,11 @@ def test_a_read_that_is_given_up_leaves_nothing_open(broker: BlockingBroker) -> 
     reader.read_next_batch()
     reader.close()
     del reader
+    gc.collect()
+
+
+def test_a_read_of_which_nothing_was_taken_leaves_nothing_open(broker: BlockingBroker) -> None:
+    reader = arrow.read(broker, TOPIC)
+    assert reader.schema.names
+    del reader
+    gc.collect()
