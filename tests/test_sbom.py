@@ -80,7 +80,7 @@ def test_it_names_every_dependency_that_runs_with_version_and_licence(tmp_path: 
         assert all(licences(component)), name
         assert len(licences(component)) == 1, name
         assert component["purl"] == f"pkg:pypi/{name}@{component['version']}"
-    built = frozenset().union(*map(asked, BUILDS)) - named - {"triolog"}
+    built = frozenset().union(*map(asked, BUILDS)) - named - {"triolog", "pandas"}  # the demo's flights bring it, too
     assert len(built) > 10
     assert built & found.keys() == set()
     assert {*ALL, *BUILDS, *COMBINED} == {*PROJECT["optional-dependencies"]}
