@@ -64,9 +64,9 @@ def read(
 
     `values` says what the column value is decoded from: text, or objects that become structs, of a `schema`: a
     `pyarrow.Schema` or struct type, for Avro its schema as JSON text or what that means. Without one json and msgpack have the
-    fields of the first values, `sample` of them. With `flatten` the fields become columns in place of value. Values that do
-    not parse are an error that says how many there are and where, or null with `errors="null"`. `report` is told how much was
-    read and what was left out.
+    fields of the first values, `sample` of them. With `flatten` the fields become columns in place of value, which is there
+    as bytes when `columns` names it. Values that do not parse are an error that says how many there are and where, or null
+    with `errors="null"`. `report` is told how much was read and what was left out.
 
     Raises ArrowError for what cannot be read, when it is asked for or when the stream comes there, in one line.
     """
@@ -99,19 +99,22 @@ def read(
     except BaseException:
         opened.close()
         raise
-    reading = _Reading(opened, spans, bounds, shape, report or Report())
+    reading = Reading(opened, spans, bounds, shape, report or Report())
     return pa.RecordBatchReader.from_batches(shape.schema, reading.batches())
 
 
 @attrs.define(eq=False)
-class _Reading:
-    """One read. Owner: the reader that was handed out, by its generator."""
+class Reading:
+    """One read of an open source. Owner: who iterates over its batches, which close the source at their end."""
 
     source: OpenSource
     spans: list[Span]
     bounds: Bounds
     shape: Shape
     report: Report
+
+    def __del__(self) -> None:
+        self.source.close()  # nobody has begun to read
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All of it, once."""

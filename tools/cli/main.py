@@ -31,6 +31,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "topics": Subcommand("triolog.tools.cli.topics.command", "Create, list, describe, change and delete topics."),
     "produce": Subcommand("triolog.tools.cli.produce", "Send lines, JSON, CSV or rows of a table to a topic."),
     "consume": Subcommand("triolog.tools.cli.consume", "Print records, by offset or by time."),
+    "sql": Subcommand("triolog.tools.cli.sql.command", "Ask topics a question in SQL."),
     "offsets": Subcommand("triolog.tools.cli.offsets", "Look up the offsets of a time in topics."),
     "groups": Subcommand("triolog.tools.cli.groups.command", "List, describe, reset and delete groups."),
     "gaps": Subcommand("triolog.tools.cli.gaps.command", "List what damage took out of logs, and accept it."),
