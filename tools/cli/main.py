@@ -46,7 +46,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "repair": Subcommand("triolog.tools.cli.repair", "Put a damaged log directory right without deleting a byte."),
     "reindex": Subcommand("triolog.tools.cli.reindex", "Make the indexes of a stopped log anew."),
     "compact": Subcommand("triolog.tools.cli.compact", "Compact a topic of a stopped log directory now."),
-    "export": Subcommand("triolog.tools.cli.export", "Print the records of a stopped log as JSON lines or CSV."),
+    "export": Subcommand("triolog.tools.cli.exporting.command", "Print the records of a stopped log, or write files by day."),
     "du": Subcommand("triolog.tools.cli.du", "Show where the room on the disk goes."),
     "backup": Subcommand("triolog.tools.cli.backup", "Copy the data of a running server."),
     "export-kafka": Subcommand("triolog.tools.cli.export_kafka", "Move a stopped log directory to Apache Kafka."),

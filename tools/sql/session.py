@@ -57,6 +57,8 @@ def ask(source: Source, sql: str, options: SqlOptions | None = None, *, with_pla
     scans: list[Scan] = []
     connection = duckdb.connect(config=_config(options))
     try:
+        if options.time_zone is not None:
+            connection.execute("set TimeZone = ?", [options.time_zone])
         with _said(scans):
             tables = _named(connection, sql)
         names = _topics(source, options) if tables else []
@@ -88,8 +90,6 @@ def _config(options: SqlOptions) -> dict[str, Any]:
     }
     if options.memory_limit is not None:
         config["memory_limit"] = options.memory_limit
-    if options.time_zone is not None:
-        config["TimeZone"] = options.time_zone
     return config
 
 

@@ -47,7 +47,7 @@ def timestamp(number: int) -> int:
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BlockingBroker]:
     with BlockingBroker(config={"retention.ms": "-1"}) as broker:
-        broker.create_topic("flights", partitions=3, config={"retention.ms": "-1", "segment.bytes": "4096"})
+        broker.create_topic("flights", partitions=3, config={"retention.ms": "-1", "segment.bytes": "16384"})
         rows = [row(number) for number in range(COUNT)]
         table = pa.table(
             {
@@ -81,7 +81,8 @@ def rows_of(source: Any, sql: str, options: SqlOptions = OPTIONS) -> tuple[list[
 
 
 def of_parquet(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect(config={"TimeZone": "UTC"}) as connection:
+    with duckdb.connect() as connection:
+        connection.execute("set TimeZone = 'UTC'")
         connection.execute(f"create view flights as select * from read_parquet('{path}')")
         return [tuple(each.values()) for each in connection.sql(sql).to_arrow_table().to_pylist()]
 
@@ -232,7 +233,7 @@ def test_a_value_that_does_not_parse_is_named_with_its_offset() -> None:
         broker.create_topic("t", partitions=2)
         broker.append("t", [b'{"a": 1}', b"noise"], partition=1)
         options = SqlOptions(schemas={"t": "a BIGINT"})
-        with pytest.raises(TriologError, match="^t-1 offset 1: this is no JSON object"):
+        with pytest.raises(TriologError, match=r"^t-1 offset 1: this is no JSON object"):
             rows_of(broker, "select sum(a) from t", options)
         assert rows_of(broker, "select count(*) from t", options)[0] == [(2,)]
         nulls = SqlOptions(schemas={"t": "a BIGINT"}, errors="null")

@@ -35,8 +35,9 @@ def command(
     first run. Exit code 1 when something failed.
     """
     with job_session("export", master) as spark:
-        from ..export import Export, export
-        from ..log_pieces import LogSource
+        from ....export.layout import Export
+        from ....export.log_pieces import LogSource
+        from ..export import export
 
         source = LogSource(directories=directories, topics=topics, committed=isolation == "read_committed")
         chosen = {} if columns is None else {"columns": tuple(name.strip() for name in columns.split(","))}
