@@ -112,6 +112,8 @@ class Reading:
     bounds: Bounds
     shape: Shape
     report: Report
+    warns: bool = True
+    """Values that are null for they did not parse are a log line behind their partition."""
 
     def __del__(self) -> None:
         self.source.close()  # nobody has begun to read
@@ -125,5 +127,6 @@ class Reading:
                     self.report.rows += rows.num_rows
                     self.report.log_bytes = self.source.log_bytes()
                     yield self.shape.made_of(rows, span, self.report)
-                self.shape.warn(span, self.report)
+                if self.warns:
+                    self.shape.warn(span, self.report)
                 self.report.log_bytes = self.source.log_bytes()

@@ -86,7 +86,7 @@ class _Asking:
     def bounds(self, name: str, top: int) -> tuple[int, int | None]:
         """The greatest number below which the condition holds nowhere, and the least one from which on it does not."""
         field = _field(name)
-        low = _greatest(top, lambda number: not self.may_hold(field < self.value(name, number)))
+        low = _greatest(top, lambda number: not self.may_hold(field <= self.value(name, number - 1)))
         if low == top:
             return top, top
         down = _greatest(top - low, lambda number: not self.may_hold(field >= self.value(name, top - number)))

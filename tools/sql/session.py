@@ -43,6 +43,8 @@ class Answer:
         """All rows, once. SqlError, ArrowError, KeyboardInterrupt."""
         with _said(self.scans):
             yield from self._reader or ()
+        for scan in self.scans:
+            scan.warn()
 
 
 @contextmanager

@@ -57,7 +57,13 @@ class Scan:
     report: Report = attrs.field(factory=Report)
     rows: int = 0
     """Handed to DuckDB."""
+    shape: Any = None
     failure: BaseException | None = None
+
+    def warn(self) -> None:
+        """Log which values did not parse and are null. DuckDB's threads, which scan, are none that may."""
+        for span in self.spans if self.shape is not None else ():
+            self.shape.warn(span, self.report)
 
 
 class TopicTable(pads.Dataset):  # type: ignore[misc]
@@ -140,7 +146,8 @@ class TopicTable(pads.Dataset):  # type: ignore[misc]
         except BaseException:
             opened.close()
             raise
-        batches = Reading(opened, list(scan.spans), bounds, shape, scan.report).batches()
+        scan.shape = shape
+        batches = Reading(opened, list(scan.spans), bounds, shape, scan.report, warns=False).batches()
         try:
             for rows in batches:
                 table = self._as_table(rows, columns)

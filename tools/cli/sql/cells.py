@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 
 from ..terminal.output import as_json_value, printable, shown
-from ..terminal.times import Zone
 
 
 def cells(column: pa.Array) -> list[Any]:
@@ -41,11 +40,11 @@ def as_json(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat().replace("+00:00", "Z")
+        return _iso(value, "T")
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-def as_text(value: Any, zone: Zone = None) -> str:
+def as_text(value: Any) -> str:
     """What a table shows for a cell."""
     if value is None:
         return "null"
@@ -54,8 +53,7 @@ def as_text(value: Any, zone: Zone = None) -> str:
     if isinstance(value, float):
         return f"{value:.15g}"
     if isinstance(value, datetime.datetime):
-        text = value.isoformat(sep=" ")
-        return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
+        return _iso(value, " ")
     if isinstance(value, (dict, list)):
         return printable(json.dumps(as_json(value), ensure_ascii=False))
     return printable(str(value))
@@ -69,3 +67,10 @@ def as_csv(value: Any) -> Any:
     if isinstance(value, dict):
         return f"base64:{value['base64']}"
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else value
+
+
+def _iso(value: datetime.datetime | datetime.date | datetime.time, between: str) -> str:
+    """With as many digits of the second as there are, by threes."""
+    text = value.isoformat().replace("T", between).replace("+00:00", "Z")
+    micros = getattr(value, "microsecond", 0)
+    return text.replace(f".{micros:06}", f".{micros // 1000:03}", 1) if micros and micros % 1000 == 0 else text

@@ -157,14 +157,14 @@ def _answer(
 
                 explain_answer(answer, zone)
             elif answer.schema is not None:
-                _write(answer, format_name, output, zone, rows)
+                _write(answer, format_name, output, rows)
     except TriologError as exc:
         raise FailedError(
             str(exc).replace('errors="null"', "--errors null").replace("give a schema", "--schema gives one")
         ) from exc
 
 
-def _write(answer: Answer, format_name: str, output: Path | None, zone: Zone, rows: int) -> None:
+def _write(answer: Answer, format_name: str, output: Path | None, rows: int) -> None:
     from . import formats
 
     schema = answer.schema
@@ -179,7 +179,7 @@ def _write(answer: Answer, format_name: str, output: Path | None, zone: Zone, ro
         except OSError as exc:
             raise FailedError(f"{output}: {exc.strerror or exc}") from exc
     elif format_name == "table":
-        formats.show_table(schema, answer.batches(), zone, rows)
+        formats.show_table(schema, answer.batches(), rows)
     else:
         formats.to_output(schema, answer.batches(), format_name)
 

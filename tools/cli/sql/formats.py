@@ -14,20 +14,19 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from ..terminal.output import count_text, draw, flush, json_line, say, table, write
-from ..terminal.times import Zone
 from .cells import as_csv, as_json, as_text, cells, is_number
 
 FORMATS = ("table", "csv", "json", "parquet")
 Write = Callable[[bytes], object]
 
 
-def show_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], zone: Zone, max_rows: int) -> None:
+def show_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], max_rows: int) -> None:
     """The first rows as a table, and whether there are more."""
     rows: list[list[str]] = []
     has_more = False
     for batch in batches:
         taken = batch.slice(0, max_rows - len(rows))
-        columns = [[as_text(cell, zone) for cell in cells(column)] for column in taken.columns]
+        columns = [[as_text(cell) for cell in cells(column)] for column in taken.columns]
         rows += [list(row) for row in zip(*columns, strict=True)]
         if has_more := taken.num_rows < batch.num_rows:
             break
