@@ -57,8 +57,10 @@ def ask(source: Source, sql: str, options: SqlOptions | None = None, *, with_pla
 
     options = options or SqlOptions()
     scans: list[Scan] = []
-    connection = duckdb.connect(config=_config(options))
+    with _said(scans):
+        connection = duckdb.connect(config=_config(options))
     try:
+        connection.execute("set enable_progress_bar = false")
         if options.time_zone is not None:
             connection.execute("set TimeZone = ?", [options.time_zone])
         with _said(scans):
