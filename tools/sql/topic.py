@@ -165,7 +165,8 @@ class TopicTable(pads.Dataset):  # type: ignore[misc]
         for span in self._there:
             first, end = max(span.low, ranges.low), min(span.high, ranges.high)
             if span.name.partition in ranges.partitions and first < end:
-                low[tuple(span.name)], high[tuple(span.name)] = first, end
+                name = (span.name.topic, span.name.partition)
+                low[name], high[name] = first, end
         start, stop = ranges.start_timestamp, ranges.end_timestamp
         if not low or (start is not None and stop is not None and stop <= start):
             return None
