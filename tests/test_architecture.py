@@ -71,13 +71,15 @@ FLOORS: Final = {
     "tools.client": 25,
     "tools.segments": 25,
     "tools.arrow": 26,
+    "tools.export": 26,
     "tools.forward": 26,
-    "tools.cli": 27,
-    "tools.demo": 27,
-    "tools.bench": 28,
-    "tools.pytest_plugin": 28,
-    "tools.demo.edge": 29,
-    "tools.spark": 29,
+    "tools.sql": 27,
+    "tools.cli": 28,
+    "tools.demo": 28,
+    "tools.bench": 29,
+    "tools.pytest_plugin": 29,
+    "tools.demo.edge": 30,
+    "tools.spark": 30,
 }
 """A module imports strictly lower floors, and modules of its own entry."""
 

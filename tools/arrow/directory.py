@@ -15,6 +15,9 @@ import attrs
 
 from ...protocol.errors import TriologError
 from ...protocol.types import Isolation, TopicPartition
+from ...server.storage.directory.inventory import read_directory
+from ...server.storage.disk.paths import is_internal
+from ..segments.segment_bytes import FILES
 from ..segments.segment_damage import DamagedSegmentError, ReadMode
 from ..segments.segment_log import LogInUseError, PartitionLog, read_logs
 from ..segments.segment_reader import SegmentGoneError, SegmentRead, read_split
@@ -43,6 +46,14 @@ class DirectorySource:
         self._mode = _MODES[options.damaged]
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._log_bytes = 0
+
+    def topics(self) -> list[str]:
+        """Those that have a partition there."""
+        try:
+            names = {files.topic_partition.topic for files in read_directory(FILES, self._path).partitions}
+        except (TriologError, OSError) as exc:
+            raise self._error(exc) from exc
+        return sorted(name for name in names if not is_internal(name))
 
     def spans(self, topics: Sequence[str], partitions: Sequence[int] | None, bounds: Bounds) -> list[Span]:
         """What lies in the files now."""

@@ -64,9 +64,9 @@ def read(
 
     `values` says what the column value is decoded from: text, or objects that become structs, of a `schema`: a
     `pyarrow.Schema` or struct type, for Avro its schema as JSON text or what that means. Without one json and msgpack have the
-    fields of the first values, `sample` of them. With `flatten` the fields become columns in place of value. Values that do
-    not parse are an error that says how many there are and where, or null with `errors="null"`. `report` is told how much was
-    read and what was left out.
+    fields of the first values, `sample` of them. With `flatten` the fields become columns in place of value, which is there
+    as bytes when `columns` names it. Values that do not parse are an error that says how many there are and where, or null
+    with `errors="null"`. `report` is told how much was read and what was left out.
 
     Raises ArrowError for what cannot be read, when it is asked for or when the stream comes there, in one line.
     """
@@ -99,30 +99,34 @@ def read(
     except BaseException:
         opened.close()
         raise
-    batches = _Reading(opened, spans, bounds, shape, report or Report()).batches()
-    next(batches)
-    return pa.RecordBatchReader.from_batches(shape.schema, batches)
+    reading = Reading(opened, spans, bounds, shape, report or Report())
+    return pa.RecordBatchReader.from_batches(shape.schema, reading.batches())
 
 
 @attrs.define(eq=False)
-class _Reading:
-    """One read. Owner: the reader that was handed out, by its generator."""
+class Reading:
+    """One read of an open source. Owner: who iterates over its batches, which close the source at their end."""
 
     source: OpenSource
     spans: list[Span]
     bounds: Bounds
     shape: Shape
     report: Report
+    warns: bool = True
+    """Values that are null for they did not parse are a log line behind their partition."""
+
+    def __del__(self) -> None:
+        self.source.close()  # nobody has begun to read
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Nothing, and then all of it, once. Begun like that, it closes the source also when nobody wants more of it."""
+        """All of it, once."""
         asked = tuple(decoded_name(name) for name in self.shape.asked)
         with closing(self.source):
-            yield None
             for span in self.spans:
                 for rows in self.source.read(span, asked, self.bounds):
                     self.report.rows += rows.num_rows
                     self.report.log_bytes = self.source.log_bytes()
                     yield self.shape.made_of(rows, span, self.report)
-                self.shape.warn(span, self.report)
+                if self.warns:
+                    self.shape.warn(span, self.report)
                 self.report.log_bytes = self.source.log_bytes()

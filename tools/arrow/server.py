@@ -78,6 +78,11 @@ class ServerSource:
         self._log_bytes = 0
         self._was_answered = False
 
+    def topics(self) -> list[str]:
+        """Those that this client may see."""
+        metadata = self._retried(lambda client: client.metadata(MetadataRequest()), "looking up topics")
+        return sorted(topic.name for topic in metadata.topics if topic.error is None and not topic.name.startswith("__"))
+
     def spans(self, topics: Sequence[str], partitions: Sequence[int] | None, bounds: Bounds) -> list[Span]:
         """What the server has now, up to the high watermark or the last stable offset."""
         ranges: dict[TopicPartition, tuple[int, int]] = {}

@@ -1,6 +1,7 @@
 """From the columns that the decoder gives to those that were asked for: order, and decoded values.
 
-With `flatten` the fields of the values are columns themselves; one that has the name of a column is called `value.NAME`.
+With `flatten` the fields of the values are columns themselves; one that has the name of a column is called `value.NAME`, and
+`value` is there only when it is asked for by name, as the record has it.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ class Shape:
             decoded, bad = decode_values(self.parser, columns["value"])
             if bad:
                 self._refuse(columns["offset"], bad, span, report)
-            columns["value"] = decoded
             if self.fields:
                 cells = dict(zip(decoded.type.names, decoded.flatten(), strict=True))
                 columns |= {name: cells[field] for name, field in self.fields.items()}
+            else:
+                columns["value"] = decoded
         return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
 
     def _refuse(self, offsets: pa.Array, bad: Sequence[Any], span: Span, report: Report) -> None:
@@ -86,11 +88,13 @@ def decoded_shape(
     if flatten:
         fields = {(f"value.{field.name}" if field.name in COLUMNS else field.name): field.name for field in parser.type}
         types |= {name: parser.type.field(field).type for name, field in fields.items()}
+        if columns is not None:
+            types["value"] = record_type("value")
     else:
         types["value"] = parser.type
     chosen = checked_columns(columns, tuple(types))
     fields = {name: field for name, field in fields.items() if name in chosen}
-    is_decoded = bool(fields) or "value" in chosen
+    is_decoded = bool(fields) if flatten else "value" in chosen
     if fields:
         parser = narrowed(parser, list(fields.values()))
     asked = [name for name in chosen if name in COLUMNS]

@@ -58,6 +58,9 @@ class Span:
 class OpenSource(Protocol):
     """One source of one read. Owner: the read, which closes it."""
 
+    def topics(self) -> list[str]:
+        """The names of all topics, ascending; without the server's own."""
+
     def spans(self, topics: Sequence[str], partitions: Sequence[int] | None, bounds: Bounds) -> list[Span]:
         """What there is of the topics now, in order. ArrowError for a topic or a partition that is not there."""
 

@@ -13,7 +13,7 @@ from .forwarding.rows import forward_backlog, forward_delay
 from .measuring.bench import Bench
 from .measuring.child import LoadFailedError
 from .measuring.measure import RowResult
-from .rows.arrow import arrow_read
+from .rows.arrow import arrow_read, sql_aggregate
 from .rows.codec import kafka_codec
 from .rows.compaction import appends_beside_compaction, compaction
 from .rows.device.flash import flash_budget
@@ -61,6 +61,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], RowResult]]] = {
     "forward-interference": appends_beside_forward,
     "time-range": time_range,
     "arrow-read": arrow_read,
+    "sql-aggregate": sql_aggregate,
 }
 
 

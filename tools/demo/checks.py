@@ -6,7 +6,7 @@ None of them asks the server anything: they judge collected facts against the so
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -140,4 +140,14 @@ def stopped_in_order(exit_status: int, clean_marker_exists: bool) -> Check:
         "the server stopped in order",
         exit_status == 0 and clean_marker_exists,
         f"exit status {exit_status}, {'marked' if clean_marker_exists else 'not marked'} as a clean shutdown",
+    )
+
+
+def answer_equals_source(found: Sequence[Any], expected: Sequence[Any]) -> Check:
+    """The log's answer in SQL is what the source says."""
+    differing = sum(mine != theirs for mine, theirs in zip(found, expected, strict=False)) + abs(len(found) - len(expected))
+    return Check(
+        "the answer in SQL is the source's",
+        bool(expected) and not differing,
+        f"{len(expected)} rows, {differing} that differ",
     )

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final
 
 import attrs
+import trio
 
 from ...protocol.types import TopicPartition
 from ..client.admin import Admin
@@ -26,6 +27,7 @@ from .disk_usage import PartitionUsage, partition_usage
 from .ending import DemoFindings
 from .flights import AIRPORTS, Flight
 from .producing import Production, produce
+from .question import Answered, ask_log, expected_answer
 from .reading import PartitionCopy
 from .server_process import ServerProcess, open_server
 from .telling import Narrator, Telling
@@ -71,6 +73,9 @@ class FlightsNarrator(Narrator):
 
     def stopped(self, usage: Sequence[PartitionUsage]) -> None:
         """The server has stopped."""
+
+    def answered(self, answered: Answered) -> None:
+        """The log has answered a question."""
 
 
 class Story:
@@ -172,6 +177,13 @@ class Story:
         )
         self._telling.check(checks.stopped_in_order(status, (data_dir / CLEAN_MARKER).exists()))
 
+    async def ask(self, data_dir: Path) -> None:
+        """A question in SQL, of files that no server looks after."""
+        answered = await trio.to_thread.run_sync(ask_log, data_dir)
+        self._narrator.answered(answered)
+        self._telling.note(sql_s=answered.seconds, sql_records=answered.records)
+        self._telling.check(checks.answer_equals_source(answered.airlines, expected_answer(self._flights)))
+
 
 def kill_point(total: int, seed: int) -> int:
     """The record whose acknowledgement draws the SIGKILL: about the middle one."""
@@ -191,4 +203,5 @@ async def run_story(
             await story.look_up(client, copies)
             await story.consume_day(client)
         await story.stop(server, data_dir)
+    await story.ask(data_dir)
     return story.findings

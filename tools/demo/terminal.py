@@ -20,6 +20,7 @@ from .day import DAY, DayReader, FlightsLine, by_carrier, by_hour
 from .disk_usage import PartitionUsage
 from .flights import AIRPORTS, NEW_YORK, Flight
 from .producing import Production
+from .question import QUESTION, Answered
 from .reading import PartitionCopy
 from .story import FlightsNarrator, Lookup
 
@@ -137,6 +138,23 @@ class FlightsTerminal(Lines, FlightsNarrator):
     def stopped(self, usage: Sequence[PartitionUsage]) -> None:
         self._chapter("On disk, after an orderly stop")
         self._console.print(_usage_table(usage))
+
+    def answered(self, answered: Answered) -> None:
+        self._chapter("A question in SQL")
+        for line in QUESTION.splitlines():
+            self._say(line)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("carrier")
+        for name in ("latest", "aircraft"):
+            table.add_column(name, justify="right")
+        for airline in answered.airlines:
+            latest = "-" if airline.latest is None else f"{airline.latest:+} min"
+            table.add_row(airline.carrier, latest, str(airline.aircraft))
+        self._console.print(table)
+        self._say(
+            f"answered in {answered.seconds:.2f} s from {answered.records:,} of {answered.total:,} records, without a server: "
+            "`triolog sql`"
+        )
 
     def ended(self, failed: int, checks: int, look_at: Path, is_kept: bool) -> None:
         """The story is over."""

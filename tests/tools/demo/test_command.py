@@ -33,7 +33,7 @@ def test_the_demo_runs_and_every_check_holds(tmp_path: Path) -> None:
     figures = json.loads(run.stdout)
     assert figures["ok"]
     assert [check for check in figures["checks"] if not check["ok"]] == []
-    assert len(figures["checks"]) == 10
+    assert len(figures["checks"]) == 11
     assert figures["rows"] == 3000
     assert (figures["stored"], figures["duplicates"]) == (3000, 0)
     assert 0 < figures["acknowledged_at_kill"] < 3000
@@ -126,7 +126,7 @@ def test_people_see_every_chapter_and_faults_on_disk_are_found(
         "the lookup by time finds what a scan finds",
         "the explained lookups come to the same",
     ]
-    assert f"{len(failed)} of 10 checks FAILED" in result.output
+    assert f"{len(failed)} of 11 checks FAILED" in result.output
     assert "Error: every record read back equals its row" in result.output
     for said in ("SIGKILL after", "time index", "carrier", "On disk"):
         assert said in result.output

@@ -70,6 +70,15 @@ def parse_time(text: str, zone: Zone = LOCAL, *, now_ms: int | None = None) -> i
     return parse_iso(text, zone)
 
 
+def parse_duration(text: str) -> int:
+    """Milliseconds of `5s`, `500ms`, `1m30s`; not 0. Raises ValueError."""
+    if not _DURATION.fullmatch(text) or not (
+        duration := int(sum(Decimal(number) * _UNITS_MS[unit] for number, unit in _DURATION_PART.findall(text)))
+    ):
+        raise ValueError(f"{text!r} is no duration; write 5s, 500ms or 1m30s")
+    return duration
+
+
 def parse_iso(text: str, zone: Zone = LOCAL) -> int:
     """Milliseconds for an ISO 8601 date or date with time. Raises ValueError."""
     try:

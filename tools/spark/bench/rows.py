@@ -9,8 +9,9 @@ from typing import Final
 from ....protocol.errors import TriologError
 from ...bench.measuring.measure import Line, RowResult, at_least, at_most, ratio
 from ...bench.running import Benchmark
-from ..jobs.export import Export, export
-from ..jobs.log_pieces import LogSource
+from ...export.layout import Export
+from ...export.log_pieces import LogSource
+from ..jobs.export import export
 from .codec import figures
 from .place import FIRST_MS, SparkPlace, make_rows, open_place, to_nowhere
 

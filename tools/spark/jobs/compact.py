@@ -34,8 +34,9 @@ from ....server.storage.disk.filesystem import FileSystem, OsFileSystem, read_fi
 from ....server.storage.offline.compact_directory import CompactionOptions, compact_partition
 from ....server.storage.offline.repair_directory import topic_config
 from ....server.system.clock import system_now_ms
-from .manifest import Manifest
-from .runner import Piece, Progress, Result, no_progress, run_pieces
+from ...export.manifest import Manifest
+from ...export.pieces import Piece, Result
+from .runner import Progress, no_progress, run_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ import attrs
 
 from ....protocol.errors import TriologError
 from ....protocol.limits import MIB
-from .manifest import Manifest, absolute
+from ...export.manifest import Manifest, absolute
 from .runner import JobProgress, Progress, no_progress
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from ....server.storage.disk.filesystem import OsFileSystem
 from ....server.storage.disk.paths import LOG_SUFFIX
 from ....server.storage.offline.reindex import reindex as reindex_segments
 from ....server.storage.offline.repair_directory import topic_config
-from .manifest import Manifest
-from .runner import Piece, Progress, Result, no_progress, run_pieces
+from ...export.manifest import Manifest
+from ...export.pieces import Piece, Result
+from .runner import Progress, no_progress, run_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
 from ....protocol.errors import TriologError
 from ...cli.terminal.output import count_text
+from ...export.manifest import Manifest
+from ...export.pieces import JobError, Piece, Result
 from ..sink.worker import settle
-from .manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,20 +25,6 @@ T = TypeVar("T")
 
 PIECES_PER_CORE: Final = 8
 """Of a group: a group ends with its slowest piece, and its Spark job costs 0.1 to 0.2 s."""
-Result = dict[str, Any]
-
-
-class JobError(TriologError):
-    """Pieces that failed. What succeeded is in the manifest, if the job has one: a second run does the rest."""
-
-
-@attrs.frozen
-class Piece(Generic[T]):
-    """A part of a job that one task does."""
-
-    name: str
-    size_bytes: int
-    what: T
 
 
 @attrs.frozen(kw_only=True)

@@ -36,8 +36,9 @@ from ....server.storage.check.verify import read_directory_files
 from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
 from ....server.storage.disk.filesystem import OsFileSystem
 from ....server.storage.disk.paths import LOG_SUFFIX
-from .manifest import Manifest
-from .runner import Piece, Progress, Result, no_progress, run_pieces
+from ...export.manifest import Manifest
+from ...export.pieces import Piece, Result
+from .runner import Progress, no_progress, run_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

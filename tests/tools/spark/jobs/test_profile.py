@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.spark.jobs.log_pieces import LogSource, plan_pieces
-from triolog.tools.spark.jobs.manifest import Manifest
+from triolog.tools.export.log_pieces import LogSource, plan_pieces
+from triolog.tools.export.manifest import Manifest
 from triolog.tools.spark.jobs.profile import TopicProfile, merge, profile_piece
 from triolog.tools.spark.jobs.profile_report import (
     MAX_BARS,

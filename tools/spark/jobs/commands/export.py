@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from ....cli.terminal.output import count_text, json_option, print_json, say, size_text
@@ -35,11 +37,12 @@ def command(
     first run. Exit code 1 when something failed.
     """
     with job_session("export", master) as spark:
-        from ..export import Export, export
-        from ..log_pieces import LogSource
+        from ....export.layout import Export
+        from ....export.log_pieces import LogSource
+        from ..export import export
 
         source = LogSource(directories=directories, topics=topics, committed=isolation == "read_committed")
-        chosen = {} if columns is None else {"columns": tuple(name.strip() for name in columns.split(","))}
+        chosen: dict[str, Any] = {} if columns is None else {"columns": tuple(name.strip() for name in columns.split(","))}
         try:
             job = Export(source=source, target=target, compression=compression, **chosen)
         except ValueError as exc:

@@ -25,8 +25,8 @@ def command(
     A running server does not mind. Exit code 1 when something failed.
     """
     with job_session("profile", master) as spark:
-        from ..log_pieces import LogSource
-        from ..manifest import replace_file
+        from ....export.log_pieces import LogSource
+        from ....export.manifest import replace_file
         from ..profile import profile
         from ..profile_report import duration_text, render
 

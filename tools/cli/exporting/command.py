@@ -1,4 +1,4 @@
-"""`triolog export`: the records of a stopped log as JSON lines or CSV, straight from its files.
+"""`triolog export`: the records of a stopped log as JSON lines or CSV, straight from its files; with --target as files by day.
 
 A CSV row has topic, partition, offset, timestamp, key, value, headers. Bytes that are no text are `base64:...` there, and so is
 text that begins like that; null is an empty field and an empty text is `""` in quotes, as PostgreSQL and DuckDB read it.
@@ -13,28 +13,37 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from .terminal.failures import EXIT_FAILED, FailedError
-from .terminal.output import as_json_value, flush, printable, timezone_option, write
-from .terminal.places import TIME_HELP, read_time
-from .terminal.progress import open_progress
-from .terminal.stopped import directory_argument, relative, stopped, topics_option
-from .terminal.times import Zone
+from ...export.writers import CSV_HEAD, FORMATS
+from ..terminal.failures import EXIT_FAILED, FailedError
+from ..terminal.output import as_json_value, flush, printable, timezone_option, write
+from ..terminal.places import TIME_HELP, read_time
+from ..terminal.progress import open_progress
+from ..terminal.stopped import directory_argument, relative, stopped, topics_option
+from ..terminal.times import Zone
 
 if TYPE_CHECKING:
-    from ...protocol.types import Record, TopicPartition
-    from ...server.storage.check.stored_records import RecordRange
-    from ...server.storage.directory.inventory import PartitionFiles, StoppedDirectory
-    from ...server.storage.disk.filesystem import FileSystem
-    from ...server.storage.recovery.salvage import Damage
+    from ....protocol.types import Record, TopicPartition
+    from ....server.storage.check.stored_records import RecordRange
+    from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
+    from ....server.storage.disk.filesystem import FileSystem
+    from ....server.storage.recovery.salvage import Damage
 
-CSV_HEAD: Final = b"topic,partition,offset,timestamp,key,value,headers\n"
 BASE64_PREFIX: Final = "base64:"
 
 
 @click.command
 @directory_argument
 @topics_option
-@click.option("--format", "format_name", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True)
+@click.option("--format", "format_name", type=click.Choice(FORMATS), default="jsonl", show_default=True)
+@click.option("--target", type=click.Path(file_okay=False), help="Write files into this folder instead of printing.")
+@click.option("--partition-by", type=click.Choice(["day"]), help="A folder for each topic and UTC day. [default with --target]")
+@click.option(
+    "--compression",
+    default="zstd",
+    show_default=True,
+    type=click.Choice(["zstd", "lz4", "snappy", "gzip", "none"]),
+    help="Of Parquet and Arrow files.",
+)
 @click.option("--from-offset", type=click.IntRange(0), default=0, help="Start at this offset of each partition.")
 @click.option("--to-offset", type=click.IntRange(0), help="Stop before this offset of each partition.")
 @click.option("--from-time", metavar="TIME", help=f"Records at or after: {TIME_HELP}.")
@@ -42,35 +51,62 @@ BASE64_PREFIX: Final = "base64:"
 @click.option(
     "--isolation",
     type=click.Choice(["read_uncommitted", "read_committed"]),
-    default="read_uncommitted",
-    show_default=True,
-    help="read_committed leaves out aborted transactions and stops at the first open one.",
+    help="read_committed leaves out aborted transactions and stops at the first open one. "
+    "[default: read_uncommitted, with --target read_committed]",
 )
 @timezone_option
 def command(
     directory: str,
     topics: tuple[str, ...],
     format_name: str,
+    target: str | None,
+    partition_by: str | None,
+    compression: str,
     from_offset: int,
     to_offset: int | None,
     from_time: str | None,
     to_time: str | None,
-    isolation: str,
+    isolation: str | None,
     zone: Zone,
 ) -> None:
     """Print the records of the log directory DIR, or of one partition's directory; the server must be stopped.
 
+    With --target they become files, topic=<topic>/day=<day>/part-<partition>-<offset>.<format>, which appear when they are
+    whole. The same command goes on where an earlier one was cut off, to the offsets of that one. A running server does not
+    mind.
+
     JSON lines are what `triolog produce --format json` reads. Records come partition by partition, in the order of their
     offsets; times are looked at record by record. A damaged batch is left out and named on standard error: exit code 1.
     """
-    from ...protocol.limits import INT64_MAX
-    from ...server.storage.check.stored_records import RecordRange
+    from ....protocol.limits import INT64_MAX
+    from ....server.storage.check.stored_records import RecordRange
 
+    from_ms = None if from_time is None else read_time(from_time, zone, "--from-time")
+    to_ms = None if to_time is None else read_time(to_time, zone, "--to-time")
+    if target is not None:
+        if format_name == "arrow" and compression not in ("zstd", "lz4", "none"):
+            raise click.BadParameter("Arrow files have zstd, lz4 or none", param_hint="--compression")
+        from .files import export_files
+
+        export_files(
+            directory,
+            target,
+            topics,
+            format_name,
+            to_line={"jsonl": _json_line, "csv": _csv_line}.get(format_name),
+            compression=compression,
+            offsets=(from_offset or None, to_offset),
+            times=(from_ms, to_ms),
+            committed=isolation != "read_uncommitted",
+        )
+        return
+    if format_name not in ("jsonl", "csv") or partition_by is not None:
+        raise click.UsageError("--format parquet and arrow, and --partition-by, need --target FOLDER")
     wanted = RecordRange(
         from_offset=from_offset,
         to_offset=INT64_MAX if to_offset is None else to_offset,
-        from_ms=None if from_time is None else read_time(from_time, zone, "--from-time"),
-        to_ms=None if to_time is None else read_time(to_time, zone, "--to-time"),
+        from_ms=from_ms,
+        to_ms=to_ms,
         committed=isolation == "read_committed",
     )
     with stopped(directory, topics, writes=False) as (fs, found):
@@ -81,8 +117,8 @@ def command(
 
 def _export(fs: FileSystem, directory: StoppedDirectory, wanted: RecordRange, format_name: str) -> int:
     """Print it all; answers how many places were damaged."""
-    from ...server.storage.check.findings import Quiet, Reporter
-    from ...server.storage.check.verify import read_directory_files
+    from ....server.storage.check.findings import Quiet, Reporter
+    from ....server.storage.check.verify import read_directory_files
 
     starts = read_directory_files(fs, directory, Reporter(Quiet())).log_start_offsets
     passes = 2 if wanted.committed else 1
@@ -114,8 +150,8 @@ class _Exporting:
         """Print the wanted records from `start` on. Raises FailedError for records that cannot be read."""
         import attrs
 
-        from ...protocol.errors import RequestError
-        from ...server.storage.check.stored_records import DecidedTransactions, find_transactions, stored_batches
+        from ....protocol.errors import RequestError
+        from ....server.storage.check.stored_records import DecidedTransactions, find_transactions, stored_batches
 
         wanted = attrs.evolve(wanted, from_offset=start)
         partition = files.topic_partition
@@ -140,8 +176,8 @@ class _Exporting:
 
 
 def _json_line(partition: TopicPartition, record: Record) -> bytes:
-    from .terminal.output import json_line
-    from .terminal.record_formats import record_as_json
+    from ..terminal.output import json_line
+    from ..terminal.record_formats import record_as_json
 
     return json_line(record_as_json(partition, record))
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import attrs
 
-from ....protocol.errors import TriologError
-from ....server.config import DataPermissions
-from ....server.storage.disk import filesystem
+from ...protocol.errors import TriologError
+from ...server.config import DataPermissions
+from ...server.storage.disk import filesystem
 
 VERSION: Final = 2
 MAX_SHOWN: Final = 60

@@ -7,12 +7,12 @@ from typing import Any
 
 import attrs
 
-from ....server.storage.disk.paths import is_internal
-from ...segments.segment_log import read_logs
-from ...segments.segment_transactions import committed_range
-from ...segments.splits import AbortedRange, LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
+from ...server.storage.disk.paths import is_internal
+from ..segments.segment_log import read_logs
+from ..segments.segment_transactions import committed_range
+from ..segments.splits import AbortedRange, LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
 from .manifest import Manifest, absolute
-from .runner import JobError, Piece
+from .pieces import JobError, Piece
 
 Splits = tuple[SegmentSplit, ...]
 
@@ -29,6 +29,9 @@ class LogSource:
     topics: tuple[str, ...] = ()
     split_bytes: int = SplitLimits().split_bytes
     committed: bool = True
+    from_offset: int | None = None
+    to_offset: int | None = None
+    """Of each partition; exclusive."""
 
 
 def plan_pieces(source: LogSource, manifest: Manifest) -> list[Piece[Splits]]:
@@ -49,7 +52,10 @@ def _plan(source: LogSource) -> list[list[dict[str, Any]]]:
     if absent := sorted(set(source.topics) - {log.topic_partition.topic for log in logs}):
         raise JobError(f"{', '.join(source.directories)}: there is no partition of topic {absent[0]}")
     for log in logs:
-        low, high = log.log_start_offset, log.end_offset
+        low = max(log.log_start_offset, source.from_offset or 0)
+        high = log.end_offset if source.to_offset is None else min(log.end_offset, source.to_offset)
+        if low >= high > log.log_start_offset or (source.to_offset is not None and high <= log.log_start_offset):
+            continue
         if source.topics or not is_internal(log.topic_partition.topic):
             ranges.append(committed_range(log, low, high) if source.committed else LogRange(log=log, low=low, high=high))
     packed: Sequence[Splits] = pack_splits(plan_splits(ranges, limits), limits)

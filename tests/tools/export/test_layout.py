@@ -12,11 +12,11 @@ from pyarrow.parquet import ParquetWriter
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import NO_TIMESTAMP
 from triolog.server.embedded import BlockingBroker
+from triolog.tools.export.layout import MAX_OPEN_DAYS, NO_DAY, TEMPORARY, DamagedLogError, Export, export_piece
+from triolog.tools.export.log_pieces import LogSource, plan_pieces
+from triolog.tools.export.manifest import Manifest
+from triolog.tools.export.pieces import JobError
 from triolog.tools.segments.segment_reader import SegmentGoneError
-from triolog.tools.spark.jobs.export import MAX_OPEN_DAYS, NO_DAY, TEMPORARY, DamagedLogError, Export, export_piece
-from triolog.tools.spark.jobs.log_pieces import LogSource, plan_pieces
-from triolog.tools.spark.jobs.manifest import Manifest
-from triolog.tools.spark.jobs.runner import JobError
 
 DAY_MS = 86_400_000
 Row = tuple[int | None, bytes | None, bytes | None, tuple[()]]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triolog.tools.spark.jobs.manifest import VERSION, Manifest, ManifestError, replace_file
+from triolog.tools.export.manifest import VERSION, Manifest, ManifestError, replace_file
 
 
 def opened(path: Path, job: str = "export", **settings: Any) -> Manifest:

@@ -1,0 +1,1 @@
+"""`triolog export`: records of log directories, printed or as files by day."""

@@ -1,0 +1,1 @@
+"""`triolog sql`: questions in SQL over topics."""

@@ -1,0 +1,230 @@
+"""`triolog sql`: the command. The questions are `triolog.tools.sql`'s."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from ..terminal.failures import FailedError
+from ..terminal.output import timezone_option, write
+from ..terminal.remote import ServerAddress, access, server_option
+from ..terminal.times import Zone
+
+if TYPE_CHECKING:
+    from ...sql.options import SqlOptions
+    from ...sql.session import Answer
+
+CLEAR = b"\x1b[H\x1b[2J"
+
+
+def _read_interval(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    from ..terminal.times import parse_duration
+
+    try:
+        return parse_duration(value) / 1000
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), ctx, param) from exc
+
+
+@click.command
+@click.argument("question", metavar="SQL")
+@server_option
+@click.option(
+    "--data-dir",
+    type=click.Path(exists=True, file_okay=False),
+    help="A log directory, or one partition's, instead of a server.",
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["table", "csv", "json", "parquet"]),
+    help="json is a line for each row. [default: table, with --output by its ending]",
+)
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file, which is replaced when all is there."
+)
+@click.option("--explain", is_flag=True, help="Run it, and show what was read for it instead of the answer.")
+@click.option("--follow", callback=_read_interval, metavar="5s", help="Ask again, so long after each answer, until Ctrl-C.")
+@click.option(
+    "--values", multiple=True, metavar="[TOPIC=]KIND", help="Of values: auto, json, msgpack, avro, raw. [default: auto]"
+)
+@click.option(
+    "--schema",
+    "schemas",
+    multiple=True,
+    metavar="[TOPIC=]COLUMNS",
+    help="The fields of values: 'carrier VARCHAR, delay BIGINT', for avro a file with its schema. [default: the first values']",
+)
+@click.option(
+    "--errors",
+    type=click.Choice(["raise", "null"]),
+    default="raise",
+    show_default=True,
+    help="What a value that does not fit is.",
+)
+@click.option(
+    "--isolation", type=click.Choice(["read_committed", "read_uncommitted"]), default="read_committed", show_default=True
+)
+@click.option("--rows", type=click.IntRange(1), default=1000, show_default=True, help="Rows of a table at most.")
+@click.option(
+    "--memory-limit", default="1GB", show_default=True, metavar="SIZE", help="Of DuckDB, which puts on disk what is more."
+)
+@timezone_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    question: str,
+    server: ServerAddress,
+    data_dir: str | None,
+    format_name: str | None,
+    output: Path | None,
+    explain: bool,
+    follow: float | None,
+    values: tuple[str, ...],
+    schemas: tuple[str, ...],
+    errors: Any,
+    isolation: str,
+    rows: int,
+    memory_limit: str,
+    zone: Zone,
+) -> None:
+    """Ask topics a question: triolog sql "select carrier, avg(arr_delay) from flights group by 1".
+
+    Topics are tables with the columns topic, partition, offset, timestamp, timestamp_type, key, value, headers and the fields
+    of their values. Files are tables, too: join 'airlines.csv' or 'planes.parquet'. It is DuckDB's SQL; offset is a word of
+    it, so that column is "offset" in double quotes.
+    """
+    if data_dir is not None and ctx.get_parameter_source("server") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--server and --data-dir are two places; give one of them")
+    chosen = format_name or _format_of(output)
+    if chosen == "table" and output is not None:
+        raise click.UsageError("--output takes csv, json or parquet; --format says which")
+    if chosen == "parquet" and output is None and sys.stdout.isatty():
+        raise click.UsageError("--format parquet needs --output FILE on a terminal")
+    _check_installed()
+    from ....protocol.types import Isolation
+    from ...sql.options import KINDS, SqlOptions
+
+    tls, login = access() if data_dir is None else (None, None)
+    kinds = _by_topic(values)
+    if wrong := [kind for kind in kinds.values() if kind not in KINDS]:
+        raise click.BadParameter(f"{wrong[0]!r} is none of {', '.join(KINDS)}", param_hint="--values")
+    options = SqlOptions(
+        values=kinds,
+        schemas=_schemas(_by_topic(schemas), kinds),
+        errors=errors,
+        isolation=Isolation(isolation),
+        login=login,
+        tls=tls,
+        time_zone=_zone_name(zone),
+        memory_limit=memory_limit,
+    )
+    source = tuple(server) if data_dir is None else data_dir
+    while True:
+        if follow is not None and chosen == "table" and output is None and sys.stdout.isatty():
+            write(CLEAR)
+        _answer(source, question, options, chosen, output, zone, rows, explain=explain)
+        if follow is None:
+            return
+        time.sleep(follow)
+
+
+def _answer(
+    source: Any,
+    question: str,
+    options: SqlOptions,
+    format_name: str,
+    output: Path | None,
+    zone: Zone,
+    rows: int,
+    *,
+    explain: bool,
+) -> None:
+    from ....protocol.errors import TriologError
+    from ...sql.session import ask
+
+    try:
+        with ask(source, question, options, with_plan=explain) as answer:
+            if explain:
+                from .explained import explain_answer
+
+                explain_answer(answer, zone)
+            elif answer.schema is not None:
+                _write(answer, format_name, output, rows)
+    except TriologError as exc:
+        raise FailedError(
+            str(exc).replace('errors="null"', "--errors null").replace("give a schema", "--schema gives one")
+        ) from exc
+
+
+def _write(answer: Answer, format_name: str, output: Path | None, rows: int) -> None:
+    from . import formats
+
+    schema = answer.schema
+    assert schema is not None
+    if output is not None:
+        try:
+            with formats.replaced(output) as file:
+                if format_name == "parquet":
+                    formats.write_parquet(schema, answer.batches(), file)
+                else:
+                    formats.write_rows(schema, answer.batches(), format_name, file.write)
+        except OSError as exc:
+            raise FailedError(f"{output}: {exc.strerror or exc}") from exc
+    elif format_name == "table":
+        formats.show_table(schema, answer.batches(), rows)
+    else:
+        formats.to_output(schema, answer.batches(), format_name)
+
+
+def _check_installed() -> None:
+    try:
+        import duckdb as _  # noqa: F401
+        import numpy as _numpy  # noqa: F401
+        import pyarrow as _pyarrow  # noqa: F401
+    except ImportError:
+        raise FailedError("triolog sql needs DuckDB and pyarrow: pip install 'triolog[sql]'") from None
+
+
+def _format_of(output: Path | None) -> str:
+    if output is None:
+        return "table"
+    by_ending = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
+    if output.suffix not in by_ending:
+        raise click.UsageError(f"{output.name} does not say what it is; --format does")
+    return by_ending[output.suffix]
+
+
+def _by_topic(texts: tuple[str, ...]) -> dict[str | None, str]:
+    """`TOPIC=TEXT`, or `TEXT` for all topics; a name has no space, so that a schema may hold the sign."""
+    found: dict[str | None, str] = {}
+    for text in texts:
+        topic, sign, rest = text.partition("=")
+        if sign and " " not in topic:
+            found[topic] = rest
+        else:
+            found[None] = text
+    return found
+
+
+def _schemas(schemas: dict[str | None, str], kinds: dict[str | None, str]) -> dict[str | None, str]:
+    """With Avro's out of their files."""
+    found = dict(schemas)
+    for topic, text in schemas.items():
+        if kinds.get(topic, kinds.get(None)) == "avro":
+            try:
+                found[topic] = Path(text).read_text()
+            except (OSError, UnicodeDecodeError) as exc:
+                raise FailedError(f"--schema {text}: {exc}") from exc
+    return found
+
+
+def _zone_name(zone: Zone) -> str | None:
+    return None if zone is None else str(zone)

@@ -1,0 +1,121 @@
+"""An answer written out as it comes: a table for people, JSON lines, CSV, Parquet. All but the table hold one batch."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from ..terminal.output import count_text, draw, flush, json_line, say, table, write
+from .cells import as_csv, as_json, as_text, cells, is_number
+
+FORMATS = ("table", "csv", "json", "parquet")
+Write = Callable[[bytes], object]
+
+
+def show_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], max_rows: int) -> None:
+    """The first rows as a table, and whether there are more."""
+    rows: list[list[str]] = []
+    has_more = False
+    for batch in batches:
+        taken = batch.slice(0, max_rows - len(rows))
+        columns = [[as_text(cell) for cell in cells(column)] for column in taken.columns]
+        rows += [list(row) for row in zip(*columns, strict=True)]
+        if has_more := taken.num_rows < batch.num_rows:
+            break
+    heads = {
+        name: "right" if is_number(kind) else "left" for name, kind in zip(_unique(schema.names), schema.types, strict=True)
+    }
+    draw(table(heads, rows))
+    if has_more:
+        say(f"the first {count_text(max_rows, 'row')}; --rows N shows more, --format csv, json or parquet has all")
+
+
+def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format_name: str, write: Write) -> None:
+    """JSON lines or CSV."""
+    if format_name == "csv":
+        write(_csv_lines([schema.names]))
+    names = _unique(schema.names)
+    for batch in batches:
+        columns = [cells(column) for column in batch.columns]
+        if format_name == "csv":
+            write(_csv_lines([[as_csv(cell) for cell in row] for row in zip(*columns, strict=True)]))
+        else:
+            rows = zip(*([as_json(cell) for cell in column] for column in columns), strict=True)
+            write(b"".join(json_line(dict(zip(names, row, strict=True))) for row in rows))
+
+
+def write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: BinaryIO) -> None:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def to_output(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format_name: str) -> None:
+    """Standard output."""
+    if format_name == "parquet":
+        buffer = _Output()
+        write_parquet(schema, batches, buffer)  # type: ignore[arg-type]
+    else:
+        write_rows(schema, batches, format_name, write)
+    flush()
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """A file that gets its name when it is whole and on the device; until then there is what was there before."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class _Output(io.RawIOBase):
+    """Standard output as a file."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        write(bytes(data))
+        return len(data)
+
+
+def _csv_lines(rows: Iterable[Iterable[Any]]) -> bytes:
+    """A text that is empty is `""`, null is nothing."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for row in rows:
+        writer.writerow(row)
+    return text.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    """Columns of one name are told apart."""
+    found: list[str] = []
+    for name in names:
+        number, unique = 1, name
+        while unique in found:
+            number += 1
+            unique = f"{name}_{number}"
+        found.append(unique)
+    return found
