@@ -100,7 +100,9 @@ def read(
         opened.close()
         raise
     reading = _Reading(opened, spans, bounds, shape, report or Report())
-    return pa.RecordBatchReader.from_batches(shape.schema, reading.batches())
+    batches = reading.batches()
+    next(batches)  # begun, so that it closes the source also when nobody reads on
+    return pa.RecordBatchReader.from_batches(shape.schema, batches)
 
 
 @attrs.define(eq=False)
@@ -113,10 +115,11 @@ class _Reading:
     shape: Shape
     report: Report
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """All of it, once."""
+    def batches(self) -> Iterator[pa.RecordBatch | None]:
+        """None, and then all of it, once."""
         asked = tuple(decoded_name(name) for name in self.shape.asked)
         with closing(self.source):
+            yield None
             for span in self.spans:
                 for rows in self.source.read(span, asked, self.bounds):
                     self.report.rows += rows.num_rows

@@ -137,3 +137,4 @@ def test_a_read_that_is_given_up_leaves_nothing_open(broker: BlockingBroker) -> 
     reader.read_next_batch()
     reader.close()
     del reader
+    arrow.read(broker, TOPIC)  # and is not begun

@@ -6,7 +6,7 @@ import json
 from io import BytesIO
 from typing import Any, Final
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 import pyarrow as pa
 
 from ..errors import ArrowError

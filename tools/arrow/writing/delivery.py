@@ -179,9 +179,9 @@ class Delivery:
             try:
                 with self._client.within(give_up_at):
                     while again:
-                        response = self._client.produce(self._request(again[:1]))
-                        assert response is not None
-                        left, refusal = self._settle(again[:1], response, frozenset())
+                        answer = self._client.produce(self._request(again[:1]))
+                        assert answer is not None
+                        _, refusal = self._settle(again[:1], answer, frozenset())
                         if refusal is not None:
                             error = refusal
                             break

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from io import BytesIO
 from typing import Any, Final
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 import pyarrow as pa
 import pyarrow.compute as pc
 

@@ -51,7 +51,7 @@ def produce_table(server: ServerAddress, file: str, options: TableOptions) -> di
 
         try:
             written = write(
-                tuple(server),
+                (server.host, server.port),
                 options.topic,
                 file,
                 key=options.key,
