@@ -22,6 +22,7 @@ from tests.support.stopped_logs import BATCHES, TOPIC, write_stopped_logs
 from tests.tools.arrow.scalar_reading import partitions_in, rows_of, scalar_rows
 
 RANGES: Final = 60
+RETENTION_OFF: Final = {"retention.ms": "-1"}
 
 
 def address(broker: BlockingBroker) -> str:
@@ -39,7 +40,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def broker(stopped: Path, tmp_path: Path) -> Iterator[BlockingBroker]:
     shutil.copytree(stopped, tmp_path / "running")
-    with BlockingBroker(tmp_path / "running", durability="os") as broker:
+    with BlockingBroker(tmp_path / "running", durability="os", config=RETENTION_OFF) as broker:
         yield broker
 
 
@@ -74,7 +75,7 @@ def test_any_range_is_the_filter_of_a_full_scan(stopped: Path, broker: BlockingB
 
 def test_kafkas_directories_are_read_alike_when_they_are_served(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "clean", tmp_path / "data", copy_function=shutil.copyfile)
-    with BlockingBroker(tmp_path / "data", durability="os") as broker:
+    with BlockingBroker(tmp_path / "data", durability="os", config=RETENTION_OFF) as broker:
         for topic in {name.topic for name in partitions_in(GOLDEN / "clean")} & set(broker.topics()):
             assert rows_of(arrow.read(broker, topic)) == rows_of(arrow.read(GOLDEN / "clean", topic))
 
