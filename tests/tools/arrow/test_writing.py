@@ -42,7 +42,7 @@ FLIGHTS: Final = pa.table(
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(topics={"t": 1, "wide": 4}) as broker:
+    with BlockingBroker(topics={"t": 1, "wide": 4}, config={"retention.ms": "-1"}) as broker:
         yield broker
 
 
