@@ -104,7 +104,7 @@ STAGE = {"application": "q", "version": 0}
         (
             "produce",
             {"partitions": [{**PARTITION, "records": b""}, {**PARTITION, "records": b"", "recods": 1}]},
-            "produce.partitions[1] has unknown key 'recods'; known: partition, records, topic",
+            "produce.partitions[1] has unknown key 'recods'; known: expected_offset, partition, records, topic",
         ),
         ("produce", {"partitions": [PARTITION]}, "produce.partitions[0].records is missing, expected bin or array of records"),
         (
