@@ -270,6 +270,9 @@ class Facts:
         where, seen, acknowledged = event.partition, self.seen[event.partition], self.acknowledged[event.partition]
         _, loss = self.losses[-1]
         synced = loss.synced.get(where, 0)
+        if synced <= self.trimmed.get(where, 0):
+            # What is about to be deleted need not be synced; nobody may have been told that it is.
+            synced = min(synced, self.starts.get(where, 0))
         lost = [offset for offset, record in seen.items() if offset >= synced and event.records.get(offset) != record]
         for offset in lost:
             self.missed.setdefault(seen[offset], loss)

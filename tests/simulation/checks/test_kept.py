@@ -129,6 +129,14 @@ def test_what_compaction_has_taken_before_anybody_looked_is_not_lost() -> None:
     assert kinds(lost(0, None), each, KEYED[1:], survived(newest[1]), stored(newest[1])) == {"lost"}
 
 
+def test_what_was_about_to_be_deleted_need_not_be_synced() -> None:
+    trims, trimmed = (kind(**WHO, partition=IN, before_offset=3) for kind in (Trims, Trimmed))
+    after = [survived(), send("b:0"), acknowledged(0, "b:0"), *stored(*found(0, "b:0"))]
+    assert kinds(SENT, trims, lost(5, None, synced=3), after) == set()
+    assert "divergent" in kinds(SENT, lost(5, None, synced=3), after)
+    assert "divergent" in kinds(SENT, trims, trimmed, lost(5, None, synced=3), after)
+
+
 def test_how_old_it_was_counts_from_the_loss_after_which_it_was_missing() -> None:
     """A marker may stand at its offset after the first one, and be gone after the second."""
 
