@@ -271,7 +271,7 @@ class Facts:
         _, loss = self.losses[-1]
         synced = loss.synced.get(where, 0)
         if synced <= self.trimmed.get(where, 0):
-            # What is about to be deleted need not be synced; nobody may have been told that it is.
+            # What is about to be deleted need not be synced, nor does it count for what may be lost.
             synced = min(synced, self.starts.get(where, 0))
         lost = [offset for offset, record in seen.items() if offset >= synced and event.records.get(offset) != record]
         for offset in lost:
@@ -289,7 +289,7 @@ class Facts:
             self.shortened.add(where)
         for offset in lost:
             record = seen.pop(offset)
-            if acknowledged.pop(record, None) is not None:
+            if acknowledged.pop(record, None) is not None and offset >= self.trimmed.get(where, 0):
                 self._judge_loss(record, offset, where, self.missed[record])
         for record in [record for record, offset in acknowledged.items() if offset < 0]:
             del acknowledged[record]

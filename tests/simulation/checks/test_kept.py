@@ -133,6 +133,7 @@ def test_what_was_about_to_be_deleted_need_not_be_synced() -> None:
     trims, trimmed = (kind(**WHO, partition=IN, before_offset=3) for kind in (Trims, Trimmed))
     after = [survived(), send("b:0"), acknowledged(0, "b:0"), *stored(*found(0, "b:0"))]
     assert kinds(SENT, trims, lost(5, None, synced=3), after) == set()
+    assert kinds(SENT, trims, lost(5, None, synced=3, oldest_ms=0.0), after) == set()
     assert "divergent" in kinds(SENT, lost(5, None, synced=3), after)
     assert "divergent" in kinds(SENT, trims, trimmed, lost(5, None, synced=3), after)
 
