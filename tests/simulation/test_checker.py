@@ -314,7 +314,11 @@ def test_out_of_sequence() -> None:
     other = GivenUp(**WHO, ids=("c:2",), error="OUT_OF_ORDER_SEQUENCE_NUMBER")
     assert kinds(send("c:0", "c:1"), send("c:2", partition=OTHER), told[0], other, behind) == set(), "given up with it"
     assert kinds(send("c:0", "c:1"), acknowledged(0, "c:0"), told[0], behind) >= {"out of sequence"}
-    assert kinds(send("c:0"), attrs.evolve(damaged, partition=IN), *told) == set()
+    hit = attrs.evolve(damaged, partition=IN)
+    assert kinds(send("c:0"), hit, *told) == set()
+    elsewhere = [send("c:0"), send("c:2", partition=OTHER), hit]
+    assert kinds(*elsewhere, told[0], other, stored()) == set(), "given up with what was behind the damage"
+    assert kinds(*elsewhere, other, stored()) == {"out of sequence"}
 
 
 def test_inexact_pipe() -> None:

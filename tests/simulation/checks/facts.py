@@ -118,6 +118,8 @@ class Facts:
     """Which have lost records of which somebody was told."""
     passed: dict[TopicPartition, int] = attrs.field(factory=lambda: defaultdict(int))
     """Up to which offset anybody has read."""
+    missed: dict[str, Lost] = attrs.field(factory=dict)
+    """Records that somebody was told of, with the first loss after which they were not there."""
     shaken: set[str] = attrs.field(factory=set)
     """Transactions of which something may have been lost, the outcome too."""
     doubtful: set[str] = attrs.field(factory=set)
@@ -268,7 +270,12 @@ class Facts:
         where, seen, acknowledged = event.partition, self.seen[event.partition], self.acknowledged[event.partition]
         _, loss = self.losses[-1]
         synced = loss.synced.get(where, 0)
+        if synced <= self.trimmed.get(where, 0):
+            # What is about to be deleted need not be synced, nor does it count for what may be lost.
+            synced = min(synced, self.starts.get(where, 0))
         lost = [offset for offset, record in seen.items() if offset >= synced and event.records.get(offset) != record]
+        for offset in lost:
+            self.missed.setdefault(seen[offset], loss)
         if self.is_compacted(where):
             # The partition may have been written and compacted since the loss, before anybody looked.
             end = max(event.end_offset, max(event.records, default=-1) + 1)
@@ -282,8 +289,8 @@ class Facts:
             self.shortened.add(where)
         for offset in lost:
             record = seen.pop(offset)
-            if acknowledged.pop(record, None) is not None:
-                self._judge_loss(record, offset, where, loss)
+            if acknowledged.pop(record, None) is not None and offset >= self.trimmed.get(where, 0):
+                self._judge_loss(record, offset, where, self.missed[record])
         for record in [record for record, offset in acknowledged.items() if offset < 0]:
             del acknowledged[record]
 

@@ -40,9 +40,11 @@ def _forget(at: dict[int, str], where: dict[str, tuple[TopicPartition, int]], of
 
 
 def check_sequences(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
-    """Who keeps batches in order is never told otherwise, where nothing has taken those that were before away."""
+    """Who keeps batches in order is never told otherwise, where nothing has taken those that were before away: who is told so
+    gives up everything, in other partitions too."""
     damaged: set[TopicPartition] = set()
     headless: set[str] | None = None
+    given_up: set[str] = set()
     for event in events:
         match event:
             case Lost():
@@ -52,7 +54,9 @@ def check_sequences(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
             case GivenUp(error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name):
                 known = facts.sent[event.ids[0]]
                 headless = _headless(events, facts) if headless is None else headless
-                if known.partition not in damaged and known.producer not in headless:
+                if known.partition in damaged:
+                    given_up.add(known.producer)
+                elif known.producer not in headless | given_up:
                     yield Anomaly("out of sequence", f"{event.who} was refused {event.ids}")
 
 

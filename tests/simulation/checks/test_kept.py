@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import attrs
+
 from tests.support.logs import START_MS
 
 from ..history import (
@@ -125,6 +127,25 @@ def test_what_compaction_has_taken_before_anybody_looked_is_not_lost() -> None:
     assert kinds(lost(0, None), each, KEYED[1:], survived(*newest), stored(*newest)) == set()
     assert kinds(lost(0, None), each, KEYED[1:], survived(newest[0]), stored(newest[0])) == {"lost"}
     assert kinds(lost(0, None), each, KEYED[1:], survived(newest[1]), stored(newest[1])) == {"lost"}
+
+
+def test_what_was_about_to_be_deleted_need_not_be_synced() -> None:
+    trims, trimmed = (kind(**WHO, partition=IN, before_offset=3) for kind in (Trims, Trimmed))
+    after = [survived(), send("b:0"), acknowledged(0, "b:0"), *stored(*found(0, "b:0"))]
+    assert kinds(SENT, trims, lost(5, None, synced=3), after) == set()
+    assert kinds(SENT, trims, lost(5, None, synced=3, oldest_ms=0.0), after) == set()
+    assert "divergent" in kinds(SENT, lost(5, None, synced=3), after)
+    assert "divergent" in kinds(SENT, trims, trimmed, lost(5, None, synced=3), after)
+
+
+def test_how_old_it_was_counts_from_the_loss_after_which_it_was_missing() -> None:
+    """A marker may stand at its offset after the first one, and be gone after the second."""
+
+    each = [COMPACTED, send("a:0#k1"), acknowledged(0, "a:0#k1")]
+    first, second = (lost(at_ms, None, oldest_ms=10.0) for at_ms in (5, 100))
+    with_a_marker = attrs.evolve(survived(), end_offset=1)
+    assert kinds(each, first, with_a_marker, second, survived(), stored()) == set()
+    assert kinds(each, second, survived(), stored()) == {"lost"}
 
 
 def test_a_loss_tears_transactions_that_were_not_over_long_before() -> None:
