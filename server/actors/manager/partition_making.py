@@ -23,6 +23,7 @@ from ...storage.directory.topics_file import Topic
 from ...storage.disk.later_syncs import LaterSyncs
 from ...storage.disk.paths import partition_directory
 from ...storage.disk.remembered_names import RememberedNames
+from ...storage.errors import LogDirectoryError
 from ...storage.log.log import Log
 from ...storage.recovery.recovery import OpenLog
 from ...system.clock import NowMs
@@ -94,7 +95,7 @@ class PartitionMaker:
             self._make(number, self.directories.by_load(self._loads))
 
     def _make(self, number: int, places: Sequence[LogDirectory], refused: OSError | None = None) -> Made:
-        """In the first place that takes it."""
+        """In the first place that takes it. Raises the OSError of the last one, LogDirectoryError when there is none."""
         topic_partition = TopicPartition(self.topic.name, number)
         for directory in places:
             syncs = LaterSyncs(self.directories.disk.fs)
@@ -115,8 +116,7 @@ class PartitionMaker:
                 self.made.append(Made(number, log, directory, syncs))
                 self._loads[id(directory)] += 1
                 return self.made[-1]
-        assert refused is not None
-        raise refused
+        raise refused or LogDirectoryError("no log directory is in service")
 
     def _make_elsewhere(self, made: Made, error: OSError) -> None:
         """Give up one that could not be forced to the device, and make it in another directory."""

@@ -14,6 +14,7 @@ from ....protocol.types import Bytes
 from ..indexes.transaction_index import AbortedTxn
 from .producer_cursor import ProducerCursor
 from .producer_entry import CompletedTxn, ProducerEntry, parse_end_txn_marker
+from .unsynced_transactions import UnsyncedTransactions
 
 
 class ProducerState:
@@ -51,7 +52,7 @@ class ProducerState:
         # Those whose marker is not below the high watermark yet, without those that begin behind one that ends later: first and
         # last offsets ascend, and the first of them begins first.
         self._unreplicated: deque[CompletedTxn] = deque()
-        self._unsynced: list[CompletedTxn] = []
+        self._unsynced = UnsyncedTransactions()
         self.first_unstable_offset: int | None = None
         """First offset of the earliest transaction that is open, or whose marker is not below the high watermark yet."""
         self._find_first_unstable()
@@ -77,7 +78,7 @@ class ProducerState:
         self.entries.update(cursor.changed)
         for txn in cursor.completed:
             self._complete(txn)
-        self._unsynced += cursor.completed
+            self._unsynced.add(txn)
         if cursor.touches_transactions:
             for entry in cursor.changed.values():
                 if entry.current_txn_first_offset is None:
@@ -114,22 +115,21 @@ class ProducerState:
 
     def on_recovery_point(self, offset: int) -> None:
         """Transactions whose marker lies below the recovery point stay decided whatever happens."""
-        if self._unsynced:
-            self._unsynced = [txn for txn in self._unsynced if txn.last_offset >= offset]
+        self._unsynced.on_recovery_point(offset)
 
     def take_over_unsynced(self, before: ProducerState) -> None:
         """Of a log that was cut back, `before` that: a snapshot tells nothing of markers that are not on the device yet."""
-        self._unsynced += [txn for txn in before._unsynced if txn.last_offset < self.end_offset]
+        self._unsynced.take_over(before._unsynced, self.end_offset)
 
     @property
     def first_unsynced_offset(self) -> int | None:
         """First offset of the earliest transaction whose marker is not on the device: a power cut could open it again."""
-        return min((txn.first_offset for txn in self._unsynced), default=None)
+        return self._unsynced.first_offset
 
     @property
     def unsynced_producers(self) -> set[int]:
         """Producers with a marker that is not on the device: what was known of them before may count again."""
-        return {txn.producer_id for txn in self._unsynced}
+        return self._unsynced.producers
 
     def on_log_start(self, offset: int) -> None:
         """Records below `offset` are gone; their producers are remembered."""

@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 
 import pytest
-from triolog.server.storage.errors import LogOfflineError
+from triolog.server.storage.errors import LogDirectoryError, LogOfflineError
 
 from tests.support.brokers import running_broker
 from tests.support.sync_counting_fs import SyncCountingFileSystem, made_directories
@@ -65,3 +65,14 @@ async def test_a_topic_that_no_directory_can_sync_is_not_made_and_leaves_nothing
             await broker.topics.create("many", 4)
         assert "many" not in broker.topics.names()
         assert [name for name in fs.list_directory(str(path)) if name.startswith("many-")] == []
+
+
+async def test_a_topic_asked_for_when_the_last_directory_has_just_failed_is_refused(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        directories = broker._manager.changes.directories
+        (directory,) = directories.live
+        with pytest.raises(LogDirectoryError):
+            directories.fail(directory, OSError(errno.EIO, "gone"))
+        with pytest.raises(LogOfflineError, match="no log directory is in service"):
+            await broker.topics.create("many", 4)
+        assert "many" not in broker.topics.names()

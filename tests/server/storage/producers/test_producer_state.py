@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 from types import FrameType
@@ -82,6 +83,21 @@ def test_replaying_costs_what_its_transactions_cost() -> None:
         return count
 
     assert cost(times * few) <= times * cost(few) * 1.3
+
+
+def test_transactions_that_are_not_synced_are_not_remembered_one_by_one() -> None:
+    def remembered() -> int:
+        return sum(isinstance(each, CompletedTxn) for each in gc.get_objects())
+
+    state, before = ProducerState(), remembered()
+    for number in range(500):
+        append(state, number, 2 * number, txn=True)
+        end(state, 2 * number + 1)
+        state.on_high_watermark(2 * number + 2)
+    assert remembered() - before < 10
+    assert (state.first_unsynced_offset, state.unsynced_producers) == (0, {PID})
+    state.on_recovery_point(1000)
+    assert (state.first_unsynced_offset, state.unsynced_producers) == (None, set())
 
 
 def test_an_idle_producer_expires_and_may_go_on_with_any_sequence() -> None:
