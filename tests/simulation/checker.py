@@ -3,7 +3,7 @@
 | anomaly | is |
 |---|---|
 | lost | acknowledged, of no aborted transaction, and nowhere at the end, though nothing may have taken it (`checks.kept`) |
-| came back | a log that begins before where it was trimmed to |
+| came back | a log that begins before where it was trimmed to, once that was answered |
 | unsent | what nobody sent, or with another timestamp |
 | duplicate | one record at two offsets |
 | divergent | one offset that was two records at different times |

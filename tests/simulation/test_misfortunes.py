@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from .history import Damaged, Event, Introduced, Lost, Refused, Send, Stored, Survived
+from .history import Damaged, Ended, Event, GivenUp, Introduced, Lost, Refused, Send, Stored, Survived
 from .script import KEYED, Script, Step
 from .verdict import judge
 from .world import simulate
@@ -104,3 +104,14 @@ def test_who_gets_an_epoch_that_was_lost_is_introduced_as_another_one() -> None:
         assert introduced.keys() == {event.producer for event in found if isinstance(event, Send)}
         are_given_again += len(set(introduced.values())) < len(introduced)
     assert are_given_again
+
+
+def test_a_careless_producer_that_got_no_answer_sends_nothing_behind_what_may_be_missing() -> None:
+    """Seed 50230."""
+    parts = [{"topic": "plain", "partition": 0, "count": 2}] * 2
+    said = {"parts": parts, "end": "commit", "pause_ms": 200, "is_careless": True}
+    steps = [Step(at_ms, "zombie 0", "transaction", said) for at_ms in (500, 2000)]
+    script = world([*steps, Step(2100, "operator", "restart", {"for_ms": 5000})], durability="os")
+    found = events(script, Event)
+    assert [event.error for event in found if isinstance(event, GivenUp)] == ["no answer"]
+    assert [event.is_committed for event in found if isinstance(event, Ended)] == [True, None]

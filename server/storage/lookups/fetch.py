@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import attrs
 
-from ....protocol.errors import OffsetOutOfRangeError
+from ....protocol.errors import CorruptRecordError, OffsetOutOfRangeError
 from ....protocol.types import NO_OFFSET, Bytes, Isolation
 from ..disk.diskops import Procedure, Read
 from ..errors import OffsetInGapError
@@ -23,7 +23,7 @@ from ..indexes.transaction_index import AbortedTxn, collect_aborted
 from ..log.gaps import NO_FILE, OffsetGap, gap_at, next_gap
 from ..log.log_snapshot import LogSnapshot
 from ..segments.segment_view import SegmentView
-from .fetch_check import HiddenBatchError, check_end, checked_prefix
+from .fetch_check import HiddenBatchError, behind_damage, check_end, checked_prefix
 
 
 @attrs.frozen
@@ -72,15 +72,13 @@ def fetch_batches(
     OffsetOutOfRangeError, OffsetInGapError, ValueError for a negative `max_bytes`, CorruptRecordError when the file holds
     something else than batches (or damaged ones, when the topic has fetch.check.crcs).
     """
-    located = yield from _locate(snapshot, offset, max_bytes, isolation, min_one_batch=min_one_batch, skip_gaps=skip_gaps)
+    locate = partial(_locate, snapshot, offset, max_bytes, isolation, min_one_batch=min_one_batch, skip_gaps=skip_gaps)
     data: Bytes | None = None
     if snapshot.check_crcs:
-        again = partial(_locate, snapshot, offset, max_bytes, isolation, min_one_batch=min_one_batch, skip_gaps=skip_gaps)
-        located, data = yield from _read_checked(snapshot, offset, located, isolation, again)
-    elif located.first is not None and located.size:
-        data = located.first.data if located.size == located.first.header.size_bytes else None
-        if data is None:
-            data = yield Read(snapshot.segment(located.slot).log, located.first.position, located.size)
+        located, data = yield from _read_checked(snapshot, offset, isolation, locate)
+    else:
+        located = yield from locate()
+        data = yield from _read(snapshot, located)
     committed = isolation is Isolation.READ_COMMITTED
     if data is None:
         return FetchedRecords(
@@ -104,29 +102,53 @@ def fetch_batches(
     )
 
 
+def _read(snapshot: LogSnapshot, located: _Located) -> Procedure[Bytes | None]:
+    """The bytes of what was located; None for nothing."""
+    first, size = located.first, located.size
+    if first is None or not size:
+        return None
+    if first.data is not None and size == first.header.size_bytes:
+        return first.data
+    data: Bytes = yield Read(snapshot.segment(located.slot).log, first.position, size)
+    return data
+
+
 def _read_checked(
-    snapshot: LogSnapshot,
-    offset: int,
-    located: _Located,
-    isolation: Isolation,
-    again: Callable[..., Procedure[_Located]],
+    snapshot: LogSnapshot, offset: int, isolation: Isolation, locate: Callable[..., Procedure[_Located]]
 ) -> Procedure[tuple[_Located, Bytes | None]]:
-    """The bytes of what was located, or of what lies behind a damaged batch that hid it from `_locate`; None for nothing."""
+    """What is located and its bytes, also behind a damaged batch that hides it from `_locate`; None for nothing."""
+    start: tuple[int, int] | None = None
+    behind: tuple[int, int] | None = None
     while True:
-        yield from _check_passed_over(snapshot, offset, located, isolation)
-        first, size, view = located.first, located.size, snapshot.segment(located.slot)
-        if first is None or not size:
-            return located, None
-        data: Bytes | None = first.data if size == first.header.size_bytes else None
-        if data is None:
-            data = yield Read(view.log, first.position, size)
-        end_offset = _end_offset_of(snapshot, located.slot)
         try:
-            data = yield from checked_prefix(data, view, first.position, offset, end_offset, snapshot.leader_epochs)
+            located = yield from locate(start=start)
+            yield from _check_passed_over(snapshot, offset, located, isolation, behind)
+            data = yield from _read(snapshot, located)
+            if data is None or located.first is None:
+                return located, None
+            data = yield from checked_prefix(
+                data,
+                snapshot.segment(located.slot),
+                located.first.position,
+                offset,
+                _end_offset_of(snapshot, located.slot),
+                snapshot.leader_epochs,
+                looked_from=_looked_from(behind, located.slot),
+            )
             return located, data
         except HiddenBatchError as exc:
             start = located.slot, exc.position
-        located = yield from again(start=start)
+        except CorruptRecordError:
+            slot = max(0, snapshot.slot_of(offset))
+            position = None if behind else (yield from behind_damage(snapshot.segment(slot), offset))
+            if position is None:
+                raise
+            start = behind = slot, position
+
+
+def _looked_from(behind: tuple[int, int] | None, slot: int) -> int:
+    """Where in a segment to begin, of which the damage ends at the slot and position `behind`."""
+    return behind[1] if behind is not None and behind[0] == slot else 0
 
 
 class Readable(NamedTuple):
@@ -220,11 +242,14 @@ def _locate(
     return _Located(0, None, 0)
 
 
-def _check_passed_over(snapshot: LogSnapshot, offset: int, located: _Located, isolation: Isolation) -> Procedure[None]:
+def _check_passed_over(
+    snapshot: LogSnapshot, offset: int, located: _Located, isolation: Isolation, behind: tuple[int, int] | None
+) -> Procedure[None]:
     """Check the segments in which the offset was not found: a damaged length can hide it."""
     if offset < snapshot.end_offset(isolation):
         for slot in range(max(0, snapshot.slot_of(offset)), len(snapshot) if located.first is None else located.slot):
-            yield from check_end(snapshot.segment(slot), offset, _end_offset_of(snapshot, slot))
+            end_offset, looked_from = _end_offset_of(snapshot, slot), _looked_from(behind, slot)
+            yield from check_end(snapshot.segment(slot), offset, end_offset, looked_from=looked_from)
 
 
 def _gap_position(view: SegmentView, gap: OffsetGap, found: FoundBatch) -> Procedure[int]:

@@ -3,7 +3,8 @@
 The CRC covers a batch from its attributes on. What lies before is checked by what must hold around it: length and magic by the
 framing, the leader epoch by the epoch cache, the base offset by its neighbours and the offset index. Offsets may have gaps
 (compaction, truncation, damage that was taken out), so a base offset is called wrong when batches overlap. Which of two it is
-is known where the batches before leave just the room for it, or go on in it; what lies behind it is answered then.
+is known where the batches before leave just the room for it, or go on in it; what lies behind it is answered then, as is what
+lies behind a batch whose length or magic is damaged.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ....protocol.records.steps import STEPS_PER_PAUSE
 from ....protocol.types import Bytes
 from ..disk.diskops import Procedure, Read
 from ..log.leader_epochs import EpochEntry
+from ..segments.damaged_frames import position_behind_damage
 from ..segments.segment_view import SegmentView
 from ..segments.unpacked_batches import checked
 
@@ -46,11 +48,19 @@ class HiddenBatchError(CorruptRecordError):
 
 
 def checked_prefix(
-    data: Bytes, view: SegmentView, position: int, offset: int, end_offset: int, epochs: Sequence[EpochEntry]
+    data: Bytes,
+    view: SegmentView,
+    position: int,
+    offset: int,
+    end_offset: int,
+    epochs: Sequence[EpochEntry],
+    *,
+    looked_from: int = 0,
 ) -> Procedure[Bytes]:
     """The bytes before the first damaged batch of `data`, which was read from `position` for the asked `offset`.
 
-    `end_offset`: where the next segment starts, or the log ends. Raises CorruptRecordError when nothing good is left,
+    `end_offset`: where the next segment starts, or the log ends. `looked_from`: a position before which nothing is looked at,
+    because damage lies there, which does not hold the offset. Raises CorruptRecordError when nothing good is left,
     HiddenBatchError when the first batch is damaged so that it seems to hold the asked offset, which lies behind it.
     """
     placed, reason = yield from _intact(data, position, epochs)
@@ -60,14 +70,14 @@ def checked_prefix(
             yield from _check_hides(view, position, offset, reason)
             raise _damaged(view.log.path, position, reason)
         return data
-    before = yield from _before(view, placed[0], offset)
+    before = yield from _before(view, placed[0], offset, looked_from)
     if before and placed[0].header.base_offset > offset:
         yield from _check_whole(view, before[-1])
     following = yield from _base_offset_at(view, stop, end_offset)
     bounds = following, view.base_offset, end_offset
     misplaced = yield from _misplaced([*before, *placed], *bounds)
     if misplaced:
-        before = yield from _more_before(view, before, placed[0])
+        before = before if looked_from else (yield from _more_before(view, before, placed[0]))
         before = yield from _whole_ones(view, before)
         misplaced = yield from _misplaced([*before, *placed], *bounds)
     for wrong, next_offset in misplaced:
@@ -83,10 +93,18 @@ def checked_prefix(
     return data if reason is None else memoryview(data)[: stop - position]
 
 
-def check_end(view: SegmentView, offset: int, end_offset: int) -> Procedure[None]:
-    """Check that a segment in which `offset` was not found really lacks it: its whole batches reach to its end, and the last
-    one does not hold it. Raises CorruptRecordError."""
+def behind_damage(view: SegmentView, offset: int) -> Procedure[int | None]:
+    """Where whole batches go on behind one whose length or magic is damaged, if that lies between the asked offset and the
+    index entry before it, and does not hold the offset."""
+    _, _, start = yield from view.entry_of(offset - 1)
+    return (yield from position_behind_damage(view.bytes_from(start), offset))
+
+
+def check_end(view: SegmentView, offset: int, end_offset: int, *, looked_from: int = 0) -> Procedure[None]:
+    """Check that a segment in which `offset` was not found really lacks it: its whole batches, from `looked_from` on, reach to
+    its end, and the last one does not hold it. Raises CorruptRecordError."""
     _, _, start = yield from view.position_of(offset)
+    start = max(start, looked_from)
     last = yield from _last_between(view, start, view.size)
     stop = last[-1].position + last[-1].header.size_bytes if last else start
     if stop != view.size:
@@ -157,15 +175,15 @@ def _whole_ones(view: SegmentView, placed: list[_Placed]) -> Procedure[list[_Pla
     return placed
 
 
-def _before(view: SegmentView, first: _Placed, offset: int) -> Procedure[list[_Placed]]:
-    """Batches before the first one that is answered: the last three from the index entry on.
+def _before(view: SegmentView, first: _Placed, offset: int, looked_from: int) -> Procedure[list[_Placed]]:
+    """Batches before the first one that is answered: the last three from the index entry, or from `looked_from` on.
 
     Raises CorruptRecordError when the index says that the first one ends elsewhere.
     """
     slot, last_offset, start = yield from view.position_of(offset - 1)
     if slot >= 0 and start == first.position and first.header.last_offset != last_offset:
         raise _damaged(view.log.path, start, f"it ends at offset {first.header.last_offset}, its index says {last_offset}")
-    return (yield from _last_between(view, start, first.position))
+    return (yield from _last_between(view, max(start, looked_from), first.position))
 
 
 def _more_before(view: SegmentView, found: list[_Placed], first: _Placed) -> Procedure[list[_Placed]]:

@@ -18,6 +18,7 @@ from ..indexes.file_records import FileSlice, FoundBatch
 from ..indexes.offset_index import OffsetIndex
 from ..indexes.time_index import TimeIndex
 from ..indexes.transaction_index import AbortedTxn, TransactionIndex
+from .damaged_frames import damaged_header, position_behind_damage
 from .least_timestamps import LeastTimestamps
 from .unpacked_batches import checked, dropped, unpacked, unpacked_at_once
 
@@ -68,11 +69,15 @@ class SegmentView(NamedTuple):
     def _is_true(self, offset: int, position: int) -> Procedure[bool]:
         """Whether an entry of the offset index leads to a batch that it can mean. (Kafka writes the last offset of all batches
         that came with the one at the position.)"""
-        found = None
+        header: BatchHeader | None = None
         if 0 <= position < self.size:
+            area = self.bytes_from(position)
             with contextlib.suppress(CorruptRecordError):
-                found = yield from self.bytes_from(position).find_batch(lambda header: True)
-        is_true = found is not None and found.header.base_offset <= offset
+                found = yield from area.find_batch(lambda header: True)
+                header = None if found is None else found.header
+            if header is None:
+                header = yield from damaged_header(area)  # it is the log that is damaged there
+        is_true = header is not None and header.base_offset <= offset
         if not is_true:
             self.offset_index.doubt()
         return is_true
@@ -124,7 +129,7 @@ class SegmentView(NamedTuple):
         """The first batch whose last offset is >= `offset`: it starts a whole batch and may hold smaller offsets.
 
         An index entry that leads to a batch behind its own offset, or to none, is damaged, and what lies before would be
-        missed: the segment is looked through from its start then.
+        missed: the segment is looked through from its start then. A batch whose length or magic is damaged is passed over.
         """
         indexed, position = self.base_offset, 0
         if entries := self.offset_entries:
@@ -134,15 +139,24 @@ class SegmentView(NamedTuple):
         found = None
         if 0 <= position < self.size:
             try:
-                found = yield from self.bytes_from(position).find_reaching(offset)
+                found = yield from self._find_reaching(position, offset)
             except CorruptRecordError:
                 if not position:
                     raise
         if position and (found is None or (found.position == position and found.header.base_offset > indexed)):
-            found = yield from self.bytes_from(0).find_reaching(offset)
+            found = yield from self._find_reaching(0, offset)
             if found is not None:
                 self.offset_index.doubt()
         return found
+
+    def _find_reaching(self, position: int, offset: int) -> Procedure[FoundBatch | None]:
+        try:
+            return (yield from self.bytes_from(position).find_reaching(offset))
+        except CorruptRecordError:
+            behind = yield from position_behind_damage(self.bytes_from(position), offset)
+            if behind is None:
+                raise
+        return (yield from self.bytes_from(behind).find_reaching(offset))
 
     def find_offset_by_timestamp(
         self, timestamp: int, starting_offset: int, *, max_bytes: int, end: int | None = None, check_crcs: bool = False

@@ -103,7 +103,8 @@ class Facts:
     expired: dict[TopicPartition, int] = attrs.field(factory=dict)
     compacted: set[TopicPartition] = attrs.field(factory=set)
     starts: dict[TopicPartition, int] = attrs.field(factory=dict)
-    """Where a log began at least, once somebody was told so."""
+    """Where a log began at least, once somebody was told so. What a deletion has raised counts once that was answered: before,
+    a reader may see it, and a crash take it back."""
     stored: dict[tuple[TopicPartition, bool], Range] = attrs.field(factory=dict)
     configs: dict[str, Mapping[str, str]] = attrs.field(factory=dict)
     damaged: dict[TopicPartition, list[range]] = attrs.field(factory=lambda: defaultdict(list))
@@ -223,7 +224,7 @@ class Facts:
                 self.trimmed[event.partition] = max(self.trimmed.get(event.partition, 0), event.before_offset)
             case Trimmed():
                 self.starts[event.partition] = max(self.starts.get(event.partition, 0), event.before_offset)
-            case Moved() if event.is_start:
+            case Moved() if event.is_start and event.position > self.trimmed.get(event.partition, 0):
                 self.starts[event.partition] = max(self.starts.get(event.partition, 0), event.position)
             case Stored():
                 self.stored[event.partition, event.is_committed] = Range(event)

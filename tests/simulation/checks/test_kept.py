@@ -18,6 +18,7 @@ from ..history import (
     Introduced,
     Lost,
     Made,
+    Moved,
     OffsetCommitted,
     OffsetFetched,
     Refused,
@@ -78,6 +79,16 @@ def test_what_was_trimmed_stays_away() -> None:
     trim = [Trims(**WHO, partition=IN, before_offset=2), Trimmed(**WHO, partition=IN, before_offset=2)]
     assert kinds(SENT, trim, stored(C, start=2)) == set()
     assert kinds(SENT, trim, stored(A, B, C)) == {"came back"}
+
+
+def test_a_deletion_that_was_not_answered_may_be_taken_back_though_a_reader_has_seen_it() -> None:
+    """Seed 50270: the power was cut while the checkpoint was written."""
+    trims, trimmed = (kind(**WHO, partition=IN, before_offset=2) for kind in (Trims, Trimmed))
+    begins = Moved(**WHO, partition=IN, position=2, is_start=True)
+    assert kinds(SENT, trims, begins, stored(A, B, C)) == set()
+    assert kinds(SENT, trims, begins, stored(C, start=2)) == set()
+    assert kinds(SENT, trims, begins, trimmed, stored(A, B, C)) == {"came back"}
+    assert kinds(SENT, begins, stored(A, B, C)) == {"came back"}
 
 
 def test_damage_costs_what_was_damaged() -> None:

@@ -30,6 +30,7 @@ ADD_VERSION: Final = 3
 END_VERSION: Final = 3
 TIMEOUT_MS: Final = 6000
 ATTEMPTS: Final = 20
+FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
 
 @attrs.define(eq=False)
@@ -58,12 +59,14 @@ class KafkaMover(Inhabitant):
             return
         self._transactions += 1
         name = f"{self.who} transaction {self._transactions}"
-        is_good = await self._add(parts)
+        told = await self._add(parts)
         await trio.sleep(pause_ms / 1000)
         for part in parts:
-            if is_good or is_careless:
-                is_good = await self._send(name, TopicPartition(part["topic"], part["partition"]), part["count"]) and is_good
-        outcome = await self._end(committed=end == "commit") if is_good else None
+            is_good = told is ErrorCode.NONE
+            if is_good or (is_careless and told in FENCED):
+                answer = await self._send(name, TopicPartition(part["topic"], part["partition"]), part["count"])
+                told = answer if is_good else told
+        outcome = await self._end(committed=end == "commit") if told is ErrorCode.NONE else None
         self.world.add(Ended(**self.now(), transaction=name, is_committed=outcome))
         if outcome is None:
             self._identity = None
@@ -91,7 +94,8 @@ class KafkaMover(Inhabitant):
     def _name(self) -> str:
         return f"{self.who}/{self._incarnation}"
 
-    async def _add(self, parts: list[dict[str, Any]]) -> bool:
+    async def _add(self, parts: list[dict[str, Any]]) -> ErrorCode | None:
+        """The first error that it was told; None: no answer."""
         assert self._identity is not None
         topics: dict[str, set[int]] = {}
         for part in parts:
@@ -111,9 +115,10 @@ class KafkaMover(Inhabitant):
                 yield from (result.partition_error_code for result in topic.results_by_partition)
 
         answer = await self._insist(request, ADD_VERSION, errors)
-        return answer is not None and not any(errors(answer))
+        return None if answer is None else ErrorCode(next(filter(None, errors(answer)), 0))
 
-    async def _send(self, transaction: str, where: TopicPartition, count: int) -> bool:
+    async def _send(self, transaction: str, where: TopicPartition, count: int) -> ErrorCode | None:
+        """What it was told; None: no answer. Then nobody may go on: what has the next sequence is out of sequence."""
         assert self._identity is not None
         records = tuple(Sent(f"{self.who}:{self._sent + number}", self.a_timestamp()) for number in range(count))
         self._sent += count
@@ -134,12 +139,12 @@ class KafkaMover(Inhabitant):
         )
         ids = tuple(each.id for each in records)
         found = None if answer is None else answer.responses[0].partition_responses[0]
-        if found is None or ErrorCode(found.error_code) not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            error = "no answer" if found is None else ErrorCode(found.error_code).name
-            self.world.add(GivenUp(**self.now(), ids=ids, error=error))
-            return False
+        error = None if found is None else ErrorCode(found.error_code)
+        if found is None or error not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self.world.add(GivenUp(**self.now(), ids=ids, error="no answer" if error is None else error.name))
+            return error
         self.world.add(Acknowledged(**self.now(), partition=where, ids=ids, base_offset=found.base_offset))
-        return True
+        return ErrorCode.NONE
 
     async def _end(self, *, committed: bool) -> bool | None:
         """What became of the transaction; None: nobody knows."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import attrs
 import pytest
 from triolog.protocol.errors import CorruptRecordError
 from triolog.protocol.records.batch import BatchHeader, iter_batches
@@ -104,6 +105,56 @@ def test_a_flipped_bit_of_an_offset_hides_its_batch_and_no_other(tmp_path: Path,
     bits = [*range(64), 8 * 17, *range(8 * 23, 8 * 27)]
     chosen = random.Random(3).sample([(number, bit) for number in range(len(batches)) for bit in bits], counts(600))
     chosen += [(number, bit) for number in (0, 1, 7) for bit in (31, 57, 62, 63, 8 * 26 + 1, 8 * 26)]
+    check_that_it_hides_its_batch_and_no_other(driven, batches, chosen)
+
+
+@pytest.mark.parametrize("interval", [0, 100, 300, 4096])
+def test_a_flipped_bit_of_a_length_or_a_magic_hides_its_batch_and_no_other(tmp_path: Path, interval: int) -> None:
+    """Where no header leads on from (simulation, seed 50203)."""
+    driven = filled(tmp_path, LogConfig(fetch_check_crcs=True, index_interval_bytes=interval, segment_bytes=4000))
+    batches = batches_of(driven)
+    bits = [*range(8 * 8, 8 * 12), *range(8 * 16, 8 * 17)]
+    chosen = random.Random(3).sample([(number, bit) for number in range(len(batches)) for bit in bits], counts(300))
+    chosen += [(number, 8 * 16 + 5) for number in (0, 1, 7, len(batches) - 2, len(batches) - 1)]
+    check_that_it_hides_its_batch_and_no_other(driven, batches, chosen)
+
+
+def test_behind_a_damaged_length_or_magic_nothing_is_said_of_the_index(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    driven = filled(tmp_path, attrs.evolve(CONFIG, index_interval_bytes=0))
+    path, position, _, _ = batches_of(driven)[7]
+    following = batches_of(driven)[8][2].base_offset
+    for bit in (8 * 9, 8 * 16):
+        flip(path, 8 * position + bit)
+        assert [is_refused(driven, offset) for offset in (following - 1, following)] == [True, False]
+        flip(path, 8 * position + bit)
+    assert not caplog.records
+    driven.log.drop_maps()
+
+
+@pytest.mark.parametrize("interval", [0, 4096])
+def test_behind_several_damaged_batches_reading_goes_on(tmp_path: Path, interval: int) -> None:
+    """One in its records, two in their frames; also where nothing is checked."""
+    driven = filled(tmp_path, attrs.evolve(CONFIG, index_interval_bytes=interval))
+    batches = batches_of(driven)
+    damaged = {3: 70, 4: 10, 6: 16}
+    for number, byte in damaged.items():
+        flip(batches[number][0], 8 * (batches[number][1] + byte))
+    headers = [batches[number][2] for number in damaged]
+    wrong = {offset for header in headers for offset in range(header.base_offset, header.next_offset)}
+    assert {offset for offset in range(driven.log.log_end_offset) if is_refused(driven, offset)} == wrong
+    driven.close()
+    unchecked = driven.reopen(was_clean=True, config=LogConfig(segment_bytes=4000))
+    assert read_from(unchecked, batches[7][2].base_offset, 1) == [batches[7][3]]
+    driven.log.drop_maps()
+    unchecked.log.drop_maps()
+
+
+def check_that_it_hides_its_batch_and_no_other(
+    driven: DrivenLog, batches: list[tuple[Path, int, BatchHeader, bytes]], chosen: list[tuple[int, int]]
+) -> None:
+    """Of each number of a batch and bit in it."""
     for number, bit in chosen:
         path, position, header, _ = batches[number]
         at = 8 * position + (bit & ~7) + 7 - bit % 8

@@ -1,0 +1,104 @@
+"""Where whole batches go on behind one of which the length or the magic byte is damaged: no header leads on from there.
+
+The CRC covers neither, so bytes that carry it are a batch of their size, whatever the header says of it, and the next one
+starts behind them. What is damaged otherwise is passed over by its length. This is for a lookup on its way from an index entry:
+where damage begins and ends in a whole log is decided by recovery (`recovery/salvage`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ....protocol.limits import MIB
+from ....protocol.records.batch import (
+    ATTRIBUTES_POSITION,
+    LOG_OVERHEAD,
+    MAGIC,
+    RECORD_BATCH_OVERHEAD,
+    BatchHeader,
+    parse_header,
+)
+from ....protocol.records.crc32c import crc32c
+from ..disk.diskops import Procedure, Read
+from ..indexes.file_records import FileSlice
+
+LENGTH_BITS: Final = 32
+MAGIC_POSITION: Final = 16
+PIECE_BYTES: Final = MIB
+
+
+def position_behind_damage(area: FileSlice, offset: int) -> Procedure[int | None]:
+    """Where whole frames go on behind the last damaged one before `offset`, in an area that starts with a batch.
+
+    None where no frame is damaged on the way, or the offset lies before what goes on: it may be what is damaged.
+    """
+    position, lowest = area.start, 0
+    is_behind, resumed = False, None
+    while 0 <= position <= area.end - RECORD_BATCH_OVERHEAD:
+        header = parse_header((yield Read(area.file, position, RECORD_BATCH_OVERHEAD)))
+        size = yield from size_by_crc(area, position, header)
+        is_frame = header.magic == MAGIC and header.size_bytes >= RECORD_BATCH_OVERHEAD
+        if size is None and not is_frame:
+            return None
+        if size is not None and not (is_frame and size == header.size_bytes):
+            is_behind, resumed = True, None
+        elif size is not None and is_behind and resumed is None:
+            if not lowest <= header.base_offset <= offset:
+                return None
+            resumed = position
+        if size is not None:
+            lowest = max(lowest, header.next_offset)
+        if is_frame and header.last_offset >= offset and (resumed is not None or not is_behind):
+            break
+        position += header.size_bytes if size is None else size
+        yield None
+    return resumed
+
+
+def damaged_header(area: FileSlice) -> Procedure[BatchHeader | None]:
+    """The header at the start of an area whose length or magic is damaged; None where the bytes carry its CRC for no size."""
+    if area.end - area.start < RECORD_BATCH_OVERHEAD:
+        return None
+    header = parse_header((yield Read(area.file, area.start, RECORD_BATCH_OVERHEAD)))
+    size = yield from size_by_crc(area, area.start, header)
+    return None if size is None else header
+
+
+def size_by_crc(area: FileSlice, position: int, header: BatchHeader) -> Procedure[int | None]:
+    """The size for which the bytes at a position carry the header's CRC: the one that it says, or one that differs in a bit."""
+    for size in _sizes(header):
+        if not RECORD_BATCH_OVERHEAD <= size <= area.end - position:
+            continue
+        if size == header.size_bytes or (yield from _may_follow(area, position + size)):
+            crc = yield from _crc(area, position + ATTRIBUTES_POSITION, position + size)
+            if crc == header.crc:
+                return size
+    return None
+
+
+def _sizes(header: BatchHeader) -> Iterator[int]:
+    yield header.size_bytes
+    for bit in range(LENGTH_BITS):
+        yield LOG_OVERHEAD + ((header.batch_length & 0xFFFFFFFF) ^ (1 << bit))
+
+
+def _may_follow(area: FileSlice, position: int) -> Procedure[bool]:
+    """Whether a batch may start there, or the area ends."""
+    if area.end - position < RECORD_BATCH_OVERHEAD:
+        return position == area.end
+    return bytes((yield Read(area.file, position + MAGIC_POSITION, 1))) == bytes((MAGIC,))
+
+
+def _crc(area: FileSlice, start: int, stop: int) -> Procedure[int]:
+    """In pieces: a damaged length can mean the whole file."""
+    crc = 0
+    while start < stop:
+        piece = yield Read(area.file, start, min(PIECE_BYTES, stop - start))
+        if not piece:
+            break
+        crc = crc32c(piece, crc)
+        start += len(piece)
+        if start < stop:
+            yield None
+    return crc
