@@ -96,7 +96,8 @@ class Listeners:
 
         config = config or self.broker.config
         timeout_s = config.ssl_handshake_timeout_ms / 1000
-        return TlsServer(server_context(config, client_auth), timeout_s, count, file_digests(config))
+        digests = file_digests(config)  # before: a file that changes meanwhile differs at the next look, too
+        return TlsServer(server_context(config, client_auth), timeout_s, count, digests)
 
     async def _start(self, nursery: trio.Nursery, listener: Listener, tls: TlsServer | None) -> Address:
         listener.tls = tls

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from ...protocol.limits import INT64_MAX
+from ...protocol.types import TimeRange, range_of
 
 MAX_TIMESTAMP: Final = INT64_MAX // 1000
 """The last one that DuckDB has: it counts microseconds."""
@@ -32,6 +33,11 @@ class Ranges:
     high: int = INT64_MAX
     start_timestamp: int | None = None
     end_timestamp: int | None = None
+
+    @property
+    def times(self) -> TimeRange | None:
+        """None where all times are meant."""
+        return range_of(self.start_timestamp or None, self.end_timestamp)
 
 
 def ranges_of(condition: pc.Expression | None, schema: pa.Schema, partitions: Sequence[int]) -> Ranges:

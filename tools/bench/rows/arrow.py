@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import resource
+import os
 import time
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from ..loads.produce import fill
 from ..measuring.bench import Bench
 from ..measuring.child import run_load
 from ..measuring.measure import Line, RowResult, absent, at_least, at_most, ratio
+from ..measuring.process import memory_mib
 from ..measuring.server import serving
 
 RECORD_BYTES: Final = 1000
@@ -75,7 +76,7 @@ def read_topic(*, source: str) -> dict[str, Any]:
         for batch in read(source, "a"):
             rows += batch.num_rows
         used_s = time.process_time() - begin
-    mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    mib = memory_mib(os.getpid())["VmHWM"]
     return {"mb_per_s": rows * RECORD_BYTES / 1e6 / used_s, "mib": mib}
 
 

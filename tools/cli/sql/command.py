@@ -155,7 +155,7 @@ def _answer(
             if explain:
                 from .explained import explain_answer
 
-                explain_answer(answer, zone)
+                explain_answer(answer, zone, None if isinstance(source, str) else ServerAddress(*source))
             elif answer.schema is not None:
                 _write(answer, format_name, output, rows)
     except TriologError as exc:

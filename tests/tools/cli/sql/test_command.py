@@ -80,7 +80,8 @@ def test_explain_shows_what_is_read(cli: Cli, flights: BlockingBroker) -> None:
     assert "scan 1: topic flights, columns delay" in text
     assert "range: times 1970-01-01T00:00:01.003Z to the end; 1 of 2 partitions" in text
     assert "flights-0: not read, of 0 to 2" in text
-    assert "flights-1: read from offset 1 to 2, of 0 to 2" in text
+    walk = "the range: offsets 1 to 2, 103 B in 1 run of 1 of 1 segment"
+    assert f"flights-1: read from offset 0 to 2, of 0 to 2; {walk}" in text
     assert "1 record of the range" in text
 
 
