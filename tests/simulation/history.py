@@ -287,13 +287,18 @@ class Stored(Event):
 @attrs.define(eq=False)
 class History:
     events: list[Event] = attrs.field(factory=list)
+    paths: dict[str, str] = attrs.field(factory=dict)
+    """Directories of this run, which errors name, and what stands for them in its lines."""
 
     def add(self, event: Event) -> None:
         self.events.append(event)
 
     def lines(self) -> Iterable[str]:
         for event in self.events:
-            yield repr(event)
+            line = repr(event)
+            for path, name in self.paths.items():
+                line = line.replace(path, name)
+            yield line
 
     def digest(self) -> str:
         """The same for two histories that are alike in everything."""

@@ -209,6 +209,7 @@ def simulate(script: Script, history: History | None = None) -> History:
         directories = [f"{data}/{number}" for number in range(script.directories)]
         for directory in directories:
             Path(directory).mkdir()
+        history.paths = {directory: f"/data{number}" for number, directory in enumerate(directories)}
         _simulate(script, Device(random.Random(f"{script.seed}/device"), directories), history)
     return history
 

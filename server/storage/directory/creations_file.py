@@ -71,7 +71,7 @@ def decode_creations(path: str, data: bytes) -> tuple[int, list[Creation]]:
         check_checksum(path, document, "delete it; topics that appear with another configuration were being made")
         return int(document["generation"]), [_decode_creation(entry) for entry in document["creations"]]
     except UNREADABLE_JSON as exc:
-        raise CheckpointError(f"{path} cannot be read: {exc!r}; delete it") from exc
+        raise CheckpointError(f"{path} cannot be read: {type(exc).__name__}: {exc}; delete it") from exc
 
 
 def _decode_creation(entry: dict[str, Any]) -> Creation:

@@ -88,7 +88,7 @@ def decode_topics(path: str, data: bytes) -> tuple[int, list[Topic]]:
             raise ValueError(f"topic {twice[0]!r} stands there twice")
         return int(document["generation"]), topics
     except UNREADABLE_JSON as exc:
-        raise CheckpointError(f"{path} cannot be read: {exc!r}; {_REMEDY}") from exc
+        raise CheckpointError(f"{path} cannot be read: {type(exc).__name__}: {exc}; {_REMEDY}") from exc
 
 
 def decode_deleted_topic_ids(path: str, data: bytes) -> set[uuid.UUID]:
@@ -96,7 +96,7 @@ def decode_deleted_topic_ids(path: str, data: bytes) -> set[uuid.UUID]:
     try:
         return {decode_uuid(text) for text in json.loads(data).get("deleted_topic_ids", ())}
     except UNREADABLE_JSON as exc:
-        raise CheckpointError(f"{path} cannot be read: {exc!r}; {_REMEDY}") from exc
+        raise CheckpointError(f"{path} cannot be read: {type(exc).__name__}: {exc}; {_REMEDY}") from exc
 
 
 def checked_name(found: Any) -> str:

@@ -96,7 +96,7 @@ def decode_facts(path: str, data: bytes) -> Facts:
             raise ValueError(f"{log_start_offset} is no offset")
         return Facts(log_start_offset, indexes, dropped)
     except UNREADABLE_JSON as exc:
-        raise CheckpointError(f"{path} cannot be read: {exc!r}") from exc
+        raise CheckpointError(f"{path} cannot be read: {type(exc).__name__}: {exc}") from exc
 
 
 def _checksum(document: Mapping[str, Any]) -> int:
