@@ -247,6 +247,14 @@ class Damaged(Event):
 
 
 @attrs.frozen(kw_only=True)
+class StartForgotten(Event):
+    """Somebody took away the file that says for the second time where a log begins. After a clean stop that is where its files
+    begin: what the checkpoint alone says could hide records."""
+
+    partition: TopicPartition
+
+
+@attrs.frozen(kw_only=True)
 class Refused(Event):
     """A reader was told that what it asked for is damaged, and goes on behind it."""
 

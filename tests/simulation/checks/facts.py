@@ -31,6 +31,7 @@ from ..history import (
     Polled,
     Send,
     Sent,
+    StartForgotten,
     Stored,
     Survived,
     Trimmed,
@@ -226,6 +227,8 @@ class Facts:
                 self.starts[event.partition] = max(self.starts.get(event.partition, 0), event.before_offset)
             case Moved() if event.is_start and event.position > self.trimmed.get(event.partition, 0):
                 self.starts[event.partition] = max(self.starts.get(event.partition, 0), event.position)
+            case StartForgotten():
+                self.starts.pop(event.partition, None)
             case Stored():
                 self.stored[event.partition, event.is_committed] = Range(event)
             case Expires():

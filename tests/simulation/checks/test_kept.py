@@ -22,6 +22,7 @@ from ..history import (
     OffsetCommitted,
     OffsetFetched,
     Refused,
+    StartForgotten,
     Survived,
     Trimmed,
     Trims,
@@ -79,6 +80,14 @@ def test_what_was_trimmed_stays_away() -> None:
     trim = [Trims(**WHO, partition=IN, before_offset=2), Trimmed(**WHO, partition=IN, before_offset=2)]
     assert kinds(SENT, trim, stored(C, start=2)) == set()
     assert kinds(SENT, trim, stored(A, B, C)) == {"came back"}
+
+
+def test_a_log_begins_where_its_files_do_when_somebody_takes_away_what_says_otherwise() -> None:
+    """Seed 60490."""
+    trim = [Trims(**WHO, partition=IN, before_offset=2), Trimmed(**WHO, partition=IN, before_offset=2)]
+    forgotten = StartForgotten(**WHO, partition=IN)
+    assert kinds(SENT, trim, forgotten, stored(A, B, C)) == set()
+    assert kinds(SENT, trim, forgotten, trim, stored(A, B, C)) == {"came back"}
 
 
 def test_a_deletion_that_was_not_answered_may_be_taken_back_though_a_reader_has_seen_it() -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import errno
+from pathlib import PurePath
 from typing import Any, Final
 
 import attrs
 import trio
 from triolog.protocol.errors import TriologError
 from triolog.protocol.types import TopicPartition
+from triolog.server.storage.disk.paths import parse_partition_directory
 from triolog.tools.client.admin import Admin
 
 from ..device.disk import Device
 from ..device.losses import Losses
 from ..device.rot import Hit, damage_derived, damage_in, flip_in_batch
-from ..history import ClockMoved, Damaged, Happened, Trimmed, Trims, Wrong
+from ..history import ClockMoved, Damaged, Happened, StartForgotten, Trimmed, Trims, Wrong
 from ..script import Step
 from ..server import Server
 from .inhabitant import Inhabitant
@@ -176,6 +178,9 @@ class Operator(Inhabitant):
         if not self._is_broken(path):
             spoilt = damage_derived(self.device.fs, path, kind, share, how)
             self.world.add(Happened(**self.now(), what=f"{how}: {self.device.without_paths(str(spoilt))}"))
+            if (kind, how) == ("evidence", "lose") and spoilt is not None:
+                folder = PurePath(spoilt).parent.name
+                self.world.add(StartForgotten(**self.now(), partition=parse_partition_directory(folder)))
         await self._begin(for_ms)
 
     def _is_broken(self, directory: str) -> bool:
