@@ -11,12 +11,13 @@ import attrs
 import pytest
 
 from tests.planted_faults.log_faults import LOG_FAULTS
+from tests.planted_faults.oldest_faults import OLDEST_FAULTS
 from tests.planted_faults.planting import ROOT, Copy, Fault
 from tests.planted_faults.server_faults import SERVER_FAULTS
 from tests.planted_faults.share_faults import SHARE_FAULTS
 from tests.planted_faults.topic_faults import TOPIC_FAULTS
 
-FAULTS = (*LOG_FAULTS, *SERVER_FAULTS, *SHARE_FAULTS, *TOPIC_FAULTS)
+FAULTS = (*OLDEST_FAULTS, *LOG_FAULTS, *SERVER_FAULTS, *SHARE_FAULTS, *TOPIC_FAULTS)
 SIMPLE = next(fault for fault in FAULTS if fault.name == "sequence-wrap")
 TESTS_AT_MOST = 3
 

@@ -30,6 +30,8 @@ class Weather:
     """Probability that a piece is the last of its connection."""
     is_silent: bool = False
     """Nothing arrives; connections stay."""
+    is_unheard: bool = False
+    """What the server says does not arrive."""
 
 
 class Socket(trio.socket.SocketType):
@@ -170,6 +172,8 @@ class Wire:
                 return
             for piece in self._pieces(data):
                 await self._travel()
+                while self.network.weather.is_unheard:
+                    await self.network.changed.wait()
                 self.client.arrived(piece)
             if not data:
                 self.on_end()

@@ -79,17 +79,21 @@ def script_of(seed: str) -> Script:
     directories, rots = rng.choice((1, 1, 1, 2)), rng.random() < 0.3
     topics = _topics(rng, has_keys=rng.random() < 0.5, rots=rots)
     calm = rng.random() < 0.2
-    chances = _Chances(rng, topics, directories, rots, not calm)
+    busy_ms = sorted(rng.randrange(DURATION_MS) for _ in range(BUSY_TIMES))
+    of_groups = [Step(*life) for life in lives(seed, topics, busy_ms)]
+    moments = (
+        *(("child",) if KEYED in topics else ()),
+        *(("stage",) if any(step.what == "batch" for step in of_groups) else ()),
+    )
+    chances = _Chances(rng, topics, directories, rots, not calm, ("now", *moments))
     weights = {who: weight for who, weight in WEIGHTS.items() if not (calm and who == "operator")}
     if KEYED in topics:
         weights |= KEYED_WEIGHTS
-    steps = []
-    busy_ms = sorted(rng.randrange(DURATION_MS) for _ in range(BUSY_TIMES))
+    steps = of_groups
     for _ in range(STEPS):
         who = rng.choices(list(weights), list(weights.values()))[0]
         at_ms = rng.choice(busy_ms) + int(rng.expovariate(1 / BUSY_MS))
         steps += chances.steps(who, at_ms)
-    steps += [Step(*life) for life in lives(seed, topics, busy_ms)]
     steps.sort(key=lambda step: step.at_ms)
     return Script(seed, rng.choice(("fsync", "fsync", "group:20", "os")), topics, tuple(steps), directories, rots)
 
@@ -131,6 +135,7 @@ WEIGHTS: Final = {
     "native 1": 8,
     "kafka 0": 10,
     "kafka 1": 10,
+    "bundle 0": 6,
     "mover 0": 5,
     "mover 1": 5,
     "zombie 0": 4,
@@ -155,6 +160,8 @@ class _Chances:
     rots: bool
     is_rough: bool
     """Whether there is an operator."""
+    moments: tuple[str, ...]
+    """What the operator can wait for before a kill or a power cut."""
 
     def steps(self, who: str, at_ms: int) -> list[Step]:
         make: Callable[[str, int], list[Step]] = getattr(self, "_" + who.split()[0])
@@ -169,6 +176,10 @@ class _Chances:
 
     def _kafka(self, who: str, at_ms: int) -> list[Step]:
         count, batches = self.rng.choice(((1, 1), (1, 1), (2, 1), (12, 1), (1, 5), (1, 6), (2, 5)))
+        return [Step(at_ms, who, "send", {**self._partition(), "count": count, "batches": batches})]
+
+    def _bundle(self, who: str, at_ms: int) -> list[Step]:
+        count, batches = self.rng.choice(((1, 2), (1, 3), (1, 5), (2, 2), (2, 5)))
         return [Step(at_ms, who, "send", {**self._partition(), "count": count, "batches": batches})]
 
     def _keyed(self, who: str, at_ms: int) -> list[Step]:
@@ -228,12 +239,19 @@ class _Chances:
         common = ("restart", "kill", "kill", "power", "power", "power", "clock", "slow", "weather", "silence", "cut", "fail")
         what = self.rng.choice((*common, *self._misfortunes()))
         if what == "restart":
-            return [Step(at_ms, who, what, {"for_ms": self.rng.choice((0, 100, 3000))})]
+            ends = {"for_ms": self.rng.choice((0, 100, 3000)), "unheard_ms": self.rng.choice((0, 100, 400))}
+            return [Step(at_ms, who, what, ends)]
         if what in ("kill", "power"):
             after = self.rng.choice((0, 1, 2, 5, self.rng.randrange(40)))
-            when = self.rng.choice(("now", "child")) if KEYED in self.topics else "now"
-            args = {"for_ms": self.rng.choice((0, 100, 3000)), "after": after, "when": when, "again": self._again()}
+            args = {"for_ms": self.rng.choice((0, 100, 3000)), "after": after, "when": self.rng.choice(self.moments)}
+            args |= {"again": self._again()}
             return [Step(at_ms, who, what, args)]
+        if what == "misprint":
+            where = {"directory": self.rng.randrange(self.directories), "share": round(self.rng.random(), 3)}
+            return [Step(at_ms, who, what, {**where, "bit": self.rng.randrange(8), "for_ms": 0})]
+        if what == "shorten":
+            where = self._partition(*self.topics)
+            return [Step(at_ms, who, what, {**where, "batches": self.rng.choice((1, 1, 2, 4)), "for_ms": 0})]
         if what in ("rot", "spoil"):
             return [Step(at_ms, who, what, self._damage(what))]
         if what == "fail_directory":
@@ -250,10 +268,25 @@ class _Chances:
         if what == "silence":
             return [Step(at_ms, who, what, {"is_silent": True}), Step(later, who, what, {"is_silent": False})]
         if what == "fail":
-            operation = self.rng.choice(("write", "write", "sync", "open", "read", "rename", "sync_directory", "truncate"))
+            operation = self.rng.choice(
+                ("write", "write", "sync", "sync", "open", "read", "rename", "sync_directory", "truncate")
+            )
             error = "ENOSPC" if operation in ("write", "sync") and self.rng.random() < 0.5 else "EIO"
-            return [Step(at_ms, who, what, {"operation": operation, "error": error, "skip": self.rng.randrange(5)})]
+            fail = Step(at_ms, who, what, {"operation": operation, "error": error, "skip": self.rng.randrange(5)})
+            return [fail, *self._ends_after_failed_sync(at_ms)] if (operation, error) == ("sync", "EIO") else [fail]
         return [Step(at_ms, who, what)]
+
+    def _ends_after_failed_sync(self, at_ms: int) -> list[Step]:
+        """Sometimes the process ends that was told, and later the power is cut: what did the next one make of it?"""
+        if self.rng.random() < 0.3:
+            return []
+        kill = {"for_ms": 0, "after": self.rng.choice((0, 5)), "when": "now", "again": 0}
+        power = {**kill, "after": self.rng.randrange(10)}
+        killed_ms = at_ms + self.rng.choice((100, 500, 2000))
+        return [
+            Step(killed_ms, "operator", "kill", kill),
+            Step(killed_ms + self.rng.choice((500, 2000, 5000)), "operator", "power", power),
+        ]
 
     def _again(self) -> int:
         """The change of the disk, if any, before which the next start is cut off."""
@@ -262,7 +295,8 @@ class _Chances:
     def _misfortunes(self) -> tuple[str, ...]:
         """What not every world has."""
         return (
-            *(("rot",) * 4 + ("spoil",) * 2 if self.rots else ()),
+            *("spoil", "misprint"),
+            *(("rot",) * 4 + ("spoil",) + ("shorten",) * 2 if self.rots else ()),
             *(("fail_directory",) * 2 if self.directories > 1 else ()),
             *(("child",) if KEYED in self.topics else ()),
         )
@@ -276,6 +310,6 @@ class _Chances:
             if rng.random() < 0.25:
                 end["share"] = 0.999
             return {**where, **end, "byte": round(rng.random(), 4), "bit": rng.randrange(8), "again": self._again()}
-        kind = rng.choice(("index", "aborted", "producers", "epochs", "evidence", "checkpoint"))
+        kind = rng.choice(("index", "aborted", "aborted", "producers", "epochs", "evidence", "checkpoint"))
         how = rng.choice(("lose", "cut") if kind == "index" else ("lose", "cut", "garble"))
         return {"directory": rng.randrange(self.directories), "kind": kind, "how": how, **end}

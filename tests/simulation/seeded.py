@@ -12,12 +12,15 @@ import random
 import secrets
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 from unittest.mock import patch
 
 import trio
 import trio._core._run as trio_run
 import trio.testing
+from triolog.server.actors.disk import disk as triolog_disk
+from triolog.server.actors.disk.writes_at_once import WritesAtOnce
 from triolog.tools.client import backoff
 from triolog.tools.client.sending import partitioner
 
@@ -75,5 +78,7 @@ def _threads_on_the_spot(latency: Latency) -> Iterator[None]:
         finally:
             limiter.release_on_behalf_of(borrower)
 
-    with patch.object(trio.to_thread, "run_sync", run_sync):
+    # From the start on: what one slow write of a busy machine would change stays changed.
+    at_once = partial(WritesAtOnce, clock=trio.current_time)
+    with patch.object(trio.to_thread, "run_sync", run_sync), patch.object(triolog_disk, "WritesAtOnce", at_once):
         yield

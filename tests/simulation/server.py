@@ -106,7 +106,6 @@ class Server:
                 open_child = opener(fs, self.device.latency, self.children)
                 async with open_broker_core(config, fs=fs, now_ms=self.device.now_ms, open_child=open_child) as broker:
                     self.latest = broker
-                    broker.disk.at_once.clock = trio.current_time
                     listeners = Listeners(broker)
                     async with trio.open_nursery() as serving:
                         await listeners.start(serving, Addresses(Address(HOST, NATIVE_PORT), Address(HOST, KAFKA_PORT)))

@@ -314,6 +314,11 @@ def test_out_of_sequence() -> None:
     other = GivenUp(**WHO, ids=("c:2",), error="OUT_OF_ORDER_SEQUENCE_NUMBER")
     assert kinds(send("c:0", "c:1"), send("c:2", partition=OTHER), told[0], other, behind) == set(), "given up with it"
     assert kinds(send("c:0", "c:1"), acknowledged(0, "c:0"), told[0], behind) >= {"out of sequence"}
+    middle = GivenUp(**WHO, ids=("c:1",), error="OUT_OF_ORDER_SEQUENCE_NUMBER")
+    three = [send("c:0", "c:1", "c:2"), acknowledged(0, "c:0"), middle]
+    assert kinds(three, stored(*found(0, "c:0"), *found(2, "c:2"))) == set(), "a power cut has taken it and left the next one"
+    assert kinds(three, stored(*found(0, "c:0"))) == {"out of sequence"}
+    assert kinds(three, stored(*found(0, "c:0", "c:1", "c:2"))) == {"out of sequence"}
     hit = attrs.evolve(damaged, partition=IN)
     assert kinds(send("c:0"), hit, *told) == set()
     elsewhere = [send("c:0"), send("c:2", partition=OTHER), hit]

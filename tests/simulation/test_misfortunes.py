@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import random
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
 import pytest
 
-from .history import Damaged, Ended, Event, GivenUp, Introduced, Lost, Refused, Send, Stored, Survived
+from tests.support.crash_fs import PowerCut
+
+from .device.disk import PAGE_BYTES, SimulatedDisk
+from .history import Acknowledged, Damaged, Ended, Event, GivenUp, Happened, Introduced, Lost, Refused, Send, Stored, Survived
 from .script import KEYED, Script, Step
 from .verdict import judge
 from .world import simulate
@@ -115,3 +121,67 @@ def test_a_careless_producer_that_got_no_answer_sends_nothing_behind_what_may_be
     found = events(script, Event)
     assert [event.error for event in found if isinstance(event, GivenUp)] == ["no answer"]
     assert [event.is_committed for event in found if isinstance(event, Ended)] == [True, None]
+
+
+def test_offsets_of_a_stopped_log_that_lost_its_end_are_given_to_nobody() -> None:
+    shorten = {"topic": "plain", "partition": 0, "batches": 2, "for_ms": 0}
+    script = world([*sends("kafka 0", "plain"), Step(2100, "operator", "shorten", shorten)], rots=True)
+    [damaged] = events(script, Damaged)
+    everything = events(script, Stored)[0]
+    assert len(damaged.offsets) == 10
+    assert everything.end_offset > damaged.next_offset
+    assert {record.offset for record in everything.records} == set(range(everything.end_offset)) - set(damaged.offsets)
+
+
+def test_a_server_does_not_start_with_another_digit_in_the_file_of_topics() -> None:
+    refused = 0
+    for number in range(6):
+        misprint = {"directory": 0, "share": 0.1 + 0.15 * number, "bit": 0, "for_ms": 0}
+        script = world([*sends("kafka 0", "plain", 5), Step(1500, "operator", "misprint", misprint)])
+        refused += any("topics.json" in event.what and "not start" in event.what for event in events(script, Happened))
+    assert refused
+
+
+def test_what_was_appended_before_a_stop_and_not_answered_is_known_again() -> None:
+    """Of five batches any, and of a bundle those that were stored before it grew."""
+    steps = [
+        Step(100 * number, who, "send", {"topic": "plain", "partition": 0, "count": 1, "batches": 5})
+        for number in range(20)
+        for who in ("kafka 0", "bundle 0")
+    ]
+    restart = Step(1050, "operator", "restart", {"for_ms": 0, "unheard_ms": 300})
+    script = world([*steps, restart])
+    assert not events(script, GivenUp)
+    assert sum(len(event.ids) for event in events(script, Acknowledged)) == 200
+
+
+def a_disk(seed: int) -> tuple[SimulatedDisk, int]:
+    """And a descriptor of an empty file that is on the device."""
+    disk = SimulatedDisk(page_bytes=PAGE_BYTES, clock=lambda: 0.0, rng=random.Random(seed))
+    fd = disk.open("/file", os.O_RDWR | os.O_CREAT)
+    disk.sync_all()
+    return disk, fd
+
+
+def test_the_write_in_which_a_process_is_killed_may_be_done_up_to_any_page() -> None:
+    sizes = set()
+    for seed in range(40):
+        disk, fd = a_disk(seed)
+        disk.write(fd, [b"a" * 100], 0)
+        disk.cut_after(0)
+        with pytest.raises(PowerCut):
+            disk.write(fd, [b"b" * 3 * PAGE_BYTES], 100)
+        sizes.add(len(disk.copy().content("/file")))
+    assert sizes == {100, PAGE_BYTES, 2 * PAGE_BYTES, 3 * PAGE_BYTES}
+
+
+def test_what_could_not_be_written_reads_differently_one_day() -> None:
+    seen = set()
+    for seed in range(20):
+        disk, fd = a_disk(seed)
+        disk.write(fd, [b"a" * 100], 0)
+        disk.fail_next("sync", errno.EIO)
+        with pytest.raises(OSError, match="sync"):
+            disk.sync(fd)
+        seen |= {disk.read(fd, 100, 0) for _ in range(20)}
+    assert seen == {b"a" * 100, bytes(100)}

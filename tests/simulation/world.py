@@ -14,6 +14,7 @@ from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.log.gaps import gap_at
 
+from .clients.bundles import Bundler
 from .clients.classic_members import ClassicMember
 from .clients.consumer_members import ConsumerMember
 from .clients.drivers import Driver
@@ -39,6 +40,7 @@ from .server import Server
 KINDS: Final[dict[str, type[Inhabitant]]] = {
     "native": NativeProducer,
     "kafka": KafkaProducer,
+    "bundle": Bundler,
     "keyed": KeyedProducer,
     "keeper": Keeper,
     "mover": Mover,
@@ -76,6 +78,7 @@ class World:
     history: History
     partitions: dict[str, int]
     topic_ids: dict[str, bytes] = attrs.field(factory=dict)
+    committing: set[str] = attrs.field(factory=set)
     unsaid: int = 0
     """Offsets at which the reader of everything met damage in a closed segment that the log does not know of."""
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ....protocol.errors import ExpectedOffsetError, RecordBatchTooLargeError, RequestError
+from ....protocol.errors import ExpectedOffsetError, OutOfOrderSequenceError, RecordBatchTooLargeError, RequestError
 from ....protocol.records.batch import STAMP, with_timestamp
 from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, TimestampType
 from ..disk.diskops import DiskOp, FileHandle, Sync, Truncate
 from ..disk.path_ops import SyncDirectory
 from ..producers.producer_cursor import AppendOrigin, ProducerCursor, StoredBatches
 from ..segments.segment import LogSegment, SegmentCursor
+from .gaps import gaps_within
 from .log import Log
 from .prepare import PreparedAppend
 
@@ -169,9 +170,22 @@ def _check_producer(log: Log, producers: ProducerCursor, append: PreparedAppend)
     batches = append.batches
     headers = [header for header, _ in batches] if len(batches) > 1 else batches[0][:1]
     stored = producers.admit(topic_partition, headers, joins_transaction=append.joins_transaction)
+    if stored is not None and log.gaps:
+        _check_whole(log, stored)
     if stored is None:
         producers.check_room(topic_partition, append.batches[0][0].producer_id, log.max_producers)
     return stored
+
+
+def _check_whole(log: Log, stored: StoredBatches) -> None:
+    """Raises OutOfOrderSequenceError where damage has taken batches out between those that are stored: a power cut may leave of
+    an append what was behind them."""
+    lost = gaps_within(log.gaps, stored.first.first_offset, stored.last.last_offset + 1)
+    if lost:
+        raise OutOfOrderSequenceError(
+            f"{log.topic_partition}: of batches that are stored at offsets {stored.first.first_offset} to "
+            f"{stored.last.last_offset} damage took out {lost[0]}; send what is to be stored as another producer"
+        )
 
 
 def _add_sync(log: Log, segment: LogSegment, operations: list[DiskOp], files: list[FileHandle]) -> None:

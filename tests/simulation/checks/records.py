@@ -43,7 +43,7 @@ def check_sequences(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
     """Who keeps batches in order is never told otherwise, where nothing has taken those that were before away: who is told so
     gives up everything, in other partitions too."""
     damaged: set[TopicPartition] = set()
-    headless: set[str] | None = None
+    holed: set[str] | None = None
     given_up: set[str] = set()
     for event in events:
         match event:
@@ -53,24 +53,27 @@ def check_sequences(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
                 damaged.add(event.partition)
             case GivenUp(error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name):
                 known = facts.sent[event.ids[0]]
-                headless = _headless(events, facts) if headless is None else headless
+                holed = _holed(events, facts) if holed is None else holed
                 if known.partition in damaged:
                     given_up.add(known.producer)
-                elif known.producer not in headless | given_up:
+                elif known.producer not in holed | given_up:
                     yield Anomaly("out of sequence", f"{event.who} was refused {event.ids}")
 
 
-def _headless(events: Sequence[Event], facts: Facts) -> set[str]:
-    """Producers whose first batch in some partition is nowhere, and a later one there: where the first could not be written,
-    the log did not know them when the next one came, and took it, as Kafka's does. They give up everything with the first."""
+def _holed(events: Sequence[Event], facts: Facts) -> set[str]:
+    """Producers of whom a batch in some partition is nowhere, and a later one there. Where the first could not be written, the
+    log did not know them when the next one came, and took it, as Kafka's does. Of several that were not on the device a power
+    cut may take one and leave the next. They give up everything with the one that is not there."""
     found = {record for event in events for _, _, record in _told(event)}
-    heads: dict[tuple[str, TopicPartition], str] = {}
-    headless: set[str] = set()
+    missing: set[tuple[str, TopicPartition]] = set()
+    holed: set[str] = set()
     for record, known in facts.sent.items():
-        head = heads.setdefault((known.producer, known.partition), record)
-        if head not in found and record in found:
-            headless.add(known.producer)
-    return headless
+        place = known.producer, known.partition
+        if record not in found:
+            missing.add(place)
+        elif place in missing:
+            holed.add(known.producer)
+    return holed
 
 
 def _told(event: Event) -> Iterator[tuple[TopicPartition, int, str]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from triolog.protocol.errors import TriologError
 from triolog.protocol.kafka.messages.fetch import FetchAbortedTransaction, FetchPartition, FetchRequest, FetchTopic
-from triolog.protocol.records.batch import check_batch, iter_batches
+from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, check_batch, iter_batches, parse_header
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Record, TopicPartition
 
@@ -98,9 +98,19 @@ def _read(
     return tuple(found), tuple(markers), next_position
 
 
-def records_in(data: bytes, position: int) -> tuple[Found, ...]:
-    """Everything in a file of batches from an offset on."""
-    return _read(data, position, ())[0]
+def records_in(data: bytes, position: int) -> Iterator[Found]:
+    """Everything that is good in a file of batches, from an offset on."""
+    view, at = memoryview(data), 0
+    while at + RECORD_BATCH_OVERHEAD <= len(data):
+        header = parse_header(view, at)
+        batch = view[at : at + max(RECORD_BATCH_OVERHEAD, header.size_bytes)]
+        try:
+            check_batch(batch, header)
+        except TriologError:
+            at += 1
+            continue
+        yield from _read(bytes(batch), position, ())[0]
+        at += header.size_bytes
 
 
 def _id_of(record: Record) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -15,7 +16,16 @@ from triolog.tools.client.admin import Admin
 
 from ..device.disk import Device
 from ..device.losses import Losses
-from ..device.rot import Hit, damage_derived, damage_in, flip_in_batch
+from ..device.rot import (
+    Hit,
+    cut_end,
+    damage_derived,
+    damage_in,
+    flip_in_batch,
+    flip_in_topics,
+    put_topics_back,
+    stored_topics,
+)
 from ..history import ClockMoved, Damaged, Happened, StartForgotten, Trimmed, Trims, Wrong
 from ..script import Step
 from ..server import Server
@@ -23,7 +33,7 @@ from .inhabitant import Inhabitant
 from .readers import Native
 
 PATIENCE_S: Final = 8.0
-POLL_S: Final = 0.05
+POLL_S: Final = 0.005
 PASSING: Final = frozenset({("write", "ENOSPC"), ("sync", "ENOSPC")})
 """What no log goes offline for."""
 
@@ -78,8 +88,16 @@ class Operator(Inhabitant):
 
     # ---- lives -----------------------------------------------------------------------------------------------------------
 
-    async def restart(self, for_ms: int) -> None:
+    async def restart(self, for_ms: int, unheard_ms: int = 0) -> None:
+        """`unheard_ms`: for so long no answer arrives before the server stops, nor does one afterwards."""
+        network = self.server.network
+        if unheard_ms:
+            network.change(attrs.evolve(network.weather, is_unheard=True))
+            await trio.sleep(unheard_ms / 1000)
         await self._stop()
+        if unheard_ms:
+            network.cut_all()
+            network.change(attrs.evolve(network.weather, is_unheard=False))
         await self._begin(for_ms)
 
     async def kill(self, for_ms: int, after: int, when: str = "now", again: int = 0) -> None:
@@ -93,9 +111,10 @@ class Operator(Inhabitant):
         await self._begin(for_ms, again)
 
     async def _wait_for(self, when: str) -> None:
-        """Until a log is being compacted, for a while."""
+        """Until a log is being compacted (`child`), or what a driver has staged is being committed (`stage`), for a while."""
         until = trio.current_time() + PATIENCE_S
-        while when == "child" and not self.server.children and trio.current_time() < until:
+        awaited = {"child": self.server.children, "stage": self.world.committing}
+        while when in awaited and not awaited[when] and trio.current_time() < until:
             await trio.sleep(POLL_S)
 
     async def _cut_power(self, after: int) -> None:
@@ -111,8 +130,9 @@ class Operator(Inhabitant):
     async def _end(self, end: str) -> None:
         await (self._stop() if end == "stop" else self.server.kill(power=False))
 
-    async def _begin(self, for_ms: int, again: int = 0) -> None:
-        """`again`: before which of its changes of the disk the start is cut off itself, by a power cut."""
+    async def _begin(self, for_ms: int, again: int = 0, mend: Callable[[], None] = lambda: None) -> None:
+        """`again`: before which of its changes of the disk the start is cut off itself, by a power cut. `mend`: what somebody
+        does about a server that does not start."""
         await trio.sleep(for_ms / 1000)
         self.device.failures.clear()
         if again:
@@ -124,6 +144,7 @@ class Operator(Inhabitant):
                 self.device.cut_power()
                 continue
             self.world.add(Happened(**self.now(), what=f"does not start: {self.server.refusals[-1]}"))
+            mend()
             await trio.sleep(0.5)
         self.device.fs.cut_after(None)
         self.losses.look(self.who)
@@ -182,6 +203,36 @@ class Operator(Inhabitant):
                 folder = PurePath(spoilt).parent.name
                 self.world.add(StartForgotten(**self.now(), partition=parse_partition_directory(folder)))
         await self._begin(for_ms)
+
+    async def shorten(self, topic: str, partition: int, batches: int, for_ms: int) -> None:
+        """Between a stop and a start a log loses its end."""
+        where = TopicPartition(topic, partition)
+        await self._stop()
+        for directory in self.device.directories:
+            if not self._is_broken(directory) and self.device.fs.is_directory(f"{directory}/{where}"):
+                lost = cut_end(self.device.fs, directory, where, batches)
+                if lost is not None:
+                    said = {"first_offset": lost.start, "next_offset": lost.stop}
+                    self.world.add(Damaged(**self.now(), partition=where, **said))
+        await self._begin(for_ms)
+
+    async def misprint(self, directory: int, share: float, bit: int, for_ms: int) -> None:
+        """A bit of the file with the topics is another one: the server has the topics that there were, or does not start until
+        somebody has put the file back."""
+        await self._stop()
+        fs, path = self.device.fs, self.device.directories[directory]
+        if fs.broken is not None:
+            await self._begin(for_ms)
+            return
+        before = stored_topics(fs, self.device.directories)
+        whole = flip_in_topics(fs, path, share, bit)
+        await self._begin(for_ms, mend=lambda: put_topics_back(fs, path, whole))
+        broker = self.server.broker
+        assert broker is not None
+        topics = [hosted.topic for hosted in broker._manager.topics]
+        found = {topic.name: (topic.partitions, topic.configs) for topic in topics}
+        if any(found.get(name) != before.get(name) for name in self.world.partitions):
+            self.world.add(Wrong(**self.now(), kind="misprint", detail=f"the topics were {before}, and are {found}"))
 
     def _is_broken(self, directory: str) -> bool:
         return self.device.fs.broken == directory

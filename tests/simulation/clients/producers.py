@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import trio
@@ -79,8 +79,12 @@ class NativeProducer(Inhabitant):
             self.world.add(Acknowledged(**self.now(), partition=where, ids=(sent,), base_offset=metadata.offset))
 
 
+Answer = tuple[ErrorCode, int]
+"""To a batch: its error, and where it is."""
+
+
 @attrs.define
-class _Batch:
+class Batch:
     """A batch on its way, until it is acknowledged or given up."""
 
     where: TopicPartition
@@ -99,7 +103,7 @@ class KafkaProducer(Inhabitant):
     _incarnation: int = 0
     _sequences: Counter[TopicPartition] = attrs.field(factory=Counter)
     _sent: int = 0
-    _batches: list[_Batch] = attrs.field(factory=list)
+    _batches: list[Batch] = attrs.field(factory=list)
     _given: trio.Event = attrs.field(factory=trio.Event)
     _is_over: bool = False
 
@@ -140,7 +144,7 @@ class KafkaProducer(Inhabitant):
             base_sequence=self._sequences[where],
         )
         self._sequences[where] += count
-        self._batches.append(_Batch(where, tuple(each.id for each in records), data, deadline))
+        self._batches.append(Batch(where, tuple(each.id for each in records), data, deadline))
 
     def name(self, number: int) -> str:
         """The id of a record, which says what it has."""
@@ -162,20 +166,28 @@ class KafkaProducer(Inhabitant):
                 self._given = trio.Event()
                 await self._given.wait()
                 continue
-            flight = self._batches[:IN_FLIGHT]
-            answers = await self._kafka.call_all([_produce(batch.where, batch.data) for batch in flight], PRODUCE_VERSION)
+            flight = self._next_flight()
+            answers = await self._ask(flight)
             self._settle(flight, answers)
             if len(answers) < len(flight) or (flight and self._batches[:1] == flight[:1]):
                 await trio.sleep(PAUSE_S)
 
-    def _settle(self, flight: list[_Batch], answers: list[Any]) -> None:
+    def _next_flight(self) -> list[Batch]:
+        """What is sent before an answer is waited for."""
+        return self._batches[:IN_FLIGHT]
+
+    async def _ask(self, flight: list[Batch]) -> list[Answer]:
+        """The answers to batches, as far as they are known."""
+        answers = await self._kafka.call_all([_produce(batch.where, batch.data) for batch in flight], PRODUCE_VERSION)
+        found = [answer.responses[0].partition_responses[0] for answer in answers]
+        return [(ErrorCode(each.error_code), each.base_offset) for each in found]
+
+    def _settle(self, flight: list[Batch], answers: list[Answer]) -> None:
         """Up to the first that is to be sent again; behind that one nothing was taken, or it comes again with it."""
-        for batch, answer in zip(flight, answers, strict=False):
-            [found] = answer.responses[0].partition_responses
-            error = ErrorCode(found.error_code)
+        for batch, (error, base_offset) in zip(flight, answers, strict=False):
             if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 self._batches.remove(batch)
-                self.world.add(Acknowledged(**self.now(), partition=batch.where, ids=batch.ids, base_offset=found.base_offset))
+                self.world.add(Acknowledged(**self.now(), partition=batch.where, ids=batch.ids, base_offset=base_offset))
                 continue
             if error not in RETRIABLE:
                 self._give_up(error.name)

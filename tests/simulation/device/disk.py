@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import attrs
 import trio
+from triolog.protocol.types import Bytes
 
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.crash_nodes import Directory, File, Node, files_below
@@ -20,6 +21,9 @@ from tests.support.logs import START_MS
 
 PAGE_BYTES: Final = 512
 """Small, so that what is torn is torn often."""
+
+FORGETS: Final = 0.2
+"""How often a file of which not all could be written reads differently the next time."""
 
 NOTICED_S: Final = 10.0
 
@@ -29,9 +33,10 @@ class SimulatedDisk(CrashFileSystem):
 
     is_instant = False
 
-    def __init__(self, *, page_bytes: int, clock: Callable[[], float]) -> None:
+    def __init__(self, *, page_bytes: int, clock: Callable[[], float], rng: random.Random) -> None:
         super().__init__(page_bytes=page_bytes)
         self._clock = clock
+        self._rng = rng
         self.broken: str | None = None
         """A directory in which nothing works any more."""
         self.off_at: float | None = None
@@ -39,7 +44,7 @@ class SimulatedDisk(CrashFileSystem):
         self._paths: dict[int, str] = {}
 
     def _another(self) -> SimulatedDisk:
-        another = SimulatedDisk(page_bytes=self._page_bytes, clock=self._clock)
+        another = SimulatedDisk(page_bytes=self._page_bytes, clock=self._clock, rng=self._rng)
         another.broken = self.broken
         return another
 
@@ -50,6 +55,28 @@ class SimulatedDisk(CrashFileSystem):
             if self.off_at is None:
                 self.off_at = self._clock()
             raise
+
+    # ---- what a kernel may do --------------------------------------------------------------------------------------------
+
+    def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:
+        """The write in which a process is killed may have been done up to any page."""
+        was_off = self.is_off
+        try:
+            super().write(fd, buffers, position)
+        except PowerCut:
+            data = b"".join(buffers)
+            pages = range(position // self._page_bytes + 1, -(-(position + len(data)) // self._page_bytes))
+            if not was_off and self.broken is None and pages and (done := self._rng.choice((0, *pages))):
+                self._by_fd(fd, writing=True).change((position, data[: done * self._page_bytes - position]))
+            raise
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        """Pages that could not be written are clean to the kernel: it forgets them when it needs the memory."""
+        data = super().read(fd, size, position)
+        file = self._by_fd(fd)
+        if file.lost and self._rng.random() < FORGETS:
+            file.drop_caches(self._rng, self._page_bytes)
+        return data
 
     # ---- a directory that fails ------------------------------------------------------------------------------------------
 
@@ -118,7 +145,7 @@ class Device:
     """When a directory failed."""
 
     def __attrs_post_init__(self) -> None:
-        self.fs = SimulatedDisk(page_bytes=PAGE_BYTES, clock=lambda: self.time())
+        self.fs = SimulatedDisk(page_bytes=PAGE_BYTES, clock=lambda: self.time(), rng=self.rng)
         for path in self.directories:
             self.fs.make_directory(path)
         self.fs.sync_all()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import Any, Final, NamedTuple
 
 from triolog.protocol.errors import TriologError
 from triolog.protocol.records.batch import BatchHeader, check_batch, iter_batches
 from triolog.protocol.types import TopicPartition
-from triolog.server.storage.disk.checkpoints import RECOVERY_POINT_FILE, decode_offsets
+from triolog.server.storage.directory.topics_file import TOPICS_FILE
+from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE, decode_offsets
+from triolog.server.storage.indexes.transaction_index import ENTRY_BYTES
 
 from tests.support.crash_fs import CrashFileSystem
 
@@ -60,6 +64,43 @@ def flip_in_batch(
     return hit
 
 
+def cut_end(fs: CrashFileSystem, directory: str, where: TopicPartition, batches: int) -> range | None:
+    """Take the last batches out of a log of which a clean stop has promised all; answers their offsets."""
+    folder = f"{directory}/{where}"
+    paths = sorted(f"{folder}/{name}" for name in fs.list_directory(folder) if name.endswith(".log"))
+    if not paths or fs.file_size(f"{directory}/{CLEAN_SHUTDOWN_FILE}") is None:
+        return None
+    path = next((path for path in reversed(paths) if fs.file_size(path)), paths[-1])
+    places, is_whole = _places(fs, path)
+    if not is_whole or not places or places[-1].header.next_offset != _recovery_point(fs, directory, where):
+        return None
+    cut = list(takewhile(lambda hit: not hit.header.is_control, reversed(places[-batches:])))
+    if not cut:
+        return None
+    change(fs, path, lambda data: data[: cut[-1].position])
+    return range(cut[-1].header.base_offset, places[-1].header.next_offset)
+
+
+def flip_in_topics(fs: CrashFileSystem, directory: str, share: float, bit: int) -> bytes:
+    """Flip a bit of the file that says which topics there are; answers what it was."""
+    path = f"{directory}/{TOPICS_FILE}"
+    whole = fs.content(path)
+    change(fs, path, lambda data: _flipped(data, int(share * len(data)), bit))
+    return whole
+
+
+def put_topics_back(fs: CrashFileSystem, directory: str, whole: bytes) -> None:
+    change(fs, f"{directory}/{TOPICS_FILE}", lambda _: whole)
+
+
+def stored_topics(fs: CrashFileSystem, directories: Sequence[str]) -> dict[str, Any]:
+    """Partitions and configuration of every topic, as the newest of the files says."""
+    paths = [f"{directory}/{TOPICS_FILE}" for directory in directories]
+    documents = [json.loads(fs.content(path)) for path in paths if fs.file_size(path) is not None]
+    newest = max(documents, key=lambda document: document["generation"], default={"topics": []})
+    return {topic["name"]: (topic["partitions"], topic["configs"]) for topic in newest["topics"]}
+
+
 def damage_in(fs: CrashFileSystem, path: str) -> str:
     """What is wrong with the first batch of a file that is not good, or nothing."""
     if fs.file_size(path) is None:
@@ -76,14 +117,7 @@ def _batches(fs: CrashFileSystem, directory: str, where: TopicPartition) -> list
     folder = f"{directory}/{where}"
     found: list[Hit] = []
     for path in [f"{folder}/{name}" for name in fs.list_directory(folder) if name.endswith(".log")]:
-        position = 0
-        try:
-            for header, batch in iter_batches(fs.content(path)):
-                check_batch(batch, header)
-                found.append(Hit(path, position, header))
-                position += header.size_bytes
-        except TriologError:
-            continue  # damaged before, or torn: what lies behind it is left alone
+        found += _places(fs, path)[0]
     synced = _recovery_point(fs, directory, where)
     last = max((hit.header.base_offset for hit in found), default=-1)
     return [
@@ -91,6 +125,20 @@ def _batches(fs: CrashFileSystem, directory: str, where: TopicPartition) -> list
         for number, hit in enumerate(found)
         if not hit.header.is_control and (hit.header.base_offset < last or hit.header.next_offset <= synced)
     ]
+
+
+def _places(fs: CrashFileSystem, path: str) -> tuple[list[Hit], bool]:
+    """The batches of a file before the first that is damaged or torn, and whether there is none."""
+    found: list[Hit] = []
+    position, content = 0, fs.content(path)
+    try:
+        for header, batch in iter_batches(content):
+            check_batch(batch, header)
+            found.append(Hit(path, position, header))
+            position += header.size_bytes
+    except TriologError:
+        return found, False
+    return found, position == len(content)
 
 
 def _is_contiguous(found: list[Hit], number: int) -> bool:
@@ -131,7 +179,10 @@ def damage_derived(fs: CrashFileSystem, directory: str, kind: str, share: float,
             fs.unlink(path)
             fs.sync_directory(os.path.dirname(path))
         case "cut":
-            change(fs, path, lambda data: data[: int(len(data) * share) | 1])
+            if kind == "aborted":  # between two entries, where the file alone does not tell
+                change(fs, path, lambda data: data[: int(len(data) * share) // ENTRY_BYTES * ENTRY_BYTES])
+            else:
+                change(fs, path, lambda data: data[: int(len(data) * share) | 1])
         case "garble":
             change(fs, path, lambda data: bytes((byte * 7 + 13) & 0xFF for byte in data))
     return path

@@ -423,6 +423,26 @@ def test_of_an_append_that_a_kill_cut_in_two_the_rest_is_stored_when_it_is_sent_
     driven.close_files()
 
 
+@pytest.mark.parametrize("lost", [0, 1])
+def test_an_append_out_of_which_a_power_cut_took_a_batch_does_not_count_as_stored(tmp_path: Path, lost: int) -> None:
+    """The device had what was behind it."""
+    batches = three_batches()
+    driven = open_driven(tmp_path)
+    driven.append(build_batch([(1, None, b"before", ())]))
+    position = driven.log.active.size + sum(map(len, batches[:lost]))
+    driven.append(b"".join(batches))
+    driven.close_files()
+    with open(driven.log.active.log.path, "r+b") as file:
+        file.seek(position)
+        file.write(bytes(len(batches[lost])))
+    driven = driven.reopen(was_clean=False)
+    [gap] = driven.log.gaps
+    with pytest.raises(OutOfOrderSequenceError, match=f"damage took out {gap}"):
+        driven.append(b"".join(batches))
+    assert driven.append(batches[2]).base_offset == 4, "by itself it is there"
+    driven.close_files()
+
+
 def test_an_append_that_lies_in_two_places_has_no_base_offset(tmp_path: Path) -> None:
     batches = three_batches()
     driven = cut_in(tmp_path, batches, 2)
