@@ -295,6 +295,9 @@ def test_zombie() -> None:
     assert kinds(introduced("old", 0), introduced("new", 1), introduced("old", 2), late, stored(A)) == set()
     assert kinds(introduced("new", 1), introduced("old", 0), late, stored(A)) == {"zombie"}, "it hears of its epoch late"
     assert kinds(introduced("old", 1), introduced("new", 0), late, stored(A)) == set(), "the other one hears of its own late"
+    lost = Lost(**WHO, window_ms=None, synced={}, oldest_ms={})
+    told = [introduced("old", 0), introduced("new", 1), late[0], lost, late[1]]
+    assert kinds(*told, stored(A)) == set(), "seed 60342: it is taken by a server that has forgotten the new one"
 
 
 def test_out_of_sequence() -> None:

@@ -94,6 +94,7 @@ def check_zombies(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
         match event:
             case Lost():
                 newest.clear()
+                late.clear()  # it may be taken now: who has fenced may be forgotten
             case Introduced():
                 introduced[event.producer] = event
                 newest[event.transactional_id] = max(newest.get(event.transactional_id, (-1, -1)), _identity(event))
