@@ -9,11 +9,15 @@ from typing import Final
 from unittest.mock import patch
 
 import pytest
+import trio
+from triolog.server.actors.disk.disk import Disk
+from triolog.server.storage.disk.filesystem import OsFileSystem
 
 from tests.support.counts import counts
 
 from .device.disk import SimulatedDisk
 from .script import Script, Step, script_of
+from .seeded import run_seeded
 from .shrinking import shrink
 from .verdict import judge
 
@@ -48,6 +52,15 @@ def test_a_seed_is_one_world(tmp_path: Path) -> None:
         histories.append(path.read_text())
     assert histories[0] == histories[1]
     assert len(histories[0].splitlines()) > len(script_of(SEED).steps)
+
+
+def test_what_is_written_on_the_spot_is_decided_in_the_time_of_the_world() -> None:
+    """From a server's start on: a busy machine would be another world."""
+
+    async def main() -> bool:
+        return Disk(OsFileSystem()).at_once.clock is trio.current_time
+
+    assert run_seeded("s", main, lambda: 0.0, open_listeners=trio.open_tcp_listeners)
 
 
 def test_a_script_is_the_same_behind_its_file() -> None:

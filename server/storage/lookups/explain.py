@@ -151,7 +151,7 @@ def _explain_time_index(view: SegmentView, timestamp: int, step: Walk) -> Proced
 
 def _find_batch(view: SegmentView, offset: int, step: Walk) -> Procedure[Walk | None]:
     position = yield from _explain_position(view, offset, step)
-    found = yield from view.bytes_from(position).find_reaching(offset)
+    found = yield from view.find_reaching(position, offset)
     if found is None:
         return None
     return {

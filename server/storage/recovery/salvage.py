@@ -28,12 +28,12 @@ from ....protocol.limits import INT32_MAX, KIB
 from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, parse_header
 from ....protocol.records.crc32c import crc32c
 from ..disk.filesystem import READ, FileSystem, read_at
+from ..segments.damaged_frames import possible_sizes
 from .log_window import CRC_COVERS_FROM, READ_BYTES, LogWindow
 
 STAMP: Final = Struct(">qiib")
 """base_offset, batch_length, partition_leader_epoch, magic: what the CRC does not cover."""
 STAMP_BYTES: Final = STAMP.size
-_LENGTH_BITS: Final = 32
 _PIECE_BYTES: Final = 256 * KIB
 LARGEST_EPOCH_STEP: Final = 1024
 """A new leader adds one; larger steps by a single bit at the end of a file are a flipped bit."""
@@ -282,15 +282,10 @@ class _Scan:
 
     def _whole_size(self, position: int, header: BatchHeader) -> int | None:
         """The size for which the bytes carry the header's CRC: the one it says, or one that differs in a single bit."""
-        if self.window.carries_crc(position, header.size_bytes, header.crc):
-            return header.size_bytes
-        for bit in range(_LENGTH_BITS):
-            size = LOG_OVERHEAD + ((header.batch_length & 0xFFFFFFFF) ^ (1 << bit))
-            if (
-                size >= RECORD_BATCH_OVERHEAD
-                and self._may_follow(position + size)
-                and self.window.carries_crc(position, size, header.crc)
-            ):
+        for size in possible_sizes(header):
+            if size < RECORD_BATCH_OVERHEAD or not (size == header.size_bytes or self._may_follow(position + size)):
+                continue
+            if self.window.carries_crc(position, size, header.crc):
                 return size
         return None
 

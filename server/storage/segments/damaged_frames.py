@@ -67,7 +67,7 @@ def damaged_header(area: FileSlice) -> Procedure[BatchHeader | None]:
 
 def size_by_crc(area: FileSlice, position: int, header: BatchHeader) -> Procedure[int | None]:
     """The size for which the bytes at a position carry the header's CRC: the one that it says, or one that differs in a bit."""
-    for size in _sizes(header):
+    for size in possible_sizes(header):
         if not RECORD_BATCH_OVERHEAD <= size <= area.end - position:
             continue
         if size == header.size_bytes or (yield from _may_follow(area, position + size)):
@@ -77,7 +77,8 @@ def size_by_crc(area: FileSlice, position: int, header: BatchHeader) -> Procedur
     return None
 
 
-def _sizes(header: BatchHeader) -> Iterator[int]:
+def possible_sizes(header: BatchHeader) -> Iterator[int]:
+    """The size that a header says, then those that its length gives with one bit the other way; they may be any number."""
     yield header.size_bytes
     for bit in range(LENGTH_BITS):
         yield LOG_OVERHEAD + ((header.batch_length & 0xFFFFFFFF) ^ (1 << bit))

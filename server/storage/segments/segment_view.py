@@ -139,17 +139,19 @@ class SegmentView(NamedTuple):
         found = None
         if 0 <= position < self.size:
             try:
-                found = yield from self._find_reaching(position, offset)
+                found = yield from self.find_reaching(position, offset)
             except CorruptRecordError:
                 if not position:
                     raise
         if position and (found is None or (found.position == position and found.header.base_offset > indexed)):
-            found = yield from self._find_reaching(0, offset)
+            found = yield from self.find_reaching(0, offset)
             if found is not None:
                 self.offset_index.doubt()
         return found
 
-    def _find_reaching(self, position: int, offset: int) -> Procedure[FoundBatch | None]:
+    def find_reaching(self, position: int, offset: int) -> Procedure[FoundBatch | None]:
+        """The first batch from `position` on whose last offset is >= `offset`, passing over those whose length or magic is
+        damaged. Raises CorruptRecordError where the offset may lie in one of them."""
         try:
             return (yield from self.bytes_from(position).find_reaching(offset))
         except CorruptRecordError:

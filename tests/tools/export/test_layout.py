@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -17,6 +16,8 @@ from triolog.tools.export.log_pieces import LogSource, plan_pieces
 from triolog.tools.export.manifest import Manifest
 from triolog.tools.export.pieces import JobError
 from triolog.tools.segments.segment_reader import SegmentGoneError
+
+from tests.support.synced_files import synced_inodes
 
 DAY_MS = 86_400_000
 Row = tuple[int | None, bytes | None, bytes | None, tuple[()]]
@@ -82,15 +83,7 @@ def test_files_and_their_names_are_on_the_device_before_a_piece_counts_as_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a power cut could leave a manifest and `_SUCCESS` beside Parquet files without content."""
-    synced = set()
-    sync = os.fsync
-
-    def fsync(fd: int) -> None:
-        synced.add(os.fstat(fd).st_ino)
-        sync(fd)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(os, "fdatasync", fsync)
+    synced = synced_inodes(monkeypatch)
     result, target = exported(tmp_path, [(DAY_MS, None, b"a", ()), (2 * DAY_MS, None, b"b", ())])
     assert isinstance(result["files"], list)
     for name in result["files"]:

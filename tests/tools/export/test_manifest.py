@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from triolog.tools.export.manifest import VERSION, Manifest, ManifestError, replace_file
+
+from tests.support.synced_files import synced_inodes
 
 
 def opened(path: Path, job: str = "export", **settings: Any) -> Manifest:
@@ -101,14 +102,6 @@ def test_finished_manifest_of_a_job_that_looks_at_what_is_there_now_is_begun_ane
 
 def test_file_and_its_name_are_on_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its name a power cut would leave no manifest, and a second load would write all rows again."""
-    synced = set()
-    sync = os.fsync
-
-    def fsync(fd: int) -> None:
-        synced.add(os.fstat(fd).st_ino)
-        sync(fd)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(os, "fdatasync", fsync)
+    synced = synced_inodes(monkeypatch)
     replace_file(tmp_path / "manifest.json", b"{}")
     assert synced == {(tmp_path / "manifest.json").stat().st_ino, tmp_path.stat().st_ino}

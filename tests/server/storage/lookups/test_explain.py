@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.protocol.errors import OffsetOutOfRangeError
+from triolog.protocol.errors import CorruptRecordError, OffsetOutOfRangeError
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.diskops import Read
 from triolog.server.storage.lookups.explain import explain_offset, explain_timestamp
@@ -45,6 +45,17 @@ def driven(tmp_path: Path) -> Iterator[DrivenLog]:
     for segment in found.log.segments:
         for index in segment.indexes:
             index.buffer = None
+
+
+def test_a_lookup_by_offset_passes_over_a_damaged_magic_byte_as_a_fetch_does(driven: DrivenLog) -> None:
+    """The batch at offset 14 is the one that the index leads to, and 15 lies behind it."""
+    path = Path(driven.log.segments.values(10, 11)[0].log.path)
+    damaged = bytearray(path.read_bytes())
+    damaged[4 * SIZE + 16] ^= 1
+    path.write_bytes(damaged)
+    assert by_offset(driven, 15)["answer"]["position"] == 5 * SIZE
+    with pytest.raises(CorruptRecordError):
+        by_offset(driven, 14)
 
 
 def test_a_lookup_by_time_tells_segment_slots_and_positions(driven: DrivenLog) -> None:
