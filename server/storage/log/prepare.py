@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ....protocol.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError, RequestError
-from ....protocol.limits import INT64_MAX, KIB
+from ....protocol.limits import KIB
 from ....protocol.records.batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -106,7 +106,7 @@ def prepare_steps(
     """
     try:
         batches: list[tuple[BatchHeader, Bytes]] = []
-        consumed, least = 0, INT64_MAX
+        consumed, least = 0, NOTHING
         for header, batch in iter_batches(records):
             kept_header, kept, smallest = yield from _check_one(
                 header, batch, config, now_ms, from_client=origin is AppendOrigin.CLIENT, limits=limits
@@ -235,7 +235,7 @@ def _check_one(
         raise
     if data.__class__ is not bytes:
         yield from dropped(data)
-    return header, batch, INT64_MAX if walk.min_timestamp == NO_TIMESTAMP else walk.min_timestamp
+    return header, batch, NOTHING if walk.min_timestamp == NO_TIMESTAMP else walk.min_timestamp
 
 
 def _check_counts(header: BatchHeader, *, from_client: bool) -> None:
