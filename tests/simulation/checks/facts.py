@@ -34,6 +34,7 @@ from ..history import (
     StartForgotten,
     Stored,
     Survived,
+    Torn,
     Trimmed,
     Trims,
     key_of,
@@ -109,6 +110,8 @@ class Facts:
     stored: dict[tuple[TopicPartition, bool], Range] = attrs.field(factory=dict)
     configs: dict[str, Mapping[str, str]] = attrs.field(factory=dict)
     damaged: dict[TopicPartition, list[range]] = attrs.field(factory=lambda: defaultdict(list))
+    torn: dict[TopicPartition, list[range]] = attrs.field(factory=lambda: defaultdict(list))
+    """Where readers may be told that something is missing, and nothing that was acknowledged may be."""
     can_lose: bool = False
     """Whether there is a loss at all."""
     losses: list[tuple[int, Lost]] = attrs.field(factory=list)
@@ -241,6 +244,8 @@ class Facts:
                 self.clock.append((event.at_ms, self.clock[-1][1] + event.ms))
             case Damaged():
                 self.damaged[event.partition].append(event.offsets)
+            case Torn():
+                self.torn[event.partition] += event.gaps
             case Lost():
                 self.losses.append((index, event))
                 self._shake(event, ended)
@@ -283,9 +288,10 @@ class Facts:
         if self.is_compacted(where):
             # The partition may have been written and compacted since the loss, before anybody looked.
             end = max(event.end_offset, max(event.records, default=-1) + 1)
-            lost = [offset for offset in lost if offset in event.records or offset >= end]
+            there = {*event.records, *event.markers}
+            lost = [offset for offset in lost if offset in there or offset >= end]
         lost = [offset for offset in lost if not self.is_damaged(where, offset)]
-        self.damaged[where] += event.gaps
+        self.damaged[where] += [range(max(gap.start, synced), gap.stop) for gap in event.gaps if gap.stop > synced]
         first = min(lost, default=ENDLESS)
         end = max([synced, *(offset + 1 for offset in event.records if offset < first)])
         self.ends[where].append((index, end if lost or self.passed[where] > end else ENDLESS))

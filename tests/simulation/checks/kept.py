@@ -51,7 +51,7 @@ def check_refusals(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
         stored = facts.stored.get((where, event.is_committed))
         if not any(
             stored is None or not (stored.between(event.offset, damage.start) or stored.between(damage.stop, event.offset + 1))
-            for damage in facts.damaged.get(where, ())
+            for damage in (*facts.damaged.get(where, ()), *facts.torn.get(where, ()))
         ):
             yield Anomaly("refused", f"{event.who} in {where} at {event.offset}, where nobody has damaged anything")
 

@@ -133,6 +133,7 @@ class Operator(Inhabitant):
     async def _begin(self, for_ms: int, again: int = 0, mend: Callable[[], None] = lambda: None) -> None:
         """`again`: before which of its changes of the disk the start is cut off itself, by a power cut. `mend`: what somebody
         does about a server that does not start."""
+        self.losses.note_failed_syncs(self.who)
         await trio.sleep(for_ms / 1000)
         self.device.failures.clear()
         if again:

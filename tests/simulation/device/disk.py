@@ -78,6 +78,10 @@ class SimulatedDisk(CrashFileSystem):
             file.drop_caches(self._rng, self._page_bytes)
         return data
 
+    def owes_pages(self) -> bool:
+        """Whether there is a file of which the device has not taken all that it was asked to."""
+        return any(file.lost or file.lost_sizes for file in files_below(self._root))
+
     # ---- a directory that fails ------------------------------------------------------------------------------------------
 
     def fail_directory(self, path: str) -> None:
