@@ -136,6 +136,10 @@ class LogDirectories:
                 hosted.actor.take_offline(f"its log directory {directory.path} is out of service ({error})")
         self._check_any()
 
+    def out_of_service(self) -> list[LogDirectory]:
+        """Those that have been in service in this life."""
+        return [directory for directory in self._locked if directory not in self.live]
+
     async def probe(self) -> None:
         """Look at the directories of logs that went offline since the last time."""
         suspects: dict[int, LogDirectory] = {}

@@ -166,15 +166,15 @@ class TopicChanges:
         await self._forget()
 
     async def _take_entries_back(self, generation: int) -> bool:
-        """Write topics.json as it was, where there is one now that is newer than `generation`; whether there is none then."""
-        if all(directory.topics_generation <= generation for directory in self.directories.live):
-            return True
-        try:
-            await self._write()
-        except OSError as exc:
-            LOGGER.error("a change of topics that failed could not be taken back either: %s", exc)
-            return False
-        return True
+        """Write topics.json as it was, where there is one now that is newer than `generation`; whether there is none then. In a
+        directory that is out of service since then there may be one."""
+        if any(directory.topics_generation > generation for directory in self.directories.live):
+            try:
+                await self._write()
+            except OSError as exc:
+                LOGGER.error("a change of topics that failed could not be taken back either: %s", exc)
+                return False
+        return all(directory.newest_topics_generation <= generation for directory in self.directories.out_of_service())
 
     async def _forget(self) -> None:
         """Nothing is being made any more. What says so is only in the way: it is not worth an error."""

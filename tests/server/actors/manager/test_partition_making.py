@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from pathlib import Path
 
@@ -76,3 +77,20 @@ async def test_a_topic_asked_for_when_the_last_directory_has_just_failed_is_refu
         with pytest.raises(LogOfflineError, match="no log directory is in service"):
             await broker.topics.create("many", 4)
         assert "many" not in broker.topics.names()
+
+
+@pytest.mark.parametrize("skipped", range(4))
+async def test_a_topic_whose_directory_fails_at_any_sync_of_its_making_is_there_or_is_not(tmp_path: Path, skipped: int) -> None:
+    """Simulated seed 90541: topics.json named it, and its files were taken back."""
+    fs = SyncCountingFileSystem()
+    paths = made_directories(fs, tmp_path, 1)
+    async with running_broker(*paths, fs=fs) as broker:
+        fs.fail_next("sync_directory", errno.EIO, skip=skipped)
+        with contextlib.suppress(LogOfflineError, LogDirectoryError):
+            await broker.topics.create("many", 2)
+        fs.forget_failures()
+    async with running_broker(*paths, fs=fs) as broker:
+        names = list(broker.topics.names())
+        assert [each.error for name in names for each in broker.topics.describe(name).partitions] == [None, None] * len(names)
+        if not names:
+            await broker.topics.create("many", 2)
