@@ -266,6 +266,7 @@ class TopicChanges:
             await self.directories.disk.call(self._rename_all, renames)
             await self._write()
         except OSError as exc:
+            self.catalogue.deleted.add(topic.topic.topic_id)  # should another one get its name before the next start
             raise LogOfflineError(
                 f"topic {topic.topic.name!r} is not served any more, but its files could not all be taken out: {exc}; check "
                 "the device, restart the server, and delete the topic again if it is still there"
