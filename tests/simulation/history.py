@@ -213,12 +213,13 @@ class Lost(Event):
 
     `at_ms`: when; who was on the way hears of answers from before even later. `window_ms`: what was acknowledged longer ago has
     to be there; None: of that nothing is said. As the server knew: `synced`, below which offset everything is on the device;
-    `oldest_ms`, how long ago the oldest byte was written that is not.
+    `oldest_ms`, how long ago the oldest byte was written that is not. `partitions`: which are concerned; None: all.
     """
 
     window_ms: float | None
     synced: Mapping[TopicPartition, int]
     oldest_ms: Mapping[TopicPartition, float]
+    partitions: tuple[TopicPartition, ...] | None = None
 
 
 @attrs.frozen(kw_only=True)

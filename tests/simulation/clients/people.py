@@ -243,8 +243,9 @@ class Operator(Inhabitant):
     async def fail_directory(self, directory: int) -> None:
         """Nothing works there any more."""
         if self.device.fs.broken is None:
-            self.losses.note(self.who, self.device.time())
-            self.device.fail_directory(self.device.directories[directory])
+            path = self.device.directories[directory]
+            self.losses.note(self.who, self.device.time(), directory=f"{path}/")
+            self.device.fail_directory(path)
 
     async def replug(self, for_ms: int) -> None:
         """Another cable, and a start."""

@@ -43,13 +43,14 @@ class Losses:
     _is_torn: bool = False
     """Whether it has taken nothing that anybody was told of, and maybe something before what it has left."""
 
-    def note(self, who: str, at: float, *, is_starting: bool = False) -> None:
-        """What was not synced then may be lost, at the next start. `is_starting`: nobody has synced for a while."""
+    def note(self, who: str, at: float, *, is_starting: bool = False, directory: str = "") -> None:
+        """What was not synced then may be lost, at the next start: in a log directory, or all. `is_starting`: nobody has synced
+        for a while."""
         broker = self.server.latest
         if not self.server.loses or broker is None:
             self._is_torn = True
             return
-        actors = self._actors(broker)
+        actors = {where: each for where, each in self._actors(broker).items() if each.log.directory.startswith(directory)}
         self._synced |= {where: actor.log.recovery_point for where, actor in actors.items()}
         since_ms = (trio.current_time() - at) * 1000
         self.world.add(
@@ -59,6 +60,7 @@ class Losses:
                 window_ms=None if is_starting else self._window_ms(),
                 synced=dict(self._synced),
                 oldest_ms={where: max(0.0, actor.statistics().unsynced_ms - since_ms) for where, actor in actors.items()},
+                partitions=tuple(actors),
             )
         )
         self._pending.update(actors)

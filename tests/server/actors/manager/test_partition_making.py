@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,28 @@ async def test_a_topic_asked_for_when_the_last_directory_has_just_failed_is_refu
         with pytest.raises(LogOfflineError, match="no log directory is in service"):
             await broker.topics.create("many", 4)
         assert "many" not in broker.topics.names()
+
+
+async def test_what_no_directory_can_store_is_refused(tmp_path: Path) -> None:
+    """Simulated seed 591: producer ids that no directory knew were given out again, and a record was taken for another one's."""
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create("many", 2)
+        directories = broker._manager.changes.directories
+        with pytest.raises(LogDirectoryError):
+            directories.fail(directories.live[0], OSError(errno.EIO, "gone"))
+        refused: list[Callable[[], Awaitable[object]]] = [
+            lambda: broker.producers.init(None, 0),
+            lambda: broker.topics.alter_configs("many", {"retention.ms": "1"}, ()),
+            lambda: broker.topics.create_partitions("many", 3),
+            lambda: broker.group_configs.change("a", lambda _: {"share.delivery.count.limit": "3"}),
+            lambda: broker.topics.delete("many"),
+        ]
+        for change in refused:
+            with pytest.raises(LogOfflineError, match="no log directory (can be used|is in service)"):
+                await change()
+        assert broker.group_configs.overrides() == {}
+    async with running_broker(tmp_path) as broker:
+        assert broker.topics.describe("many").configs == {}
 
 
 @pytest.mark.parametrize("skipped", range(4))
