@@ -179,8 +179,8 @@ class LogDirectories:
     # ---- topics.json -----------------------------------------------------------------------------------------------------
 
     async def write_topics(self, catalogue: Catalogue, topics: list[Topic]) -> None:
-        """Put a new generation of topics.json into every directory in service. Raises an OSError that may pass, LogDirectoryError
-        when none is in service any more."""
+        """Put a new generation of topics.json into every directory in service. Raises an OSError that may pass, and
+        LogDirectoryError when none is in service any more."""
         self.check_any()
         generation = catalogue.next_generation()
         for directory in list(self.live):

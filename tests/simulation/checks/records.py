@@ -61,8 +61,8 @@ def check_sequences(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
 
 
 def _is_forgotten(known: Known, facts: Facts) -> bool:
-    """Whether all that a producer sent to a partition before may be gone. A start after an unclean stop finds only the marker of
-    its transaction then, and knows its epoch but no sequence, as Kafka's does."""
+    """Whether all that a producer sent to a partition before may be gone. A start after an unclean stop then finds only the
+    marker of its transaction, and knows its epoch but no sequence, as Kafka's does."""
     where = known.partition
     if facts.configs.get(where.topic, {}).keys() & {"retention.ms", "retention.bytes"}:
         return True

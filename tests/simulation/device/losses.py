@@ -1,5 +1,5 @@
-"""What may be lost when the power is cut, or a log directory or a sync fails, under a durability other than `fsync`: told to the
-history.
+"""What may be lost under a durability other than `fsync` when the power is cut, or a log directory or a sync fails: told to
+the history.
 
 The server is asked what it knows: up to where each log is on the device, and how old the oldest byte is that is not. A log that
 ends before that afterwards has broken the promise, and so has a server that knew of less than was lost.

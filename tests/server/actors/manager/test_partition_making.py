@@ -81,7 +81,7 @@ async def test_a_topic_asked_for_when_the_last_directory_has_just_failed_is_refu
 
 
 async def test_what_no_directory_can_store_is_refused(tmp_path: Path) -> None:
-    """Simulated seed 591: producer ids that no directory knew were given out again, and a record was taken for another one's."""
+    """Simulated seed 591: producer ids that no directory knew were given out again, and a record was taken for another's."""
     async with running_broker(tmp_path) as broker:
         await broker.topics.create("many", 2)
         directories = broker._manager.changes.directories
@@ -95,7 +95,7 @@ async def test_what_no_directory_can_store_is_refused(tmp_path: Path) -> None:
             lambda: broker.topics.delete("many"),
         ]
         for change in refused:
-            with pytest.raises(LogOfflineError, match="no log directory (can be used|is in service)"):
+            with pytest.raises(LogOfflineError, match=r"no log directory (can be used|is in service)"):
                 await change()
         assert broker.group_configs.overrides() == {}
     async with running_broker(tmp_path) as broker:
