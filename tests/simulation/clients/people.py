@@ -168,7 +168,7 @@ class Operator(Inhabitant):
             if is_wrong:
                 self._wrong(f"{described.path}: {described.error}; {broken} has failed")
         for where, refusal in self.losses.offline(broker):
-            if broken is None:
+            if broken is None and not self.device.fs.has_forgotten:
                 self._wrong(f"{where}: {refusal}")
 
     def _wrong(self, said: str) -> None:
