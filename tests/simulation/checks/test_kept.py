@@ -73,6 +73,8 @@ def test_retention_takes_what_is_old_or_too_much() -> None:
     assert kinds(with_config(retention_ms=str(START_MS)), SENT, stored(C, start=2)) == {"lost"}
     assert kinds(with_config(retention_ms="1"), SENT, stored(C, start=2)) == set()
     assert kinds(with_config(retention_bytes="1"), SENT, stored(C, start=2)) == {"lost"}
+    damaged = Damaged(**WHO, partition=IN, first_offset=3, next_offset=4)
+    assert kinds(with_config(retention_bytes="1"), SENT, damaged, stored(C, start=2)) == set(), "seed 2610"
     assert kinds(with_config(retention_bytes="0"), SENT, stored(C, start=2)) == set()
 
 
