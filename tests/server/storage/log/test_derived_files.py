@@ -357,3 +357,12 @@ def test_a_changed_number_is_noticed_and_the_checksum_can_be_taken_out() -> None
         decode_facts("file", json.dumps(document).encode())
     del document["crc32c"]
     assert decode_facts("file", json.dumps(document).encode()).log_start_offset == 8
+
+
+@pytest.mark.parametrize("bit", range(8 * len("crc32c")))
+def test_one_flipped_bit_does_not_take_the_checksum_away(bit: int) -> None:
+    """The next one would be believed."""
+    data = bytearray(encode_facts(Facts(8, {})))
+    data[data.index(b"crc32c") + bit // 8] ^= 1 << bit % 8
+    with pytest.raises(CheckpointError, match=r"some/file cannot be read: .*"):
+        decode_facts("some/file", bytes(data))
