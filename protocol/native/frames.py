@@ -36,8 +36,11 @@ moment. Counting takes 0.1 us per object, little beside the checks of the record
 COPIED_RECORDS_BYTES: Final = 1024
 """Records up to here are copied into the frame: one more buffer of a vectored send costs more than 1 KiB of memcpy."""
 
+PACKER_BYTES: Final = 256 * 1024
+"""The buffer in which frames are written. For a larger frame it grows to twice of that, and never shrinks again."""
+
 _pack_length = struct.Struct(">I").pack
-_pack = msgpack.Packer(autoreset=True).pack
+_pack = msgpack.Packer(autoreset=True, buf_size=PACKER_BYTES).pack
 
 _FIXED_BYTES: Final = {0xCA: 4, 0xCB: 8} | {0xCC + i: 1 << i for i in range(4)} | {0xD0 + i: 1 << i for i in range(4)}
 _FIXED_EXT_BYTES: Final = {0xD4 + i: (1 << i) + 1 for i in range(5)}
@@ -151,11 +154,14 @@ def pack_frame(envelope: Sequence[object], body: Body | None) -> list[Bytes]:
     Records under the last key `records` of an entry of the body's last key `partitions` become buffers of their own, as
     they came, from COPIED_RECORDS_BYTES on. Raises LocalProtocolError for what msgpack cannot say.
     """
+    global _pack
     try:
         pieces = _pack_around_records(envelope, body) if body and _has_buffers(body) else [_pack((*envelope, body))]
     except (TypeError, ValueError, OverflowError) as exc:
         raise errors.LocalProtocolError(f"cannot be packed: {type(exc).__name__}: {exc}") from exc
     size = sum(map(len, pieces))
+    if len(pieces[0]) > PACKER_BYTES:
+        _pack = msgpack.Packer(autoreset=True, buf_size=PACKER_BYTES).pack
     if size > 0xFFFF_FFFF:
         raise errors.LocalProtocolError(f"a frame of {size} bytes does not fit its 32 bit length")
     pieces[0] = _pack_length(size) + pieces[0]

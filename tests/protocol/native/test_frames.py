@@ -171,6 +171,18 @@ def test_small_records_are_copied_into_one_buffer() -> None:
     assert len(pieces) == 1
 
 
+def test_a_large_frame_leaves_no_memory_behind() -> None:
+    """The largest answer of a server's life stayed with it, twice over: a packer never gives its buffer back."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        frames.pack_frame([1, None], {"names": ["x" * 100] * 40_000})
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept - before <= 2 * frames.PACKER_BYTES
+
+
 @pytest.mark.parametrize("body", [{"partitions": object()}, {"key": 2**64}, {"key": "\ud800"}])
 def test_what_msgpack_cannot_say_is_our_error(body: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError, match="cannot be packed"):
