@@ -133,6 +133,11 @@ from .calls.transactions import EndTransactionResponse as EndTransactionResponse
 from .calls.transactions import InitProducerRequest as InitProducerRequest
 from .calls.transactions import InitProducerResponse as InitProducerResponse
 from .calls.transactions import TransactionProducer as TransactionProducer
+from .calls.views.segments import DescribedSegment as DescribedSegment
+from .calls.views.segments import DescribeSegmentsPartition as DescribeSegmentsPartition
+from .calls.views.segments import DescribeSegmentsPartitionResponse as DescribeSegmentsPartitionResponse
+from .calls.views.segments import DescribeSegmentsRequest as DescribeSegmentsRequest
+from .calls.views.segments import DescribeSegmentsResponse as DescribeSegmentsResponse
 from .fields import Body, FieldError, check_keys, describe_value
 from .structs import RequestMessage as RequestMessage
 from .structs import ResponseMessage as ResponseMessage
@@ -165,6 +170,7 @@ _CALLS: Final[tuple[tuple[type[RequestMessage], type[ResponseMessage]], ...]] = 
     (AlterQuotasRequest, AlterQuotasResponse),
     (ListGapsRequest, ListGapsResponse),
     (AcceptGapsRequest, AcceptGapsResponse),
+    (DescribeSegmentsRequest, DescribeSegmentsResponse),
     (SplitPointsRequest, SplitPointsResponse),
     (StageRequest, StageResponse),
     (CommitStageRequest, CommitStageResponse),
