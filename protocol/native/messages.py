@@ -128,8 +128,14 @@ from .calls.topics import DescribeConfigsResponse as DescribeConfigsResponse
 from .calls.topics import NewTopic as NewTopic
 from .calls.topics import TopicConfig as TopicConfig
 from .calls.transactions import DEFAULT_TRANSACTION_TIMEOUT_MS as DEFAULT_TRANSACTION_TIMEOUT_MS
+from .calls.transactions import AbortedHangingTransaction as AbortedHangingTransaction
+from .calls.transactions import AbortHangingTransactionsRequest as AbortHangingTransactionsRequest
+from .calls.transactions import AbortHangingTransactionsResponse as AbortHangingTransactionsResponse
+from .calls.transactions import AbortTransactionRequest as AbortTransactionRequest
+from .calls.transactions import AbortTransactionResponse as AbortTransactionResponse
 from .calls.transactions import EndTransactionRequest as EndTransactionRequest
 from .calls.transactions import EndTransactionResponse as EndTransactionResponse
+from .calls.transactions import HangingTransaction as HangingTransaction
 from .calls.transactions import InitProducerRequest as InitProducerRequest
 from .calls.transactions import InitProducerResponse as InitProducerResponse
 from .calls.transactions import TransactionProducer as TransactionProducer
@@ -138,6 +144,18 @@ from .calls.views.segments import DescribeSegmentsPartition as DescribeSegmentsP
 from .calls.views.segments import DescribeSegmentsPartitionResponse as DescribeSegmentsPartitionResponse
 from .calls.views.segments import DescribeSegmentsRequest as DescribeSegmentsRequest
 from .calls.views.segments import DescribeSegmentsResponse as DescribeSegmentsResponse
+from .calls.views.transactions import DescribedProducer as DescribedProducer
+from .calls.views.transactions import DescribedTransaction as DescribedTransaction
+from .calls.views.transactions import DescribeProducersPartition as DescribeProducersPartition
+from .calls.views.transactions import DescribeProducersPartitionResponse as DescribeProducersPartitionResponse
+from .calls.views.transactions import DescribeProducersRequest as DescribeProducersRequest
+from .calls.views.transactions import DescribeProducersResponse as DescribeProducersResponse
+from .calls.views.transactions import DescribeTransactionsRequest as DescribeTransactionsRequest
+from .calls.views.transactions import DescribeTransactionsResponse as DescribeTransactionsResponse
+from .calls.views.transactions import ListedTransaction as ListedTransaction
+from .calls.views.transactions import ListTransactionsRequest as ListTransactionsRequest
+from .calls.views.transactions import ListTransactionsResponse as ListTransactionsResponse
+from .calls.views.transactions import TransactionPartition as TransactionPartition
 from .fields import Body, FieldError, check_keys, describe_value
 from .structs import RequestMessage as RequestMessage
 from .structs import ResponseMessage as ResponseMessage
@@ -161,6 +179,11 @@ _CALLS: Final[tuple[tuple[type[RequestMessage], type[ResponseMessage]], ...]] = 
     (DeleteRecordsRequest, DeleteRecordsResponse),
     (InitProducerRequest, InitProducerResponse),
     (EndTransactionRequest, EndTransactionResponse),
+    (ListTransactionsRequest, ListTransactionsResponse),
+    (DescribeTransactionsRequest, DescribeTransactionsResponse),
+    (DescribeProducersRequest, DescribeProducersResponse),
+    (AbortTransactionRequest, AbortTransactionResponse),
+    (AbortHangingTransactionsRequest, AbortHangingTransactionsResponse),
     (CommitOffsetsRequest, CommitOffsetsResponse),
     (FetchOffsetsRequest, FetchOffsetsResponse),
     (ListGroupsRequest, ListGroupsResponse),

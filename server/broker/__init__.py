@@ -85,6 +85,7 @@ from ..storage.log.plain_records import PlainRecord as PlainRecord
 from ..storage.lookups.fetch import FetchedRecords as FetchedRecords
 from ..storage.lookups.fetched_records import PlainRecords as PlainRecords
 from ..storage.lookups.fetched_records import aborted_pairs as aborted_pairs
+from ..storage.producers.producer_entry import ProducerEntry as ProducerEntry
 from ..storage.segments.segment_view import TimestampAndOffset as TimestampAndOffset
 from ..storage.shared.leased_files import LeasedPartition as LeasedPartition
 from ..storage.shared.stage_files import StagedBytes as StagedBytes

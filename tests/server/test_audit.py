@@ -176,12 +176,14 @@ NATIVE: Final[list[tuple[m.RequestMessage, list[str]]]] = [
         ["user dave"],
     ),
     (m.AcceptGapsRequest((m.AcceptGapsPartition("native", 0, 1),)), ["native-0: offset 1"]),
+    (m.AbortTransactionRequest("nobody"), ["transactional id nobody"]),
+    (m.AbortHangingTransactionsRequest((m.HangingTransaction("native", 0, 7),)), ["native-0: producer 7"]),
     (m.DeleteGroupsRequest(("third",)), ["third"]),
     (m.DeleteTopicsRequest(("native",)), ["native"]),
 ]
 
 
-REFUSED: Final = (m.AcceptGapsRequest, m.DeleteGroupsRequest)
+REFUSED: Final = (m.AcceptGapsRequest, m.AbortTransactionRequest, m.AbortHangingTransactionsRequest, m.DeleteGroupsRequest)
 """What there is nothing of: that somebody tried is noted, with the error."""
 
 

@@ -138,6 +138,20 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     ),
     "init_producer": st.builds(messages.InitProducerRequest, TRANSACTIONAL_IDS, INT32),
     "end_transaction": st.builds(messages.EndTransactionRequest, TRANSACTION_PRODUCERS, st.booleans()),
+    "list_transactions": st.builds(
+        messages.ListTransactionsRequest, st.none() | tuples_of(NAMES), st.none() | INT64, st.integers(0, limits.MAX_LISTED)
+    ),
+    "describe_transactions": st.builds(messages.DescribeTransactionsRequest, tuples_of(NAMES)),
+    "describe_producers": st.builds(
+        messages.DescribeProducersRequest,
+        tuples_of(st.builds(messages.DescribeProducersPartition, NAMES, INT32)),
+        st.booleans(),
+        st.integers(0, limits.MAX_LISTED),
+    ),
+    "abort_transaction": st.builds(messages.AbortTransactionRequest, NAMES),
+    "abort_hanging_transactions": st.builds(
+        messages.AbortHangingTransactionsRequest, tuples_of(st.builds(messages.HangingTransaction, NAMES, INT32, INT64))
+    ),
     "commit_offsets": st.builds(
         messages.CommitOffsetsRequest,
         NAMES,
@@ -311,6 +325,60 @@ RESPONSES: Final[dict[str, st.SearchStrategy[Any]]] = {
     ),
     "init_producer": st.builds(messages.InitProducerResponse, INT64, INT16),
     "end_transaction": st.builds(messages.EndTransactionResponse),
+    "list_transactions": st.builds(
+        messages.ListTransactionsResponse,
+        tuples_of(
+            st.builds(
+                messages.ListedTransaction, NAMES, TEXT, INT64_OR_NONE_KNOWN, INT16, INT32, *[INT64_OR_NONE_KNOWN] * 3, INT32
+            )
+        ),
+        INT32,
+    ),
+    "describe_transactions": st.builds(
+        messages.DescribeTransactionsResponse,
+        tuples_of(
+            st.builds(
+                messages.DescribedTransaction,
+                NAMES,
+                ERRORS,
+                TEXT,
+                INT64_OR_NONE_KNOWN,
+                INT16,
+                INT32,
+                *[INT64_OR_NONE_KNOWN] * 3,
+                tuples_of(st.builds(messages.TransactionPartition, NAMES, INT32)),
+            )
+        ),
+    ),
+    "describe_producers": st.builds(
+        messages.DescribeProducersResponse,
+        tuples_of(
+            st.builds(
+                messages.DescribeProducersPartitionResponse,
+                NAMES,
+                INT32,
+                ERRORS,
+                tuples_of(
+                    st.builds(
+                        messages.DescribedProducer,
+                        INT64,
+                        INT16,
+                        INT32,
+                        INT64_OR_NONE_KNOWN,
+                        INT32,
+                        INT64_OR_NONE_KNOWN,
+                        st.booleans(),
+                    )
+                ),
+                INT32,
+            )
+        ),
+    ),
+    "abort_transaction": st.builds(messages.AbortTransactionResponse),
+    "abort_hanging_transactions": st.builds(
+        messages.AbortHangingTransactionsResponse,
+        tuples_of(st.builds(messages.AbortedHangingTransaction, NAMES, INT32, ERRORS, INT64_OR_NONE_KNOWN)),
+    ),
     "commit_offsets": st.builds(
         messages.CommitOffsetsResponse, tuples_of(st.builds(messages.CommitOffsetsPartitionResponse, NAMES, INT32, ERRORS))
     ),

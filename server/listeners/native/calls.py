@@ -26,13 +26,13 @@ from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
 from . import file_calls, gap_calls, group_calls, group_descriptions, lookup_calls, quota_calls, stage_calls, topic_calls
 from .access.audited import AUDITED, NATIVE
-from .access.guard import Judged, judge_steps, judged
+from .access.guard import RULES, Judged, judge_steps, judged
 from .access.login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
 from .fetches import Fetches
 from .produce import Produces
 from .session import NativeSession, TakeUp, error_codes
 from .statistics import statistics
-from .views import segments
+from .views import segments, transactions
 
 Answering = Callable[[], Awaitable[messages.ResponseMessage]]
 """What is done for a request; raises RequestError."""
@@ -189,6 +189,9 @@ class NativeCalls(Asker):
                 return partial(self._answer, correlation_id, partial(topic_calls.describe_configs, self.broker, message))
             case messages.StageRequest():
                 return self._in_turn(correlation_id, partial(self._stage, correlation_id, message))
+            case messages.ListTransactionsRequest():
+                list_them = partial(transactions.list_transactions, self.broker, message, self._sees(message))
+                self._answer_beside(correlation_id, list_them)
             case messages.StatisticsRequest():
                 self._answer_beside(correlation_id, partial(statistics, self.broker, self.protocols.values()))
             case _:
@@ -199,6 +202,11 @@ class NativeCalls(Asker):
                     call = partial(self._audited, audit, message, names, call)
                 self._answer_beside(correlation_id, call)
         return None
+
+    def _sees(self, message: messages.RequestMessage) -> Callable[[str], bool] | None:
+        """Which of what is listed the client may see; None: all of it."""
+        sees = RULES[type(message)].sees
+        return None if self.guard is None or sees is None else partial(sees, self)
 
     def _in_turn(self, correlation_id: int, work: Work | None) -> Work | None:
         """Work that holds up what comes behind it, with its errors answered."""
@@ -275,6 +283,10 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = 
     messages.DeleteRecordsRequest: topic_calls.delete_records,
     messages.InitProducerRequest: group_calls.init_producer,
     messages.EndTransactionRequest: group_calls.end_transaction,
+    messages.DescribeTransactionsRequest: transactions.describe_transactions,
+    messages.DescribeProducersRequest: transactions.describe_producers,
+    messages.AbortTransactionRequest: group_calls.abort_transaction,
+    messages.AbortHangingTransactionsRequest: group_calls.abort_hanging_transactions,
     messages.CommitOffsetsRequest: group_calls.commit_offsets,
     messages.FetchOffsetsRequest: group_calls.fetch_offsets,
     messages.ListGroupsRequest: group_calls.list_groups,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ....protocol.limits import INT64_MAX
-from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, Isolation, TimeRange
+from ....protocol.types import NO_OFFSET, Isolation, TimeRange
 from ..disk.diskops import Map, Procedure, Read
 from ..log.log_snapshot import LogSnapshot
 from ..segments.segment_view import SegmentView, TimestampAndOffset

@@ -102,6 +102,9 @@ def _group(world: World) -> str:
 
 _VERSION: Final[Make] = lambda world: world.mostly(1, 0, 2, 3, INT64_MAX, usually=0.4)  # noqa: E731
 _TASK: Final[Make] = lambda world: world.one_of(("task-0", "task-1", "", "a/b", ".."))  # noqa: E731
+_state: Final[Make] = lambda world: world.mostly("Ongoing", "Empty", "Dead", "?")  # noqa: E731
+_count: Final[Make] = lambda world: world.mostly(1000, 0, 1, 10_000, 10_001)  # noqa: E731
+_transactional_id: Final[Make] = lambda world: world.mostly(world.me.transactional_id, "unknown", "")  # noqa: E731
 _PLACE: Final[dict[str, Make]] = {"topic": World.topic, "partition": _partition}
 
 BODIES: Final[dict[str, dict[str, Make]]] = {
@@ -144,6 +147,21 @@ BODIES: Final[dict[str, dict[str, Make]]] = {
             key: (lambda world, key=key: _producer(world)[key]) for key in ("transactional_id", "producer_id", "producer_epoch")
         },
         "commit": lambda world: world.chance(0.5),
+    },
+    "list_transactions": {
+        "states": _names(_state, nullable=True),
+        "open_for_ms": lambda world: world.mostly(None, 0, 1000, INT64_MAX),
+        "max_transactions": _count,
+    },
+    "describe_transactions": {"transactions": _names(_transactional_id)},
+    "describe_producers": {
+        "partitions": _list(**_PLACE),
+        "open_only": lambda world: world.chance(0.5),
+        "max_producers": _count,
+    },
+    "abort_transaction": {"transactional_id": _transactional_id},
+    "abort_hanging_transactions": {
+        "partitions": _list(**_PLACE, producer_id=lambda world: world.mostly(_producer(world)["producer_id"], 0, INT64_MAX))
     },
     "commit_offsets": {
         "group": _group,

@@ -1,5 +1,5 @@
-"""The call `describe_segments`: the segments of partitions as they are now, and the offsets that say how far each log is written,
-readable, decided, on the device and compacted."""
+"""The call `describe_segments`: the segments of partitions as they are now, and the offsets that say how far each log is
+written, readable, decided, on the device and compacted."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class DescribeSegmentsRequest(RequestMessage):
 
 @struct
 class DescribedSegment(Struct):
-    """One segment: offsets from `base_offset` up to `next_offset`, exclusive. `least_timestamp` bounds the timestamps from below
-    and `max_timestamp` is the largest, -1 where that is not known; `is_cleaned`: compaction has been through it. The rest are
-    entries of its indexes."""
+    """One segment: offsets from `base_offset` up to `next_offset`, exclusive. `least_timestamp` bounds the timestamps from
+    below and `max_timestamp` is the largest, -1 where that is not known; `is_cleaned`: compaction has been through it. The rest
+    are entries of its indexes."""
 
     base_offset: int = wire(INT64)
     next_offset: int = wire(INT64)

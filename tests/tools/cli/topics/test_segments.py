@@ -51,8 +51,8 @@ def test_what_is_not_there_is_refused(cli: Cli, topic: str) -> None:
     assert "there is no topic 'nowhere'" in cli.refused("topics", "segments", "nowhere")
     result = cli.call("topics", "segments", topic, "--partition", "2")
     assert result.exit_code == 1
-    assert "t-2: topic 't' has partitions 0 to 1, not 2" in result.stdout
-    assert cli.json("topics", "segments", topic, "--partition", "2")[0]["error"].startswith("topic 't' has partitions 0 to 1")
+    assert "t-2: UNKNOWN_TOPIC_OR_PARTITION: topic 't' has partitions 0 to 1, not 2" in result.stdout
+    assert cli.json("topics", "segments", topic, "--partition", "2")[0]["error"].endswith("has partitions 0 to 1, not 2")
 
 
 def test_what_damage_took_is_said(tmp_path: Path) -> None:
