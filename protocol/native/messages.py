@@ -139,6 +139,9 @@ from .calls.transactions import HangingTransaction as HangingTransaction
 from .calls.transactions import InitProducerRequest as InitProducerRequest
 from .calls.transactions import InitProducerResponse as InitProducerResponse
 from .calls.transactions import TransactionProducer as TransactionProducer
+from .calls.views.connections import ListConnectionsRequest as ListConnectionsRequest
+from .calls.views.connections import ListConnectionsResponse as ListConnectionsResponse
+from .calls.views.connections import ListedConnection as ListedConnection
 from .calls.views.segments import DescribedSegment as DescribedSegment
 from .calls.views.segments import DescribeSegmentsPartition as DescribeSegmentsPartition
 from .calls.views.segments import DescribeSegmentsPartitionResponse as DescribeSegmentsPartitionResponse
@@ -200,6 +203,7 @@ _CALLS: Final[tuple[tuple[type[RequestMessage], type[ResponseMessage]], ...]] = 
     (AbortStageRequest, AbortStageResponse),
     (LastCommitRequest, LastCommitResponse),
     (LeaseSegmentsRequest, LeaseSegmentsResponse),
+    (ListConnectionsRequest, ListConnectionsResponse),
     (StatisticsRequest, StatisticsResponse),
 )
 REQUESTS: Final = {request.api: request for request, _ in _CALLS}

@@ -43,6 +43,7 @@ PARTITION: Final = messages.OffsetsPartition(NAME, 0)
 NATIVE: Final[tuple[messages.RequestMessage, ...]] = (
     messages.AuthenticateRequest("SCRAM-SHA-256", b"n,,n=user,r=nonce"),
     messages.MetadataRequest(),
+    messages.ListConnectionsRequest(),
     messages.StatisticsRequest(),
     messages.FetchRequest((messages.FetchPartition(NAME, 0, 0),), max_wait_ms=0),
     messages.OffsetsForTimesRequest((messages.OffsetsForTimesPartition(NAME, 0, 0),)),

@@ -199,6 +199,7 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "abort_stage": st.builds(messages.AbortStageRequest, NAMES, INT64, st.none() | tuples_of(NAMES)),
     "last_commit": st.builds(messages.LastCommitRequest, NAMES),
     "describe_groups": st.builds(messages.DescribeGroupsRequest, tuples_of(st.text(min_size=1, max_size=255))),
+    "list_connections": st.builds(messages.ListConnectionsRequest, st.integers(0, limits.MAX_LISTED)),
     "statistics": st.builds(messages.StatisticsRequest),
     "lease_segments": st.builds(
         messages.LeaseSegmentsRequest,
@@ -443,6 +444,22 @@ RESPONSES: Final[dict[str, st.SearchStrategy[Any]]] = {
     "abort_stage": st.builds(messages.AbortStageResponse),
     "last_commit": st.builds(messages.LastCommitResponse, INT64_OR_NONE_KNOWN),
     "describe_groups": st.builds(messages.DescribeGroupsResponse, tuples_of(DESCRIBED_GROUPS)),
+    "list_connections": st.builds(
+        messages.ListConnectionsResponse,
+        tuples_of(
+            st.builds(
+                messages.ListedConnection,
+                *[TEXT] * 7,
+                INT64_OR_NONE_KNOWN,
+                INT64,
+                INT32,
+                *[INT64_OR_NONE_KNOWN] * 2,
+                st.booleans(),
+                st.booleans(),
+            )
+        ),
+        INT32,
+    ),
     "statistics": st.builds(messages.StatisticsResponse, st.dictionaries(TEXT, MSGPACK_VALUES, max_size=4)),
     "lease_segments": st.builds(
         messages.LeaseSegmentsResponse,

@@ -15,6 +15,7 @@ from ...protocol.native.messages import (
     DescribeProducersPartitionResponse,
     DescribeSegmentsPartitionResponse,
     LeaseSegmentsResponse,
+    ListConnectionsResponse,
     ListTransactionsResponse,
     NewTopic,
     OffsetsForTimesPartitionResponse,
@@ -25,6 +26,7 @@ from ...protocol.native.messages import (
 )
 from ...protocol.types import Bytes, TimeRange, TopicPartition
 from .connection import Client
+from .procedures import connections as connection_procedures
 from .procedures import gaps as gap_procedures
 from .procedures import groups as group_procedures
 from .procedures import quotas as quota_procedures
@@ -169,6 +171,10 @@ class Admin:
     async def explain(self, partition: TopicPartition, place: Place | TimeRange) -> dict[str, Any]:
         """How the server looks a place up, or finds the records of a range of times, as data."""
         return await self._client.run(procedures.explain(partition, place))
+
+    async def list_connections(self, max_connections: int = DEFAULT_LISTED) -> ListConnectionsResponse:
+        """Who is connected to the server, over both protocols, and how many are left out."""
+        return await self._client.run(connection_procedures.list_connections(max_connections))
 
     async def statistics(self) -> dict[str, Any]:
         """What the server has counted since its start, as data."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from importlib import metadata
 from typing import Any, Final
@@ -20,7 +20,6 @@ from ...settings.broker_config import Address
 from ..access.audited import note_change
 from ..access.rights import Asker
 from ..connections.connection_task import Work
-from ..connections.counters import ProtocolCounters
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
@@ -32,7 +31,7 @@ from .fetches import Fetches
 from .produce import Produces
 from .session import NativeSession, TakeUp, error_codes
 from .statistics import statistics
-from .views import segments, transactions
+from .views import connections, segments, transactions
 
 Answering = Callable[[], Awaitable[messages.ResponseMessage]]
 """What is done for a request; raises RequestError."""
@@ -55,7 +54,7 @@ def native_listener(
     mechanisms = mechanisms_of(broker)
 
     def open_calls(session: NativeSession) -> TakeUp:
-        calls = NativeCalls(session, broker, version, admission.protocols)
+        calls = NativeCalls(session, broker, version, admission)
         if not mechanisms:
             return calls.take_up
         calls.login = NativeLogin.of(broker, session, calls.take_up)
@@ -79,7 +78,7 @@ def native_listener(
             quotas=broker.security.quotas,
             idle_timeout_s=idle_timeout_s,
         )
-        return Served(session.serve, session.stop_reading)
+        return Served(session.serve, session.stop_reading, session)
 
     return Listener(address, admission, open_session, "native", gathering=broker.disk.gathering)
 
@@ -91,8 +90,8 @@ class NativeCalls(Asker):
     session: NativeSession
     broker: Broker
     version: str
-    protocols: Mapping[str, ProtocolCounters]
-    """What the connections of the broker's listeners have counted."""
+    admission: Admission
+    """What the connections of the broker's listeners share, and have counted."""
     login: NativeLogin | None = None
     """None where nobody logs in."""
     guard: Security | None = None
@@ -192,8 +191,11 @@ class NativeCalls(Asker):
             case messages.ListTransactionsRequest():
                 list_them = partial(transactions.list_transactions, self.broker, message, self._sees(message))
                 self._answer_beside(correlation_id, list_them)
+            case messages.ListConnectionsRequest():
+                list_those = partial(connections.list_connections, self.broker, self.admission, message)
+                self._answer_beside(correlation_id, list_those)
             case messages.StatisticsRequest():
-                self._answer_beside(correlation_id, partial(statistics, self.broker, self.protocols.values()))
+                self._answer_beside(correlation_id, partial(statistics, self.broker, self.admission.protocols.values()))
             case _:
                 call: Answering = partial(_CALLS[type(message)], self.broker, message)
                 audit = self.broker.security.audit
@@ -256,6 +258,8 @@ class NativeCalls(Asker):
 
     def _hello(self, message: messages.HelloRequest) -> messages.HelloResponse:
         self.session.client_id = message.client_id
+        if message.software:
+            self.session.software = message.software
         config = self.broker.config
         return messages.HelloResponse(
             server="triolog",

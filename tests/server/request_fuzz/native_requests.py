@@ -218,6 +218,7 @@ BODIES: Final[dict[str, dict[str, Make]]] = {
         "lease_ms": lambda world: world.mostly(1000, 0, 1, INT64_MAX),
         "lease_id": lambda world: world.mostly(None, "lease", "x" * 100),
     },
+    "list_connections": {"max_connections": _count},
     "statistics": {},
     "hello": {"client_id": World.text},
     "authenticate": {

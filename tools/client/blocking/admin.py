@@ -15,6 +15,7 @@ from ....protocol.native.messages import (
     DescribeProducersPartitionResponse,
     DescribeSegmentsPartitionResponse,
     LeaseSegmentsResponse,
+    ListConnectionsResponse,
     ListTransactionsResponse,
     NewTopic,
     OffsetsForTimesPartitionResponse,
@@ -24,6 +25,7 @@ from ....protocol.native.messages import (
     TopicMetadata,
 )
 from ....protocol.types import Bytes, TimeRange, TopicPartition
+from ..procedures import connections as connection_procedures
 from ..procedures import gaps as gap_procedures
 from ..procedures import groups as group_procedures
 from ..procedures import quotas as quota_procedures
@@ -168,6 +170,10 @@ class BlockingAdmin:
     def explain(self, partition: TopicPartition, place: Place | TimeRange) -> dict[str, Any]:
         """How the server looks a place up, or finds the records of a range of times, as data."""
         return self._client.run(procedures.explain(partition, place))
+
+    def list_connections(self, max_connections: int = DEFAULT_LISTED) -> ListConnectionsResponse:
+        """Who is connected to the server, over both protocols, and how many are left out."""
+        return self._client.run(connection_procedures.list_connections(max_connections))
 
     def statistics(self) -> dict[str, Any]:
         """What the server has counted since its start, as data."""

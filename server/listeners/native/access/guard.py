@@ -240,6 +240,7 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
     messages.DescribeSegmentsRequest: Rules(
         each=_each("partitions", messages.DescribeSegmentsPartitionResponse, AclOperation.DESCRIBE)
     ),
+    messages.ListConnectionsRequest: Rules((_cluster(AclOperation.DESCRIBE),)),
     messages.StatisticsRequest: Rules((_cluster(AclOperation.DESCRIBE),)),
 }
 

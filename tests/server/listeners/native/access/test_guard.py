@@ -122,6 +122,7 @@ CASES: Final = [
         Op.READ,
         (Op.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME),
     ),
+    Case(lambda _: m.ListConnectionsRequest(), ((Op.DESCRIBE, CLUSTER, CLUSTER_NAME),)),
     Case(lambda _: m.StatisticsRequest(), ((Op.DESCRIBE, CLUSTER, CLUSTER_NAME),)),
 ]
 WITHOUT_RIGHTS: Final = {"hello", "authenticate"}
