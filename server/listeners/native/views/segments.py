@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from .....protocol.errors import RequestError
 from .....protocol.limits import MAX_DESCRIBED_GAPS
 from .....protocol.native import messages
@@ -9,7 +11,7 @@ from .....protocol.types import NO_OFFSET
 from ....broker import Broker, LogDescription
 from ...connections.in_turns import in_turns
 
-SEGMENTS_PER_TURN = 64
+SEGMENTS_PER_TURN: Final = 64
 """A segment takes 5 us, or 15 when it has its most stretches of timestamps."""
 
 
