@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import click
 
 from ..terminal.output import count_text, draw, json_option, print_json, printable, say, size_text, table
@@ -91,4 +90,4 @@ def _size(size_bytes: int) -> str:
 
 def _as_json(each: ListedConnection) -> dict[str, Any]:
     """What the client has not said, or the system does not tell, as null."""
-    return {key: None if value in ("", -1) else value for key, value in attrs.asdict(each).items()}
+    return {key: None if value in ("", -1) else value for key, value in each.to_body().items()}

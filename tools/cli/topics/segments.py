@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import click
 
 from ..terminal.failures import FailedError
@@ -64,7 +63,7 @@ def segments(name: str, partitions: tuple[int, ...], limit: int, zone: Zone, ser
         from ....protocol.types import TopicPartition
         from ...client.admin import Admin
 
-        wanted = [TopicPartition(name, number) for number in partitions] or [name]
+        wanted: list[str | TopicPartition] = [TopicPartition(name, number) for number in partitions] or [name]
         return await Admin(client).describe_segments(*wanted, max_segments=limit)
 
     logs = call_server(server, call)
@@ -124,7 +123,7 @@ def _as_json(log: DescribeSegmentsPartitionResponse) -> dict[str, Any]:
     """Without what is not known, as null."""
     if log.error is not None:
         return {"topic": log.topic, "partition": log.partition, "error": str(log.error)}
-    body = attrs.asdict(log)
+    body = log.to_body()
     body["cleaned_up_to"] = _known(log.cleaned_up_to)
     for each in body["segments"]:
         each |= {key: _known(each[key]) for key in ("least_timestamp", "max_timestamp")}

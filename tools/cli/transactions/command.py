@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import click
 
 from ..terminal.failures import FailedError
@@ -72,7 +71,7 @@ def list_transactions(
 
     answer = call_server(server, call)
     if as_json:
-        print_json({"transactions": [_known(attrs.asdict(each)) for each in answer.transactions], "left_out": answer.left_out})
+        print_json({"transactions": [_known(each.to_body()) for each in answer.transactions], "left_out": answer.left_out})
         return
     if answer.transactions:
         draw(table(LIST_COLUMNS, [_cells(each, each.partition_count, zone) for each in answer.transactions]))
@@ -137,7 +136,7 @@ def producers(
         from ....protocol.types import TopicPartition
         from ...client.admin import Admin
 
-        wanted = [TopicPartition(topic, number) for number in partitions] or [topic]
+        wanted: list[str | TopicPartition] = [TopicPartition(topic, number) for number in partitions] or [topic]
         return await Admin(client).describe_producers(*wanted, open_only=open_only, max_producers=limit)
 
     answers = call_server(server, call)
@@ -249,10 +248,10 @@ def _known(body: dict[str, Any]) -> dict[str, Any]:
 def _described_json(each: DescribedTransaction) -> dict[str, Any]:
     if each.error is not None:
         return {"transactional_id": each.transactional_id, "error": str(each.error)}
-    return _known(attrs.asdict(each))
+    return _known(each.to_body())
 
 
 def _producers_json(answer: DescribeProducersPartitionResponse) -> dict[str, Any]:
     if answer.error is not None:
         return {"topic": answer.topic, "partition": answer.partition, "error": str(answer.error)}
-    return {**attrs.asdict(answer), "producers": [_known(attrs.asdict(each)) for each in answer.producers]}
+    return {**answer.to_body(), "producers": [_known(each.to_body()) for each in answer.producers]}
