@@ -41,7 +41,7 @@ NEED_THE_ARROW_EXTRA = ("triolog.tools.spark.", "triolog.tools.arrow.", "triolog
 NEED = {"numpy": NEED_THE_ARROW_EXTRA, "pyarrow": NEED_THE_ARROW_EXTRA, "pyspark": ("triolog.tools.spark.",)}
 METRICS = ("health", "gap_metrics", "metrics", "wear_metrics")
 NEED["prometheus_client"] = tuple(f"triolog.server.listeners.http.{name}" for name in METRICS)
-HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("access", "server"))
+HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("server", "session"))
 NEED["h11"] = (*HTTP, "triolog.server.control.", *NEED["prometheus_client"])
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
 print("triolog")

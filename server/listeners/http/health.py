@@ -20,7 +20,8 @@ from ...settings.broker_config import Address
 from ..connections.counters import ProtocolCounters
 from .access import HttpAccess, read_token
 from .metrics import CONTENT_TYPE, Fired, More, no_faults, scrape
-from .server import HttpAnswer, HttpRequest, http_listener
+from .messages import HttpAnswer, HttpRequest
+from .server import http_listener
 
 METHODS = ("GET", "HEAD")
 

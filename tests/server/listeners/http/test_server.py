@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from triolog.server.listeners.connections.sockets import Listener
 from triolog.server.listeners.connections.transport import Transport
-from triolog.server.listeners.http import server as http
+from triolog.server.listeners.http import session as http
 from triolog.server.listeners.http.server import HttpAnswer, HttpRequest, http_listener
 from triolog.server.settings.broker_config import Address
 
