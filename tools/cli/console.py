@@ -20,7 +20,7 @@ ON_ANY_PORT: Final = "127.0.0.1:0"
 
 @click.command
 @click.option(
-    "--listen", metavar="HOST:PORT", default=ON_ANY_PORT, show_default=True, help="Where browsers find it; port 0: the system chooses."
+    *("--listen",), metavar="HOST:PORT", default=ON_ANY_PORT, show_default=True, help="Where browsers come; port 0: any."
 )
 @click.option("--allow-changes", is_flag=True, help="Let who looks also change things, with the rights that the server gives.")
 @click.option("--control", metavar="HOST:PORT", help="Tests only: the control port of the same server.")

@@ -4,6 +4,8 @@ import { h, mark, put, s } from "./dom.js";
 import { clock, niceEnd, timeTicks } from "./format.js";
 
 const SPAN_MS = 15 * 60_000;
+const LEAST_SPAN_MS = 2 * 60_000; // of a history that has just begun
+const STRETCH_MS = 5_000; // of one point, which has the largest value of it
 const BROKEN_MS = 12_000; // two samples that are farther apart are not joined
 const sizes = new ResizeObserver((entries) => {
   for (const entry of entries) entry.target._resized?.(entry.contentRect.width);
@@ -28,15 +30,16 @@ export function timeChart({ label, series, format, height = 56, axes = false, ba
   const readout = h("p", { class: "readout" });
   const node = h("figure", { class: "chart" }, svg, axes && h("figcaption", { class: "legend" },
     series.map((each) => h("span", { class: `key ${each.className ?? ""}` }, each.name)), readout), !axes && readout);
-  let times = [], values = {}, width = 0, pointed = null, end = 1;
+  let times = [], values = {}, width = 0, pointed = null, end = 1, span = SPAN_MS;
 
-  const x = (at) => width - (width * (times.at(-1) - at)) / SPAN_MS;
+  const x = (at) => width - (width * (times.at(-1) - at)) / span;
   const y = (value) => height - bottom - ((height - top - bottom) * value) / end;
 
   function draw() {
     if (!width) return;
     mark(svg, "width", width);
     mark(svg, "viewBox", `0 0 ${width} ${height}`);
+    span = Math.max(LEAST_SPAN_MS, Math.min(SPAN_MS, times.at(-1) - times[0] || 0));
     let highest = least;
     for (const each of series) for (const value of values[each.key] ?? []) if (value > highest) highest = value;
     end = niceEnd(highest, base);
@@ -74,7 +77,7 @@ export function timeChart({ label, series, format, height = 56, axes = false, ba
       s("line", { x1: 0, x2: width, y1: y(value), y2: y(value) }),
       value > 0 && s("text", { x: 2, y: y(value) + 12 }, format(value)),
     ]);
-    const ticks = timeTicks(now - SPAN_MS, now, Math.max(2, Math.min(6, width / 90))).map(({ at, text }) =>
+    const ticks = timeTicks(now - span, now, Math.max(2, Math.min(6, width / 90))).map(({ at, text }) =>
       s("text", { x: Math.min(x(at), width - 16), y: height - 4, "text-anchor": x(at) < 16 ? "start" : "middle" }, text));
     grid.replaceChildren(...marks.flat().filter(Boolean), ...ticks);
   }
@@ -103,7 +106,7 @@ export function timeChart({ label, series, format, height = 56, axes = false, ba
   }
 
   const point = (event) => {
-    pointed = times.at(-1) - (SPAN_MS * (width - event.offsetX)) / width;
+    pointed = times.at(-1) - (span * (width - event.offsetX)) / width;
     drawPointer();
   };
   const away = () => { pointed = null; drawPointer(); };
@@ -128,9 +131,15 @@ export function timeChart({ label, series, format, height = 56, axes = false, ba
       draw();
     },
     add(at, given) {
-      if (at <= (times.at(-1) ?? 0)) return;
-      times.push(at);
-      for (const { key } of series) (values[key] ??= []).push(given[key] ?? null);
+      const last = times.length - 1;
+      if (at <= (times[last] ?? 0)) return;
+      if (Math.floor(at / STRETCH_MS) === Math.floor(times[last] / STRETCH_MS)) {
+        times[last] = at;
+        for (const { key } of series) values[key][last] = larger(values[key][last], given[key]);
+      } else {
+        times.push(at);
+        for (const { key } of series) (values[key] ??= []).push(given[key] ?? null);
+      }
       while (times.length && times[0] < at - SPAN_MS) {
         times.shift();
         for (const { key } of series) values[key].shift();
@@ -139,6 +148,8 @@ export function timeChart({ label, series, format, height = 56, axes = false, ba
     },
   };
 }
+
+const larger = (a, b) => (a === null || a === undefined ? b ?? null : b === null || b === undefined ? a : Math.max(a, b));
 
 function nearest(times, at) {
   let low = 0, high = times.length - 1;

@@ -15,6 +15,8 @@ from ..watching.watcher import CHARTED, Watcher, now_ms
 BUSIEST: Final = 8
 POINTS: Final = 180
 """Of a chart of 15 minutes: one each 5 s."""
+SPARK_POINTS: Final = 60
+"""Of a line in a table."""
 MOST_POINTS: Final = 900
 TOLD: Final = (
     *CHARTED,
@@ -31,7 +33,13 @@ async def overview(call: Call) -> dict[str, Any]:
     await call.watcher.first_sample()
     if call.watcher.refused is not None:
         raise call.watcher.refused
-    return {**describe(call.watcher), "history": call.watcher.history.read(CHARTED, now_ms(), POINTS)}
+    told, history = describe(call.watcher), call.watcher.history
+    listed = [f"topic:{each['topic']}" for each in told.get("topics", ())] + [f"group:{each['group']}" for each in told.get("lags", ())]
+    return {
+        **told,
+        "history": history.read(CHARTED, now_ms(), POINTS),
+        "sparks": history.read(listed, now_ms(), SPARK_POINTS),
+    }
 
 
 async def history(call: Call) -> dict[str, Any]:

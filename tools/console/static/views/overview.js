@@ -1,8 +1,10 @@
 // The overview: is it ready, what goes in and out, what could be lost, how long the disk lasts, what is damaged, who lags behind.
 
-import { bar, timeChart } from "../charts.js";
+import { bar, drawSparkline, sparkline, timeChart } from "../charts.js";
 import { fill, h, keyed, mark, put, section, table } from "../dom.js";
 import { age, clock, count, counted, duration, number, parts, perSecond, size } from "../format.js";
+
+export const refresh = 15_000;
 
 const ms = (value) => duration(value);
 const rate = (value) => (value === null || value === undefined ? "–" : `${number(value)} /s`);
@@ -11,7 +13,7 @@ const FIGURES = [
   { key: "appended_records_per_second", label: "Records in", format: rate, note: (v) => perSecond(v.appended_bytes_per_second) },
   { key: "fetched_bytes_per_second", label: "Fetched", format: perSecond, base: 1024, note: (v) => `${rate(v.requests_per_second)} requests` },
   { key: "loss_window_ms", label: "A power cut could take", format: (v) => (v === 0 ? "nothing" : duration(v)), least: 10,
-    note: (v) => (v.loss_window_records ? counted(v.loss_window_records, "record") : "all that was acknowledged is on the disk") },
+    note: (v) => (v.loss_window_records ? counted(v.loss_window_records, "record") : "all is on the disk") },
   { key: "sync_p99_ms", label: "Sync, p99", format: ms, note: (v) => (v.sync_p50_ms === null ? "no syncs now" : `p50 ${ms(v.sync_p50_ms)}, ${rate(v.syncs_per_second)}`) },
 ];
 const TRAFFIC = [
@@ -28,7 +30,9 @@ export function mount(root, context, data) {
   const traffic = timeChart({ label: "Traffic", series: TRAFFIC, format: perSecond, height: 180, axes: true, base: 1024, least: 1 });
   const disks = h("ul", { class: "disks" });
   const damage = h("div", {});
-  const topics = busiest(), groups = lagging(), calls = apis();
+  let sparks = data.sparks;
+  const lineOf = (key) => sparks?.series[key];
+  const topics = busiest(lineOf), groups = lagging(lineOf), calls = apis();
 
   root.append(h("div", { class: "hero" }, heading, lead, reasons, facts), h("div", { class: "figures" }, figures.map((each) => each.node)),
     h("div", { class: "columns" },
@@ -103,6 +107,10 @@ export function mount(root, context, data) {
   }
 
   return {
+    update(told) {
+      sparks = told.sparks;
+      show(told);
+    },
     sample(told) {
       if (told.values && told.status.is_connected) {
         traffic.add(told.now_ms, told.values);
@@ -140,33 +148,38 @@ function figure({ key, label, format, note, base, least }) {
   };
 }
 
+/** Texts of a row's cells behind the first; where a cell has a line, its values. */
 function cells(node, texts) {
-  texts.forEach((text, i) => put(node.children[i + 1], text));
-}
-
-function busiest() {
-  return table({
-    caption: "Busiest topics", keyOf: (each) => each.topic, empty: "There are no topics.",
-    columns: [{ label: "Topic" }, { label: "Records", className: "number" }, { label: "In", className: "number" }, { label: "Out", className: "number" }],
-    row: (each) => h("tr", {}, h("td", {}, h("a", { class: "row name", href: `/topics/${encodeURIComponent(each.topic)}` }, each.topic)), [0, 1, 2].map(() => h("td", { class: "number" }))),
-    update: (node, each) => cells(node, [number(each.records), each.appended_bytes_per_second ? perSecond(each.appended_bytes_per_second) : "·", each.fetched_bytes_per_second ? perSecond(each.fetched_bytes_per_second) : "·"]),
+  texts.forEach((text, i) => {
+    const cell = node.children[i + 1], line = cell.querySelector("svg");
+    if (line) drawSparkline(line, text);
+    else put(cell, text);
   });
 }
 
-function lagging() {
+function busiest(lineOf) {
+  return table({
+    caption: "Busiest topics", keyOf: (each) => each.topic, empty: "There are no topics.",
+    columns: [{ label: "Topic" }, { label: "", className: "wide" }, { label: "Records", className: "number" }, { label: "In", className: "number" }, { label: "Out", className: "number" }],
+    row: (each) => h("tr", {}, h("td", {}, h("a", { class: "row name", href: `/topics/${encodeURIComponent(each.topic)}` }, each.topic)), h("td", { class: "wide" }, sparkline([])), [0, 1, 2].map(() => h("td", { class: "number" }))),
+    update: (node, each) => cells(node, [lineOf(`topic:${each.topic}`), number(each.records), each.appended_bytes_per_second ? perSecond(each.appended_bytes_per_second) : "·", each.fetched_bytes_per_second ? perSecond(each.fetched_bytes_per_second) : "·"]),
+  });
+}
+
+function lagging(lineOf) {
   return table({
     caption: "Groups by lag", keyOf: (each) => each.group, empty: "No group is behind.",
-    columns: [{ label: "Group" }, { label: "Topics" }, { label: "Lag", className: "number" }],
-    row: (each) => h("tr", {}, h("td", { class: "name" }, each.group), h("td", { class: "soft" }), h("td", { class: "number" })),
-    update: (node, each) => cells(node, [each.topics.slice(0, 3).join(", ") + (each.topics.length > 3 ? ` and ${each.topics.length - 3} more` : ""), count(each.lag)]),
+    columns: [{ label: "Group" }, { label: "", className: "wide" }, { label: "Topics" }, { label: "Lag", className: "number" }],
+    row: (each) => h("tr", {}, h("td", { class: "name" }, each.group), h("td", { class: "wide" }, sparkline([])), h("td", { class: "soft" }), h("td", { class: "number" })),
+    update: (node, each) => cells(node, [lineOf(`group:${each.group}`), each.topics.slice(0, 3).join(", ") + (each.topics.length > 3 ? ` and ${each.topics.length - 3} more` : ""), count(each.lag)]),
   });
 }
 
 function apis() {
   return table({
     caption: "Calls by rate", keyOf: (each) => `${each.protocol} ${each.api}`, empty: "Nobody has called in the last second.",
-    columns: [{ label: "Call" }, { label: "Per second", className: "number" }, { label: "Errors", className: "number" }, { label: "p50", className: "number" }, { label: "p99", className: "number" }],
-    row: (each) => h("tr", {}, h("td", {}, h("span", { class: "soft" }, `${each.protocol} `), each.api), [0, 1, 2, 3].map(() => h("td", { class: "number" }))),
+    columns: [{ label: "Call" }, { label: "Per second", className: "number" }, { label: "Errors", className: "number" }, { label: "p50", className: "number wide" }, { label: "p99", className: "number" }],
+    row: (each) => h("tr", {}, h("td", {}, h("span", { class: "soft" }, `${each.protocol} `), each.api), ["", "", " wide", ""].map((more) => h("td", { class: `number${more}` }))),
     update(node, each) {
       cells(node, [number(each.per_second), each.errors_per_second ? `${number(each.errors_per_second)} /s` : "·", duration(each.p50_ms), duration(each.p99_ms)]);
       mark(node.children[2], "class", each.errors_per_second ? "number bad" : "number");

@@ -2,7 +2,7 @@
 
 import { timeChart } from "../charts.js";
 import { fill, h, put, section, table } from "../dom.js";
-import { count, counted, duration, number, perSecond, range, size, time } from "../format.js";
+import { age, count, counted, duration, number, perSecond, size, time } from "../format.js";
 import { lanes } from "../lanes.js";
 
 export const refresh = 5000;
@@ -58,29 +58,33 @@ export function mount(root, context, data) {
 }
 
 function configuration() {
-  const box = h("input", { type: "checkbox" });
-  const only = h("label", { class: "check" }, box, "only what is not a default");
+  let every = [], isAll = false;
+  const only = h("button", { class: "plain", onclick() { isAll = !isAll; show(); } });
   const list = table({
-    caption: "Configuration", keyOf: (each) => each.key, empty: "Everything has its default.",
+    caption: "Configuration", keyOf: (each) => each.key, empty: "Every key has its default.",
     columns: [{ label: "Key" }, { label: "Value" }, { label: "From" }],
-    row: (each) => h("tr", {}, h("td", { class: "name" }, each.key), h("td", { class: "name value" }), h("td", {})),
+    row: (each) => h("tr", {}, h("td", { class: "name" }, each.key), h("td", { class: "name" }), h("td", {})),
     update(node, each) {
-      put(node.children[1], each.value === "" ? "–" : each.value);
-      node.children[1].title = meaning(each) ?? "";
+      const said = meaning(each);
+      fill(node.children[1], each.value === "" ? "–" : each.value, said && h("span", { class: "soft means" }, said));
       put(node.children[2], SOURCES[each.source] ?? each.source);
       node.children[2].className = each.source === "default" ? "soft" : "";
     },
   });
-  let every = [];
-  const show = () => list.set(box.checked ? every.filter((each) => each.source !== "default") : every);
-  box.addEventListener("change", show);
+  const show = () => {
+    list.set(isAll ? every : every.filter((each) => each.source !== "default"));
+    put(only, isAll ? "only what is set" : `all ${every.length} keys`);
+  };
   return { node: list.node, only, set(entries) { every = entries; show(); } };
 }
 
-/** A size or a time in words. */
+/** A size or a time in words, where the number does not say it. */
 function meaning({ key, value }) {
+  if (!/^-?\d+$/.test(value)) return null;
+  const isLimit = /\.(ms|bytes|messages)$/.test(key);
+  if (isLimit && (value === "-1" || BigInt(value) >= 2n ** 62n)) return "no limit";
   const number = Number(value);
-  if (!/^\d+$/.test(value) || number < 1000 || number > 1e15) return null;
-  if (key.endsWith(".ms")) return duration(number);
-  return key.endsWith("bytes") ? size(number) : null;
+  if (number < 1000) return null;
+  if (key.endsWith(".ms")) return age(number / 1000);
+  return key.endsWith(".bytes") ? size(number) : null;
 }
