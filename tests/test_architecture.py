@@ -113,6 +113,7 @@ DOORS: Final = {
         *(
             "protocol",
             "server.broker",
+            "server.settings.address",
             "server.settings.broker_config",
             "server.settings.listener_security",
             "server.settings.exposure",

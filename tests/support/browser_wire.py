@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from http.cookies import SimpleCookie
 from typing import Any, Final, NamedTuple
 
@@ -63,7 +63,9 @@ class Browser:
         return reply
 
     async def post(self, path: str, body: Any = None, **headers: str) -> Reply:
-        return await self.request("POST", path, json.dumps({} if body is None else body).encode(), headers=self._changing(headers))
+        return await self.request(
+            "POST", path, json.dumps({} if body is None else body).encode(), headers=self._changing(headers)
+        )
 
     def _changing(self, headers: dict[str, str]) -> dict[str, str]:
         return {"content_type": "application/json", "x_csrf_token": self.token, **headers}
@@ -85,7 +87,8 @@ class Browser:
             head = await _next_event(stream, connection)
             assert isinstance(head, h11.Response)
             assert head.status_code == 200, head
-            yield _events(stream, connection)
+            async with aclosing(_events(stream, connection)) as events:
+                yield events
 
     def _head(self, connection: h11.Connection, method: str, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         host, port = self.address
@@ -94,7 +97,11 @@ class Browser:
             named["cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         named |= {name.replace("_", "-"): value for name, value in headers.items()}
         request = h11.Request(method=method, target=path, headers=list(named.items()))
-        sent = [connection.send(request), *([connection.send(h11.Data(data=body))] if body else []), connection.send(h11.EndOfMessage())]
+        sent = [
+            connection.send(request),
+            *([connection.send(h11.Data(data=body))] if body else []),
+            connection.send(h11.EndOfMessage()),
+        ]
         return b"".join(piece or b"" for piece in sent)
 
     async def _reply(self, stream: trio.SocketStream, connection: h11.Connection) -> Reply:
@@ -109,7 +116,7 @@ class Browser:
         return Reply(head.status_code, headers, bytes(body))
 
 
-async def _events(stream: trio.SocketStream, connection: h11.Connection) -> AsyncIterator[Event]:
+async def _events(stream: trio.SocketStream, connection: h11.Connection) -> AsyncGenerator[Event, None]:
     text = ""
     while isinstance(event := await _next_event(stream, connection), h11.Data):
         text += event.data.decode()

@@ -24,7 +24,9 @@ ON_ANY_PORT: Final = "127.0.0.1:0"
 )
 @click.option("--allow-changes", is_flag=True, help="Let who looks also change things, with the rights that the server gives.")
 @click.option("--control", metavar="HOST:PORT", help="Tests only: the control port of the same server.")
-@click.option("--forward-state-dir", type=click.Path(file_okay=False), help="Where links of `triolog forward` keep their state.")
+@click.option(
+    "--forward-state-dir", type=click.Path(file_okay=False), help="Where links of `triolog forward` keep their state."
+)
 @click.option("--insecure", is_flag=True, help="Listen where other machines reach it: what browsers send is not encrypted.")
 @click.option("--parent", type=int, hidden=True, help="The process that started this one: without it there is none.")
 @click.option("--listen-fd", type=int, hidden=True, help="A socket of its that listens.")

@@ -241,7 +241,9 @@ def _console(console: str, config: BrokerConfig, *, allow_changes: bool) -> Cons
     except ValueError as exc:
         raise click.UsageError(f"--console: {exc}") from exc
     if not is_loopback(address.host) and not config.insecure:
-        raise click.UsageError(f"--console {address}: other machines reach that, and nothing is encrypted; --insecure has it so")
+        raise click.UsageError(
+            f"--console {address}: other machines reach that, and nothing is encrypted; --insecure has it so"
+        )
     if config.native_security.has_tls:
         raise click.UsageError("--console speaks no TLS with the server: run `triolog console --tls-ca FILE` beside it")
     try:

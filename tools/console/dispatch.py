@@ -1,7 +1,7 @@
 """What each HTTP request is answered with: a page, its JSON twin, a stream of events, a file, or why not.
 
-Every page is the same shell; its first value lies in it, so that the browser need not ask again. Nothing in it runs that is not a
-file of ours (`Content-Security-Policy`), and whatever comes from records is data.
+Every page is the same shell; its first value lies in it, so that the browser need not ask again. Nothing in it runs that is not
+a file of ours (`Content-Security-Policy`), and whatever comes from records is data.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Dispatch:
             first["view"] = await self._value(route, path, cookie, request)
         except ApiError as exc:
             status = exc.status
-            first |= exc.to_json()
+            first["error"] = {**exc.to_json()["error"], "status": exc.status}
         headers = () if known else (self.sessions.cookie_header(cookie),)
         return HttpAnswer(status, self._document(cookie, first), HTML, headers)
 

@@ -85,9 +85,7 @@ class Route:
 
 def page(pattern: str, handler: Handler, parameters: Collection[str] | None = (), *, needs_login: bool = True) -> Route:
     """A view: a page, and its value as JSON."""
-    return Route(
-        method="GET", pattern=pattern, handler=handler, parameters=parameters, has_page=True, needs_login=needs_login
-    )
+    return Route(method="GET", pattern=pattern, handler=handler, parameters=parameters, has_page=True, needs_login=needs_login)
 
 
 def data(pattern: str, handler: Handler, parameters: Collection[str] | None = ()) -> Route:

@@ -1,8 +1,8 @@
 """Who looks: a cookie for every browser, a CSRF token that belongs to it, and those who have logged in.
 
-A cookie is a random name and says nothing. Its CSRF token is an HMAC of it under a key of this process, so browsers that have not
-logged in take no memory. Who logs in gets another cookie and a connection to the server in his name; the password is kept as long,
-because the connection may have to be made anew.
+A cookie is a random name and says nothing. Its CSRF token is an HMAC of it under a key of this process, so browsers that have
+not logged in take no memory. Who logs in gets another cookie and a connection to the server in his name; the password is kept
+as long, because the connection may have to be made anew.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from ..client.tls import TlsConfig
 
 @attrs.frozen(kw_only=True)
 class ConsoleSettings:
-    """`triolog console`'s options. `login`: in whose name everybody looks; None where the server wants nobody, or each user logs
-    in. `parent`: the process with which it ends; `listen_fd`: a socket of its that listens already."""
+    """`triolog console`'s options. `login`: in whose name everybody looks; None where the server wants nobody, or each user
+    logs in. `parent`: the process with which it ends; `listen_fd`: a socket of its that listens already."""
 
     server: tuple[str, int]
     listen: Address

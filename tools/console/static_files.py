@@ -1,5 +1,5 @@
-"""The page's own files, read once: scripts, styles, the icon. Their paths have a hash of all of them, so browsers keep them for ever
-and never mix two versions."""
+"""The page's own files, read once: scripts, styles, the icon. Their paths have a hash of all of them, so browsers keep them for
+ever and never mix two versions."""
 
 from __future__ import annotations
 

@@ -77,7 +77,9 @@ class HttpAccess:
 def _is_link(request: HttpRequest) -> bool:
     """Whether a browser says that somebody has followed a link, and sees a page of its own."""
     headers = request.headers
-    return request.method == "GET" and headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    return (
+        request.method == "GET" and headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    )
 
 
 def _has_token(authorization: str, token: str) -> bool:

@@ -19,8 +19,8 @@ from ...broker import Broker, StartProgress
 from ...settings.broker_config import Address
 from ..connections.counters import ProtocolCounters
 from .access import HttpAccess, read_token
-from .metrics import CONTENT_TYPE, Fired, More, no_faults, scrape
 from .messages import HttpAnswer, HttpRequest
+from .metrics import CONTENT_TYPE, Fired, More, no_faults, scrape
 from .server import http_listener
 
 METHODS = ("GET", "HEAD")

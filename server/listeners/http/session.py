@@ -6,6 +6,7 @@ name, and neither listeners nor a broker, so that other processes serve with it,
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -128,7 +129,7 @@ class HttpSession:
             event = self._connection.next_event()
             if event is not h11.NEED_DATA:
                 return event  # type: ignore[return-value]
-            self._connection.receive_data(await self.stream.receive_some(RECEIVED_BYTES))
+            self._connection.receive_data(bytes(await self.stream.receive_some(RECEIVED_BYTES)))
 
     # ---- its answer ----------------------------------------------------------------------------------------------------
 
@@ -160,6 +161,7 @@ class HttpSession:
         """Send what a stream has, while somebody looks whether the peer is still there. The connection closes afterwards: an
         end in the middle must not look like a whole body."""
         await self._send_head(answer, [("transfer-encoding", "chunked")], closes=True)
+        is_whole = False
         async with trio.open_nursery() as nursery:
             self._streaming = nursery.cancel_scope
             if self._takes_no_more:
@@ -170,12 +172,13 @@ class HttpSession:
             except Exception as exc:
                 if not _is_of_peer(exc):
                     self.report_bug(f"{request.method} {request.path} of {self.peer}", exc)
-                nursery.cancel_scope.cancel()
             else:
-                nursery.cancel_scope.cancel()
-                await self._send_event(h11.EndOfMessage())
+                is_whole = True
+            nursery.cancel_scope.cancel()
         self._streaming = None
         self._takes_no_more = True
+        if is_whole:
+            await self._send_event(h11.EndOfMessage())
 
     async def _send_piece(self, piece: bytes) -> None:
         if piece:
@@ -183,10 +186,8 @@ class HttpSession:
 
     async def _watch_peer(self, scope: trio.CancelScope) -> None:
         """Whatever it sends, its end among that, ends the stream: nothing more was to come from it."""
-        try:
+        with contextlib.suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             await self.stream.receive_some(RECEIVED_BYTES)
-        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
         scope.cancel()
 
     async def _send_event(self, event: h11.Event) -> None:

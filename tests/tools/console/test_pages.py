@@ -67,7 +67,7 @@ async def test_what_is_not_there_or_means_nothing_is_said_by_page_and_twin(
     assert (twin.status, page.status) == (status, status)
     assert twin.json["error"]["name"] == page.first["error"]["name"] == name
     if name == "BAD_PARAMETER":
-        parameter = path.partition("?")[2].partition("=")[0]
+        parameter = "query" if "%FF" in path else path.partition("?")[2].partition("=")[0]
         assert twin.json["error"]["message"].startswith(f"{parameter}: ")
 
 
@@ -92,7 +92,8 @@ async def test_requests_of_other_sites_are_refused_but_links_lead_here(shown: Sh
 
 
 @pytest.mark.parametrize(
-    ("number", "told"), [(0, 0), (-1, -1), (2**53 - 1, 2**53 - 1), (2**53, "9007199254740992"), (2**63 - 1, "9223372036854775807")]
+    ("number", "told"),
+    [(0, 0), (-1, -1), (2**53 - 1, 2**53 - 1), (2**53, "9007199254740992"), (2**63 - 1, "9223372036854775807")],
 )
 def test_offsets_that_a_number_of_javascript_would_change_are_strings(number: int, told: int | str) -> None:
     assert exact(number) == told

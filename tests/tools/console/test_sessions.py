@@ -77,7 +77,7 @@ async def test_a_login_that_makes_no_sense_is_refused(shown: Shown, body: Any) -
 
 
 async def test_rights_are_the_users_own() -> None:
-    options = {**WITH_USERS, "security": {**WITH_USERS["security"], "acl_enable": True, "super_users": ["alice"]}}
+    options = {**WITH_USERS, "security": {**WITH_USERS["security"], "acl_enable": True, "super_users": "User:alice"}}
     async with shown_broker(**options) as shown:
         await wanted(shown)
         alice, bob = shown.other(), shown.other()

@@ -31,7 +31,9 @@ async def test_a_file_is_kept_for_ever_at_an_address_that_changes_with_it(shown:
     assert (await shown.browser.get("/favicon.ico")).headers["content-type"] == "image/svg+xml"
 
 
-@pytest.mark.parametrize("path", ["/static/", "/static/0/app.js", "{}../dispatch.py", "{}%2e%2e/dispatch.py", "{}views", "{}nothing.js"])
+@pytest.mark.parametrize(
+    "path", ["/static/", "/static/0/app.js", "{}../dispatch.py", "{}%2e%2e/dispatch.py", "{}views", "{}nothing.js"]
+)
 async def test_nothing_else_is_sent(shown: Shown, path: str) -> None:
     assert (await shown.browser.get(path.format(StaticFiles.read().base))).status == 404
 

@@ -112,7 +112,7 @@ async def test_a_reader_that_takes_nothing_loses_the_oldest_events_and_is_told()
     queue = EventQueue(max_events=3)
     for number in range(5):
         queue.put("n", number)
-    assert await queue.take() == b'event: lost\ndata: 2\n\nevent: n\ndata: 2\n\nevent: n\ndata: 3\n\nevent: n\ndata: 4\n\n'
+    assert await queue.take() == b"event: lost\ndata: 2\n\nevent: n\ndata: 2\n\nevent: n\ndata: 3\n\nevent: n\ndata: 4\n\n"
     queue.finish()
     assert await queue.take() == b""
 

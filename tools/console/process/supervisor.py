@@ -1,7 +1,8 @@
 """A server with a console: the process that shows it is a child, started when the server serves, and again when it has died.
 
-It is a process of its own so that neither its memory nor its processor time is the server's. The socket on which browsers come is
-opened here and handed down, so its address is known before the child runs, and stays when that is started again: browsers wait.
+It is a process of its own so that neither its memory nor its processor time is the server's. The socket on which browsers come
+is opened here and handed down, so its address is known before the child runs, and stays when that is started again: browsers
+wait.
 """
 
 from __future__ import annotations

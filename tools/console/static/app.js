@@ -28,7 +28,7 @@ function found(path) {
 }
 
 /** Show a URL. `data`: its value, where it is there already. */
-async function show(url, { data, error, isFirst = false, scroll = 0 } = {}) {
+async function show(url, { data, error, isFirst = false, keepsFocus = false, scroll = 0 } = {}) {
   const target = new URL(url, location.href);
   const place = found(target.pathname);
   state.loading?.abort();
@@ -56,12 +56,16 @@ async function show(url, { data, error, isFirst = false, scroll = 0 } = {}) {
   state.shown = { ...place, url: target, module };
   main.replaceChildren();
   document.body.classList.toggle("signed-out", error?.name === "LOGIN_REQUIRED");
-  if (error) state.view = await showError(error, target);
-  else state.view = module.mount(main, context, data) ?? {};
+  try {
+    state.view = error ? await showError(error, target) : (module.mount(main, context, data) ?? {});
+  } catch (bug) {
+    console.error(bug);
+    state.view = await showError(new ApiError(500, { message: `this page has a bug: ${bug.message}` }), target);
+  }
   const title = main.querySelector("h1")?.dataset.title ?? main.querySelector("h1")?.textContent ?? "";
   document.title = title ? `${title} · triolog` : "triolog";
   drawRail();
-  if (!isFirst) {
+  if (!isFirst && !keepsFocus) {
     scrollTo(0, scroll);
     (main.querySelector("[data-focus]") ?? main).focus({ preventScroll: true });
     announce(title);
@@ -126,8 +130,11 @@ function announce(text) {
 
 // ---- how the server is -------------------------------------------------------------------------------------------------------
 
+let stopListening = () => {};
+
 function listen() {
-  stream("/events", {
+  stopListening();
+  stopListening = stream("/events", {
     sample(sample) {
       const wasConnected = state.sample?.status.is_connected;
       state.sample = sample;
@@ -148,7 +155,8 @@ function drawStatus() {
   const { sample, isHeard, problem } = state;
   const banner = document.getElementById("banner");
   let text = "";
-  if (!isHeard) text = "The console's own process does not answer. What is shown stays; it is tried again.";
+  if (document.body.classList.contains("signed-out")) text = "";
+  else if (!isHeard) text = "The console's own process does not answer. What is shown stays; it is tried again.";
   else if (sample && !sample.status.is_connected)
     text = `No answer from ${state.console.server} since ${clock(sample.status.since_ms)}: ${sample.status.reason}. What is shown is of then.`;
   else if (problem) text = `This view is not brought up to date: ${problem.message}`;
@@ -163,21 +171,28 @@ function drawStatus() {
 
 // ---- the rail ----------------------------------------------------------------------------------------------------------------
 
-function drawRail() {
-  const rail = document.getElementById("rail");
-  const here = state.shown?.view;
-  const links = VIEWS.filter((view) => view.key).map((view) =>
-    h("li", {}, h("a", { href: view.path, "aria-current": here === view ? "page" : here?.under === view.path ? "true" : null },
-      view.title, h("kbd", { "aria-hidden": "true" }, `g ${view.key}`))));
-  const { user, can_log_out } = state.console;
-  fill(rail, h("a", { class: "mark", href: "/", "aria-label": "triolog, overview" }, logo(), "triolog"),
+const links = VIEWS.filter((view) => view.key).map((view) => ({ view,
+  node: h("a", { href: view.path }, view.title, h("kbd", { "aria-hidden": "true" }, `g ${view.key}`)) }));
+const user = h("p", { class: "user" });
+const zoneButton = h("button", { class: "plain", onclick: turnZone, title: "Time zone of what is shown (u)" });
+const themeButton = h("button", { class: "plain", onclick: turnTheme, title: "Light or dark (d)" });
+
+/** Made once, so that focus stays where it is. */
+function makeRail() {
+  fill(document.getElementById("rail"), h("a", { class: "mark", href: "/", "aria-label": "triolog, overview" }, logo(), "triolog"),
     h("p", { class: "server" }, h("span", { id: "state", class: "unknown" }, "looking"), h("span", { class: "address" }, state.console.server)),
-    h("nav", { "aria-label": "Views" }, h("ul", {}, links)),
-    h("div", { class: "tools" },
-      user && h("p", { class: "user" }, user, can_log_out && h("button", { class: "plain", onclick: signOut }, "log out")),
-      h("button", { class: "plain", onclick: turnZone, title: "Time zone of what is shown (u)" }, `Times: ${zoneName()}`),
-      h("button", { class: "plain", onclick: turnTheme, title: "Light or dark (d)" }, `Theme: ${theme()}`),
-      h("button", { class: "plain", onclick: help, title: "Keys (?)" }, "Keys")));
+    h("nav", { "aria-label": "Views" }, h("ul", {}, links.map(({ node }) => h("li", {}, node)))),
+    h("div", { class: "tools" }, user, zoneButton, themeButton, h("button", { class: "plain", onclick: help, title: "Keys (?)" }, "Keys")));
+}
+
+function drawRail() {
+  const here = state.shown?.view;
+  for (const { view, node } of links) mark(node, "aria-current", here === view ? "page" : here && here.under === view.path ? "true" : null);
+  const { user: name, can_log_out } = state.console;
+  fill(user, name, can_log_out && h("button", { class: "plain", onclick: signOut }, "log out"));
+  user.hidden = !name;
+  put(zoneButton, `Times: ${zoneName()}`);
+  put(themeButton, `Theme: ${theme()}`);
   drawStatus();
 }
 
@@ -205,7 +220,7 @@ function turnTheme() {
 function turnZone() {
   setZone(zoneName() === "UTC" ? "local" : "UTC");
   remember("zone", zoneName());
-  show(location.href);
+  show(location.href, { keepsFocus: true });
 }
 
 // ---- logging in and out ------------------------------------------------------------------------------------------------------
@@ -215,13 +230,16 @@ async function signIn(user, password) {
   setCsrfToken(told.csrf_token);
   state.console = { ...state.console, user: told.user, can_log_out: true };
   await show(location.href);
+  listen();
 }
 
 async function signOut() {
   const told = await send("POST", "/logout");
   setCsrfToken(told.csrf_token);
   state.console = { ...state.console, user: null, can_log_out: false };
+  state.sample = null;
   await show(location.href);
+  listen();
 }
 
 // ---- keyboard ----------------------------------------------------------------------------------------------------------------
@@ -278,7 +296,8 @@ try {
   setZone(localStorage.getItem("zone"));
 } catch { /* no storage: local */ }
 history.scrollRestoration = "manual";
+makeRail();
 drawRail();
-const problem = first.error && new ApiError(first.error.name === "LOGIN_REQUIRED" ? 401 : first.error.name === "NOT_FOUND" ? 404 : undefined, first.error);
+const problem = first.error && new ApiError(first.error.status, first.error);
 await show(location.href, { data: first.view, error: problem, isFirst: true });
 listen();

@@ -106,7 +106,7 @@ export function timeChart({ label, series, format, height = 56, axes = false, ba
   }
 
   const point = (event) => {
-    pointed = times.at(-1) - (span * (width - event.offsetX)) / width;
+    pointed = times.at(-1) - (span * (width - (event.clientX - svg.getBoundingClientRect().left))) / width;
     drawPointer();
   };
   const away = () => { pointed = null; drawPointer(); };

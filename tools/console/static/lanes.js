@@ -33,7 +33,7 @@ export function lanes({ topic, hasSegments }) {
     const cells = [h("th", { scope: "row" }, partition), h("td", { class: "lane" }, svg), h("td", { class: "number" }), h("td", { class: "number" }), h("td", { class: "number wide" })];
     const row = { svg, cells, node: h("tr", {}, cells), partition, at: -1 };
     svg.addEventListener("pointermove", (event) => {
-      const place = event.offsetX;
+      const place = event.clientX - svg.getBoundingClientRect().left;
       const found = row.bars?.findLastIndex((bar) => place >= bar.x - 1 && place <= bar.x + bar.wide + 1) ?? -1;
       point(row, found);
     });

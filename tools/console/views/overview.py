@@ -1,5 +1,5 @@
-"""The overview: is the server ready, what goes in and out, what a power cut could take, how long the disk lasts, what is damaged, who
-lags behind. The same is told as an event with each sample."""
+"""The overview: is the server ready, what goes in and out, what a power cut could take, how long the disk lasts, what is
+damaged, who lags behind. The same is told as an event with each sample."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ async def overview(call: Call) -> dict[str, Any]:
     if call.watcher.refused is not None:
         raise call.watcher.refused
     told, history = describe(call.watcher), call.watcher.history
-    listed = [f"topic:{each['topic']}" for each in told.get("topics", ())] + [f"group:{each['group']}" for each in told.get("lags", ())]
+    listed = [f"topic:{each['topic']}" for each in told.get("topics", ())] + [
+        f"group:{each['group']}" for each in told.get("lags", ())
+    ]
     return {
         **told,
         "history": history.read(CHARTED, now_ms(), POINTS),

@@ -42,7 +42,8 @@ async def topic(call: Call) -> dict[str, Any]:
             for each in described.partitions
         ],
         "config": [
-            {"key": key, "value": entry.value, "source": entry.source} for key, entry in sorted(config.items(), key=lambda e: e[0])
+            {"key": key, "value": entry.value, "source": entry.source}
+            for key, entry in sorted(config.items(), key=lambda e: e[0])
         ],
         "values": _values(call, name),
         "history": call.watcher.history.read([charted], now_ms(), POINTS),

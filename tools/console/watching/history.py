@@ -64,8 +64,8 @@ class History:
         return self._of(name)
 
     def read(self, names: Iterable[str], now_ms: int, points: int) -> dict[str, Any]:
-        """`{"times": [...], "series": {name: [...]}}`: of the last 15 minutes about `points` moments at even distances, each with
-        the largest value of its stretch; None where there is none. Names without a series are left out."""
+        """`{"times": [...], "series": {name: [...]}}`: of the last 15 minutes about `points` moments at even distances, each
+        with the largest value of its stretch; None where there is none. Names without a series are left out."""
         order = [(self._next + i) % SAMPLES for i in range(SAMPLES)]
         slots = [slot for slot in order if self._times[slot] > now_ms - SPAN_MS]
         stretch_ms = SPAN_MS / points

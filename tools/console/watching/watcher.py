@@ -166,7 +166,8 @@ class Watcher:
 
     def subscribe(self, queue: EventQueue) -> None:
         """Give the queue the last sample, and each one until `unsubscribe`."""
-        queue.put("sample", self.describe(self))
+        if self._sampled.is_set():
+            queue.put("sample", self.describe(self))
         self._queues.add(queue)
         self.ask()
 

@@ -14,7 +14,7 @@ export function mount(root, context, data) {
   const rate = timeChart({ label: `Bytes into ${data.name}`, series: [{ key: `topic:${data.name}`, name: "in" }], format: perSecond, base: 1024, height: 44 });
   const now = h("p", { class: "split" });
   const drawing = lanes({ topic: data.name, hasSegments: data.has_segments });
-  const gaps = h("div", {});
+  const gaps = h("div", { hidden: true });
   const config = configuration();
 
   root.append(h("div", { class: "title" }, h("p", { class: "crumbs" }, h("a", { href: "/topics" }, "Topics"), " /"),
@@ -42,6 +42,7 @@ export function mount(root, context, data) {
     const said = JSON.stringify(every);
     if (gaps.said_ === said) return;
     gaps.said_ = said;
+    gaps.hidden = !every.length;
     if (!every.length) return fill(gaps);
     const list = table({
       caption: "Offsets that damage took out", keyOf: (each) => `${each.partition} ${each.start}`,
