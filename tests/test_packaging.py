@@ -37,7 +37,8 @@ IMPORT_EVERYTHING: Final = """
 import importlib, pkgutil
 import triolog
 NEED_THE_ARROW_EXTRA = ("triolog.tools.spark.", "triolog.tools.arrow.", "triolog.tools.segments.",
-    "triolog.tools.client.sending.key_hashes", "triolog.protocol.records.columnar.")
+    "triolog.tools.export.", "triolog.tools.sql.", "triolog.tools.cli.sql.", "triolog.tools.client.sending.key_hashes",
+    "triolog.protocol.records.columnar.")
 NEED = {"numpy": NEED_THE_ARROW_EXTRA, "pyarrow": NEED_THE_ARROW_EXTRA, "pyspark": ("triolog.tools.spark.",)}
 METRICS = ("health", "gap_metrics", "metrics", "wear_metrics")
 NEED["prometheus_client"] = tuple(f"triolog.server.listeners.http.{name}" for name in METRICS)

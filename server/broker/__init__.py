@@ -100,6 +100,7 @@ from .fetches import FetchAnswer as FetchAnswer
 from .fetches import FetchPartition as FetchPartition
 from .fetches import ReaderView as ReaderView
 from .fetches import note_gaps as note_gaps
+from .logs import LogDescription as LogDescription
 from .reader import LOOKUPS_PER_TURN as LOOKUPS_PER_TURN
 from .reader import READER_TASKS as READER_TASKS
 from .share_fetches import ShareFetch as ShareFetch

@@ -33,7 +33,7 @@ from ..storage.segments.segment_view import TimestampAndOffset
 from .follow import Follow, Following, ReadOn, Start
 from .living import directory_like, living
 from .reading import from_offset, range_of_times
-from .records import by_partition, keyed, partition_of
+from .records import WrongRecordsNamed, by_partition, check_records, keyed, partition_of
 from .transaction import TIMEOUT_MS, Transaction
 
 T = TypeVar("T")
@@ -229,17 +229,20 @@ class EmbeddedBroker:
         `key`: of the values that are no tuples. `partition`: by default the one that Kafka's clients choose for `key`, without
         a key the first. `expected_offset`: only if the partition ends there; else ExpectedOffsetError, which says where it
         does. All records are stored or none. Cancelled before the append is enqueued nothing has happened; after that the
-        outcome is unknown. Raises RequestError.
+        outcome is unknown. Raises RequestError; TypeError for what is no record, which says where.
         """
         where = TopicPartition(topic, partition or 0 if key is None else partition_of(self.core, topic, key, partition))
         if isinstance(records, bytes | bytearray | memoryview):
             return await self.core.writer.append(where, records, acks=acks, expected_offset=expected_offset)
-        return await self.core.writer.append(where, keyed(records, key), acks=acks, expected_offset=expected_offset)
+        with WrongRecordsNamed(topic, records):
+            return await self.core.writer.append(where, keyed(records, key), acks=acks, expected_offset=expected_offset)
 
     async def append_by_key(self, topic: str, records: Sequence[PlainRecord | bytes]) -> dict[int, AppendResult]:
         """Append each record to the partition that Kafka's clients choose for its key; those without one go to one partition
         together, to the next with each call. Answers what was stored in which partition. All records of one partition are
-        stored or none. Raises RequestError, of one partition, when the others have been answered."""
+        stored or none. Raises RequestError, of one partition, when the others have been answered; TypeError for what is no
+        record, and then nothing is stored."""
+        check_records(topic, records)
         partitions = self.core.topics.partition_count(topic)
         self._calls_by_key += 1
         parts = by_partition(records, partitions, self._calls_by_key % partitions)

@@ -21,7 +21,7 @@ from ...protocol.records.builder import BatchBuilder
 from ...protocol.types import TopicPartition
 from ..broker import Broker, PlainRecord
 from ..storage.log.append import AppendResult
-from .records import keyed, partition_of
+from .records import check_records, keyed, partition_of
 
 TIMEOUT_MS: Final = 60_000
 
@@ -57,7 +57,9 @@ class Transaction:
         partition: int | None = None,
     ) -> AppendResult:
         """Append as `append` of the broker does; who reads what is committed sees the records when the transaction commits.
-        After one that failed, or was cancelled, only an abort is possible. Raises RequestError."""
+        After one that failed, or was cancelled, only an abort is possible. Raises RequestError; TypeError for what is no
+        record, and then nothing has happened."""
+        check_records(topic, records)
         async with self._turn:
             producer_id, producer_epoch = self._open()
             core = self._core()

@@ -63,6 +63,7 @@ NATIVE: Final[tuple[messages.RequestMessage, ...]] = (
     messages.DescribeQuotasRequest(),
     messages.ListGapsRequest((NAME,)),
     messages.AcceptGapsRequest((messages.AcceptGapsPartition(NAME, 0, 0),)),
+    messages.DescribeSegmentsRequest((messages.DescribeSegmentsPartition(NAME, 0),)),
     messages.SplitPointsRequest((messages.SplitPointsPartition(NAME, 0, 0, 1, 1),)),
     messages.LeaseSegmentsRequest((messages.LeasePartition(NAME, 0),), 1000),
     messages.StageRequest("application", 1, "task", (messages.StagePartition(NAME, 0, batch()),)),

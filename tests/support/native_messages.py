@@ -57,6 +57,16 @@ QUOTAS: Final = tuples_of(
     )
 )
 GAPS: Final = tuples_of(st.builds(messages.Gap, INT64, INT64, st.none() | TEXT, *[INT64_OR_NONE_KNOWN] * 3))
+SEGMENTS: Final = tuples_of(
+    st.builds(
+        messages.DescribedSegment,
+        *[INT64] * 3,
+        *[INT64_OR_NONE_KNOWN] * 2,
+        st.booleans(),
+        st.booleans(),
+        *[INT32] * 3,
+    )
+)
 PARTITION_GAPS: Final = tuples_of(st.builds(messages.PartitionGaps, INT32, ERRORS, GAPS))
 SHARED: Final = tuples_of(
     st.builds(
@@ -147,6 +157,11 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "list_gaps": st.builds(messages.ListGapsRequest, st.none() | tuples_of(NAMES)),
     "accept_gaps": st.builds(
         messages.AcceptGapsRequest, tuples_of(st.builds(messages.AcceptGapsPartition, NAMES, INT32, INT64))
+    ),
+    "describe_segments": st.builds(
+        messages.DescribeSegmentsRequest,
+        tuples_of(st.builds(messages.DescribeSegmentsPartition, NAMES, INT32, INT64)),
+        st.integers(0, limits.MAX_DESCRIBED_SEGMENTS),
     ),
     "split_points": st.builds(
         messages.SplitPointsRequest,
@@ -315,6 +330,24 @@ RESPONSES: Final[dict[str, st.SearchStrategy[Any]]] = {
     "accept_gaps": st.builds(
         messages.AcceptGapsResponse,
         tuples_of(st.builds(messages.AcceptGapsPartitionResponse, NAMES, INT32, ERRORS, INT64_OR_NONE_KNOWN)),
+    ),
+    "describe_segments": st.builds(
+        messages.DescribeSegmentsResponse,
+        tuples_of(
+            st.builds(
+                messages.DescribeSegmentsPartitionResponse,
+                NAMES,
+                INT32,
+                ERRORS,
+                *[INT64_OR_NONE_KNOWN] * 7,
+                INT32,
+                st.none() | TEXT,
+                SEGMENTS,
+                INT32,
+                GAPS,
+                INT32,
+            )
+        ),
     ),
     "split_points": st.builds(
         messages.SplitPointsResponse,

@@ -32,6 +32,7 @@ from .fetches import Fetches
 from .produce import Produces
 from .session import NativeSession, TakeUp, error_codes
 from .statistics import statistics
+from .views import segments
 
 Answering = Callable[[], Awaitable[messages.ResponseMessage]]
 """What is done for a request; raises RequestError."""
@@ -283,6 +284,7 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = 
     messages.AlterQuotasRequest: quota_calls.alter_quotas,
     messages.ListGapsRequest: gap_calls.list_gaps,
     messages.AcceptGapsRequest: gap_calls.accept_gaps,
+    messages.DescribeSegmentsRequest: segments.describe_segments,
     messages.SplitPointsRequest: file_calls.split_points,
     messages.LeaseSegmentsRequest: file_calls.lease_segments,
     messages.CommitStageRequest: stage_calls.commit_stage,

@@ -12,7 +12,6 @@ from ....protocol.limits import INT64_MAX
 from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, Isolation, TimeRange
 from ..disk.diskops import Map, Procedure, Read
 from ..log.log_snapshot import LogSnapshot
-from ..segments.least_timestamps import NOTHING
 from ..segments.segment_view import SegmentView, TimestampAndOffset
 from .fetch import check_fetch_offset
 from .time_range import RangeSearch, check_range
@@ -89,8 +88,7 @@ def explain_range(snapshot: LogSnapshot, times: TimeRange, is_cached: CachedByte
 
 def _range_step(snapshot: LogSnapshot, slot: int, view: SegmentView) -> Walk:
     step = _segment(snapshot, slot, view)
-    least = view.least_timestamps.least
-    step["least_timestamp"] = NO_TIMESTAMP if least < 0 or least == NOTHING else least
+    step["least_timestamp"] = view.least_timestamp
     return step | {"runs": 0, "run_bytes": 0, "reads": [], "bytes_scanned": 0, "cached": True}
 
 

@@ -18,7 +18,7 @@ from ..indexes.file_records import FileSlice, FoundBatch
 from ..indexes.offset_index import OffsetIndex
 from ..indexes.time_index import TimeIndex
 from ..indexes.transaction_index import AbortedTxn, TransactionIndex
-from .least_timestamps import LeastTimestamps
+from .least_timestamps import NOTHING, LeastTimestamps
 from .unpacked_batches import checked, dropped, unpacked, unpacked_at_once
 
 UNTOLD_RECORDS: Final = 4 * UNTOLD_STEPS
@@ -47,6 +47,12 @@ class SegmentView(NamedTuple):
     transaction_index: TransactionIndex
     transaction_entries: int
     least_timestamps: LeastTimestamps
+
+    @property
+    def least_timestamp(self) -> int:
+        """No record that has a timestamp has a smaller one; -1 where that is not known, or none has one."""
+        least = self.least_timestamps.least
+        return NO_TIMESTAMP if least < 0 or least == NOTHING else least
 
     def entry_of(self, offset: int) -> Procedure[tuple[int, int, int]]:
         """(slot, offset, position) of the offset index's greatest entry <= `offset`, as it stands there; for none (-1, base

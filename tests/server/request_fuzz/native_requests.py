@@ -170,6 +170,10 @@ BODIES: Final[dict[str, dict[str, Make]]] = {
     },
     "list_gaps": {"topics": _names(World.topic, nullable=True)},
     "accept_gaps": {"partitions": _list(**_PLACE, start_offset=_offset)},
+    "describe_segments": {
+        "partitions": _list(**_PLACE, from_offset=_offset),
+        "max_segments": lambda world: world.mostly(1000, 0, 1, 10_000, 10_001),
+    },
     "split_points": {
         "partitions": _list(
             **_PLACE, start=_offset, end=_offset, target_bytes=lambda world: world.mostly(1000, 1, 0, INT64_MAX)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ....protocol.limits import DEFAULT_DESCRIBED_SEGMENTS
 from ....protocol.native.messages import (
     CommitStageResponse,
     ConfigEntry,
     CreatedTopic,
     DescribedGroup,
+    DescribeSegmentsPartitionResponse,
     LeaseSegmentsResponse,
     NewTopic,
     OffsetsForTimesPartitionResponse,
@@ -22,6 +24,7 @@ from ....protocol.types import Bytes, TimeRange, TopicPartition
 from ..procedures import gaps as gap_procedures
 from ..procedures import groups as group_procedures
 from ..procedures import quotas as quota_procedures
+from ..procedures import segments as segment_procedures
 from ..procedures import stages as stage_procedures
 from ..procedures import topics as procedures
 from ..procedures.groups import CommittedOffset
@@ -81,6 +84,15 @@ class BlockingAdmin:
     def accept_gap(self, partition: TopicPartition, start_offset: int) -> int:
         """Let readers pass over the gap that starts there, whatever the topic's gap.policy is; answers its end, exclusive."""
         return self._client.run(gap_procedures.accept_gap(partition, start_offset))
+
+    def describe_segments(
+        self,
+        *places: str | TopicPartition,
+        from_offsets: Mapping[TopicPartition, int] | None = None,
+        max_segments: int = DEFAULT_DESCRIBED_SEGMENTS,
+    ) -> list[DescribeSegmentsPartitionResponse]:
+        """Logs and segments of partitions, or of all of a topic; those that cannot be described have an error."""
+        return self._client.run(segment_procedures.describe_segments(places, from_offsets, max_segments))
 
     def list_groups(self) -> list[str]:
         """Every group that has committed offsets, by name."""

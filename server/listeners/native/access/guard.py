@@ -225,6 +225,9 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
         each=_each("topics", messages.TopicGaps, AclOperation.DESCRIBE), hide=seen_answers.topics_with_gaps
     ),
     messages.AcceptGapsRequest: Rules(each=_each("partitions", messages.AcceptGapsPartitionResponse, AclOperation.ALTER)),
+    messages.DescribeSegmentsRequest: Rules(
+        each=_each("partitions", messages.DescribeSegmentsPartitionResponse, AclOperation.DESCRIBE)
+    ),
     messages.StatisticsRequest: Rules((_cluster(AclOperation.DESCRIBE),)),
 }
 

@@ -100,6 +100,7 @@ CASES: Final = [
     Case(lambda _: m.AlterQuotasRequest(()), ((Op.ALTER_CONFIGS, CLUSTER, CLUSTER_NAME),)),
     on_topic(lambda topic: m.ListGapsRequest((topic,)), Op.DESCRIBE),
     on_topic(lambda topic: m.AcceptGapsRequest((m.AcceptGapsPartition(topic, 0, 0),)), Op.ALTER),
+    on_topic(lambda topic: m.DescribeSegmentsRequest((m.DescribeSegmentsPartition(topic, 0),)), Op.DESCRIBE),
     on_topic(lambda topic: m.SplitPointsRequest((m.SplitPointsPartition(topic, 0, 0, 0, 1),)), Op.DESCRIBE),
     on_topic(lambda topic: m.StageRequest("app", 0, "task", (m.StagePartition(topic, 0, BATCH),)), Op.WRITE, OF_APPLICATION),
     on_topic(
