@@ -67,7 +67,7 @@ export function lanes({ topic, hasSegments }) {
 
   function text(segment, partition) {
     const what = segment.count > 1 ? `${count(segment.count)} segments` : segment.active && hasSegments ? "active segment" : "segment";
-    const where = range(Number(segment.least), Number(segment.max));
+    const where = `${segment.guessed ? "about " : ""}${range(Number(segment.least), Number(segment.max))}`;
     const records = BigInt(segment.next) - BigInt(segment.base);
     return [`Partition ${partition}, ${what}`, `offsets ${count(segment.base)} – ${count(segment.next)} (${number(Number(records))})`, size(segment.size), where,
       segment.compacted ? "compacted" : null].filter(Boolean).join(" · ");

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import attrs
+
 from ....protocol.native.messages import Gap, PartitionMetadata, TopicMetadata
 from ....protocol.types import MAX_TIMESTAMP, TopicPartition
 from ...client.procedures.topics import lookup_times
@@ -12,7 +14,7 @@ from ..parameters import exact
 from ..routes import Call, Route, page
 from ..watching.history import shortened
 from ..watching.watcher import now_ms
-from .segment_bars import Bar, bars_of, merged, whole_partition
+from .segment_bars import NO_TIME, Bar, bars_of, merged, whole_partition
 
 POINTS: Final = 180
 MAX_BARS: Final = 3000
@@ -58,7 +60,8 @@ async def _bars(call: Call, described: TopicMetadata) -> dict[int, list[Bar]]:
         return {}
     if call.watcher.has_call("describe_segments"):
         room = max(LEAST_BARS, MAX_BARS // len(readable))
-        told = await bars_of(call.watcher.client, described.name, [each.partition for each in readable])
+        told = await bars_of(call.watcher.admin, described.name, [each.partition for each in readable])
+        await _begin(call, described.name, told)
         return {number: merged(bars, room) for number, bars in told.items()}
     partitions = [TopicPartition(described.name, each.partition) for each in readable]
     run = call.watcher.client.run
@@ -68,6 +71,18 @@ async def _bars(call: Call, described: TopicMetadata) -> dict[int, list[Bar]]:
         each.partition: whole_partition(each, first[place].timestamp, last[place].timestamp)
         for each, place in zip(readable, partitions, strict=True)
     }
+
+
+async def _begin(call: Call, topic: str, bars: dict[int, list[Bar]]) -> None:
+    """Look up when the first record was, where nothing stands before it that would tell."""
+    asked = {
+        TopicPartition(topic, number): EARLIEST_TIME
+        for number, found in bars.items()
+        if found and found[0].least_timestamp == NO_TIME != found[0].max_timestamp
+    }
+    for place, answer in (await call.watcher.client.run(lookup_times(asked))).items():
+        found = bars[place.partition]
+        found[0] = attrs.evolve(found[0], least_timestamp=min(answer.timestamp, found[0].max_timestamp))
 
 
 def _partition(told: PartitionMetadata, bars: Sequence[Bar], gaps: Sequence[Gap]) -> dict[str, Any]:
