@@ -62,7 +62,7 @@ def command(
         )
     tls, login = access()
     settings = ConsoleSettings(
-        server=tuple(server),
+        server=(server.host, server.port),
         listen=address,
         allow_changes=allow_changes,
         control=control_address,

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from triolog.protocol.native.messages import PlainRecord
 from triolog.server.embedded import BlockingBroker
+from triolog.tools.console.views import segment_bars
 from triolog.tools.console.views.segment_bars import Bar, merged
 
 from tests.support.damaged_batches import damage_batch
@@ -59,6 +61,33 @@ async def test_a_topic_has_its_partitions_and_where_its_configuration_comes_from
         config = {each["key"]: (each["value"], each["source"]) for each in told["config"]}
         assert config["retention.ms"] == ("12345", "topic")
         assert config["segment.bytes"][1] in ("default", "server")
+
+
+@pytest.mark.parametrize("most", [2, 10_000])
+async def test_segments_come_with_their_sizes_and_times_however_many_answers_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(segment_bars, "MAX_DESCRIBED_SEGMENTS", most)
+    async with shown_broker(path=tmp_path) as shown:
+        await shown.broker.create_topic("t", partitions=2, config={"segment.bytes": "1024", "retention.ms": "-1"})
+        for i in range(5):
+            await shown.broker.append("t", [PlainRecord(timestamp=1000 * i, value=b"v" * 900)], partition=i % 2)
+        first, second = (await shown.browser.get("/api/topics/t")).json["partitions"]
+        assert [(each["base"], each["next"], each["active"]) for each in first["segments"]] == [
+            (0, 1, False),
+            (1, 2, False),
+            (2, 3, True),
+        ]
+        assert [(each["least"], each["max"]) for each in first["segments"]] == [(0, 0), (2000, 2000), (4000, 4000)]
+        assert [(each["least"], each["max"]) for each in second["segments"]] == [(1000, 1000), (3000, 3000)]
+        assert sum(each["size"] for each in first["segments"]) == first["size_bytes"]
+    async with shown_broker(path=tmp_path) as shown:  # which has not looked at any record since its start
+        first, _ = (await shown.browser.get("/api/topics/t")).json["partitions"]
+        assert [(each["least"], each["max"], each["guessed"]) for each in first["segments"]] == [
+            (0, 0, True),
+            (0, 2000, True),
+            (2000, 4000, True),
+        ]
 
 
 async def test_what_damage_took_out_is_told(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import { onWidth } from "./charts.js";
 import { fill, h, mark, put, s } from "./dom.js";
-import { count, counted, number, range, size, timeTicks } from "./format.js";
+import { count, counted, number, range, size, time, timeTicks } from "./format.js";
 
 const HEIGHT = 34;
 const LEAST = 5;
@@ -13,6 +13,8 @@ const SHOWN = 24;
 export function lanes({ topic, hasSegments }) {
   let partitions = [], by = "time", width = 0, all = false, pointed = null;
   const axis = s("svg", { height: AXIS, class: "lane-axis", "aria-hidden": "true" });
+  const fades = s("svg", { width: 0, height: 0, class: "fades", "aria-hidden": "true" }, s("defs", {}, ["fade", "fade-compacted"].map((id) =>
+    s("linearGradient", { id }, s("stop", { offset: 0, class: `${id} start` }), s("stop", { offset: 0.7, class: id })))));
   const body = h("tbody");
   const detail = h("p", { class: "detail", "aria-live": "polite" });
   const more = h("button", { hidden: true, onclick() { all = true; draw(); } });
@@ -23,7 +25,7 @@ export function lanes({ topic, hasSegments }) {
     h("div", { class: "table" }, h("table", {}, h("caption", { class: "unseen" }, "Partitions and their segments"),
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, h("span", { class: "unseen" }, "Partition")), holder,
         h("th", { scope: "col", class: "number" }, "Records"), h("th", { scope: "col", class: "number" }, "Size"), h("th", { scope: "col", class: "number wide" }, "Segments"))), body)),
-    h("div", { class: "split" }, detail, more));
+    h("div", { class: "split" }, detail, more), fades);
   onWidth(holder, (now) => { width = Math.max(60, Math.floor(now)); draw(); });
 
   const rows = new Map();
@@ -67,7 +69,7 @@ export function lanes({ topic, hasSegments }) {
 
   function text(segment, partition) {
     const what = segment.count > 1 ? `${count(segment.count)} segments` : segment.active && hasSegments ? "active segment" : "segment";
-    const where = `${segment.guessed ? "about " : ""}${range(Number(segment.least), Number(segment.max))}`;
+    const where = segment.guessed ? `until ${time(segment.max)}, its first time is not known` : range(Number(segment.least), Number(segment.max));
     const records = BigInt(segment.next) - BigInt(segment.base);
     return [`Partition ${partition}, ${what}`, `offsets ${count(segment.base)} – ${count(segment.next)} (${number(Number(records))})`, size(segment.size), where,
       segment.compacted ? "compacted" : null].filter(Boolean).join(" · ");
@@ -130,8 +132,9 @@ export function lanes({ topic, hasSegments }) {
       if (by === "time" && to < 0) continue;
       const left = x(from < 0 ? to : from), right = x(to);
       const wide = Math.max(1.5, right - left - (right - left > 4 ? 1 : 0));
+      const isFaded = by === "time" && segment.guessed;
       const high = LEAST + (HEIGHT - LEAST - 5) * Math.sqrt(segment.size / largest);
-      const rect = s("rect", { class: `segment${segment.active ? " active" : ""}${segment.compacted ? " compacted" : ""}`, x: left.toFixed(1), width: wide.toFixed(1), y: (HEIGHT - 1 - high).toFixed(1), height: high.toFixed(1), rx: wide > 6 ? 2 : 0 });
+      const rect = s("rect", { class: `segment${segment.active ? " active" : ""}${segment.compacted ? " compacted" : ""}${isFaded ? " faded" : ""}`, fill: isFaded ? `url(#${segment.compacted ? "fade-compacted" : "fade"})` : null, x: left.toFixed(1), width: wide.toFixed(1), y: (HEIGHT - 1 - high).toFixed(1), height: high.toFixed(1), rx: wide > 6 ? 2 : 0 });
       drawn.push(rect);
       row.bars.push({ x: left, wide, node: rect, segment });
     }
