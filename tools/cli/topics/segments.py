@@ -53,7 +53,9 @@ NOT_KNOWN: Final = "-"
 @timezone_option
 @server_option
 @json_option
-def segments(name: str, partitions: tuple[int, ...], limit: int, zone: Zone, server: ServerAddress, as_json: bool) -> None:
+def segments(
+    name: str, partitions: tuple[int, ...], limit: int, zone: Zone, server: ServerAddress, as_json: bool
+) -> None:
     """Show the segments of topic NAME: offsets, size, time span, and what is synced, compacted or missing.
 
     END columns are offsets that are not there yet. No record has a time before NOT BEFORE, which a server knows of what was appended
