@@ -71,7 +71,7 @@ async def test_segments_come_with_their_sizes_and_times_however_many_answers_it_
     async with shown_broker(path=tmp_path) as shown:
         await shown.broker.create_topic("t", partitions=2, config={"segment.bytes": "1024", "retention.ms": "-1"})
         for i in range(5):
-            await shown.broker.append("t", [PlainRecord(timestamp=1000 * i, value=b"v" * 900)], partition=i % 2)
+            await shown.broker.append("t", [PlainRecord(1000 * i, None, b"v" * 900)], partition=i % 2)
         first, second = (await shown.browser.get("/api/topics/t")).json["partitions"]
         assert [(each["base"], each["next"], each["active"]) for each in first["segments"]] == [
             (0, 1, False),

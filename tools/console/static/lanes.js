@@ -19,7 +19,7 @@ export function lanes({ topic, hasSegments }) {
   const detail = h("p", { class: "detail", "aria-live": "polite" });
   const more = h("button", { hidden: true, onclick() { all = true; draw(); } });
   const choice = ["time", "offset"].map((name) => h("button", { "aria-pressed": String(name === by), onclick() { by = name; draw(); } }, name));
-  const holder = h("th", { scope: "col", class: "lane" }, axis);
+  const holder = h("th", { scope: "col", class: "lane" }, h("span", { class: "unseen" }, "Segments, drawn"), axis);
   const node = h("section", { class: "panel lanes", "aria-label": "Partitions" },
     h("div", { class: "head" }, h("h2", {}, hasSegments ? "Segments" : "Partitions"), h("div", { class: "choice", role: "group", "aria-label": "Drawn over" }, choice)),
     h("div", { class: "table" }, h("table", {}, h("caption", { class: "unseen" }, "Partitions and their segments"),

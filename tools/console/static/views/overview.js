@@ -160,7 +160,7 @@ function cells(node, texts) {
 function busiest(lineOf) {
   return table({
     caption: "Busiest topics", keyOf: (each) => each.topic, empty: "There are no topics.",
-    columns: [{ label: "Topic" }, { label: "", className: "wide" }, { label: "Records", className: "number" }, { label: "In", className: "number" }, { label: "Out", className: "number" }],
+    columns: [{ label: "Topic" }, { label: h("span", { class: "unseen" }, "15 minutes"), className: "wide" }, { label: "Records", className: "number" }, { label: "In", className: "number" }, { label: "Out", className: "number" }],
     row: (each) => h("tr", {}, h("td", {}, h("a", { class: "row name", href: `/topics/${encodeURIComponent(each.topic)}` }, each.topic)), h("td", { class: "wide" }, sparkline([])), [0, 1, 2].map(() => h("td", { class: "number" }))),
     update: (node, each) => cells(node, [lineOf(`topic:${each.topic}`), number(each.records), each.appended_bytes_per_second ? perSecond(each.appended_bytes_per_second) : "·", each.fetched_bytes_per_second ? perSecond(each.fetched_bytes_per_second) : "·"]),
   });
@@ -169,7 +169,7 @@ function busiest(lineOf) {
 function lagging(lineOf) {
   return table({
     caption: "Groups by lag", keyOf: (each) => each.group, empty: "No group is behind.",
-    columns: [{ label: "Group" }, { label: "", className: "wide" }, { label: "Topics" }, { label: "Lag", className: "number" }],
+    columns: [{ label: "Group" }, { label: h("span", { class: "unseen" }, "15 minutes"), className: "wide" }, { label: "Topics" }, { label: "Lag", className: "number" }],
     row: (each) => h("tr", {}, h("td", { class: "name" }, each.group), h("td", { class: "wide" }, sparkline([])), h("td", { class: "soft" }), h("td", { class: "number" })),
     update: (node, each) => cells(node, [lineOf(`group:${each.group}`), each.topics.slice(0, 3).join(", ") + (each.topics.length > 3 ? ` and ${each.topics.length - 3} more` : ""), count(each.lag)]),
   });

@@ -20,7 +20,7 @@ export function mount(root, context, data) {
   root.append(h("div", { class: "title" }, h("p", { class: "crumbs" }, h("a", { href: "/topics" }, "Topics"), " /"),
     h("h1", { class: "name", tabindex: -1, "data-focus": true }, data.name), facts), drawing.node, gaps,
   h("div", { class: "columns" }, section("Configuration", { className: "panel grow", note: config.only }, config.node),
-    h("div", { class: "stack" }, section("In, 15 minutes", { className: "panel tight" }, now, rate.node))));
+    h("div", { class: "stack" }, section("In, 15 minutes", { className: "panel" }, now, rate.node))));
   show(data);
 
   function show(told) {
@@ -32,6 +32,7 @@ export function mount(root, context, data) {
     drawGaps(told.partitions);
     config.set(told.config);
     rate.set(told.history);
+    rate.node.hidden = !told.history.series[`topic:${told.name}`];
     const { appended_records_per_second: appended, fetched_bytes_per_second: fetched, loss_window_ms: loss } = told.values;
     fill(now, h("span", {}, h("strong", {}, number(appended)), h("span", { class: "soft" }, " records/s")),
       h("span", { class: "soft" }, `out ${perSecond(fetched)}`, loss ? `, ${duration(loss)} not synced` : ""));
