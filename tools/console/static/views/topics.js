@@ -4,7 +4,7 @@ import { drawSparkline, sparkline } from "../charts.js";
 import { fill, h, mark, put, table } from "../dom.js";
 import { count, counted, number, perSecond, size } from "../format.js";
 
-export const refresh = 3000;
+export const refresh = 5000;
 const TYPING_MS = 120;
 
 const COLUMNS = [
