@@ -14,7 +14,9 @@ from typing import Any, Final
 import attrs
 import trio
 
+from ...protocol.errors import RequestError
 from ...server.listeners.http.messages import HttpAnswer, Send
+from .errors import ApiError, of_server
 
 EVENT_STREAM: Final = "text/event-stream; charset=utf-8"
 MAX_EVENTS: Final = 64
@@ -115,7 +117,12 @@ def event_stream(produce: Produce, *, max_events: int = MAX_EVENTS) -> HttpAnswe
 
 
 async def _run(produce: Produce, queue: EventQueue) -> None:
+    """What the server refuses meanwhile is an event `failed`, the last one."""
     try:
         await produce(queue)
+    except RequestError as exc:
+        queue.put("failed", of_server(exc).to_json())
+    except ApiError as exc:
+        queue.put("failed", exc.to_json())
     finally:
         queue.finish()

@@ -7,9 +7,10 @@ import socket
 from typing import Any
 
 import trio
+from triolog.protocol.errors import UnknownTopicOrPartitionError
 from triolog.server.embedded import open_broker
 from triolog.server.settings.address import Address
-from triolog.tools.console.events import EventQueue
+from triolog.tools.console.events import EventQueue, event_stream
 from triolog.tools.console.watching.history import MAX_SERIES, SAMPLES, SPAN_MS, History, shortened
 
 from tests.support.browser_wire import Browser, Event
@@ -115,6 +116,24 @@ async def test_a_reader_that_takes_nothing_loses_the_oldest_events_and_is_told()
     assert await queue.take() == b"event: lost\ndata: 2\n\nevent: n\ndata: 2\n\nevent: n\ndata: 3\n\nevent: n\ndata: 4\n\n"
     queue.finish()
     assert await queue.take() == b""
+
+
+async def test_what_a_stream_ends_with_is_its_last_event() -> None:
+    sent = bytearray()
+
+    async def refused(queue: EventQueue) -> None:
+        queue.put("n", 1)
+        raise UnknownTopicOrPartitionError("topic 't' is not there")
+
+    async def send(piece: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        sent.extend(piece)
+
+    answer = event_stream(refused)
+    assert answer.stream is not None
+    await answer.stream(send)
+    assert sent.startswith(b"event: n\ndata: 1\n\nevent: failed\ndata: {")
+    assert b"UNKNOWN_TOPIC_OR_PARTITION" in sent
 
 
 async def test_who_must_lose_nothing_waits_for_room() -> None:
