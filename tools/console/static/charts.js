@@ -78,7 +78,7 @@ export function timeChart({ label, series, format, height = 56, axes = false, ba
       value > 0 && s("text", { x: 2, y: y(value) + 12 }, format(value)),
     ]);
     const ticks = timeTicks(now - span, now, Math.max(2, Math.min(6, width / 90))).map(({ at, text }) =>
-      s("text", { x: Math.min(x(at), width - 16), y: height - 4, "text-anchor": x(at) < 16 ? "start" : "middle" }, text));
+      s("text", { x: x(at), y: height - 4, "text-anchor": x(at) < 30 ? "start" : x(at) > width - 30 ? "end" : "middle" }, text));
     grid.replaceChildren(...marks.flat().filter(Boolean), ...ticks);
   }
 
