@@ -42,6 +42,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "top": Subcommand(
         "triolog.tools.cli.top.command", "Watch a running server: rates, lag, disk, what a power cut could take."
     ),
+    "console": Subcommand("triolog.tools.cli.console", "Show a running server in the browser."),
     "explain": Subcommand("triolog.tools.cli.explain", "Show how the server finds a time or an offset."),
     "dump": Subcommand("triolog.tools.cli.dump.command", "Show and check the files of a stopped log."),
     "verify": Subcommand("triolog.tools.cli.verify", "Check every file of a stopped log directory."),

@@ -1,0 +1,15 @@
+"""All routes, view by view. A view is added by a line here, and one in `static/app.js`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..routes import Route
+from . import overview, sign_in, topic, topics
+
+ROUTES: Final[tuple[Route, ...]] = (
+    *overview.ROUTES,
+    *topics.ROUTES,
+    *topic.ROUTES,
+    *sign_in.ROUTES,
+)
