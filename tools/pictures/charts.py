@@ -65,7 +65,7 @@ def bar_picture(title: str, bars: Sequence[Bar], *, up: str) -> Canvas:
         x = LEFT + number * each
         canvas.rect(x + each * 0.1, top + HEIGHT - height, each * 0.8, height, "log", title=f"{bar.label}: {bar.words}")
         canvas.text(x + each / 2, top + HEIGHT + 15, bar.label, "quiet", size=10, anchor="middle", width=max(each, 26))
-    canvas.say("; ".join(f"{bar.label}: {bar.words}" for bar in shown))
+    canvas.say("; ".join([up, *(f"{bar.label}: {bar.words}" for bar in shown)]))
     return canvas
 
 

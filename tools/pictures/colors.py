@@ -28,7 +28,7 @@ FILLS: Final = {
     "cold": ("#8f4fb5", "#c08fe0"),
     "log": ("#2b6cb0", "#63a4e6"),
     "index": ("#d9822b", "#e39a4a"),
-    "other": ("#7a8896", "#8a97a5"),
+    "other": ("#66737f", "#8a97a5"),
     "beside": ("#b7bfc8", "#4d5966"),
     "band": ("#fbe3e1", "#3a2326"),
 }

@@ -77,6 +77,8 @@ def stretches(walk: Walk) -> list[Stretch]:
     steps = walk.get("segments", ())
     looked_into = [step.get("segment", 0) for step in steps]
     told = list(walk.get("log_segments") or steps)
+    if not told:
+        return []
     ends = [each.get("segment", 0) for each in told[1:]] + [max(walk.get("high_watermark", 0), 0)]
     found = []
     for each, end in zip(told, ends, strict=True):

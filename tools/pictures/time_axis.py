@@ -43,15 +43,15 @@ def _calendar_ticks(low: int, high: int, start: datetime, end: datetime, most: i
             first = -(-(low + shift) // step) * step - shift
             return [(at, _clock_text(_moment(at, zone), step)) for at in range(first, high + 1, step)]
     for days in _DAYS:
-        if span // (days * _D) + 1 < most:
-            return [(at, f"{day:%Y-%m-%d}") for day in _days(start, end, days) if low <= (at := _ms(day, zone)) <= high]
+        if span // (days * _D) <= most:
+            ticks = [(_ms(day, zone), f"{day:%Y-%m-%d}") for day in _days(start, end, days)]
+            if len(found := [tick for tick in ticks if low <= tick[0] <= high]) <= most:
+                return found
     for months in _MONTHS:
-        if span // (months * _MONTH_MS) + 1 < most:
-            return [
-                (at, _month_text(month, months))
-                for month in _month_starts(start, end, months)
-                if low <= (at := _ms(month, zone)) <= high
-            ]
+        if span // (months * _MONTH_MS) <= most:
+            ticks = [(_ms(month, zone), _month_text(month, months)) for month in _month_starts(start, end, months)]
+            if len(found := [tick for tick in ticks if low <= tick[0] <= high]) <= most:
+                return found
     return [(low, f"{start.year:04d}"), (high, f"{end.year:04d}")]
 
 

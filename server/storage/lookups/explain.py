@@ -100,7 +100,9 @@ def whole_log(snapshot: LogSnapshot) -> list[Walk]:
     """All segments in order, at most MOST_STRETCHES maps: each tells of one segment or of as many neighbours as it takes."""
     count = len(snapshot)
     each = -(-count // MOST_STRETCHES) or 1
-    return [_stretch([snapshot.segment(slot) for slot in range(start, min(start + each, count))]) for start in range(0, count, each)]
+    return [
+        _stretch([snapshot.segment(slot) for slot in range(start, min(start + each, count))]) for start in range(0, count, each)
+    ]
 
 
 def _stretch(views: list[SegmentView]) -> Walk:

@@ -28,10 +28,11 @@ _LIGHT: Final = "--ink:#1b2530;--quiet:#576472;--paper:#fff;--line:#dde3e9;--pan
 _DARK: Final = "--ink:#e6ebf0;--quiet:#9dabb9;--paper:#14191f;--line:#2a333d;--panel:#1b2129;--ok:#4cc38a;--bad:#ff8a80"
 _STYLE: Final = (
     f":root{{color-scheme:light dark;{_LIGHT}}}@media (prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
-    f"body{{font:15px/1.5 {FONT};max-width:880px;margin:0 auto;padding:24px 16px;color:var(--ink);background:var(--paper)}}"
+    f"body{{font:15px/1.5 {FONT};max-width:840px;margin:0 auto;padding:24px 20px;color:var(--ink);background:var(--paper)}}"
     "h1{font-size:1.5em;margin:0}h2{font-size:1.15em;margin:2em 0 .5em;border-top:1px solid var(--line);padding-top:1.2em}"
     "p{margin:.4em 0}.quiet{color:var(--quiet)}"
-    "svg.tp{display:block;max-width:100%;height:auto;margin:.5em 0}summary{cursor:pointer;color:var(--quiet)}"
+    ".drawn{overflow-x:auto;margin:.5em -20px}svg.tp{display:block;width:100%;min-width:680px;height:auto}"
+    "summary{cursor:pointer;color:var(--quiet)}"
     "dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:10px;margin:1.2em 0}"
     "dl div{background:var(--panel);border-radius:6px;padding:10px 12px}dt{color:var(--quiet);font-size:.85em}"
     "dd{margin:0;font-size:1.3em;font-variant-numeric:tabular-nums}"
@@ -169,4 +170,4 @@ def _said(text: str) -> str:
 
 
 def _drawn(picture: Canvas) -> str:
-    return picture.markup(is_alone=False)
+    return f'<div class="drawn" tabindex="0">{picture.markup(is_alone=False)}</div>'
