@@ -330,8 +330,8 @@ class LogReader:
         times: TimeRange | None = None,
         and_segments: bool = False,
     ) -> Walk:
-        """The walk of a lookup by offset, by timestamp or by a range of times, as data; `and_segments`: and of all segments what is
-        known of them afterwards. Raises RequestError."""
+        """The walk of a lookup by offset, by timestamp or by a range of times, as data; `and_segments`: and what is
+        known of all segments afterwards. Raises RequestError."""
         assert [offset, timestamp, times].count(None) == 2
         is_cached = self._manager.topics.actor(topic_partition).disk.is_cached
         explained: Callable[[LogSnapshot], Procedure[Walk]]
