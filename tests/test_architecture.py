@@ -76,12 +76,14 @@ FLOORS: Final = {
     "tools.forward": 26,
     "tools.sql": 27,
     "tools.console": 27,
-    "tools.cli": 28,
-    "tools.demo": 28,
-    "tools.bench": 29,
-    "tools.pytest_plugin": 29,
-    "tools.demo.edge": 30,
-    "tools.spark": 30,
+    "tools.cli.terminal": 27,
+    "tools.pictures": 28,
+    "tools.cli": 29,
+    "tools.demo": 29,
+    "tools.bench": 30,
+    "tools.pytest_plugin": 30,
+    "tools.demo.edge": 31,
+    "tools.spark": 31,
 }
 """A module imports strictly lower floors, and modules of its own entry."""
 

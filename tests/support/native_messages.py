@@ -117,6 +117,7 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
             st.builds(messages.ExplainPartition, NAMES, INT32, offset=INT64)
             | st.builds(messages.ExplainPartition, NAMES, INT32, timestamp=st.integers(-3, limits.INT64_MAX))
         ),
+        st.booleans(),
     ),
     "metadata": st.builds(messages.MetadataRequest, st.none() | tuples_of(NAMES)),
     "create_topics": st.builds(

@@ -42,6 +42,12 @@ def test_the_demo_runs_and_every_check_holds(tmp_path: Path) -> None:
     assert figures["data_dir"] == str(data_dir)
     kept = sum(path.stat().st_size for path in data_dir.glob("flights-*/*"))
     assert figures["disk_bytes"] == kept > figures["payload_bytes"]
+    assert figures["html"] == str(data_dir / "demo.html")
+    page = (data_dir / "demo.html").read_text(encoding="utf-8")
+    assert "All 11 checks held." in page
+    assert page.count("<svg ") == 1 + 3 + 3 + 1 + 1
+    checked = subprocess.run([sys.executable, "-m", "triolog.tools.cli", "verify", data_dir], capture_output=True, check=False)
+    assert checked.returncode == 0, "the page beside the log is no damage"
 
 
 class Planted(terminal.FlightsTerminal):
@@ -58,7 +64,8 @@ class Planted(terminal.FlightsTerminal):
 def run_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[type[Planted]], Result]:
     def run(planted: type[Planted]) -> Result:
         monkeypatch.setattr(terminal, "FlightsTerminal", planted)
-        return CliRunner().invoke(command, ["--rows", "3000", "--seed", "7", "--data-dir", str(tmp_path / "log")])
+        places = ("--data-dir", str(tmp_path / "log"), "--html", str(tmp_path / "page.html"))
+        return CliRunner().invoke(command, ["--rows", "3000", "--seed", "7", *places])
 
     return run
 
@@ -127,6 +134,8 @@ def test_people_see_every_chapter_and_faults_on_disk_are_found(
         "the explained lookups come to the same",
     ]
     assert f"{len(failed)} of 11 checks FAILED" in result.output
+    assert f"{len(failed)} of 11 checks FAILED" in (tmp_path / "page.html").read_text()
+    assert not (tmp_path / "log" / "demo.html").exists()
     assert "Error: every record read back equals its row" in result.output
     for said in ("SIGKILL after", "time index", "carrier", "On disk"):
         assert said in result.output

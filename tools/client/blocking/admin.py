@@ -167,9 +167,9 @@ class BlockingAdmin:
         """The first record at or after a time, per partition; offset and timestamp are -1 where there is none."""
         return self._client.run(procedures.lookup_times(timestamps))
 
-    def explain(self, partition: TopicPartition, place: Place | TimeRange) -> dict[str, Any]:
-        """How the server looks a place up, or finds the records of a range of times, as data."""
-        return self._client.run(procedures.explain(partition, place))
+    def explain(self, partition: TopicPartition, place: Place | TimeRange, *, with_segments: bool = False) -> dict[str, Any]:
+        """How the server looks a place up, or finds the records of a range of times, as data; if wanted all segments, too."""
+        return self._client.run(procedures.explain(partition, place, with_segments))
 
     def list_connections(self, max_connections: int = DEFAULT_LISTED) -> ListConnectionsResponse:
         """Who is connected to the server, over both protocols, and how many are left out."""

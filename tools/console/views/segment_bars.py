@@ -63,8 +63,8 @@ async def bars_of(admin: Admin, topic: str, partitions: Sequence[int]) -> dict[i
             for segment in each.segments:
                 found.append(_bar_of(segment, found[-1].max_timestamp if found else NO_TIME))
             room -= len(each.segments)
-            if each.left_out and found:
-                begin[TopicPartition(topic, each.partition)] = found[-1].next_offset
+            if each.left_out:
+                begin[TopicPartition(topic, each.partition)] = found[-1].next_offset if found else 0
     return bars
 
 
