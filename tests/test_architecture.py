@@ -74,6 +74,7 @@ FLOORS: Final = {
     "tools.arrow": 26,
     "tools.export": 26,
     "tools.forward": 26,
+    "tools.groups": 26,
     "tools.sql": 27,
     "tools.console": 27,
     "tools.cli.terminal": 27,
