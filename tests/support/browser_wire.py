@@ -67,6 +67,11 @@ class Browser:
             "POST", path, json.dumps({} if body is None else body).encode(), headers=self._changing(headers)
         )
 
+    async def delete(self, path: str, body: Any = None, **headers: str) -> Reply:
+        return await self.request(
+            "DELETE", path, json.dumps({} if body is None else body).encode(), headers=self._changing(headers)
+        )
+
     def _changing(self, headers: dict[str, str]) -> dict[str, str]:
         return {"content_type": "application/json", "x_csrf_token": self.token, **headers}
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from ...protocol.errors import RequestError
+from ...protocol.errors import RequestError, TriologError
 from ...server.listeners.http.messages import HttpAnswer, Send
 from .errors import ApiError, of_server
 
@@ -124,5 +124,7 @@ async def _run(produce: Produce, queue: EventQueue) -> None:
         queue.put("failed", of_server(exc).to_json())
     except ApiError as exc:
         queue.put("failed", exc.to_json())
+    except TriologError as exc:
+        queue.put("failed", ApiError(503, "NO_ANSWER", str(exc)).to_json())
     finally:
         queue.finish()

@@ -38,18 +38,20 @@ async function answered(response) {
 const AGAIN_MS = 2000;
 
 /** Events of a stream: `on` has a function for each name. While the page is hidden there is no connection, for browsers have six of
- *  them for all pages of a host. `state("open"|"lost")` tells how it goes. Answers a function that ends it. */
-export function stream(path, on, { state = () => {}, pauses = true } = {}) {
+ *  them for all pages of a host. `state("open"|"lost")` tells how it goes. A `path` that is a function is asked each time the stream
+ *  is opened; without `again` a stream that is lost is over. Answers a function that ends it. */
+export function stream(path, on, { state = () => {}, pauses = true, again = true } = {}) {
   let source = null, timer = 0, isOver = false;
   const open = () => {
     clearTimeout(timer);
     if (isOver || source || (pauses && document.hidden)) return;
-    source = new EventSource(`/api${path}`);
+    source = new EventSource(`/api${typeof path === "function" ? path() : path}`);
     source.onopen = () => state("open");
     source.onerror = () => {
       state("lost");
-      if (source?.readyState !== EventSource.CLOSED) return; // it tries again by itself
+      if (again && typeof path === "string" && source?.readyState !== EventSource.CLOSED) return; // it tries again by itself
       close();
+      isOver ||= !again;
       timer = setTimeout(open, AGAIN_MS);
     };
     for (const [name, take] of Object.entries(on)) {

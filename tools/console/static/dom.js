@@ -30,6 +30,24 @@ export function append(node, children) {
   return node;
 }
 
+// Characters that show nothing, or turn the text around them.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+
+/** A text of a record, with signs for what could not be seen. */
+export function visible(text) {
+  return text.replace(HIDDEN, (char) => {
+    return `⟨${char.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}⟩`;
+  });
+}
+
+/** A choice: options are [value, text]. */
+export function choose(label, options, value, onchange) {
+  const node = h("select", { "aria-label": label, onchange: () => onchange?.(node.value) },
+    options.map(([each, text]) => h("option", { value: each }, text)));
+  node.value = value;
+  return node;
+}
+
 /** Put children in place of what a node has. */
 export function fill(node, ...children) {
   node.replaceChildren();

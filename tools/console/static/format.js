@@ -101,6 +101,13 @@ export const clock = (ms) => (isTime(ms) ? format(CLOCK).format(Number(ms)) : "�
 /** `4 Jul 2013, 14:03:22`; `–` where there is none. */
 export const time = (ms) => (isTime(ms) ? format({ ...DATE, ...CLOCK }).format(Number(ms)) : "–");
 
+/** `4 Jul 2013, 14:03:22.123`: of a record. */
+export const exactTime = (ms) => (isTime(ms) ? format({ ...DATE, ...CLOCK, fractionalSecondDigits: 3 }).format(Number(ms)) : "no time");
+
+/** A time for an `<input type=datetime-local>`, and back. */
+export const timeInput = (ms) => new Date(Number(ms) + offsetOf(Number(ms))).toISOString().slice(0, 23);
+export const timeOfInput = (text) => new Date(zone === "UTC" ? `${text}Z` : text).getTime();
+
 /** `4 Jul 2013 14:03 → 5 Jul 2013 08:00`, without what is said twice. */
 export function range(from, to) {
   if (!isTime(from) || !isTime(to)) return isTime(to) ? time(to) : "no time";

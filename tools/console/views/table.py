@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from ..routes import Route
-from . import overview, sign_in, topic, topics
+from . import overview, produce, records, sign_in, topic, topics
 
 ROUTES: Final[tuple[Route, ...]] = (
     *overview.ROUTES,
     *topics.ROUTES,
     *topic.ROUTES,
+    *records.ROUTES,
+    *produce.ROUTES,
     *sign_in.ROUTES,
 )

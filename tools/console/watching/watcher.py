@@ -7,7 +7,8 @@ The connection comes back by itself, with the client's backoff. What went wrong 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import attrs
@@ -23,7 +24,9 @@ from ...client.greeted_connection import TcpOpener
 from ...client.login import LoginConfig
 from ...client.tls import TlsConfig
 from ...statistics.rates import moment
+from ..errors import ApiError
 from ..events import EventQueue, encoded
+from .counts import CountedBefore
 from .history import History
 
 WATCHED_S: Final = 1.0
@@ -37,6 +40,8 @@ REFUSED_S: Final = 10.0
 """Between two attempts at a server that wants a login: it may want none when it comes back."""
 FIRST_SAMPLE_S: Final = 2.0
 TOPICS_KEPT_S: Final = 2.0
+MAX_STREAMS: Final = 8
+"""Searches and tails at a time, each with up to 8 MiB on its way."""
 MOST_TOPICS: Final = 500
 """That `statistics` tells of."""
 CLIENT_ID: Final = "triolog-console"
@@ -87,6 +92,9 @@ class Watcher:
     moment: dict[str, Any] | None = None
     """The last sample; None: there was none yet."""
     hello: HelloResponse | None = None
+    counts: CountedBefore = attrs.field(factory=CountedBefore)
+    streams: int = 0
+    """That read records."""
     _client: Client | None = None
     _queues: set[EventQueue] = attrs.field(factory=set)
     _took_s: float = 0.0
@@ -150,6 +158,20 @@ class Watcher:
     def forget_topics(self) -> None:
         """They have changed."""
         self._topics_until_s = -1.0
+
+    def check_streams(self) -> None:
+        """Raises ApiError where there are enough."""
+        if self.streams >= MAX_STREAMS:
+            raise ApiError(429, "TOO_MANY_STREAMS", f"{self.streams} searches and tails are running; close a tab of one")
+
+    @contextmanager
+    def streaming(self) -> Iterator[None]:
+        """For the time of one."""
+        self.streams += 1
+        try:
+            yield
+        finally:
+            self.streams -= 1
 
     # ---- watching ------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ import { timeChart } from "../charts.js";
 import { fill, h, put, section, table } from "../dom.js";
 import { age, count, counted, duration, number, perSecond, size, time } from "../format.js";
 import { lanes } from "../lanes.js";
+import { topicHead } from "../topic_head.js";
 
 export const refresh = 5000;
 
@@ -17,8 +18,7 @@ export function mount(root, context, data) {
   const gaps = h("div", { hidden: true });
   const config = configuration();
 
-  root.append(h("div", { class: "title" }, h("p", { class: "crumbs" }, h("a", { href: "/topics" }, "Topics"), " /"),
-    h("h1", { class: "name", tabindex: -1, "data-focus": true }, data.name), facts), drawing.node, gaps,
+  root.append(topicHead(data.name, "", facts), drawing.node, gaps,
   h("div", { class: "columns" }, section("Configuration", { className: "panel grow", note: config.only }, config.node),
     h("div", { class: "stack" }, section("In, 15 minutes", { className: "panel" }, now, rate.node))));
   show(data);
