@@ -11,6 +11,7 @@ const VIEWS = [
   { path: "/topics", title: "Topics", key: "t", module: "topics" },
   { path: "/topics/{topic}", module: "topic", under: "/topics" },
   { path: "/topics/{topic}/records", module: "records", under: "/topics" },
+  { path: "/topics/{topic}/walk", module: "walk", under: "/topics" },
 ];
 
 const first = JSON.parse(document.getElementById("first").textContent);

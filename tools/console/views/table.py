@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..routes import Route
-from . import overview, produce, records, sign_in, topic, topics
+from . import overview, produce, records, sign_in, topic, topics, walk
 
 ROUTES: Final[tuple[Route, ...]] = (
     *overview.ROUTES,
@@ -13,5 +13,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     *topic.ROUTES,
     *records.ROUTES,
     *produce.ROUTES,
+    *walk.ROUTES,
     *sign_in.ROUTES,
 )
