@@ -12,6 +12,8 @@ const VIEWS = [
   { path: "/topics/{topic}", module: "topic", under: "/topics" },
   { path: "/topics/{topic}/records", module: "records", under: "/topics" },
   { path: "/topics/{topic}/walk", module: "walk", under: "/topics" },
+  { path: "/groups", title: "Groups", key: "g", module: "groups" },
+  { path: "/groups/{group}", module: "group", under: "/groups" },
 ];
 
 const first = JSON.parse(document.getElementById("first").textContent);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..routes import Route
-from . import overview, produce, records, sign_in, topic, topics, walk
+from . import groups, overview, produce, records, sign_in, topic, topics, walk
 
 ROUTES: Final[tuple[Route, ...]] = (
     *overview.ROUTES,
@@ -14,5 +14,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     *records.ROUTES,
     *produce.ROUTES,
     *walk.ROUTES,
+    *groups.ROUTES,
     *sign_in.ROUTES,
 )

@@ -170,7 +170,7 @@ function lagging(lineOf) {
   return table({
     caption: "Groups by lag", keyOf: (each) => each.group, empty: "No group is behind.",
     columns: [{ label: "Group" }, { label: h("span", { class: "unseen" }, "15 minutes"), className: "wide" }, { label: "Topics" }, { label: "Lag", className: "number" }],
-    row: (each) => h("tr", {}, h("td", { class: "name" }, each.group), h("td", { class: "wide" }, sparkline([])), h("td", { class: "soft" }), h("td", { class: "number" })),
+    row: (each) => h("tr", {}, h("td", {}, h("a", { class: "name", href: `/groups/${encodeURIComponent(each.group)}` }, each.group)), h("td", { class: "wide" }, sparkline([])), h("td", { class: "soft" }), h("td", { class: "number" })),
     update: (node, each) => cells(node, [lineOf(`group:${each.group}`), each.topics.slice(0, 3).join(", ") + (each.topics.length > 3 ? ` and ${each.topics.length - 3} more` : ""), count(each.lag)]),
   });
 }
