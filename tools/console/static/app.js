@@ -14,6 +14,7 @@ const VIEWS = [
   { path: "/topics/{topic}/walk", module: "walk", under: "/topics" },
   { path: "/groups", title: "Groups", key: "g", module: "groups" },
   { path: "/groups/{group}", module: "group", under: "/groups" },
+  { path: "/transactions", title: "Transactions", key: "x", module: "transactions" },
 ];
 
 const first = JSON.parse(document.getElementById("first").textContent);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..routes import Route
-from . import groups, overview, produce, records, sign_in, topic, topics, walk
+from . import groups, overview, produce, records, sign_in, topic, topics, transactions, walk
 
 ROUTES: Final[tuple[Route, ...]] = (
     *overview.ROUTES,
@@ -15,5 +15,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     *produce.ROUTES,
     *walk.ROUTES,
     *groups.ROUTES,
+    *transactions.ROUTES,
     *sign_in.ROUTES,
 )
