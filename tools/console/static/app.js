@@ -15,6 +15,7 @@ const VIEWS = [
   { path: "/groups", title: "Groups", key: "g", module: "groups" },
   { path: "/groups/{group}", module: "group", under: "/groups" },
   { path: "/transactions", title: "Transactions", key: "x", module: "transactions" },
+  { path: "/connections", title: "Connections", key: "c", module: "connections" },
 ];
 
 const first = JSON.parse(document.getElementById("first").textContent);

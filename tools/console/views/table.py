@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..routes import Route
-from . import groups, overview, produce, records, sign_in, topic, topics, transactions, walk
+from . import connections, groups, overview, produce, records, sign_in, topic, topics, transactions, walk
 
 ROUTES: Final[tuple[Route, ...]] = (
     *overview.ROUTES,
@@ -16,5 +16,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     *walk.ROUTES,
     *groups.ROUTES,
     *transactions.ROUTES,
+    *connections.ROUTES,
     *sign_in.ROUTES,
 )
