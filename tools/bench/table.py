@@ -16,6 +16,7 @@ from .measuring.measure import RowResult
 from .rows.arrow import arrow_read, sql_aggregate
 from .rows.codec import kafka_codec
 from .rows.compaction import appends_beside_compaction, compaction
+from .rows.console import console
 from .rows.device.flash import flash_budget
 from .rows.device.per_record import bytes_per_record
 from .rows.embedded import embedded_start, in_process, server_start
@@ -62,6 +63,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], RowResult]]] = {
     "time-range": time_range,
     "arrow-read": arrow_read,
     "sql-aggregate": sql_aggregate,
+    "console": console,
 }
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import struct
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -48,6 +51,24 @@ def test_the_demo_runs_and_every_check_holds(tmp_path: Path) -> None:
     assert page.count("<svg ") == 1 + 3 + 3 + 1 + 1
     checked = subprocess.run([sys.executable, "-m", "triolog.tools.cli", "verify", data_dir], capture_output=True, check=False)
     assert checked.returncode == 0, "the page beside the log is no damage"
+
+
+def test_the_flights_are_shown_in_a_browser_until_somebody_has_seen_enough() -> None:
+    command = [sys.executable, "-m", "triolog.tools.cli", "demo", "--rows", "3000", "--console"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as demo:
+        try:
+            assert demo.stdout is not None
+            said = [next(line for line in demo.stdout if line.startswith(what)) for what in ("The Fourth", "How it is found")]
+            found, walked = (line.partition(": ")[2].strip().replace("/topics/", "/api/topics/") for line in said)
+            with urllib.request.urlopen(found) as answer:
+                first = json.load(answer)["records"][0]
+            assert first["timestamp"] >= DAY_START
+            with urllib.request.urlopen(walked) as answer:
+                assert json.load(answer)["walk"]["answer"]["offset"] >= 0
+        finally:
+            os.killpg(demo.pid, signal.SIGINT)
+            left = demo.communicate(timeout=60)[0]
+    assert (demo.returncode, left) == (0, "Ctrl-C ends it.\n")
 
 
 class Planted(terminal.FlightsTerminal):
