@@ -228,3 +228,31 @@ async def test_nothing_is_written_without_allow_changes(shown: Shown) -> None:
     assert (refused.status, refused.json["error"]["name"]) == (403, "CHANGES_NOT_ALLOWED")
     with trio.fail_after(60):
         assert (await told(shown.browser, ""))["records"] == []
+
+
+async def test_a_value_of_10_mb_is_cut_and_its_size_is_told() -> None:
+    async with shown_broker(topics={"t": 1}, config={"max.message.bytes": "20000000"}) as shown:
+        large = b'{"a": "' + b"\xe2\x80\xae<b>" * 1_700_000 + b'"}'
+        await shown.broker.append("t", [b"before", large, b"after"])
+        reply = await shown.browser.get("/api/topics/t/records")
+        assert len(reply.body) < 10_000
+        assert [each["value"]["size"] for each in reply.json["records"]] == [5, len(large), 6]
+        found = (await shown.browser.get("/api/topics/t/records/0/1?as=json")).json["record"]["value"]
+        assert (found["size"], found["is_cut"], found["note"]) == (len(large), True, "too large to be read as JSON")
+        assert (await shown.browser.get("/api/topics/t/records/0/1/value")).body == large
+
+
+async def test_records_are_those_that_the_user_may_read() -> None:
+    security = {"native_security": "sasl_plaintext", "acl_enable": True, "super_users": "User:alice"}
+    async with shown_broker(users={"alice": "secret", "bob": "secret"}, security=security, topics=["t"]) as shown:
+        for user, status in (("alice", 200), ("bob", 403)):
+            browser = shown.other()
+            await browser.open("/")
+            assert (await browser.post("/api/login", {"user": user, "password": "secret"})).status == 200
+            for path in ("records", "tail", "search?q=x", "walk"):
+                if path in ("tail", "search?q=x") and status == 200:
+                    continue
+                reply = await browser.get(f"/api/topics/t/{path}")
+                assert reply.status == status, (user, path, reply.text)
+                if status == 403:
+                    assert reply.json["error"]["name"] == "TOPIC_AUTHORIZATION_FAILED"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import attrs
@@ -22,31 +21,32 @@ class Needle:
     text: str
     place: str = "any"
     ignores_case: bool = False
-    _found: re.Pattern[bytes] = attrs.field(init=False)
+    _wanted: bytes = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        flags = re.IGNORECASE if self.ignores_case else 0
-        object.__setattr__(self, "_found", re.compile(re.escape(self.text.encode(errors="surrogatepass")), flags))
+        object.__setattr__(self, "_wanted", self._folded(self.text.encode(errors="surrogatepass")))
 
     def may_be_in(self, batch: FetchedBatch) -> bool:
         """Whether it is anywhere in a batch: of most batches no record has to be made to know that it is not."""
-        return self._found.search(records_data(batch.data, batch.header, MAX_DECOMPRESSED_BYTES)) is not None
+        return self._wanted in self._folded(records_data(batch.data, batch.header, MAX_DECOMPRESSED_BYTES))
 
     def is_in(self, record: Record) -> bool:
-        found = self._found
         match self.place:
             case "key":
-                return record.key is not None and found.search(record.key) is not None
+                return self._holds(record.key)
             case "whole-key":
-                return record.key is not None and found.fullmatch(record.key) is not None
+                return record.key is not None and self._folded(record.key) == self._wanted
             case "value":
-                return record.value is not None and found.search(record.value) is not None
+                return self._holds(record.value)
             case "headers":
                 return self._is_in_headers(record)
-        return any(each is not None and found.search(each) for each in (record.value, record.key)) or self._is_in_headers(
-            record
-        )
+        return self._holds(record.value) or self._holds(record.key) or self._is_in_headers(record)
 
     def _is_in_headers(self, record: Record) -> bool:
-        found = self._found
-        return any(found.search(name.encode()) or (value is not None and found.search(value)) for name, value in record.headers)
+        return any(self._holds(name.encode()) or self._holds(value) for name, value in record.headers)
+
+    def _holds(self, data: bytes | None) -> bool:
+        return data is not None and self._wanted in self._folded(data)
+
+    def _folded(self, data: bytes) -> bytes:
+        return data.lower() if self.ignores_case else data

@@ -21,7 +21,7 @@ from ...client.connection import Client
 from ...client.reading import FetchedBatch, Reading
 from .contents import shown_record
 
-MAX_FETCH_BYTES: Final = 4 * 2**20
+MAX_FETCH_BYTES: Final = 2**20
 MAX_PARTITION_FETCH_BYTES: Final = 256 * 1024
 LARGE_BYTES: Final = 256 * 1024
 """Batches from here on are unpacked in a thread."""

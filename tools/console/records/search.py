@@ -21,8 +21,8 @@ from .contents import shown_record
 from .matching import Needle
 from .pages import LARGE_BYTES
 
-MAX_FETCH_BYTES: Final = 4 * 2**20
-MAX_PARTITION_FETCH_BYTES: Final = 2**20
+MAX_FETCH_BYTES: Final = 2**20
+MAX_PARTITION_FETCH_BYTES: Final = 2**19
 PROGRESS_S: Final = 0.25
 
 

@@ -29,8 +29,8 @@ MAX_SHOWN: Final = 40
 PAUSE_S: Final = 0.2
 """Between two events: five a second are as many as eyes take in."""
 MAX_WAIT_MS: Final = 500
-MAX_FETCH_BYTES: Final = 4 * 2**20
-MAX_PARTITION_FETCH_BYTES: Final = 2**20
+MAX_FETCH_BYTES: Final = 2**20
+MAX_PARTITION_FETCH_BYTES: Final = 2**19
 
 
 @attrs.define(eq=False, kw_only=True)

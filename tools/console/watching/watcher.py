@@ -41,7 +41,7 @@ REFUSED_S: Final = 10.0
 FIRST_SAMPLE_S: Final = 2.0
 TOPICS_KEPT_S: Final = 2.0
 MAX_STREAMS: Final = 8
-"""Searches and tails at a time, each with up to 8 MiB on its way."""
+"""Searches and tails at a time, each with a few MiB on its way."""
 MOST_TOPICS: Final = 500
 """That `statistics` tells of."""
 CLIENT_ID: Final = "triolog-console"

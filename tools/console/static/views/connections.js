@@ -8,7 +8,7 @@ export const refresh = 2000;
 export function mount(root, context, data) {
   const facts = h("p", { class: "soft" }), refused = h("p", { class: "soft" });
   const list = table({ caption: "Connections", keyOf: (each) => `${each.listener} ${each.peer}`,
-    columns: [["Peer"], ["Protocol"], ["Client"], ["Software", "wide"], ["User"], ["For", "number"], ["Requests/s", "number"], ["In", "number"], ["Out", "number"], [""]].map(([label, className]) => ({ label, className })),
+    columns: [["Peer"], ["Protocol"], ["Client"], ["Software", "wide"], ["User"], ["For", "number"], ["Requests/s", "number"], ["In", "number"], ["Out", "number"], ["Notes"]].map(([label, className]) => ({ label, className })),
     row: (each) => h("tr", {}, h("td", { class: "name" }, visible(each.peer ?? "–")), h("td", { title: each.listener }, each.protocol), ...Array.from({ length: 8 }, (_, i) => h("td", { class: i === 1 ? "wide" : i > 2 && i < 7 ? "number" : "" }))),
     update(node, each) {
       const said = [visible(each.client_id ?? "–"), visible([each.software_name, each.software_version].filter(Boolean).join(" ") || "–"), visible(each.user ?? "–"),

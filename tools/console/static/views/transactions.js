@@ -13,7 +13,7 @@ export function mount(root, context, data) {
     text: "Readers of committed records will never see its records, and its producer is fenced off.", act: async () => { await send("POST", "/transactions/abort", body); context.refresh(); } }) }, "abort");
   const set = (cell, text) => put(cell, text ?? "–");
   const ids = table({ caption: "Transactional ids", keyOf: (each) => `${each.transactional_id} ${each.producer_id} ${each.producer_epoch}`, empty: "There are none.",
-    columns: [["Transactional id"], ["State"], ["Producer", 1], ["Partitions", 1], ["Open for", 1], ["Ends after", 1], ["Last used"], [""]].map(([label, isNumber]) => ({ label, className: isNumber ? "number" : "" })),
+    columns: [["Transactional id"], ["State"], ["Producer", 1], ["Partitions", 1], ["Open for", 1], ["Ends after", 1], ["Last used"], ["Abort"]].map(([label, isNumber]) => ({ label, className: isNumber ? "number" : "" })),
     row: (each) => h("tr", {}, h("td", { class: "name" }, visible(each.transactional_id)), h("td"), h("td", { class: "number" }, `${each.producer_id ?? "–"} / ${each.producer_epoch ?? "–"}`),
       ...Array.from({ length: 3 }, () => h("td", { class: "number" })), h("td"), h("td", {}, abort({ transactional_id: each.transactional_id }, `the transaction of ${each.transactional_id}`))),
     update(node, each) {
@@ -26,7 +26,7 @@ export function mount(root, context, data) {
       if (act.firstChild) act.firstChild.hidden = each.open_ms === null;
     } });
   const producers = table({ caption: "Producers", keyOf: (each) => `${each.topic} ${each.partition} ${each.producer_id} ${each.producer_epoch}`, empty: "No partition has anything open.",
-    columns: [["Topic"], ["Partition", 1], ["Producer", 1], ["Last sequence", 1], ["Last written"], ["Open since offset", 1], [""], [""]].map(([label, isNumber]) => ({ label, className: isNumber ? "number" : "" })),
+    columns: [["Topic"], ["Partition", 1], ["Producer", 1], ["Last sequence", 1], ["Last written"], ["Open since offset", 1], ["State"], ["Abort"]].map(([label, isNumber]) => ({ label, className: isNumber ? "number" : "" })),
     row: (each) => h("tr", {}, h("td", { class: "name" }, each.topic), h("td", { class: "number" }, each.partition), h("td", { class: "number" }, `${each.producer_id} / ${each.producer_epoch}`),
       h("td", { class: "number" }), h("td"), h("td", { class: "number" }), h("td"), h("td", {}, abort({ topic: each.topic, partition: each.partition, producer_id: each.producer_id }, `what producer ${each.producer_id} has open on ${each.topic}-${each.partition}`))),
     update(node, each) {
