@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trio
 
-from .day import DAY_START
+from .day import DAY_END, DAY_START
 from .server_process import open_server
 from .story import TOPIC
 
@@ -17,7 +17,7 @@ async def show(data_dir: Path, work_dir: Path, console: str, say: Callable[[str]
     async with open_server(data_dir, work_dir, ["--console", console]) as server:
         page = server.page()
         say(f"The console: {page}/")
-        say(f"The Fourth of July: {page}/topics/{TOPIC}/records?at={DAY_START}")
+        say(f"The Fourth of July: {page}/topics/{TOPIC}/records?at={DAY_START}&to={DAY_END}")
         say(f"How it is found: {page}/topics/{TOPIC}/walk?partition=0&at={DAY_START}")
         say("Ctrl-C ends it.")
         try:

@@ -88,6 +88,25 @@ async def test_a_time_leads_to_the_first_record_at_or_behind_it() -> None:
         assert (beyond["records"], beyond["newer"], beyond["older"]) == ([], None, "0:3,1:2")
 
 
+async def test_a_range_of_times_has_all_of_its_records_wherever_they_lie() -> None:
+    async with shown_broker(**KEPT, topics={"flights": 2}) as shown:
+        await fill(shown.broker, "flights", [1000, 9000, 2000, 8000, 3000], 0)
+        await fill(shown.broker, "flights", [7000, 2500, 1999], 1)
+        for limit in range(1, 5):
+            got, query = [], ""
+            while query is not None:
+                page = await told(shown.browser, f"limit={limit}&at=2000&to=3001{query}")
+                got += values(page)
+                query = page["newer"] and f"&from={page['newer']}"
+                assert page["older"] is None
+            assert sorted(got) == ["2000", "2500", "3000"]
+        assert values(await told(shown.browser, "at=2000&to=3000&partition=0")) == ["2000"]
+        assert values(await told(shown.browser, "at=2000&to=2000")) == []
+        assert values(await told(shown.browser, "to=2000")) == ["1000", "1999"]
+        refused = await shown.browser.get(f"{RECORDS}?at=3000&to=2999")
+        assert (refused.status, refused.json["error"]["message"].split(":")[0]) == (400, "to")
+
+
 async def test_an_offset_is_one_of_a_partition() -> None:
     async with shown_broker(**KEPT, topics={"flights": 2, "one": 1}) as shown:
         await fill(shown.broker, "flights", [1, 2, 3], 1)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import trio
 
 from ....protocol.native.messages import FetchResponse
-from ....protocol.types import Isolation, TopicPartition
+from ....protocol.types import Isolation, TimeRange, TopicPartition
 from ...client.config import ConsumerConfig
 from ...client.connection import Client
 from ...client.reading import FetchedBatch, Reading
@@ -51,9 +51,11 @@ class PagedTopic(NamedTuple):
     isolation: Isolation
 
 
-async def newer(of: PagedTopic, places: Mapping[int, int], ends: Mapping[int, int], limit: int) -> Page:
-    """The first `limit` records from the places on."""
-    found = await _read(of, places, ends, limit)
+async def newer(
+    of: PagedTopic, places: Mapping[int, int], ends: Mapping[int, int], limit: int, times: TimeRange | None = None
+) -> Page:
+    """The first `limit` records from the places on; with `times` only those of that range, wherever they lie."""
+    found = await _read(of, places, ends, limit, times=times)
     taken = list(islice(heapq.merge(*found.values(), key=_time), limit))
     following = dict(ends)
     for partition, rows in found.items():
@@ -93,7 +95,12 @@ async def _last(of: PagedTopic, partition: int, end: int, start: int, limit: int
 
 
 async def _read(
-    of: PagedTopic, places: Mapping[int, int], ends: Mapping[int, int], most: int, kept: int | None = None
+    of: PagedTopic,
+    places: Mapping[int, int],
+    ends: Mapping[int, int],
+    most: int,
+    kept: int | None = None,
+    times: TimeRange | None = None,
 ) -> dict[int, list[Row]]:
     """Up to `most` records of each partition; of them the last `kept`."""
     config = ConsumerConfig(
@@ -104,7 +111,7 @@ async def _read(
         skip_gaps=True,
     )
     reading = Reading(config)
-    reading.assign(_named(of.topic, places), _named(of.topic, ends))
+    reading.assign(_named(of.topic, places), _named(of.topic, ends), times)
     found: dict[int, list[Row]] = {partition: [] for partition in places}
     counts = dict.fromkeys(places, 0)
     while (fetch := reading.next_fetch()) is not None:

@@ -108,8 +108,8 @@ async def _located(call: Call, topic: str, partitions: list[int], place: AtTime,
 
 
 async def records(call: Call) -> dict[str, Any]:
-    """One of `offset` (with `partition`), `at` (ms), `from` and `until` (`P:OFFSET,...`), or the newest; `limit`, `as`,
-    `isolation`."""
+    """One of `offset` (with `partition`), `at` (ms), `from` and `until` (`P:OFFSET,...`), or the newest; `at` with `to` (ms,
+    exclusive) for the records of that range, by the next page's `from`; `limit`, `as`, `isolation`."""
     chosen, query = await Chosen.of(call), call.query
     limit = query.integer("limit", DEFAULT_LIMIT, least=1, most=MAX_LIMIT)
     told = await _page(chosen, limit)
@@ -143,6 +143,10 @@ async def _page(chosen: Chosen, limit: int) -> _Told:
     of = PagedTopic(chosen.call.watcher.client, chosen.topic, chosen.kind, chosen.isolation)
     offset, at = query.offset("offset"), query.integer("at", most=INT64_MAX)
     begin, until = _places(query, "from"), _places(query, "until")
+    times = _range(at, query)
+    if times is not None and offset is None and until is None:
+        found = await newer(of, chosen.clamped(begin or chosen.starts), chosen.ends, limit, times)
+        return _Told(found._replace(first=chosen.starts), False)
     given = [name for name, value in (("offset", offset), ("at", at), ("from", begin), ("until", until)) if value is not None]
     if len(given) > 1:
         raise BadParameterError(given[1], f"there is {given[0]} already")
@@ -154,6 +158,15 @@ async def _page(chosen: Chosen, limit: int) -> _Told:
         return _Told(await newer(of, chosen.clamped(begin), chosen.ends, limit), False)
     before = chosen.ends if until is None else chosen.clamped(until)
     return _Told(await older(of, before, chosen.starts, limit), True)
+
+
+def _range(at: int | None, query: Parameters) -> TimeRange | None:
+    to = query.integer("to", most=INT64_MAX)
+    if to is None:
+        return None
+    if to < (at or 0):
+        raise BadParameterError("to", "the end of a range of times comes behind its beginning, `at`")
+    return TimeRange(at or 0, to)
 
 
 def _places(query: Parameters, name: str) -> Places | None:

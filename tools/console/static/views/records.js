@@ -42,7 +42,7 @@ export function mount(root, context, data) {
   const words = h("input", { type: "search", placeholder: "Search", "aria-label": "Search for", maxlength: 1000, spellcheck: "false", autocomplete: "off" });
   const where = choose("Where to search", PLACES, "any");
   const nocase = h("input", { type: "checkbox" });
-  const to = h("input", { type: "datetime-local", step: "0.001", "aria-label": "Until before" });
+  const to = h("input", { type: "datetime-local", step: "0.001", "aria-label": "Until before", onchange: () => words.value || !query().has("at") || go({ to: to.value && timeOfInput(to.value), from: null }) });
   const live = h("button", { onclick: () => go(mode === "live" ? { live: null } : { ...PLACE, live: true, to: null }) }, "Live");
   const searching = h("form", { class: "asking", role: "search", onsubmit(event) {
     event.preventDefault();
@@ -53,7 +53,7 @@ export function mount(root, context, data) {
   function begin(value) {
     at.hidden = value !== "at";
     offset.hidden = value !== "offset";
-    if (value === "newest") go({ ...PLACE });
+    if (value === "newest") go({ ...PLACE, to: null });
     else (value === "at" ? at : offset).focus();
   }
 
@@ -107,9 +107,10 @@ export function mount(root, context, data) {
     list.set(told.records);
     const first = told.records[0];
     put(said, first ? `${counted(told.records.length, "record")}, ${told.is_newest_first ? "newest first" : `from ${exactTime(first.timestamp)} on`}` : "");
-    const link = (name, cursor, text, rel) => cursor ? h("a", { href: address({ ...PLACE, [name]: cursor }), rel }, text) : h("span", { class: "soft" }, text);
+    const of = query().has("to") ? {} : PLACE; // the pages of a range are asked for with its ends
+    const link = (name, cursor, text, rel) => cursor ? h("a", { href: address({ ...of, [name]: cursor }), rel }, text) : h("span", { class: "soft" }, text);
     const older = link("until", told.older, "Older", "next"), newer = link("from", told.newer, "Newer", "prev");
-    fill(pages, told.is_newest_first ? [newer, older] : [older, newer], h("a", { href: address({ ...PLACE }) }, "Newest"));
+    fill(pages, told.is_newest_first ? [newer, older] : [older, newer], h("a", { href: address({ ...PLACE, to: null }) }, "Newest"));
   }
 
   function follow(asked) {
