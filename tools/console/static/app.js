@@ -10,6 +10,7 @@ const VIEWS = [
   { path: "/", title: "Overview", key: "o", module: "overview" },
   { path: "/topics", title: "Topics", key: "t", module: "topics" },
   { path: "/topics/{topic}", module: "topic", under: "/topics" },
+  { path: "/wear", title: "Wear", key: "w", module: "wear" },
 ];
 
 const first = JSON.parse(document.getElementById("first").textContent);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..around import wear
 from ..routes import Route
 from . import overview, sign_in, topic, topics
 
@@ -12,4 +13,5 @@ ROUTES: Final[tuple[Route, ...]] = (
     *topics.ROUTES,
     *topic.ROUTES,
     *sign_in.ROUTES,
+    *wear.ROUTES,
 )
