@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +26,9 @@ ON_ANY_PORT: Final = "127.0.0.1:0"
 @click.option("--allow-changes", is_flag=True, help="Let who looks also change things, with the rights that the server gives.")
 @click.option("--control", metavar="HOST:PORT", help="Tests only: the control port of the same server.")
 @click.option(
-    "--forward-state-dir", type=click.Path(file_okay=False), help="Where links of `triolog forward` keep their state."
+    "--forward-state-dir",
+    type=click.Path(file_okay=False),
+    help="State directory of `triolog forward`; by default the usual one.",
 )
 @click.option("--insecure", is_flag=True, help="Listen where other machines reach it: what browsers send is not encrypted.")
 @click.option("--parent", type=int, hidden=True, help="The process that started this one: without it there is none.")
@@ -53,7 +56,11 @@ def command(
     from ...server.settings.address import is_loopback
     from ..console.process.serving import run_console
     from ..console.settings import ConsoleSettings
+    from ..forward.process.place import default_state_dir
 
+    if forward_state_dir is None and parent is None:
+        usual = default_state_dir(os.environ)
+        forward_state_dir = str(usual) if usual.is_dir() and usual.stat().st_uid == os.getuid() else None
     address, control_address = _address("--listen", listen), None if control is None else _address("--control", control)
     if not is_loopback(address.host) and not insecure and listen_fd is None:
         raise click.UsageError(

@@ -5,12 +5,13 @@ import { fill, h, mark, put } from "./dom.js";
 import { clock, setZone, zoneName } from "./format.js";
 
 // A view: `mount(root, context, data)` draws it and answers {update(data), sample(sample), leave()}, each if it likes. `refresh`: after
-// how many ms its data are asked for again.
+// how many ms its data are asked for again. `needs`: what the console must have been started with.
 const VIEWS = [
   { path: "/", title: "Overview", key: "o", module: "overview" },
   { path: "/topics", title: "Topics", key: "t", module: "topics" },
   { path: "/topics/{topic}", module: "topic", under: "/topics" },
   { path: "/wear", title: "Wear", key: "w", module: "wear" },
+  { path: "/forward", title: "Forward", key: "f", module: "forward", needs: "has_forward" },
 ];
 
 const first = JSON.parse(document.getElementById("first").textContent);
@@ -172,7 +173,8 @@ function drawStatus() {
 
 // ---- the rail ----------------------------------------------------------------------------------------------------------------
 
-const links = VIEWS.filter((view) => view.key).map((view) => ({ view,
+const shownViews = VIEWS.filter((view) => view.key && (!view.needs || state.console[view.needs]));
+const links = shownViews.map((view) => ({ view,
   node: h("a", { href: view.path }, view.title, h("kbd", { "aria-hidden": "true" }, `g ${view.key}`)) }));
 const user = h("p", { class: "user" });
 const zoneButton = h("button", { class: "plain", onclick: turnZone, title: "Time zone of what is shown (u)" });
@@ -281,7 +283,7 @@ function step(by, onlyInside = false) {
 }
 
 function help() {
-  const keys = [...VIEWS.filter((view) => view.key).map((view) => [`g ${view.key}`, view.title]), ["/", "Filter"],
+  const keys = [...shownViews.map((view) => [`g ${view.key}`, view.title]), ["/", "Filter"],
     ["j  k", "Next row, row before"], ["Enter", "Open"], ["←  →", "Along a chart"], ["u", "UTC or local time"], ["d", "Light or dark"], ["?", "These keys"]];
   const dialog = h("dialog", { class: "keys", "aria-labelledby": "keys-title", onclose: () => dialog.remove() },
     h("h2", { id: "keys-title" }, "Keys"), h("dl", {}, keys.map(([key, what]) => [h("dt", {}, key.split("  ").map((each) => h("kbd", {}, each))), h("dd", {}, what)])),

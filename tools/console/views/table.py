@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..around import wear
+from ..around import forward, wear
 from ..routes import Route
 from . import overview, sign_in, topic, topics
 
@@ -14,4 +14,5 @@ ROUTES: Final[tuple[Route, ...]] = (
     *topic.ROUTES,
     *sign_in.ROUTES,
     *wear.ROUTES,
+    *forward.ROUTES,
 )
