@@ -12,6 +12,7 @@ const VIEWS = [
   { path: "/topics/{topic}", module: "topic", under: "/topics" },
   { path: "/wear", title: "Wear", key: "w", module: "wear" },
   { path: "/forward", title: "Forward", key: "f", module: "forward", needs: "has_forward" },
+  { path: "/test", title: "Test", key: "e", module: "test", needs: "has_control" },
 ];
 
 const first = JSON.parse(document.getElementById("first").textContent);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..around import forward, wear
+from ..around import forward, testing, wear
 from ..routes import Route
 from . import overview, sign_in, topic, topics
 
@@ -15,4 +15,5 @@ ROUTES: Final[tuple[Route, ...]] = (
     *sign_in.ROUTES,
     *wear.ROUTES,
     *forward.ROUTES,
+    *testing.ROUTES,
 )
