@@ -21,7 +21,7 @@ export function mount(root, context, data) {
 
   function create({ link }) {
     const chart = timeChart({ label: `Backlog of ${link} since this page was opened`, format: size, height: 110, axes: true, base: 1024, least: 1, series: [{ key: "backlog_bytes", name: "backlog since this page was opened" }] });
-    const state = h("span", { class: "tag" }), to = h("span", { class: "soft" }), figures = h("dl", { class: "facts-list" }), problem = h("ul", { class: "reasons", role: "status" });
+    const state = h("span", { class: "tag" }), to = h("span", { class: "soft" }), figures = h("dl", { class: "facts-list" }), problem = h("ul", { class: "reasons" });
     const button = h("button", { async onclick() {
       button.disabled = true;
       try {
@@ -42,9 +42,8 @@ export function mount(root, context, data) {
     });
     const node = section(link, { className: "panel", note: h("span", { class: "split" }, to, state, context.console.allow_changes && button) }, problem,
       h("div", { class: "columns even" }, figures, chart.node), partitions.node);
-    node.parts_ = { state, to, figures, problem, button, partitions };
+    node.parts_ = { chart, state, to, figures, problem, button, partitions };
     node.at_ = (now) => node.told_.backlog_bytes !== undefined && chart.add(now, node.told_);
-    chart.set(null);
     return node;
   }
 
@@ -52,7 +51,7 @@ export function mount(root, context, data) {
 }
 
 function update(node, each) {
-  const { state, to, figures, problem, button, partitions } = node.parts_;
+  const { chart, state, to, figures, problem, button, partitions } = node.parts_;
   node.told_ = each;
   const isRunning = each.partitions !== undefined;
   put(state, each.state);
@@ -61,7 +60,7 @@ function update(node, each) {
   button.does_ = each.is_paused ? "resume" : "pause";
   put(button, each.is_paused ? "Resume" : "Pause");
   button.hidden = !isRunning;
-  partitions.node.hidden = !isRunning;
+  chart.node.hidden = figures.hidden = partitions.node.hidden = !isRunning;
   partitions.set(each.partitions ?? []);
   const troubles = Object.entries(each.troubles ?? {}).map(([topic, why]) => `Topic ${topic} has stopped: ${why}`);
   const said = [...troubles, each.error && `${each.error_ms > 0 ? `${time(each.error_ms)}: ` : ""}${each.error}`].filter(Boolean);
