@@ -118,6 +118,7 @@ def test_a_page_that_is_not_there_says_so(chromium: Browser, axe: Path, served: 
 
 def test_a_rule_is_added_fires_and_goes_by_hand(chromium: Browser, served: Served) -> None:
     control = served.control
+    control.do("POST", "/topics", {"name": "arrivals"})
     with opened(chromium, served.console) as found:
         page = found.go("/test")
         rules = page.get_by_role("region", name="Rules")
@@ -128,7 +129,7 @@ def test_a_rule_is_added_fires_and_goes_by_hand(chromium: Browser, served: Serve
         row = rules.get_by_role("row").filter(has_text="REQUEST_TIMED_OUT")
         expect(row).to_be_visible()
         producer = control.producer()
-        producer.produce(TOPIC, b"twice", partition=0)
+        producer.produce("arrivals", b"twice", partition=0)
         assert producer.flush(30) == 0
         expect(row.get_by_role("cell").nth(3)).to_have_text("1")
         expect(page.locator("svg.requests .fault").first).to_be_visible()
