@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -24,8 +25,11 @@ ON_ANY_PORT: Final = "127.0.0.1:0"
 )
 @click.option("--allow-changes", is_flag=True, help="Let who looks also change things, with the rights that the server gives.")
 @click.option("--control", metavar="HOST:PORT", help="Tests only: the control port of the same server.")
+@click.option("--control-token-file", type=click.Path(exists=True, dir_okay=False), help="Tests only: file with its token.")
 @click.option(
-    "--forward-state-dir", type=click.Path(file_okay=False), help="Where links of `triolog forward` keep their state."
+    "--forward-state-dir",
+    type=click.Path(file_okay=False),
+    help="State directory of `triolog forward`; by default the usual one.",
 )
 @click.option("--insecure", is_flag=True, help="Listen where other machines reach it: what browsers send is not encrypted.")
 @click.option("--parent", type=int, hidden=True, help="The process that started this one: without it there is none.")
@@ -36,6 +40,7 @@ def command(
     listen: str,
     allow_changes: bool,
     control: str | None,
+    control_token_file: str | None,
     forward_state_dir: str | None,
     insecure: bool,
     parent: int | None,
@@ -50,22 +55,33 @@ def command(
         raise click.UsageError("the console needs h11: pip install 'triolog[console]'")
     import trio
 
+    from ...protocol.errors import InvalidConfigError
+    from ...server.listeners.http.access import read_token
     from ...server.settings.address import is_loopback
     from ..console.process.serving import run_console
     from ..console.settings import ConsoleSettings
+    from ..forward.process.place import default_state_dir
 
+    if forward_state_dir is None and parent is None:
+        usual = default_state_dir(os.environ)
+        forward_state_dir = str(usual) if usual.is_dir() and usual.stat().st_uid == os.getuid() else None
     address, control_address = _address("--listen", listen), None if control is None else _address("--control", control)
     if not is_loopback(address.host) and not insecure and listen_fd is None:
         raise click.UsageError(
             f"--listen {address}: other machines reach that, and nothing is encrypted. Listen on 127.0.0.1 and come by "
             f"ssh -L {address.port or 'PORT'}:127.0.0.1:{address.port or 'PORT'}, or say --insecure"
         )
+    try:
+        token = None if control_token_file is None else read_token(control_token_file)
+    except InvalidConfigError as exc:
+        raise click.UsageError(exc.message) from exc
     tls, login = access()
     settings = ConsoleSettings(
         server=(server.host, server.port),
         listen=address,
         allow_changes=allow_changes,
         control=control_address,
+        control_token=token,
         forward_state_dir=forward_state_dir,
         tls=tls,
         login=login,

@@ -134,7 +134,12 @@ def command(
 
             load_calls()
     child = _forwarding(config_file)
-    shown = None if console is None else _console(console, config, allow_changes=console_allow_changes)
+    state_dir = None if child is None or config_file is None else _state_dir(config_file)
+    shown = (
+        None
+        if console is None
+        else _console(console, config, state_dir, control_token_file, allow_changes=console_allow_changes)
+    )
     gc.freeze()
     if "max_connections" not in settings:
         _say_when_connections_are_few(config.max_connections)
@@ -229,7 +234,17 @@ def _serve_for_tests(
         raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
 
 
-def _console(console: str, config: BrokerConfig, *, allow_changes: bool) -> ConsoleChild:
+def _state_dir(config_file: str) -> str:
+    """Where the links of a file can be asked."""
+    from ..forward.process.place import default_state_dir
+    from ..forward.process.supervisor import read
+
+    return read(config_file).state_dir or str(default_state_dir(os.environ))
+
+
+def _console(
+    console: str, config: BrokerConfig, state_dir: str | None, token_file: str | None, *, allow_changes: bool
+) -> ConsoleChild:
     """The socket on which browsers come, and what answers there once the server serves. Raises a usage error."""
     if importlib.util.find_spec("h11") is None:
         raise click.UsageError("--console needs h11: pip install 'triolog[console]'")
@@ -247,7 +262,10 @@ def _console(console: str, config: BrokerConfig, *, allow_changes: bool) -> Cons
     if config.native_security.has_tls:
         raise click.UsageError("--console speaks no TLS with the server: run `triolog console --tls-ca FILE` beside it")
     try:
-        return ConsoleChild.listen(address, ("--allow-changes",) if allow_changes else ())
+        changes = ("--allow-changes",) if allow_changes else ()
+        links = () if state_dir is None else ("--forward-state-dir", state_dir)
+        token = () if token_file is None else ("--control-token-file", token_file)
+        return ConsoleChild.listen(address, (*changes, *links, *token))
     except OSError as exc:
         raise CannotServeError(str(exc)) from exc
 

@@ -168,6 +168,7 @@ class Dispatch:
                 "server": watcher.text,
                 "allow_changes": self.settings.allow_changes,
                 "has_control": self.settings.control is not None,
+                "has_forward": self.settings.forward_state_dir is not None,
                 "user": _user(session, self.settings),
                 "can_log_out": session is not None,
             }

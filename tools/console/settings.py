@@ -18,6 +18,7 @@ class ConsoleSettings:
     listen: Address
     allow_changes: bool = False
     control: Address | None = None
+    control_token: str | None = attrs.field(default=None, repr=False)
     forward_state_dir: str | None = None
     tls: TlsConfig | None = None
     login: LoginConfig | None = None

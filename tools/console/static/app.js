@@ -5,7 +5,7 @@ import { fill, h, mark, put } from "./dom.js";
 import { clock, setZone, zoneName } from "./format.js";
 
 // A view: `mount(root, context, data)` draws it and answers {update(data), sample(sample), leave()}, each if it likes. `refresh`: after
-// how many ms its data are asked for again.
+// how many ms its data are asked for again. `needs`: what the console must have been started with.
 const VIEWS = [
   { path: "/", title: "Overview", key: "o", module: "overview" },
   { path: "/topics", title: "Topics", key: "t", module: "topics" },
@@ -16,6 +16,9 @@ const VIEWS = [
   { path: "/groups/{group}", module: "group", under: "/groups" },
   { path: "/transactions", title: "Transactions", key: "x", module: "transactions" },
   { path: "/connections", title: "Connections", key: "c", module: "connections" },
+  { path: "/wear", title: "Wear", key: "w", module: "wear" },
+  { path: "/forward", title: "Forward", key: "f", module: "forward", needs: "has_forward" },
+  { path: "/test", title: "Test", key: "e", module: "test", needs: "has_control" },
 ];
 
 const first = JSON.parse(document.getElementById("first").textContent);
@@ -177,7 +180,8 @@ function drawStatus() {
 
 // ---- the rail ----------------------------------------------------------------------------------------------------------------
 
-const links = VIEWS.filter((view) => view.key).map((view) => ({ view,
+const shownViews = VIEWS.filter((view) => view.key && (!view.needs || state.console[view.needs]));
+const links = shownViews.map((view) => ({ view,
   node: h("a", { href: view.path }, view.title, h("kbd", { "aria-hidden": "true" }, `g ${view.key}`)) }));
 const user = h("p", { class: "user" });
 const zoneButton = h("button", { class: "plain", onclick: turnZone, title: "Time zone of what is shown (u)" });
@@ -286,7 +290,7 @@ function step(by, onlyInside = false) {
 }
 
 function help() {
-  const keys = [...VIEWS.filter((view) => view.key).map((view) => [`g ${view.key}`, view.title]), ["/", "Filter"],
+  const keys = [...shownViews.map((view) => [`g ${view.key}`, view.title]), ["/", "Filter"],
     ["j  k", "Next row, row before"], ["Enter", "Open"], ["←  →", "Along a chart"], ["u", "UTC or local time"], ["d", "Light or dark"], ["?", "These keys"]];
   const dialog = h("dialog", { class: "keys", "aria-labelledby": "keys-title", onclose: () => dialog.remove() },
     h("h2", { id: "keys-title" }, "Keys"), h("dl", {}, keys.map(([key, what]) => [h("dt", {}, key.split("  ").map((each) => h("kbd", {}, each))), h("dd", {}, what)])),

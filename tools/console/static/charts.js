@@ -32,7 +32,7 @@ export function timeChart({ label, series, format, height = 56, axes = false, ba
     series.map((each) => h("span", { class: `key ${each.className ?? ""}` }, each.name)), readout), !axes && readout);
   let times = [], values = {}, width = 0, pointed = null, end = 1, span = SPAN_MS;
 
-  const x = (at) => width - (width * (times.at(-1) - at)) / span;
+  const x = (at) => width - (width * ((times.at(-1) ?? Date.now()) - at)) / span;
   const y = (value) => height - bottom - ((height - top - bottom) * value) / end;
 
   function draw() {

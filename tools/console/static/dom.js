@@ -86,6 +86,14 @@ export function keyed(parent, items, keyOf, create, update) {
   parent._keyed = after;
 }
 
+// What is wider than its place can be scrolled by keys, too.
+const scrolled = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const box = target.closest(".table");
+    mark(box, "tabindex", box.scrollWidth > box.clientWidth ? 0 : null);
+  }
+});
+
 /** A table: columns are {key, label, sort, className, hint}. Rows are made by `row`, and brought up to date by `update`. */
 export function table({ caption, columns, row, update, keyOf, empty = "Nothing here.", className = "" }) {
   const body = h("tbody");
@@ -93,6 +101,8 @@ export function table({ caption, columns, row, update, keyOf, empty = "Nothing h
   const nothing = h("p", { class: "empty", hidden: true }, empty);
   const node = h("div", { class: `table ${className}` },
     h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), body), nothing);
+  scrolled.observe(node);
+  scrolled.observe(node.firstChild);
   return {
     node, heads, body,
     set(items) {

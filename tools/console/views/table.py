@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..around import forward, testing, wear
 from ..routes import Route
 from . import connections, groups, overview, produce, records, sign_in, topic, topics, transactions, walk
 
@@ -18,4 +19,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *transactions.ROUTES,
     *connections.ROUTES,
     *sign_in.ROUTES,
+    *wear.ROUTES,
+    *forward.ROUTES,
+    *testing.ROUTES,
 )

@@ -28,6 +28,7 @@ from ..errors import ApiError
 from ..events import EventQueue, encoded
 from .counts import CountedBefore
 from .history import History
+from .wear_series import wear_series
 
 WATCHED_S: Final = 1.0
 UNWATCHED_S: Final = 5.0
@@ -237,12 +238,13 @@ class Watcher:
         if before is None:  # nothing is known of what happened between
             found |= {name: None for name in found if name.endswith("_per_second")}
         self.moment = found
+        worn = {} if before is None else wear_series(before, after)
         topics = {f"topic:{each['topic']}": each["appended_bytes_per_second"] for each in found["topics"]}
         groups: dict[str, float] = {}
         for each in found["lags"]:
             name = f"group:{each['group']}"
             groups[name] = groups.get(name, 0) + each["lag"]
-        self.history.add(now_ms(), {name: found[name] for name in CHARTED}, topics | groups)
+        self.history.add(now_ms(), {name: found[name] for name in CHARTED}, topics | groups | worn)
 
     def _answered(self) -> None:
         self.wants_login = False

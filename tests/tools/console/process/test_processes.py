@@ -14,6 +14,7 @@ from urllib.request import urlopen
 import pytest
 from triolog.server.embedded import BlockingBroker
 
+from tests.support.forwarding import until
 from tests.support.server_process import COMMAND, DEADLINE_S, ServerFolder, ServerProcess, environment
 
 from ...cli.conftest import call
@@ -71,6 +72,20 @@ def test_a_server_for_tests_has_one_too(tmp_path: Path) -> None:
         server = folder.start()
         with urlopen(f"http://{console_of(server)}/", timeout=DEADLINE_S) as reply:
             assert '"has_control":true' in reply.read().decode()
+        assert server.stop() == 0
+
+
+@pytest.mark.full
+def test_the_links_of_a_server_are_shown_by_its_console(tmp_path: Path) -> None:
+    settings = tmp_path / "server.toml"
+    settings.write_text(
+        f'[forward_process]\nstate_dir = "{tmp_path}/links"\n\n[[forward]]\nname = "link"\nto = "127.0.0.1:1"\ntopics = ["t"]\n'
+    )
+    with ServerFolder(tmp_path, arguments=("--console", "127.0.0.1:0", "--config", str(settings))) as folder:
+        server = folder.start()
+        until(lambda: (tmp_path / "links" / "link" / "control").exists(), "the link")
+        [link] = asked(console_of(server), "/api/forward")["links"]
+        assert (link["link"], link["to"]) == ("link", "127.0.0.1:1")
         assert server.stop() == 0
 
 
