@@ -43,7 +43,7 @@ NEED = {"numpy": NEED_THE_ARROW_EXTRA, "pyarrow": NEED_THE_ARROW_EXTRA, "pyspark
 METRICS = ("health", "gap_metrics", "metrics", "wear_metrics")
 NEED["prometheus_client"] = tuple(f"triolog.server.listeners.http.{name}" for name in METRICS)
 HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("server", "session"))
-CONSOLE = tuple(f"triolog.tools.console.{name}" for name in ("listening", "process.serving"))
+CONSOLE = tuple(f"triolog.tools.console.{name}" for name in ("listening", "process.serving", "around.control_port"))
 NEED["h11"] = (*HTTP, "triolog.server.control.", *CONSOLE, *NEED["prometheus_client"])
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
 print("triolog")

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from .console.rows import console
 from .counting.row import request_counts
 from .forwarding.interference import appends_beside_forward
 from .forwarding.rows import forward_backlog, forward_delay
@@ -16,7 +17,6 @@ from .measuring.measure import RowResult
 from .rows.arrow import arrow_read, sql_aggregate
 from .rows.codec import kafka_codec
 from .rows.compaction import appends_beside_compaction, compaction
-from .rows.console import console
 from .rows.device.flash import flash_budget
 from .rows.device.per_record import bytes_per_record
 from .rows.embedded import embedded_start, in_process, server_start

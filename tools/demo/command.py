@@ -62,7 +62,7 @@ def command(
 
 
 def _show(log_dir: Path, work_dir: Path, console: str) -> None:
-    from .shown import show
+    from .page.shown import show
 
     with contextlib.suppress(KeyboardInterrupt):
         run(partial(show, log_dir, work_dir, console, click.echo))

@@ -89,7 +89,7 @@ def test_any_bytes_are_shown_in_bounds(data: bytes, kind: str, is_detail: bool, 
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda each: st.lists(each, max_size=4) | st.dictionaries(st.text(), each, max_size=4),
 )
 

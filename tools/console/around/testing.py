@@ -6,13 +6,15 @@ The port knows no users. Where the server has some, who may not see its statisti
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from ..errors import ApiError, BadParameterError
 from ..routes import Call, Route, change, page
 from ..watching.watcher import now_ms
-from .control_port import ControlPort, connected
+
+if TYPE_CHECKING:
+    from .control_port import ControlPort
 
 MAX_REQUESTS: Final = 300
 """Of the last ones that are shown."""
@@ -47,6 +49,8 @@ def _port(call: Call) -> Any:
         raise call.watcher.refused
     if call.settings.control is None:
         raise ApiError(404, "NO_CONTROL_PORT", "this console was started without --control")
+    from .control_port import connected  # it needs h11
+
     return connected(call.settings.control, call.settings.control_token)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import trio
 
-from .day import DAY_END, DAY_START
-from .server_process import open_server
-from .story import TOPIC
+from ..day import DAY_END, DAY_START
+from ..server_process import open_server
+from ..story import TOPIC
 
 
 async def show(data_dir: Path, work_dir: Path, console: str, say: Callable[[str], None]) -> None:

@@ -6,7 +6,6 @@ import importlib.util
 import time
 from typing import Final
 
-from ..loads.console import find_chromium, look, make_topics, open_page, walk, watch
 from ..loads.produce import fill
 from ..measuring.bench import Bench
 from ..measuring.child import LoadProcess, run_load
@@ -14,6 +13,7 @@ from ..measuring.measure import Line, RowResult, absent, at_most
 from ..measuring.process import cpu_s
 from ..measuring.server import Server, serving
 from ..measuring.wire import FIRST_TIMESTAMP
+from .pages import find_chromium, look, make_topics, open_page, walk, watch
 
 TOPICS: Final = 1_000
 BATCHES: Final = 20_000
