@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,6 +25,8 @@ CONTENT_TYPES: Final[Mapping[str, str]] = {
 }
 FOR_EVER: Final = ("cache-control", "public, max-age=31536000, immutable")
 HASH_CHARS: Final = 12
+COMMENT: Final = re.compile(r"^[ \t]*(?://[^\n]*|/\*.*?\*/[ \t]*)$", re.MULTILINE | re.DOTALL)
+"""One that has its lines for itself."""
 
 
 class StaticFile(NamedTuple):
@@ -46,7 +49,7 @@ class StaticFiles:
         files = {}
         for path in sorted(folder.rglob("*")):
             if path.suffix in CONTENT_TYPES:
-                name, content = path.relative_to(folder).as_posix(), path.read_bytes()
+                name, content = path.relative_to(folder).as_posix(), _shipped(path.read_text(encoding="utf-8"))
                 digest.update(b"%s\0%d\0%s" % (name.encode(), len(content), content))
                 files[name] = StaticFile(CONTENT_TYPES[path.suffix], content, gzip.compress(content, mtime=0))
         return cls(files, digest.hexdigest()[:HASH_CHARS])
@@ -70,3 +73,9 @@ class StaticFiles:
             headers = (FOR_EVER, ("content-encoding", "gzip"), ("vary", "accept-encoding"))
             return HttpAnswer(200, found.compressed, found.content_type, headers)
         return HttpAnswer(200, found.content, found.content_type, (FOR_EVER, ("vary", "accept-encoding")))
+
+
+def _shipped(text: str) -> bytes:
+    """What browsers get: a tenth less, without indentation and lines of comments. No string of ours has several lines."""
+    lines = (line.strip() for line in COMMENT.sub("", text).splitlines())
+    return "\n".join(filter(None, lines)).encode() + b"\n"

@@ -4,9 +4,12 @@ import { h, mark, put, s } from "./dom.js";
 import { clock, niceEnd, timeTicks } from "./format.js";
 
 const SPAN_MS = 15 * 60_000;
-const LEAST_SPAN_MS = 2 * 60_000; // of a history that has just begun
-const STRETCH_MS = 5_000; // of one point, which has the largest value of it
-const BROKEN_MS = 12_000; // two samples that are farther apart are not joined
+// Of a history that has just begun.
+const LEAST_SPAN_MS = 2 * 60_000;
+// Of one point, which has the largest value of it.
+const STRETCH_MS = 5_000;
+// Two samples that are farther apart are not joined.
+const BROKEN_MS = 12_000;
 const sizes = new ResizeObserver((entries) => {
   for (const entry of entries) entry.target._resized?.(entry.contentRect.width);
 });

@@ -107,7 +107,8 @@ export function mount(root, context, data) {
     list.set(told.records);
     const first = told.records[0];
     put(said, first ? `${counted(told.records.length, "record")}, ${told.is_newest_first ? "newest first" : `from ${exactTime(first.timestamp)} on`}` : "");
-    const of = query().has("to") ? {} : PLACE; // the pages of a range are asked for with its ends
+    // The pages of a range are asked for with its ends.
+    const of = query().has("to") ? {} : PLACE;
     const link = (name, cursor, text, rel) => cursor ? h("a", { href: address({ ...of, [name]: cursor }), rel }, text) : h("span", { class: "soft" }, text);
     const older = link("until", told.older, "Older", "next"), newer = link("from", told.newer, "Newer", "prev");
     fill(pages, told.is_newest_first ? [newer, older] : [older, newer], h("a", { href: address({ ...PLACE, to: null }) }, "Newest"));

@@ -9,7 +9,8 @@ import { topicHead } from "../topic_head.js";
 
 const LOG = { top: 40, height: 74, axis: 22 };
 const STRIP = { height: 26, gap: 62, top: 34 };
-const REST_MS = 150; // without a move; then the record itself is asked for
+// Without a move; then the record itself is asked for.
+const REST_MS = 150;
 
 export function mount(root, context, data) {
   const topic = encodeURIComponent(data.topic), api = `/topics/${topic}`;
