@@ -13,7 +13,7 @@ OLDEST_FAULTS: Final = (
         name="topics-file-unchecked",
         why="A flipped digit in topics.json is a topic's configuration, and deletes its records.",
         file="server/storage/directory/topics_file.py",
-        old="        check_checksum(path, document, _ADVICE)\n",
+        old="        check_checksum(path, document, _FIELDS, _ADVICE)\n",
         new="",
         tests=(f"{STORAGE}/directory/test_topics_file.py::test_a_flipped_bit_is_noticed_wherever_it_is",),
     ),

@@ -209,28 +209,39 @@ class ClockMoved(Event):
 
 @attrs.frozen(kw_only=True)
 class Lost(Event):
-    """What was not on the device may have gone: a power cut, or a log directory that failed.
+    """What was not on the device may have gone: a power cut, or a log directory or a sync that failed.
 
     `at_ms`: when; who was on the way hears of answers from before even later. `window_ms`: what was acknowledged longer ago has
     to be there; None: of that nothing is said. As the server knew: `synced`, below which offset everything is on the device;
-    `oldest_ms`, how long ago the oldest byte was written that is not.
+    `oldest_ms`, how long ago the oldest byte was written that is not. `partitions`: which are concerned; None: all.
     """
 
     window_ms: float | None
     synced: Mapping[TopicPartition, int]
     oldest_ms: Mapping[TopicPartition, float]
+    partitions: tuple[TopicPartition, ...] | None = None
 
 
 @attrs.frozen(kw_only=True)
 class Survived(Event):
     """What is in a log that was opened for the first time since something may have been lost, from the offset on up to which it
-    was synced; and which offsets it says are missing."""
+    was synced; where ends of transactions are; and which offsets it says are missing."""
 
     partition: TopicPartition
     records: Mapping[int, str]
+    markers: tuple[int, ...] = ()
     gaps: tuple[range, ...] = ()
     end_offset: int = 0
     """Where the log ends, at least behind the last of `records`."""
+
+
+@attrs.frozen(kw_only=True)
+class Torn(Event):
+    """Which offsets a log says are missing, at a start after a power cut that nobody may have lost anything by: of batches that
+    nobody was told of one may be gone and the next one there."""
+
+    partition: TopicPartition
+    gaps: tuple[range, ...]
 
 
 @attrs.frozen(kw_only=True)

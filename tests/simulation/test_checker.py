@@ -329,6 +329,15 @@ def test_out_of_sequence() -> None:
     assert kinds(*elsewhere, other, stored()) == {"out of sequence"}
 
 
+def test_who_sent_only_what_was_trimmed_since_may_be_out_of_sequence() -> None:
+    """Seed 307: a start after a power cut finds nothing but the marker."""
+    refused = GivenUp(**WHO, ids=("c:2",), error="OUT_OF_ORDER_SEQUENCE_NUMBER")
+    told = [send("c:0", "c:1", "c:2"), acknowledged(0, "c:0", "c:1"), refused]
+    for before_offset, found_wrong in ((1, {"out of sequence"}), (2, set())):
+        trims = Trims(**WHO, partition=IN, before_offset=before_offset)
+        assert kinds(*told, trims, stored(*found(0, "c:0", "c:1")[before_offset:], start=before_offset)) == found_wrong
+
+
 def test_inexact_pipe() -> None:
     copies = [copy_id(each, "t") for each in ("a:0", "a:1")]
     written = [send(*copies, partition=OUT, transaction="t")]

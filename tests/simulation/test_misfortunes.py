@@ -93,6 +93,15 @@ def test_a_power_cut_takes_what_was_not_synced_and_that_is_found_out() -> None:
     assert lost
 
 
+def test_what_a_sync_has_failed_on_may_be_lost_at_the_next_start() -> None:
+    """Seed 141."""
+    fail = Step(2000, "operator", "fail", {"operation": "sync", "error": "EIO", "skip": 0})
+    kill = Step(4000, "operator", "kill", {"for_ms": 0, "after": 0})
+    script = world([*sends("kafka 0", "plain"), fail, kill], durability="group:100")
+    assert [event.window_ms for event in events(script, Lost)] == [None]
+    assert len(events(script, Survived)) == 1
+
+
 def test_who_gets_an_epoch_that_was_lost_is_introduced_as_another_one() -> None:
     """A batch of the new owner may be answered with the place of one of the old owner, so the checker has to know of both."""
     parts = [{"topic": "plain", "partition": 0, "count": 2}]

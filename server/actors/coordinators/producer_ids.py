@@ -54,6 +54,7 @@ class ProducerIds:
         """Every directory in service has to have it: whichever is there at the next start must not know less."""
         disk, directories = self._manager.disk, self._manager.log_directories
         try:
+            directories.check_any()
             known = [await disk.call(read_producer_id_block, disk.fs, each.path) for each in list(directories.live)]
             first = max(FIRST_PRODUCER_ID, self._end, self._used + 1, *known)
             for directory in list(directories.live):

@@ -54,7 +54,9 @@ async def close_logs(disk: Disk, partitions: Sequence[HostedPartition]) -> set[i
     refused = {id(hosted.directory) for hosted in partitions if hosted.actor.log.refusal is not None}
     whole = [hosted for hosted in partitions if hosted.actor.log.refusal is None]
     closing = [
-        _Closing(each, log, LaterSyncs(disk.fs), log.recovery_point) for each in whole if (log := each.actor.log).modified
+        _Closing(each, log, LaterSyncs(disk.fs), log.recovery_point)
+        for each in whole
+        if (log := each.actor.log).modified or log.derived.is_refused
     ]
     try:
         async with AsyncExitStack() as at_rest:

@@ -63,7 +63,7 @@ class LogDirectories:
             else:
                 self.live.append(directory)
                 self._locked.append(directory)
-        self._check_any()
+        self.check_any()
         known = [each.cluster_id for each in self.live if each.cluster_id is not None]
         nodes = [each.node_id for each in self.live if each.node_id is not None]
         self.cluster_id = self.config.cluster_id or (known[0] if known else encode_uuid(random_uuid()))
@@ -96,7 +96,7 @@ class LogDirectories:
             except OSError as exc:
                 self.live.remove(directory)
                 self._drop(directory.path, exc)
-        self._check_any()
+        self.check_any()
         return answers
 
     def _drop(self, path: str, error: OSError) -> None:
@@ -108,7 +108,8 @@ class LogDirectories:
             error,
         )
 
-    def _check_any(self) -> None:
+    def check_any(self) -> None:
+        """Raises LogDirectoryError where none is in service: what is to be stored in all of them would be stored nowhere."""
         if not self.live:
             reasons = "; ".join(f"{path}: {reason}" for path, reason in self.failed.items())
             raise LogDirectoryError(f"no log directory can be used: {reasons}")
@@ -134,7 +135,11 @@ class LogDirectories:
         for hosted in self.topics.hosted():
             if hosted.directory is directory:
                 hosted.actor.take_offline(f"its log directory {directory.path} is out of service ({error})")
-        self._check_any()
+        self.check_any()
+
+    def out_of_service(self) -> list[LogDirectory]:
+        """Those that have been in service in this life."""
+        return [directory for directory in self._locked if directory not in self.live]
 
     async def probe(self) -> None:
         """Look at the directories of logs that went offline since the last time."""
@@ -174,7 +179,9 @@ class LogDirectories:
     # ---- topics.json -----------------------------------------------------------------------------------------------------
 
     async def write_topics(self, catalogue: Catalogue, topics: list[Topic]) -> None:
-        """Put a new generation of topics.json into every directory in service. Raises an OSError that may pass."""
+        """Put a new generation of topics.json into every directory in service. Raises an OSError that may pass, and
+        LogDirectoryError when none is in service any more."""
+        self.check_any()
         generation = catalogue.next_generation()
         for directory in list(self.live):
             passing = await self._guarded(directory, partial(directory.write_topics, generation, topics, catalogue.deleted))

@@ -166,21 +166,21 @@ class TopicChanges:
         await self._forget()
 
     async def _take_entries_back(self, generation: int) -> bool:
-        """Write topics.json as it was, where there is one now that is newer than `generation`; whether there is none then."""
-        if all(directory.topics_generation <= generation for directory in self.directories.live):
-            return True
-        try:
-            await self._write()
-        except OSError as exc:
-            LOGGER.error("a change of topics that failed could not be taken back either: %s", exc)
-            return False
-        return True
+        """Write topics.json as it was, where there is one now that is newer than `generation`; whether there is none then. In a
+        directory that is out of service since then there may be one."""
+        if any(directory.topics_generation > generation for directory in self.directories.live):
+            try:
+                await self._write()
+            except (OSError, StorageError) as exc:
+                LOGGER.error("a change of topics that failed could not be taken back either: %s", exc)
+                return False
+        return all(directory.newest_topics_generation <= generation for directory in self.directories.out_of_service())
 
     async def _forget(self) -> None:
         """Nothing is being made any more. What says so is only in the way: it is not worth an error."""
         try:
             await self.directories.write_creations(self._unfinished)
-        except OSError as exc:
+        except (OSError, StorageError) as exc:
             LOGGER.warning("%s could not be put right: %s", CREATIONS_FILE, exc)
 
     # ---- configure -------------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class TopicChanges:
         generation = self.catalogue.generation
         try:
             await self._write(topic)
-        except OSError as exc:
+        except (OSError, StorageError) as exc:
             await self._take_entries_back(generation)
             raise LogOfflineError(
                 f"the configuration of topic {topic.name!r} stays as it was: {exc}; free space or check the device, then try "
@@ -265,7 +265,8 @@ class TopicChanges:
         try:
             await self.directories.disk.call(self._rename_all, renames)
             await self._write()
-        except OSError as exc:
+        except (OSError, StorageError) as exc:
+            self.catalogue.deleted.add(topic.topic.topic_id)  # should another one get its name before the next start
             raise LogOfflineError(
                 f"topic {topic.topic.name!r} is not served any more, but its files could not all be taken out: {exc}; check "
                 "the device, restart the server, and delete the topic again if it is still there"

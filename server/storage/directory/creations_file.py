@@ -37,6 +37,7 @@ from .topics_file import (
 
 CREATIONS_FILE: Final = "topics-in-creation.json"
 FORMAT_VERSION: Final = 1
+_FIELDS: Final = frozenset({"format_version", "generation", "creations"})
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +69,7 @@ def decode_creations(path: str, data: bytes) -> tuple[int, list[Creation]]:
         if document["format_version"] != FORMAT_VERSION:
             version = document["format_version"]
             raise CheckpointError(f"{path} has format version {version}, {FORMAT_VERSION} is known; delete it")
-        check_checksum(path, document, "delete it; topics that appear with another configuration were being made")
+        check_checksum(path, document, _FIELDS, "delete it; topics that appear with another configuration were being made")
         return int(document["generation"]), [_decode_creation(entry) for entry in document["creations"]]
     except UNREADABLE_JSON as exc:
         raise CheckpointError(f"{path} cannot be read: {type(exc).__name__}: {exc}; delete it") from exc

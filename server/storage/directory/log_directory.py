@@ -121,6 +121,8 @@ class LogDirectory:
     log_start_offsets: dict[TopicPartition, int] = attrs.field(factory=dict)
     topics_generation: int = 0
     """Of the topics.json that is here for sure."""
+    newest_topics_generation: int = 0
+    """Of the newest topics.json that may be here: where the last of its steps failed."""
     _has_creations: bool = False
     _unwritten_identity: bytes | None = None
     """What is to be in meta.properties and found no space."""
@@ -315,6 +317,7 @@ class LogDirectory:
             return []
 
     def write_topics(self, generation: int, topics: list[Topic], deleted_topic_ids: Iterable[uuid.UUID] = ()) -> None:
+        self.newest_topics_generation = generation
         self._write(TOPICS_FILE, encode_topics(generation, topics, deleted_topic_ids))
         self.topics_generation = generation
 

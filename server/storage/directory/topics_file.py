@@ -14,7 +14,7 @@ import functools
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any, Final
 
 import attrs
@@ -29,6 +29,7 @@ from ..errors import UNREADABLE_JSON, CheckpointError
 TOPICS_FILE: Final = "topics.json"
 FORMAT_VERSION: Final = 1
 CHECKSUM_KEY: Final = "crc32c"
+_FIELDS: Final = frozenset({"format_version", "generation", "topics", "deleted_topic_ids"})
 _REMEDY: Final = "copy the one of another log directory, or of a backup, over it"
 _ADVICE: Final = f"{_REMEDY}; or, if its content is right because you edited it, take the line {CHECKSUM_KEY!r} out"
 
@@ -82,7 +83,7 @@ def decode_topics(path: str, data: bytes) -> tuple[int, list[Topic]]:
                 f"{path} has format version {version}, {FORMAT_VERSION} is known: a newer triolog wrote it, or it is damaged; "
                 f"{_REMEDY}"
             )
-        check_checksum(path, document, _ADVICE)
+        check_checksum(path, document, _FIELDS, _ADVICE)
         topics = [_decode_topic(entry) for entry in document["topics"]]
         if twice := [name for name, count in Counter(topic.name for topic in topics).items() if count > 1]:
             raise ValueError(f"topic {twice[0]!r} stands there twice")
@@ -122,9 +123,12 @@ def checksum(document: dict[str, Any]) -> int:
     return crc32c(json.dumps(document, indent=1).encode())
 
 
-def check_checksum(path: str, document: dict[str, Any], advice: str) -> None:
-    """Take the checksum out of the document. Raises CheckpointError with the advice when there is one and it is another."""
+def check_checksum(path: str, document: dict[str, Any], fields: Set[str], advice: str) -> None:
+    """Take the checksum out of the document. Raises CheckpointError with the advice when there is one and it is another, or a
+    field that is none of these: one flipped bit in the checksum's own name would leave the file without one."""
     found = document.pop(CHECKSUM_KEY, None)
+    if unknown := document.keys() - fields:
+        raise CheckpointError(f"{path} has a field {min(unknown)!r}, which format version {FORMAT_VERSION} has not: {advice}")
     if found is not None and found != (computed := checksum(document)):
         raise CheckpointError(f"{path} has {CHECKSUM_KEY} {found}, its content has {computed}: {advice}")
 

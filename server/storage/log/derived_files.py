@@ -39,6 +39,7 @@ LOGGER: Final = logging.getLogger(__name__)
 
 FILE_NAME: Final = "derived.json"
 FORMAT_VERSION: Final = 1
+_FIELDS: Final = frozenset({"format_version", "log_start_offset", "transaction_indexes", "dropped"})
 
 
 class IndexFacts(NamedTuple):
@@ -87,6 +88,8 @@ def decode_facts(path: str, data: bytes) -> Facts:
         if document["format_version"] != FORMAT_VERSION:
             raise CheckpointError(f"{path} has format version {document['format_version']}, {FORMAT_VERSION} is known")
         found = document.pop("crc32c", None)
+        if unknown := document.keys() - _FIELDS:
+            raise ValueError(f"it has a field {min(unknown)!r}")
         if found is not None and found != (computed := _checksum(document)):
             raise CheckpointError(f"{path} has crc32c {found}, its content has {computed}")
         indexes = {int(base_offset): IndexFacts(*map(int, facts)) for base_offset, *facts in document["transaction_indexes"]}

@@ -71,6 +71,14 @@ def next_gap(gaps: Sequence[OffsetGap], offset: int) -> OffsetGap | None:
     return gaps[slot] if slot < len(gaps) else None
 
 
+def end_behind_gaps(gaps: Iterable[OffsetGap], offset: int) -> int:
+    """The first offset from `offset` on that lies in no gap. `gaps` ascend, and may touch."""
+    for gap in gaps:
+        if gap.start_offset <= offset < gap.end_offset:
+            offset = gap.end_offset
+    return offset
+
+
 def merge_gaps(gaps: Iterable[OffsetGap]) -> tuple[OffsetGap, ...]:
     """Ascending and apart: of two that share offsets, the later found one has only what the first does not cover."""
     merged: list[OffsetGap] = []

@@ -32,7 +32,7 @@ from ..disk.paths import may_be_trimmed
 from ..errors import CorruptIndexError, LostWriteError, SegmentOffsetOverflowError, StorageError
 from ..log.derived_files import FILE_NAME as DERIVED_FILE
 from ..log.derived_files import DerivedFiles
-from ..log.gaps import NO_FILE, OffsetGap, gaps_within, merge_gaps, write_gaps
+from ..log.gaps import NO_FILE, OffsetGap, end_behind_gaps, gaps_within, merge_gaps, write_gaps
 from ..log.log import Log
 from ..log.truncate import truncate_fully_and_start_at
 from ..producers.producer_state import ProducerState
@@ -301,9 +301,9 @@ class _Opening:
                 promised - 1,
             )
             self.gaps = merge_gaps([*self.gaps, lost])
-        last, end = self.gaps[-1] if self.gaps else None, log.log_end_offset
-        if last is not None and last.start_offset <= end < last.end_offset <= end + INT32_MAX:
-            log.log_end_offset = log.producers.end_offset = last.end_offset
+        end = end_behind_gaps(self.gaps, log.log_end_offset)
+        if log.log_end_offset < end <= log.log_end_offset + INT32_MAX:
+            log.log_end_offset = log.producers.end_offset = end
             self.rebuilt.append(log.active)
             drive(self.fs, log.roll())
             close_files(self.fs, log)

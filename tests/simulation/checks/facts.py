@@ -34,6 +34,7 @@ from ..history import (
     StartForgotten,
     Stored,
     Survived,
+    Torn,
     Trimmed,
     Trims,
     key_of,
@@ -109,10 +110,14 @@ class Facts:
     stored: dict[tuple[TopicPartition, bool], Range] = attrs.field(factory=dict)
     configs: dict[str, Mapping[str, str]] = attrs.field(factory=dict)
     damaged: dict[TopicPartition, list[range]] = attrs.field(factory=lambda: defaultdict(list))
+    torn: dict[TopicPartition, list[range]] = attrs.field(factory=lambda: defaultdict(list))
+    """Where readers may be told that something is missing, and nothing that was acknowledged may be."""
     can_lose: bool = False
     """Whether there is a loss at all."""
     losses: list[tuple[int, Lost]] = attrs.field(factory=list)
     """With the index of each event."""
+    looked: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """Index of the event that last said what is left in a log after a loss."""
     ends: dict[TopicPartition, list[tuple[int, int]]] = attrs.field(factory=lambda: defaultdict(list))
     """Index of the event and the first offset that may have been lost, for each loss: behind the last record that is left there
     may have been markers, too."""
@@ -241,6 +246,8 @@ class Facts:
                 self.clock.append((event.at_ms, self.clock[-1][1] + event.ms))
             case Damaged():
                 self.damaged[event.partition].append(event.offsets)
+            case Torn():
+                self.torn[event.partition] += event.gaps
             case Lost():
                 self.losses.append((index, event))
                 self._shake(event, ended)
@@ -272,8 +279,9 @@ class Facts:
     def _take_back(self, index: int, event: Survived) -> None:
         """What somebody was told of and is not there any more is lost, if that was to be expected."""
         where, seen, acknowledged = event.partition, self.seen[event.partition], self.acknowledged[event.partition]
-        _, loss = self.losses[-1]
-        synced = loss.synced.get(where, 0)
+        synced = self.losses[-1][1].synced.get(where, 0)
+        loss = self._loss_of(where)
+        self.looked[where] = index
         if synced <= self.trimmed.get(where, 0):
             # What is about to be deleted need not be synced, nor does it count for what may be lost.
             synced = min(synced, self.starts.get(where, 0))
@@ -283,9 +291,10 @@ class Facts:
         if self.is_compacted(where):
             # The partition may have been written and compacted since the loss, before anybody looked.
             end = max(event.end_offset, max(event.records, default=-1) + 1)
-            lost = [offset for offset in lost if offset in event.records or offset >= end]
+            there = {*event.records, *event.markers}
+            lost = [offset for offset in lost if offset in there or offset >= end]
         lost = [offset for offset in lost if not self.is_damaged(where, offset)]
-        self.damaged[where] += event.gaps
+        self.damaged[where] += [range(max(gap.start, synced), gap.stop) for gap in event.gaps if gap.stop > synced]
         first = min(lost, default=ENDLESS)
         end = max([synced, *(offset + 1 for offset in event.records if offset < first)])
         self.ends[where].append((index, end if lost or self.passed[where] > end else ENDLESS))
@@ -297,6 +306,12 @@ class Facts:
                 self._judge_loss(record, offset, where, self.missed[record])
         for record in [record for record, offset in acknowledged.items() if offset < 0]:
             del acknowledged[record]
+
+    def _loss_of(self, where: TopicPartition) -> Lost:
+        """What may have taken something out of a log that was opened now: nobody was told of anything in it since then."""
+        since = self.looked.get(where, -1)
+        concerns = (loss for at, loss in self.losses if at > since and (loss.partitions is None or where in loss.partitions))
+        return next(concerns, self.losses[-1][1])
 
     def _judge_loss(self, record: str, offset: int, where: TopicPartition, loss: Lost) -> None:
         age_ms = loss.at_ms - self.told[record].at_ms

@@ -51,7 +51,7 @@ def check_refusals(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
         stored = facts.stored.get((where, event.is_committed))
         if not any(
             stored is None or not (stored.between(event.offset, damage.start) or stored.between(damage.stop, event.offset + 1))
-            for damage in facts.damaged.get(where, ())
+            for damage in (*facts.damaged.get(where, ()), *facts.torn.get(where, ()))
         ):
             yield Anomaly("refused", f"{event.who} in {where} at {event.offset}, where nobody has damaged anything")
 
@@ -167,7 +167,8 @@ def _wrong_start(stored: Stored, facts: Facts) -> Iterator[Anomaly]:
     if stored.is_committed or (0 <= retention_bytes <= stored.size_bytes):
         return
     if retention_ms == NEVER:
-        yield Anomaly("lost", f"{where} begins at {start} with {stored.size_bytes} bytes, {retention_bytes} are to stay")
+        if not (facts.losses or facts.damaged.get(where)):  # otherwise it may have had more when retention counted
+            yield Anomaly("lost", f"{where} begins at {start} with {stored.size_bytes} bytes, {retention_bytes} are to stay")
         return
     for record, offset in facts.acknowledged.get(where, {}).items():
         if trimmed <= offset < start and not _is_old(facts.sent[record].sent.timestamp, retention_ms, stored, facts):

@@ -9,7 +9,7 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
 
 from ..history import Acknowledged, Damaged, Event, Found, GivenUp, Lost, Moved, Polled, Stored, Survived
-from .facts import ENDLESS, Anomaly, Facts
+from .facts import ENDLESS, Anomaly, Facts, Known
 
 
 def check_offsets(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
@@ -54,10 +54,21 @@ def check_sequences(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
             case GivenUp(error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name):
                 known = facts.sent[event.ids[0]]
                 holed = _holed(events, facts) if holed is None else holed
-                if known.partition in damaged:
+                if known.partition in damaged or _is_forgotten(known, facts):
                     given_up.add(known.producer)
                 elif known.producer not in holed | given_up:
                     yield Anomaly("out of sequence", f"{event.who} was refused {event.ids}")
+
+
+def _is_forgotten(known: Known, facts: Facts) -> bool:
+    """Whether all that a producer sent to a partition before may be gone. A start after an unclean stop then finds only the
+    marker of its transaction, and knows its epoch but no sequence, as Kafka's does."""
+    where = known.partition
+    if facts.configs.get(where.topic, {}).keys() & {"retention.ms", "retention.bytes"}:
+        return True
+    trimmed = facts.trimmed.get(where, 0)
+    before = (each for each in facts.acknowledged[where] if facts.sent[each].producer == known.producer)
+    return bool(trimmed) and all(facts.acknowledged[where][each] < trimmed for each in before)
 
 
 def _holed(events: Sequence[Event], facts: Facts) -> set[str]:

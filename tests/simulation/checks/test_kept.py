@@ -28,7 +28,7 @@ from ..history import (
     Trims,
     Wrong,
 )
-from ..test_checker import IN, SENT, WHO, A, B, C, acknowledged, found, kinds, polled, send, stamp, stored
+from ..test_checker import IN, OTHER, SENT, WHO, A, B, C, acknowledged, found, kinds, polled, send, stamp, stored
 
 COMPACTED: Final = Made(**WHO, topic="in", config={"cleanup.policy": "compact", "delete.retention.ms": "1000"})
 KEYED: Final = [COMPACTED, send("a:0#k1", "a:1#k2", "a:2#k1"), acknowledged(0, "a:0#k1", "a:1#k2", "a:2#k1")]
@@ -73,6 +73,8 @@ def test_retention_takes_what_is_old_or_too_much() -> None:
     assert kinds(with_config(retention_ms=str(START_MS)), SENT, stored(C, start=2)) == {"lost"}
     assert kinds(with_config(retention_ms="1"), SENT, stored(C, start=2)) == set()
     assert kinds(with_config(retention_bytes="1"), SENT, stored(C, start=2)) == {"lost"}
+    damaged = Damaged(**WHO, partition=IN, first_offset=3, next_offset=4)
+    assert kinds(with_config(retention_bytes="1"), SENT, damaged, stored(C, start=2)) == set(), "seed 2610"
     assert kinds(with_config(retention_bytes="0"), SENT, stored(C, start=2)) == set()
 
 
@@ -130,10 +132,24 @@ def test_a_loss_takes_what_was_not_synced_so_long_ago() -> None:
     assert kinds(each, SENT, lost(100, None), after) == {"lost"}
 
 
+def test_what_a_log_has_lost_it_lost_the_first_time_that_it_could() -> None:
+    """Seed 555: a directory failed, and was out of service when the power was cut later."""
+    after = [survived(A), *stored(A)]
+    elsewhere = attrs.evolve(lost(1, 10.0), partitions=(OTHER,))
+    assert kinds(SENT, lost(1, 10.0), lost(1000, 10.0), after) == set()
+    assert kinds(SENT, elsewhere, lost(1000, 10.0), after) == {"lost"}
+    assert kinds(SENT, lost(1, 10.0), survived(A, B, C), lost(1000, 10.0), after) == {"lost"}
+
+
 def test_a_loss_takes_markers_that_nobody_was_told_of() -> None:
     read = polled(0, found_at((0, "a:0"), (2, "a:1")), 3)
     after = [survived(A), send("b:0"), acknowledged(1, "b:0"), *stored(A, *found(1, "b:0"))]
     assert kinds(send("a:0", "a:1"), acknowledged(0, "a:0"), read, lost(100, None), after) == set()
+    marked = attrs.evolve(survived(A), markers=(1,), end_offset=2)
+    compacted = [COMPACTED, send("a:0#k1", "a:1#k2"), acknowledged(0, "a:0#k1", "a:1#k2"), lost(100, None)]
+    left = found_at((0, "a:0#k1"))
+    assert kinds(compacted, attrs.evolve(marked, records={0: "a:0#k1"}), stored(*left)) == set(), "seed 90164"
+    assert kinds(compacted, attrs.evolve(marked, records={0: "a:0#k1"}, markers=()), stored(*left)) == {"lost"}
     only_a_marker = [send("a:0"), polled(0, found(0, "a:0"), 2), lost(100, None)]
     assert kinds(only_a_marker, after) == set()
     assert kinds(only_a_marker[:2], after[1:]) == {"skipped"}

@@ -133,6 +133,7 @@ class Operator(Inhabitant):
     async def _begin(self, for_ms: int, again: int = 0, mend: Callable[[], None] = lambda: None) -> None:
         """`again`: before which of its changes of the disk the start is cut off itself, by a power cut. `mend`: what somebody
         does about a server that does not start."""
+        self.losses.note_failed_syncs(self.who)
         await trio.sleep(for_ms / 1000)
         self.device.failures.clear()
         if again:
@@ -167,7 +168,7 @@ class Operator(Inhabitant):
             if is_wrong:
                 self._wrong(f"{described.path}: {described.error}; {broken} has failed")
         for where, refusal in self.losses.offline(broker):
-            if broken is None:
+            if broken is None and not self.device.fs.has_forgotten:
                 self._wrong(f"{where}: {refusal}")
 
     def _wrong(self, said: str) -> None:
@@ -242,8 +243,9 @@ class Operator(Inhabitant):
     async def fail_directory(self, directory: int) -> None:
         """Nothing works there any more."""
         if self.device.fs.broken is None:
-            self.losses.note(self.who, self.device.time())
-            self.device.fail_directory(self.device.directories[directory])
+            path = self.device.directories[directory]
+            self.losses.note(self.who, self.device.time(), directory=f"{path}/")
+            self.device.fail_directory(path)
 
     async def replug(self, for_ms: int) -> None:
         """Another cable, and a start."""

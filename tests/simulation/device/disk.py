@@ -41,6 +41,8 @@ class SimulatedDisk(CrashFileSystem):
         """A directory in which nothing works any more."""
         self.off_at: float | None = None
         """When the power was cut."""
+        self.has_forgotten = False
+        """Whether in this life something reads differently that could not be written."""
         self._paths: dict[int, str] = {}
 
     def _another(self) -> SimulatedDisk:
@@ -75,8 +77,13 @@ class SimulatedDisk(CrashFileSystem):
         data = super().read(fd, size, position)
         file = self._by_fd(fd)
         if file.lost and self._rng.random() < FORGETS:
+            self.has_forgotten = True
             file.drop_caches(self._rng, self._page_bytes)
         return data
+
+    def owes_pages(self) -> bool:
+        """Whether there is a file of which the device has not taken all that it was asked to."""
+        return any(file.lost or file.lost_sizes for file in files_below(self._root))
 
     # ---- a directory that fails ------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import trio
 
 from ....storage.directory.log_directory import LogDirectory, is_passing
 from ....storage.disk.filesystem import FileSystem
-from ....storage.errors import LogOfflineError
+from ....storage.errors import LogOfflineError, StorageError
 from ..log_manager import LogManager
 
 
@@ -67,6 +67,7 @@ class Copies(Generic[S]):
         """Write to every directory in service: any of them may be the only one at the next start."""
         disk, directories = self._manager.disk, self._manager.log_directories
         try:
+            directories.check_any()
             for directory in list(directories.live):
                 try:
                     await disk.call(self._write_to, directory, state)
@@ -74,8 +75,10 @@ class Copies(Generic[S]):
                     if is_passing(exc):
                         raise
                     directories.fail(directory, exc)
-        except OSError as exc:
-            raise LogOfflineError(f"{self._what} cannot be stored: {exc}; free space, then try again") from exc
+        except (OSError, StorageError) as exc:
+            raise LogOfflineError(
+                f"{self._what} cannot be stored: {exc}; free space or check the device, then try again"
+            ) from exc
 
     def _write_to(self, directory: LogDirectory, state: S) -> None:
         self._write_one(self._manager.fs, directory.path, state, durable=directory.durable)

@@ -10,8 +10,9 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE, decode_offsets
 
-from tests.support.brokers import running_broker, value
+from tests.support.brokers import PARTITION, actor_of, one_partition, running_broker, value, values_from
 from tests.support.crash_fs import CrashFileSystem
+from tests.support.gate_fs import GateFileSystem
 from tests.support.sync_counting_fs import SyncCountingFileSystem, made_directories
 
 LOG = "00000000000000000000.log"
@@ -80,3 +81,17 @@ async def test_a_log_whose_pages_the_kernel_lost_is_not_called_clean(tmp_path: P
         fs.fail_write_back(f"{path}/t-7/{LOG}")
     assert fs.file_size(f"{path}/{CLEAN_SHUTDOWN_FILE}") is None
     assert recovery_points(fs, path)[7] == 0
+
+
+async def test_a_stop_writes_where_a_log_begins_that_could_not_be_written_before(tmp_path: Path, fs: GateFileSystem) -> None:
+    """Simulated seed 2677: deleted records came back."""
+    async with one_partition(tmp_path) as broker:
+        for text in ("one", "two", "three"):
+            await broker.writer.append(PARTITION, value(text))
+        assert await broker.logs.delete_records(PARTITION, 1) == 1
+    async with one_partition(tmp_path, fs=fs) as broker:
+        fs.fail("write", "derived.json.tmp", number=errno.EIO)
+        assert await broker.logs.delete_records(PARTITION, 2) == 2
+    async with one_partition(tmp_path) as broker:
+        assert await values_from(broker, offset=2) == [b"three"]
+        assert actor_of(broker).log.log_start_offset == 2

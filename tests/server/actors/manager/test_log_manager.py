@@ -260,6 +260,28 @@ async def test_a_deletion_that_the_disk_refuses_is_answered_with_the_next_step(t
             await broker.topics.delete(TOPIC)
 
 
+async def test_of_a_topic_that_a_failing_directory_keeps_nothing_comes_back_once_another_one_has_its_name(
+    tmp_path: Path, fs: GateFileSystem
+) -> None:
+    """Simulated seed 90739: a partition was there twice, and the server did not start."""
+    paths = [tmp_path / "one", tmp_path / "two"]
+    async with running_broker(*paths, fs=fs) as broker:
+        await broker.topics.create(TOPIC, 2)
+        await broker.writer.append(PARTITION, value("old"))
+        fs.fail("rename", f"{TOPIC}-0", number=errno.EIO)
+        with pytest.raises(LogOfflineError, match="could not all be taken out"):
+            await broker.topics.delete(TOPIC)
+        directories = broker._manager.changes.directories
+        [keeper] = [each for each in directories.live if f"{TOPIC}-0" in partition_directories(Path(each.path))]
+        directories.fail(keeper, OSError(errno.EIO, "gone"))
+        await broker.topics.create(TOPIC, 2)
+        topic_id = broker.topics.describe(TOPIC).topic_id
+    async with running_broker(*paths, fs=fs) as broker:
+        assert broker.topics.describe(TOPIC).topic_id == topic_id
+        assert [each.error for each in broker.topics.describe(TOPIC).partitions] == [None, None]
+        assert await values_from(broker) == []
+
+
 async def test_segment_files_taken_out_are_deleted_when_due(tmp_path: Path, fs: GateFileSystem) -> None:
     topic = {"segment.bytes": "200", "file.delete.delay.ms": "0"}
     async with one_partition(tmp_path, fs=fs, topic=topic) as broker:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,42 @@ async def test_a_topic_asked_for_when_the_last_directory_has_just_failed_is_refu
         with pytest.raises(LogOfflineError, match="no log directory is in service"):
             await broker.topics.create("many", 4)
         assert "many" not in broker.topics.names()
+
+
+async def test_what_no_directory_can_store_is_refused(tmp_path: Path) -> None:
+    """Simulated seed 591: producer ids that no directory knew were given out again, and a record was taken for another's."""
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create("many", 2)
+        directories = broker._manager.changes.directories
+        with pytest.raises(LogDirectoryError):
+            directories.fail(directories.live[0], OSError(errno.EIO, "gone"))
+        refused: list[Callable[[], Awaitable[object]]] = [
+            lambda: broker.producers.init(None, 0),
+            lambda: broker.topics.alter_configs("many", {"retention.ms": "1"}, ()),
+            lambda: broker.topics.create_partitions("many", 3),
+            lambda: broker.group_configs.change("a", lambda _: {"share.delivery.count.limit": "3"}),
+            lambda: broker.topics.delete("many"),
+        ]
+        for change in refused:
+            with pytest.raises(LogOfflineError, match=r"no log directory (can be used|is in service)"):
+                await change()
+        assert broker.group_configs.overrides() == {}
+    async with running_broker(tmp_path) as broker:
+        assert broker.topics.describe("many").configs == {}
+
+
+@pytest.mark.parametrize("skipped", range(4))
+async def test_a_topic_whose_directory_fails_at_any_sync_of_its_making_is_there_or_is_not(tmp_path: Path, skipped: int) -> None:
+    """Simulated seed 90541: topics.json named it, and its files were taken back."""
+    fs = SyncCountingFileSystem()
+    paths = made_directories(fs, tmp_path, 1)
+    async with running_broker(*paths, fs=fs) as broker:
+        fs.fail_next("sync_directory", errno.EIO, skip=skipped)
+        with contextlib.suppress(LogOfflineError, LogDirectoryError):
+            await broker.topics.create("many", 2)
+        fs.forget_failures()
+    async with running_broker(*paths, fs=fs) as broker:
+        names = list(broker.topics.names())
+        assert [each.error for name in names for each in broker.topics.describe(name).partitions] == [None, None] * len(names)
+        if not names:
+            await broker.topics.create("many", 2)

@@ -133,6 +133,15 @@ def test_a_flipped_bit_is_noticed_wherever_it_is() -> None:
         assert decoded == (3, topics)
 
 
+@pytest.mark.parametrize("bit", range(8 * len("crc32c")))
+def test_one_flipped_bit_does_not_take_the_checksum_away(bit: int) -> None:
+    """Simulated seed 90675: the next one would be believed."""
+    data = bytearray(encode_topics(3, [Topic(name="a", topic_id=TOPIC_ID, partitions=2)]))
+    data[data.index(b"crc32c") + bit // 8] ^= 1 << bit % 8
+    with pytest.raises(CheckpointError, match=r"topics\.json (has a field|cannot be read)"):
+        decode_topics("topics.json", bytes(data))
+
+
 def test_a_file_that_was_edited_is_read_once_its_checksum_is_taken_out() -> None:
     data = encode_topics(3, [Topic(name="a", topic_id=TOPIC_ID, partitions=2)])
     edited = data.replace(b'"partitions": 2', b'"partitions": 3')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 from typing import Final
 
@@ -94,6 +95,23 @@ def check_recovered(fs: CrashFileSystem, batches: list[bytes], damaged: frozense
     for offset in damaged:
         assert batches[offset] in kept, f"the bytes of {offset} are gone"
     assert not [name for name in names if name.endswith(".tmp")]
+    inline.close_descriptors()
+
+
+@pytest.mark.parametrize("left", range(4))
+def test_offsets_of_a_log_that_lost_its_end_behind_damage_are_given_to_nobody(left: int) -> None:
+    """Simulated seed 409: a gap, and a log that ended with it and went on when it was closed."""
+    files, _ = log_files(frozenset({2, 3}))
+    fs = file_system(**files)
+    open_log(fs).close_descriptors()
+    names = sorted(f"{DIRECTORY}/{name}" for name in fs.list_directory(DIRECTORY) if name.endswith(".log"))
+    for name in names[1:]:
+        fs.unlink(name)
+    fs.truncate(fs.open(names[0], os.O_RDWR), len(fs.content(names[0])) * left // 3)
+    inline = InlineLog.open_orders(fs, DIRECTORY, CONFIG, lambda: 1_000, recovery_point=15, was_clean=True)
+    there = {header.base_offset for header, _ in inline.stored()}
+    assert inline.log.log_end_offset == 15
+    assert {offset for gap in inline.log.gaps for offset in range(gap.start_offset, gap.end_offset)} == set(range(15)) - there
     inline.close_descriptors()
 
 
