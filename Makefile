@@ -21,8 +21,9 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
 	@touch $@ $(if $(filter dev fuzz,$*),$(VENV)/.installed-test) $(if $(filter dev fuzz test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-edge-demo $(VENV)/.installed-release $(VENV)/.installed-forward) \
 		$(if $(filter dev fuzz test spark-demo edge-demo,$*),$(VENV)/.installed-demo)
 
+# ARGS=... goes to the demo: --console, --html FILE, --keep, --rows N.
 demo: $(VENV)/.installed-demo
-	$(BIN)/triolog demo
+	$(BIN)/triolog demo $(ARGS)
 
 # ARGS=... goes to the demo: --seed N, --data-dir DIR, --json. With librdkafka, which comes with the edge demo.
 damage-demo: $(VENV)/.installed-edge-demo

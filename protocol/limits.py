@@ -79,3 +79,12 @@ MAX_SPLIT_POINTS: Final = 100_000
 """In one answer; the pieces get larger where there would be more."""
 
 MAX_LEASE_ID_CHARS: Final = 64
+
+MAX_DESCRIBED_SEGMENTS: Final = 10_000
+DEFAULT_DESCRIBED_SEGMENTS: Final = 1_000
+"""In one answer; what comes behind them is asked for by its offset. 10,000 are 2 MB and take some 50 ms."""
+MAX_LISTED: Final = 10_000
+DEFAULT_LISTED: Final = 1_000
+"""Transactional ids, producers or connections in one answer. What is left out is counted."""
+MAX_DESCRIBED_GAPS: Final = 1_000
+"""In the same answer; `list_gaps` has all."""

@@ -44,6 +44,7 @@ BEGUN_FIRST: Final = (
     "tests/tools/forward/test_sigkill.py",
     "tests/kafka/test_forward.py",
     "tests/tools/demo/edge/test_command.py",
+    "tests/browser/test_views.py",
 )
 """What takes longest although it is few tests: at the end one process would be busy with it and the others with nothing."""
 

@@ -98,6 +98,12 @@ def test_the_diagrams_are_those_that_are_drawn() -> None:
     assert {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "diagrams").glob("*.svg")} == drawn
 
 
+def test_the_pictures_of_the_command_line_are_those_that_are_drawn() -> None:
+    drawn = runpy.run_path(str(DOCS / "pictures" / "draw.py"))["drawn"]()
+    found = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "pictures").glob("*.svg")}
+    assert found == drawn, "run: python docs/pictures/draw.py"
+
+
 def test_the_tables_of_facts_are_read() -> None:
     assert len(facts()) > 200
     assert all(fact.kafka_tests for fact in facts())

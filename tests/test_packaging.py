@@ -42,8 +42,9 @@ NEED_THE_ARROW_EXTRA = ("triolog.tools.spark.", "triolog.tools.arrow.", "triolog
 NEED = {"numpy": NEED_THE_ARROW_EXTRA, "pyarrow": NEED_THE_ARROW_EXTRA, "pyspark": ("triolog.tools.spark.",)}
 METRICS = ("health", "gap_metrics", "metrics", "wear_metrics")
 NEED["prometheus_client"] = tuple(f"triolog.server.listeners.http.{name}" for name in METRICS)
-HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("access", "server"))
-NEED["h11"] = (*HTTP, "triolog.server.control.", *NEED["prometheus_client"])
+HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("server", "session"))
+CONSOLE = tuple(f"triolog.tools.console.{name}" for name in ("listening", "process.serving", "around.control_port"))
+NEED["h11"] = (*HTTP, "triolog.server.control.", *CONSOLE, *NEED["prometheus_client"])
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
 print("triolog")
 for module in pkgutil.walk_packages(triolog.__path__, "triolog."):
@@ -181,6 +182,7 @@ def test_the_wheel_holds_every_source_file_and_nothing_else(released: Released) 
         or path.name == "py.typed"
         or path.parent.parent.name == "peers"
         or path.parent.name == "pipeline_template"
+        or (folder == "tools" and "static" in path.parts and path.is_file())
     }
     names = {name for name in zipfile.ZipFile(released.wheel).namelist() if ".dist-info/" not in name}
     assert names == sources

@@ -51,6 +51,16 @@ class TransactionState(enum.IntEnum):
     """The id has expired. Never in the log: a null value says it."""
 
 
+STATE_NAMES: Final = {
+    TransactionState.EMPTY: "Empty",
+    TransactionState.ONGOING: "Ongoing",
+    TransactionState.PREPARE_COMMIT: "PrepareCommit",
+    TransactionState.PREPARE_ABORT: "PrepareAbort",
+    TransactionState.COMPLETE_COMMIT: "CompleteCommit",
+    TransactionState.COMPLETE_ABORT: "CompleteAbort",
+    TransactionState.DEAD: "Dead",
+}
+"""As Kafka's clients and tools call them."""
 _STATES: Final = {int(state): state for state in TransactionState if state is not TransactionState.DEAD}
 
 

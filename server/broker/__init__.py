@@ -85,6 +85,7 @@ from ..storage.log.plain_records import PlainRecord as PlainRecord
 from ..storage.lookups.fetch import FetchedRecords as FetchedRecords
 from ..storage.lookups.fetched_records import PlainRecords as PlainRecords
 from ..storage.lookups.fetched_records import aborted_pairs as aborted_pairs
+from ..storage.producers.producer_entry import ProducerEntry as ProducerEntry
 from ..storage.segments.segment_view import TimestampAndOffset as TimestampAndOffset
 from ..storage.shared.leased_files import LeasedPartition as LeasedPartition
 from ..storage.shared.stage_files import StagedBytes as StagedBytes
@@ -100,6 +101,7 @@ from .fetches import FetchAnswer as FetchAnswer
 from .fetches import FetchPartition as FetchPartition
 from .fetches import ReaderView as ReaderView
 from .fetches import note_gaps as note_gaps
+from .logs import LogDescription as LogDescription
 from .reader import LOOKUPS_PER_TURN as LOOKUPS_PER_TURN
 from .reader import READER_TASKS as READER_TASKS
 from .share_fetches import ShareFetch as ShareFetch

@@ -136,7 +136,7 @@ class Broker:
             shares=shares,
             share_fetches=ShareFetches(shares, manager.topics, reader, manager.gap_passes),
             share_views=ShareViews(coordinators.group_coordinator.share, shares, manager.topics, manager.now_ms),
-            producers=Producers(manager, coordinators.producer_ids, transactions),
+            producers=Producers(manager, coordinators.producer_ids, transactions, coordinators.hanging),
             transactions=transactions,
             stages=coordinators.stage_commits.stages,
             stage_commits=coordinators.stage_commits,

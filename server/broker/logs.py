@@ -12,6 +12,20 @@ from ..actors.compaction.compaction import Compaction
 from ..actors.manager.log_manager import LogManager
 from ..actors.partition.partition import PartitionStatistics
 from ..storage.log.leader_change import raise_leader_epoch
+from ..storage.log.log_snapshot import LogSnapshot
+
+
+@attrs.frozen(kw_only=True)
+class LogDescription:
+    """A log at one moment, for people who look at it."""
+
+    snapshot: LogSnapshot
+    recovery_point: int
+    """Up to where, exclusive, it is on the device."""
+    clean_up_to: int | None
+    """Up to where it is compacted; None where it was not, or that is not known yet."""
+    waiting: RequestError | None
+    """Why it takes no appends though it is read."""
 
 
 @attrs.frozen(eq=False)
@@ -46,6 +60,17 @@ class Logs:
         """Compact a partition now, its newest records too, however little of it is dirty; answers how many rounds that took.
         What is undecided or younger than min.compaction.lag.ms stays. Raises RequestError: it is not compacted."""
         return await self._compaction.compact(topic_partition)
+
+    def describe(self, topic_partition: TopicPartition) -> LogDescription:
+        """The partition's log as it is now; nothing is read. Raises RequestError."""
+        actor = self._manager.topics.actor(topic_partition)
+        log = actor.log
+        return LogDescription(
+            snapshot=actor.snapshot(),
+            recovery_point=log.recovery_point,
+            clean_up_to=self._compaction.clean_up_to(log),
+            waiting=log.waiting,
+        )
 
     def statistics(self, topic_partition: TopicPartition) -> PartitionStatistics:
         """What the partition's actor has counted since the start. Raises RequestError."""

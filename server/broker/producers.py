@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from ...protocol.types import TopicPartition
+from ..actors.coordinators.hanging_transactions import HangingTransactions
 from ..actors.coordinators.producer_ids import ProducerIds
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..actors.manager.log_manager import LogManager
@@ -18,6 +19,7 @@ class Producers:
     _manager: LogManager
     _ids: ProducerIds
     _transactions: TransactionCoordinator
+    _hanging: HangingTransactions
 
     async def init(
         self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int] | None = None
@@ -29,7 +31,21 @@ class Producers:
             return await self._ids.next(), 0
         return await self._transactions.init_producer(transactional_id, timeout_ms, expected)
 
-    def active(self, topic_partition: TopicPartition) -> list[ProducerEntry]:
-        """The producers that a partition remembers, by id. Raises RequestError."""
-        entries = self._manager.topics.actor(topic_partition).log.producers.entries
+    def active(self, topic_partition: TopicPartition, *, open_only: bool = False) -> list[ProducerEntry]:
+        """The producers that a partition remembers, by id; `open_only`: those that have a transaction open there. Raises
+        RequestError."""
+        producers = self._manager.topics.actor(topic_partition).log.producers
+        if open_only:
+            return [producers.entries[producer_id] for producer_id in sorted(producers.ongoing)]
+        entries = producers.entries
         return [entries[producer_id] for producer_id in sorted(entries)]
+
+    def open_partitions(self) -> dict[int, frozenset[TopicPartition]] | None:
+        """By producer id, where the transactions are open that some transactional id has; what else is open is hanging. None:
+        part of that is not known."""
+        return self._transactions.ids.open_partitions()
+
+    async def abort_hanging(self, topic_partition: TopicPartition, producer_id: int) -> int:
+        """Abort what a producer has open on a partition and no transactional id has; answers where it began. Raises
+        RequestError."""
+        return await self._hanging.abort(topic_partition, producer_id)

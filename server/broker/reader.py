@@ -27,7 +27,7 @@ from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.log.leader_epochs import LeaderEpochs
 from ..storage.log.log_snapshot import LogSnapshot
 from ..storage.lookups.at_once import first_at_once
-from ..storage.lookups.explain import Walk, explain_offset, explain_range, explain_timestamp
+from ..storage.lookups.explain import Walk, explain_offset, explain_range, explain_timestamp, with_segments
 from ..storage.lookups.fetch import fetch_batches, readable_bytes
 from ..storage.lookups.fetch_at_once import fetch_at_once
 from ..storage.lookups.fetched_records import PlainRecords, WantedRecords, plain_partitions
@@ -328,17 +328,22 @@ class LogReader:
         offset: int | None = None,
         timestamp: int | None = None,
         times: TimeRange | None = None,
+        and_segments: bool = False,
     ) -> Walk:
-        """The walk of a lookup by offset, by timestamp or by a range of times, as data. Raises RequestError."""
+        """The walk of a lookup by offset, by timestamp or by a range of times, as data; `and_segments`: and what is
+        known of all segments afterwards. Raises RequestError."""
         assert [offset, timestamp, times].count(None) == 2
         is_cached = self._manager.topics.actor(topic_partition).disk.is_cached
+        explained: Callable[[LogSnapshot], Procedure[Walk]]
         if times is not None:
-            return await self._look(topic_partition, partial(explain_range, times=times, is_cached=is_cached))
-        if offset is not None:
-            return await self._look(topic_partition, partial(explain_offset, offset=offset, is_cached=is_cached))
-        assert timestamp is not None
-        _check_timestamp(topic_partition, timestamp)
-        return await self._look(topic_partition, partial(explain_timestamp, timestamp=timestamp, is_cached=is_cached))
+            explained = partial(explain_range, times=times, is_cached=is_cached)
+        elif offset is not None:
+            explained = partial(explain_offset, offset=offset, is_cached=is_cached)
+        else:
+            assert timestamp is not None
+            _check_timestamp(topic_partition, timestamp)
+            explained = partial(explain_timestamp, timestamp=timestamp, is_cached=is_cached)
+        return await self._look(topic_partition, partial(with_segments, explained=explained) if and_segments else explained)
 
     def end_offset_for_epoch(self, topic_partition: TopicPartition, epoch: int) -> tuple[int, int]:
         """(epoch, end offset, exclusive) of the largest leader epoch <= `epoch` that the log knows, the high watermark for the

@@ -100,7 +100,11 @@ class ControlApi:
         return await _waited(_rule(self.faults.get_disk, names), told)
 
     async def list_requests(self, _names: list[str], told: Told) -> Any:
-        return [request.as_json() for request in self.requests.find(**_wanted(told))]
+        last = whole_number(told, "last")
+        if last is not None and last < 1:
+            raise BadRequestError(f"last is {last}, expected how many at least")
+        found = self.requests.find(**_wanted(told))
+        return [request.as_json() for request in found[-(last or len(found)) :]]
 
     async def clear_requests(self, _names: list[str], _told: Told) -> Any:
         self.requests.clear()
@@ -235,10 +239,10 @@ class ControlApi:
         topics = list(self.life.core.topics.names()) if self.life.is_running else []
         connections = {name: _counted(each) for name, each in self.life.protocols.items()}
         life = {"is_running": self.life.is_running, "starts": self.life.starts}
-        return {**life, **addresses, "topics": topics, "connections": connections}
+        return {**life, **addresses, "nodes": _nodes(self.life), "topics": topics, "connections": connections}
 
     async def clock(self, _names: list[str], _told: Told) -> Any:
-        return {"now_ms": self.life.clock.now_ms()}
+        return {"now_ms": self.life.clock.now_ms(), "is_frozen": self.life.clock.frozen_ms is not None}
 
     async def advance_clock(self, names: list[str], told: Told) -> Any:
         seconds = told.get("seconds")
@@ -296,6 +300,17 @@ def _released(view: FaultView) -> Any:
 async def _waited(view: FaultView, told: Told) -> Any:
     await view.wait_fired(whole_number(told, "times") or 1, timeout_s=_timeout_s(told))
     return view.fault.as_json()
+
+
+def _nodes(life: Life) -> list[dict[str, Any]]:
+    """Those of several that look like a cluster, up or down."""
+    if life.nodes is None:
+        return []
+    down = life.nodes.down
+    return [
+        {"node": number, "address": f"{node.host}:{node.port}", "is_up": number not in down}
+        for number, node in life.nodes.addresses.items()
+    ]
 
 
 def _counted(protocol: ProtocolCounters) -> dict[str, int]:

@@ -57,7 +57,7 @@ ROUTES: Final = (
     Route("DELETE", f"/disk-faults/{_NUMBER}", ControlApi.remove_disk_fault, ()),
     Route("POST", f"/disk-faults/{_NUMBER}/release", ControlApi.release_disk_fault, ()),
     Route("POST", f"/disk-faults/{_NUMBER}/wait", ControlApi.wait_disk_fault, ("times", "timeout_ms")),
-    Route("GET", "/requests", ControlApi.list_requests, ASKED),
+    Route("GET", "/requests", ControlApi.list_requests, (*ASKED, "last")),
     Route("DELETE", "/requests", ControlApi.clear_requests, ()),
     Route("POST", "/requests/wait", ControlApi.wait_requests, (*ASKED, "count", "timeout_ms")),
     Route("GET", "/topics", ControlApi.list_topics, ()),

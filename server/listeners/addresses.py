@@ -6,7 +6,7 @@ import json
 
 import attrs
 
-from ..settings.broker_config import Address
+from ..settings.address import Address
 
 
 @attrs.frozen
@@ -19,6 +19,8 @@ class Addresses:
     """HTTP; its listener is not among `Listeners`, because it is there before the broker."""
     control: Address | None = None
     """HTTP, for tests; its listener outlives the broker."""
+    console: Address | None = None
+    """HTTP, for browsers; a process beside the server answers there."""
 
     def as_json(self) -> str:
         return json.dumps({name: str(address) for name, address in attrs.asdict(self, recurse=False).items() if address})

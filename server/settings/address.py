@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Final, NamedTuple
 
 
@@ -25,3 +26,13 @@ class Address(NamedTuple):
 
 
 DEFAULT_NATIVE: Final = Address(host="127.0.0.1", port=9095)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a host. A name counts as reachable, unless it is `localhost`."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from typing import Final
 
 from ...protocol.errors import InvalidConfigError
 from .address import Address
+from .address import is_loopback as is_loopback
 from .broker_config import BrokerConfig
 from .listener_security import ClientAuth, ListenerSecurity
 
@@ -20,16 +20,6 @@ _REMEDIES: Final = {
     KAFKA: "kafka_security and kafka_ssl_client_auth have clients say who they are",
     METRICS: "metrics_token_file has a token asked for",
 }
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a host. A name counts as reachable, unless it is `localhost`."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host.lower().rstrip(".") == "localhost"
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
 
 
 def exposed(config: BrokerConfig, addresses: Mapping[str, Address | None]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from tests.support.kafka_jars import JVM_OPTIONS, KafkaUnavailableError, class_p
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 SOURCES: Final = ROOT / "tests" / "clients"
+BROWSER_SOURCES: Final = ROOT / "tests" / "browser"
 BUILT: Final = ROOT / "build" / "clients"
 BUILD_DEADLINE_S: Final = 900.0
 STREAMS_VERSION: Final = "4.3.1"
@@ -44,12 +45,26 @@ def kafkajs() -> Command:
     _need("node", "npm")
 
     def build(folder: Path) -> None:
-        for source in (SOURCES / "kafkajs").iterdir():
-            if source.is_file():
-                shutil.copy(source, folder)
-        _run(folder, "npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+        _install_packages(SOURCES / "kafkajs", folder)
 
     return "node", str(_built("kafkajs", build) / "main.js")
+
+
+def axe_core() -> Path:
+    """The script that finds what keeps people out of a page."""
+    _need("npm")
+
+    def build(folder: Path) -> None:
+        _install_packages(BROWSER_SOURCES / "axe", folder)
+
+    return _built("axe", build, sources=BROWSER_SOURCES) / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def _install_packages(source: Path, folder: Path) -> None:
+    for path in source.iterdir():
+        if path.is_file():
+            shutil.copy(path, folder)
+    _run(folder, "npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
 
 
 def go(client: str) -> Command:
@@ -134,12 +149,14 @@ def _need(*programs: str) -> None:
         raise ProgramUnavailableError(f"{', '.join(missing)} not found")
 
 
-def _built(name: str, build: Callable[[Path], None], into: str = "", beside: Sequence[str] = ()) -> Path:
+def _built(
+    name: str, build: Callable[[Path], None], into: str = "", beside: Sequence[str] = (), sources: Path = SOURCES
+) -> Path:
     """The folder with what was built of the sources as they are now, of those in the folders `beside` them too."""
     into = into or name
-    folders = [SOURCES / name, *(SOURCES / name / more for more in beside)]
-    sources = sorted(path for folder in folders for path in folder.iterdir() if path.is_file())
-    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:16]
+    folders = [sources / name, *(sources / name / more for more in beside)]
+    files = sorted(path for folder in folders for path in folder.iterdir() if path.is_file())
+    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()[:16]
     folder = BUILT / into
     ready = folder / f"ready-{digest}"
     BUILT.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.config import ProducerConfig
 from triolog.tools.client.errors import ConnectionLostError
 from triolog.tools.client.procedures.topics import create_topics
-from triolog.tools.forward.process.control import ask
+from triolog.tools.forward.process.asking import ask
 from triolog.tools.forward.process.place import CONTROL
 
 from tests.support.forked_servers import ForkedProcess, ServerForker

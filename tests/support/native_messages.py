@@ -57,6 +57,16 @@ QUOTAS: Final = tuples_of(
     )
 )
 GAPS: Final = tuples_of(st.builds(messages.Gap, INT64, INT64, st.none() | TEXT, *[INT64_OR_NONE_KNOWN] * 3))
+SEGMENTS: Final = tuples_of(
+    st.builds(
+        messages.DescribedSegment,
+        *[INT64] * 3,
+        *[INT64_OR_NONE_KNOWN] * 2,
+        st.booleans(),
+        st.booleans(),
+        *[INT32] * 3,
+    )
+)
 PARTITION_GAPS: Final = tuples_of(st.builds(messages.PartitionGaps, INT32, ERRORS, GAPS))
 SHARED: Final = tuples_of(
     st.builds(
@@ -107,6 +117,7 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
             st.builds(messages.ExplainPartition, NAMES, INT32, offset=INT64)
             | st.builds(messages.ExplainPartition, NAMES, INT32, timestamp=st.integers(-3, limits.INT64_MAX))
         ),
+        st.booleans(),
     ),
     "metadata": st.builds(messages.MetadataRequest, st.none() | tuples_of(NAMES)),
     "create_topics": st.builds(
@@ -128,6 +139,20 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     ),
     "init_producer": st.builds(messages.InitProducerRequest, TRANSACTIONAL_IDS, INT32),
     "end_transaction": st.builds(messages.EndTransactionRequest, TRANSACTION_PRODUCERS, st.booleans()),
+    "list_transactions": st.builds(
+        messages.ListTransactionsRequest, st.none() | tuples_of(NAMES), st.none() | INT64, st.integers(0, limits.MAX_LISTED)
+    ),
+    "describe_transactions": st.builds(messages.DescribeTransactionsRequest, tuples_of(NAMES)),
+    "describe_producers": st.builds(
+        messages.DescribeProducersRequest,
+        tuples_of(st.builds(messages.DescribeProducersPartition, NAMES, INT32)),
+        st.booleans(),
+        st.integers(0, limits.MAX_LISTED),
+    ),
+    "abort_transaction": st.builds(messages.AbortTransactionRequest, NAMES),
+    "abort_hanging_transactions": st.builds(
+        messages.AbortHangingTransactionsRequest, tuples_of(st.builds(messages.HangingTransaction, NAMES, INT32, INT64))
+    ),
     "commit_offsets": st.builds(
         messages.CommitOffsetsRequest,
         NAMES,
@@ -147,6 +172,11 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "list_gaps": st.builds(messages.ListGapsRequest, st.none() | tuples_of(NAMES)),
     "accept_gaps": st.builds(
         messages.AcceptGapsRequest, tuples_of(st.builds(messages.AcceptGapsPartition, NAMES, INT32, INT64))
+    ),
+    "describe_segments": st.builds(
+        messages.DescribeSegmentsRequest,
+        tuples_of(st.builds(messages.DescribeSegmentsPartition, NAMES, INT32, INT64)),
+        st.integers(0, limits.MAX_DESCRIBED_SEGMENTS),
     ),
     "split_points": st.builds(
         messages.SplitPointsRequest,
@@ -170,6 +200,7 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "abort_stage": st.builds(messages.AbortStageRequest, NAMES, INT64, st.none() | tuples_of(NAMES)),
     "last_commit": st.builds(messages.LastCommitRequest, NAMES),
     "describe_groups": st.builds(messages.DescribeGroupsRequest, tuples_of(st.text(min_size=1, max_size=255))),
+    "list_connections": st.builds(messages.ListConnectionsRequest, st.integers(0, limits.MAX_LISTED)),
     "statistics": st.builds(messages.StatisticsRequest),
     "lease_segments": st.builds(
         messages.LeaseSegmentsRequest,
@@ -296,6 +327,60 @@ RESPONSES: Final[dict[str, st.SearchStrategy[Any]]] = {
     ),
     "init_producer": st.builds(messages.InitProducerResponse, INT64, INT16),
     "end_transaction": st.builds(messages.EndTransactionResponse),
+    "list_transactions": st.builds(
+        messages.ListTransactionsResponse,
+        tuples_of(
+            st.builds(
+                messages.ListedTransaction, NAMES, TEXT, INT64_OR_NONE_KNOWN, INT16, INT32, *[INT64_OR_NONE_KNOWN] * 3, INT32
+            )
+        ),
+        INT32,
+    ),
+    "describe_transactions": st.builds(
+        messages.DescribeTransactionsResponse,
+        tuples_of(
+            st.builds(
+                messages.DescribedTransaction,
+                NAMES,
+                ERRORS,
+                TEXT,
+                INT64_OR_NONE_KNOWN,
+                INT16,
+                INT32,
+                *[INT64_OR_NONE_KNOWN] * 3,
+                tuples_of(st.builds(messages.TransactionPartition, NAMES, INT32)),
+            )
+        ),
+    ),
+    "describe_producers": st.builds(
+        messages.DescribeProducersResponse,
+        tuples_of(
+            st.builds(
+                messages.DescribeProducersPartitionResponse,
+                NAMES,
+                INT32,
+                ERRORS,
+                tuples_of(
+                    st.builds(
+                        messages.DescribedProducer,
+                        INT64,
+                        INT16,
+                        INT32,
+                        INT64_OR_NONE_KNOWN,
+                        INT32,
+                        INT64_OR_NONE_KNOWN,
+                        st.booleans(),
+                    )
+                ),
+                INT32,
+            )
+        ),
+    ),
+    "abort_transaction": st.builds(messages.AbortTransactionResponse),
+    "abort_hanging_transactions": st.builds(
+        messages.AbortHangingTransactionsResponse,
+        tuples_of(st.builds(messages.AbortedHangingTransaction, NAMES, INT32, ERRORS, INT64_OR_NONE_KNOWN)),
+    ),
     "commit_offsets": st.builds(
         messages.CommitOffsetsResponse, tuples_of(st.builds(messages.CommitOffsetsPartitionResponse, NAMES, INT32, ERRORS))
     ),
@@ -315,6 +400,24 @@ RESPONSES: Final[dict[str, st.SearchStrategy[Any]]] = {
     "accept_gaps": st.builds(
         messages.AcceptGapsResponse,
         tuples_of(st.builds(messages.AcceptGapsPartitionResponse, NAMES, INT32, ERRORS, INT64_OR_NONE_KNOWN)),
+    ),
+    "describe_segments": st.builds(
+        messages.DescribeSegmentsResponse,
+        tuples_of(
+            st.builds(
+                messages.DescribeSegmentsPartitionResponse,
+                NAMES,
+                INT32,
+                ERRORS,
+                *[INT64_OR_NONE_KNOWN] * 7,
+                INT32,
+                st.none() | TEXT,
+                SEGMENTS,
+                INT32,
+                GAPS,
+                INT32,
+            )
+        ),
     ),
     "split_points": st.builds(
         messages.SplitPointsResponse,
@@ -342,6 +445,22 @@ RESPONSES: Final[dict[str, st.SearchStrategy[Any]]] = {
     "abort_stage": st.builds(messages.AbortStageResponse),
     "last_commit": st.builds(messages.LastCommitResponse, INT64_OR_NONE_KNOWN),
     "describe_groups": st.builds(messages.DescribeGroupsResponse, tuples_of(DESCRIBED_GROUPS)),
+    "list_connections": st.builds(
+        messages.ListConnectionsResponse,
+        tuples_of(
+            st.builds(
+                messages.ListedConnection,
+                *[TEXT] * 7,
+                INT64_OR_NONE_KNOWN,
+                INT64,
+                INT32,
+                *[INT64_OR_NONE_KNOWN] * 2,
+                st.booleans(),
+                st.booleans(),
+            )
+        ),
+        INT32,
+    ),
     "statistics": st.builds(messages.StatisticsResponse, st.dictionaries(TEXT, MSGPACK_VALUES, max_size=4)),
     "lease_segments": st.builds(
         messages.LeaseSegmentsResponse,

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from .console.rows import console
 from .counting.row import request_counts
 from .forwarding.interference import appends_beside_forward
 from .forwarding.rows import forward_backlog, forward_delay
@@ -62,6 +63,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], RowResult]]] = {
     "time-range": time_range,
     "arrow-read": arrow_read,
     "sql-aggregate": sql_aggregate,
+    "console": console,
 }
 
 

@@ -1,4 +1,4 @@
-"""`triolog du`: where the room on the disk goes, by topic, partition, segment and age, with bars."""
+"""`triolog du`: where the room on the disk goes, by topic, partition, segment and age, with bars, or as a picture."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ..pictures.option import one_way_to_print, svg_option, write_picture
 from .terminal.failures import UnreadableError
 from .terminal.output import count_text, draw, json_option, print_json, printable, size_text, table, timezone_option
 from .terminal.stopped import directory_argument, topics_option
@@ -15,6 +16,7 @@ from .terminal.times import Zone, format_time
 
 if TYPE_CHECKING:
     from ...server.storage.directory.space import PartitionSpace, SegmentSpace, Space
+    from ..pictures.space_picture import Line
 
 BAR_WIDTH: Final = 24
 EIGHTHS: Final = " ▏▎▍▌▋▊▉"
@@ -41,13 +43,15 @@ AGES: Final = (
     help="What a line stands for.",
 )
 @timezone_option
+@svg_option
 @json_option
-def command(directory: str, topics: tuple[str, ...], view: str, zone: Zone, as_json: bool) -> None:
+def command(directory: str, topics: tuple[str, ...], view: str, zone: Zone, svg: str | None, as_json: bool) -> None:
     """Show the room that the log directory DIR, or one partition's directory, takes on the disk.
 
     `on disk` is what the device gave: indexes are preallocated sparse, so it can be less than `content`, the size that `ls`
     shows. A segment is as old as its newest record. Sizes alone are read, so a server may be running.
     """
+    one_way_to_print(svg, as_json)
     from ...server.storage.directory.inventory import read_directory
     from ...server.storage.directory.space import Space, measure_partition, measure_rest
     from ...server.storage.disk.filesystem import OsFileSystem
@@ -66,6 +70,10 @@ def command(directory: str, topics: tuple[str, ...], view: str, zone: Zone, as_j
         raise UnreadableError(f"{printable(directory)} holds no partition of a log")
     if as_json:
         print_json(_as_json(partitions, rest))
+    elif svg is not None:
+        from ..pictures.space_picture import space_picture
+
+        write_picture(svg, space_picture(directory, partitions, rest, _lines_to_draw(partitions, view)))
     else:
         _draw(partitions, rest, view, zone)
 
@@ -73,7 +81,6 @@ def command(directory: str, topics: tuple[str, ...], view: str, zone: Zone, as_j
 def _draw(partitions: Sequence[PartitionSpace], rest: Space, view: str, zone: Zone) -> None:
     from ...server.storage.directory.space import total
 
-    now_ms = time.time_ns() // 1_000_000
     everything = total(partition.all for partition in partitions) + rest
     lines = {"topic": _by_topic, "partition": _by_partition}.get(view)
     if lines is not None:
@@ -83,7 +90,7 @@ def _draw(partitions: Sequence[PartitionSpace], rest: Space, view: str, zone: Zo
             rows.pop()
     else:
         columns = {view: "left", "segments": "right", "content": "right"}
-        rows = _by_age(partitions, now_ms) if view == "age" else _by_segment(partitions, zone)
+        rows = _by_age(partitions) if view == "age" else _by_segment(partitions, zone)
         if view == "segment":
             columns = {"segment": "left", "newest record": "left", "content": "right"}
     columns |= {"on disk": "right", "": "left"}
@@ -97,6 +104,18 @@ def _draw(partitions: Sequence[PartitionSpace], rest: Space, view: str, zone: Zo
         f"{count_text(len(partitions), 'partition')}, {size_text(everything.logical_bytes)} of content, "
         f"{size_text(everything.allocated_bytes)} on disk"
     )
+
+
+def _lines_to_draw(partitions: Sequence[PartitionSpace], view: str) -> list[Line] | None:
+    """What the lines of a picture stand for; by topic it knows them itself."""
+    from ..pictures.space_picture import partition_line, segments_line
+
+    if view == "partition":
+        return [partition_line(part) for part in partitions]
+    if view == "segment":
+        segments = ((part.topic_partition, segment) for part in partitions for segment in part.segments)
+        return [segments_line(f"{name}/{segment.base_offset}", [segment]) for name, segment in segments]
+    return None if view == "topic" else [segments_line(words, held) for words, held in _aged(partitions)]
 
 
 def _size_cells(space: Space) -> tuple[str, str]:
@@ -135,16 +154,19 @@ def _by_segment(partitions: Sequence[PartitionSpace], zone: Zone) -> list[tuple[
     ]
 
 
-def _by_age(partitions: Sequence[PartitionSpace], now_ms: int) -> list[tuple[Any, ...]]:
-    from ...server.storage.directory.space import Space
+def _by_age(partitions: Sequence[PartitionSpace]) -> list[tuple[Any, ...]]:
+    from ...server.storage.directory.space import total
 
+    return [(words, f"{len(held):,}", total(segment.all for segment in held)) for words, held in _aged(partitions)]
+
+
+def _aged(partitions: Sequence[PartitionSpace]) -> list[tuple[str, list[SegmentSpace]]]:
+    """The segments of each of AGES."""
+    now_ms = time.time_ns() // 1_000_000
     segments = [segment for part in partitions for segment in part.segments]
-    rows = []
-    youngest = None
+    rows, youngest = [], None
     for words, limit in AGES:
-        held = [each for each in segments if _is_aged(now_ms - each.largest_timestamp, youngest, limit)]
-        space = sum((each.all for each in held), Space())
-        rows.append((words, f"{len(held):,}", space))
+        rows.append((words, [each for each in segments if _is_aged(now_ms - each.largest_timestamp, youngest, limit)]))
         youngest = limit
     return rows
 

@@ -1,4 +1,4 @@
-"""`triolog explain`: the server's walk through its indexes to a time or an offset, drawn as a tree."""
+"""`triolog explain`: the server's walk through its indexes to a time or an offset, drawn as a tree, or as a picture."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...protocol.types import TimeRange, TopicPartition
+from ..pictures.option import one_way_to_print, svg_option, write_picture
 from .terminal.output import draw, json_option, print_json, timezone_option
 from .terminal.places import TIME_HELP, read_time, read_time_or_special
 from .terminal.remote import ServerAddress, call_server, server_option
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("--offset", type=click.IntRange(0), help="Where is the batch that holds this offset?")
 @timezone_option
 @server_option
+@svg_option
 @json_option
 def command(
     topic: str,
@@ -35,13 +37,15 @@ def command(
     offset: int | None,
     zone: Zone,
     server: ServerAddress,
+    svg: str | None,
     as_json: bool,
 ) -> None:
     """Show how the server finds --at TIME, --offset N or the records --from TIME --to TIME in TOPIC.
 
     Which segment, which slots of the time index and the offset index, which bytes it read, whether they were cached,
-    and the answer. --json gives the walk as the server tells it.
+    and the answer. --json gives the walk as the server tells it, --svg draws it beside all segments over time.
     """
+    one_way_to_print(svg, as_json)
     is_range = from_time is not None or to_time is not None
     if [at is not None, offset is not None, is_range].count(True) != 1:
         raise click.UsageError("say what to look up: either --at TIME, --offset N, or --from TIME and --to TIME")
@@ -61,11 +65,16 @@ def command(
         place: Place | TimeRange = times
         if not is_range:
             place = AtOffset(offset) if offset is not None else AtTime(timestamp or 0)
-        return [(name, await admin.explain(name, place)) for name in partitions]
+        return [(name, await admin.explain(name, place, with_segments=svg is not None)) for name in partitions]
 
     walks = call_server(server, call)
     if as_json:
         print_json([{"topic": name.topic, "partition": name.partition, "walk": walk} for name, walk in walks])
+        return
+    if svg is not None:
+        from ..pictures.walk_picture import walk_picture
+
+        write_picture(svg, walk_picture([(str(name), walk) for name, walk in walks], zone))
         return
     from .terminal.walk_tree import walk_tree
 

@@ -34,12 +34,15 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "sql": Subcommand("triolog.tools.cli.sql.command", "Ask topics a question in SQL."),
     "offsets": Subcommand("triolog.tools.cli.offsets", "Look up the offsets of a time in topics."),
     "groups": Subcommand("triolog.tools.cli.groups.command", "List, describe, reset and delete groups."),
+    "transactions": Subcommand("triolog.tools.cli.transactions.command", "List, describe and abort transactions."),
+    "connections": Subcommand("triolog.tools.cli.connections.command", "List who is connected to a server."),
     "gaps": Subcommand("triolog.tools.cli.gaps.command", "List what damage took out of logs, and accept it."),
     "quotas": Subcommand("triolog.tools.cli.quotas.command", "List, set and remove client quotas."),
     "forward": Subcommand("triolog.tools.cli.forward.command", "Hand records on to a Kafka upstream, in order and once."),
     "top": Subcommand(
         "triolog.tools.cli.top.command", "Watch a running server: rates, lag, disk, what a power cut could take."
     ),
+    "console": Subcommand("triolog.tools.cli.console", "Show a running server in the browser."),
     "explain": Subcommand("triolog.tools.cli.explain", "Show how the server finds a time or an offset."),
     "dump": Subcommand("triolog.tools.cli.dump.command", "Show and check the files of a stopped log."),
     "verify": Subcommand("triolog.tools.cli.verify", "Check every file of a stopped log directory."),

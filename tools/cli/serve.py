@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...server.listeners.opening import Addresses
     from ...server.service.reloading import Change
     from ...server.settings.broker_config import BrokerConfig
+    from ..console.process.supervisor import ConsoleChild
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ class CannotServeError(click.ClickException):
 @click.option("--native", metavar="HOST:PORT", help="Where the native protocol listens; port 0: the system chooses.")
 @click.option("--kafka", metavar="HOST:PORT", help="Where Kafka's protocol listens, for unmodified Kafka clients.")
 @click.option("--metrics", metavar="HOST:PORT", help="Where /metrics, /livez and /readyz are answered over HTTP.")
+@click.option("--console", metavar="HOST:PORT", help="Where browsers are shown the server, by a process beside it.")
+@click.option("--console-allow-changes", is_flag=True, help="Let who looks there also change things.")
 @click.option("--control", metavar="HOST:PORT", help="Tests only: where HTTP calls do everything to the broker.")
 @click.option(
     "--control-token-file", type=click.Path(exists=True, dir_okay=False), help="Tests only: file with a token for --control."
@@ -66,6 +69,8 @@ def command(
     native: str | None,
     kafka: str | None,
     metrics: str | None,
+    console: str | None,
+    console_allow_changes: bool,
     control: str | None,
     control_token_file: str | None,
     insecure: bool,
@@ -129,6 +134,12 @@ def command(
 
             load_calls()
     child = _forwarding(config_file)
+    state_dir = None if child is None or config_file is None else _state_dir(config_file)
+    shown = (
+        None
+        if console is None
+        else _console(console, config, state_dir, control_token_file, allow_changes=console_allow_changes)
+    )
     gc.freeze()
     if "max_connections" not in settings:
         _say_when_connections_are_few(config.max_connections)
@@ -138,7 +149,7 @@ def command(
     if control is not None or rules is not None or nodes > 1 or emulate is not None:
         if child is not None:
             raise click.UsageError(f"{config_file} has links to an upstream; a server for tests starts none")
-        _serve_for_tests(config, control, control_token_file, rules, nodes, emulate, ready_file)
+        _serve_for_tests(config, control, control_token_file, rules, nodes, emulate, ready_file, shown)
         return
 
     def read_again() -> BrokerConfig:
@@ -153,7 +164,14 @@ def command(
         with bar or contextlib.nullcontext(), seldom_collecting():
             started = partial(_started, ready_file)
             run = serve if child is None else partial(child, serve)
-            trio.run(run, config, started, bar, service)
+
+            async def serving(started: Callable[[Addresses], None]) -> None:
+                await run(config, started, bar, service)
+
+            if shown is None:
+                trio.run(serving, started)
+            else:
+                trio.run(shown.beside, serving, started)
     except* (OSError, TriologError) as group:
         raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
 
@@ -166,6 +184,7 @@ def _serve_for_tests(
     nodes: int,
     emulate: str | None,
     ready_file: str | None,
+    shown: ConsoleChild | None,
 ) -> None:
     """A server that can be told to do wrong, and to die and come back; it moves by a clock of its own."""
     missing = [name for name in ("yaml", "h11") if importlib.util.find_spec(name) is None]
@@ -203,9 +222,52 @@ def _serve_for_tests(
     started = partial(_started, ready_file)
     try:
         with seldom_collecting():
-            trio.run(serve_for_tests, config, wanted, address, rules, clock, started, nodes, emulate, token, clock=clock)
+
+            async def serving(started: Callable[[Addresses], None]) -> None:
+                await serve_for_tests(config, wanted, address, rules, clock, started, nodes, emulate, token)
+
+            if shown is None:
+                trio.run(serving, started, clock=clock)
+            else:
+                trio.run(shown.beside, serving, started, clock=clock)
     except* (OSError, TriologError) as group:
         raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
+
+
+def _state_dir(config_file: str) -> str:
+    """Where the links of a file can be asked."""
+    from ..forward.process.place import default_state_dir
+    from ..forward.process.supervisor import read
+
+    return read(config_file).state_dir or str(default_state_dir(os.environ))
+
+
+def _console(
+    console: str, config: BrokerConfig, state_dir: str | None, token_file: str | None, *, allow_changes: bool
+) -> ConsoleChild:
+    """The socket on which browsers come, and what answers there once the server serves. Raises a usage error."""
+    if importlib.util.find_spec("h11") is None:
+        raise click.UsageError("--console needs h11: pip install 'triolog[console]'")
+    from ...server.settings.address import Address, is_loopback
+    from ..console.process.supervisor import ConsoleChild
+
+    try:
+        address = Address.parse(console)
+    except ValueError as exc:
+        raise click.UsageError(f"--console: {exc}") from exc
+    if not is_loopback(address.host) and not config.insecure:
+        raise click.UsageError(
+            f"--console {address}: other machines reach that, and nothing is encrypted; --insecure has it so"
+        )
+    if config.native_security.has_tls:
+        raise click.UsageError("--console speaks no TLS with the server: run `triolog console --tls-ca FILE` beside it")
+    try:
+        changes = ("--allow-changes",) if allow_changes else ()
+        links = () if state_dir is None else ("--forward-state-dir", state_dir)
+        token = () if token_file is None else ("--control-token-file", token_file)
+        return ConsoleChild.listen(address, (*changes, *links, *token))
+    except OSError as exc:
+        raise CannotServeError(str(exc)) from exc
 
 
 def _forwarding(config_file: str | None) -> Callable[..., Awaitable[None]] | None:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from .ending import DemoFindings, check_empty, find_flights, run
+from .ending import CheckFailedError, DemoFindings, check_empty, find_flights, run
 
 if TYPE_CHECKING:
     from .flights import Flight
 
+PAGE_NAME: Final = "demo.html"
 MIN_ROWS: Final = 1000
 """Rows at even distances this close include some of the day that is looked up: it has 737 in a row."""
 
@@ -27,20 +28,44 @@ MIN_ROWS: Final = 1000
 @click.option("--keep", is_flag=True, help="Keep the data, in a temporary directory without --data-dir.")
 @click.option("--rows", type=click.IntRange(min=MIN_ROWS), metavar="N", help="N flights at even distances instead of all.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides at which record the server is killed.")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write what is shown as a page, with drawings.")
+@click.option(
+    "--console",
+    is_flag=False,
+    flag_value="127.0.0.1:0",
+    metavar="[HOST:PORT]",
+    help="Show the data in a browser at the end, until Ctrl-C; 127.0.0.1 and any port by default.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, and nothing else.")
-def command(data_dir: Path | None, keep: bool, rows: int | None, seed: int, as_json: bool) -> None:
+def command(
+    data_dir: Path | None, keep: bool, rows: int | None, seed: int, html: Path | None, console: str | None, as_json: bool
+) -> None:
     """A year of real flights through a socket, a SIGKILL, and out again by time.
 
     Exit code 0 when all checks held, 1 when one did not, 2 when the data is not installed, 3 when the server failed.
+    Data that is kept has a page beside it, demo.html, with figures, checks and drawings; --html FILE writes it in any case.
     """
+    if console is not None and as_json:
+        raise click.UsageError("--console is for people to look at, --json for programs; say one of both")
     source = find_flights()
     check_empty(data_dir)
     with _directories(data_dir, keep) as (log_dir, work_dir):
         is_kept = keep or data_dir is not None
-        findings = _tell(source, rows, seed, log_dir, work_dir, is_quiet=as_json, is_kept=is_kept)
+        html = html or (log_dir / PAGE_NAME if is_kept else None)
+        shows = {"is_quiet": as_json, "is_kept": is_kept, "is_shown": console is not None}
+        findings = _tell(source, rows, seed, log_dir, work_dir, html=html, **shows)
         if as_json:
-            click.echo(findings.to_json(seed=seed, data_dir=log_dir if is_kept else None))
+            click.echo(findings.to_json(seed=seed, data_dir=log_dir if is_kept else None, html=html))
+        if console is not None:
+            _show(log_dir, work_dir, console)
     findings.judge()
+
+
+def _show(log_dir: Path, work_dir: Path, console: str) -> None:
+    from .page.shown import show
+
+    with contextlib.suppress(KeyboardInterrupt):
+        run(partial(show, log_dir, work_dir, console, click.echo))
 
 
 @contextlib.contextmanager
@@ -55,8 +80,19 @@ def _directories(data_dir: Path | None, keep: bool) -> Iterator[tuple[Path, Path
 
 
 def _tell(
-    source: Path, rows: int | None, seed: int, log_dir: Path, work_dir: Path, *, is_quiet: bool, is_kept: bool
+    source: Path,
+    rows: int | None,
+    seed: int,
+    log_dir: Path,
+    work_dir: Path,
+    *,
+    is_quiet: bool,
+    is_kept: bool,
+    is_shown: bool,
+    html: Path | None,
 ) -> DemoFindings:
+    from .page.document import page
+    from .page.narrator import PageNarrator
     from .story import TOPIC, run_story
     from .terminal import FlightsTerminal, open_console
 
@@ -66,13 +102,24 @@ def _tell(
     gc.freeze()  # they stay until the end: the collector would look at all of them again and again
     terminal = FlightsTerminal(console, flights)
     terminal.loaded(seconds)
+    told = PageNarrator(terminal)
     try:
-        findings = run(partial(run_story, flights, log_dir, work_dir, seed, terminal))
+        findings = run(partial(run_story, flights, log_dir, work_dir, seed, told))
     finally:
         terminal.close()
         gc.unfreeze()
-    terminal.ended(findings.failed_count, len(findings.checks), log_dir / f"{TOPIC}-0" / f"{0:020d}.log", is_kept)
+    if html is not None:
+        _write(html, page(told, findings))
+    look_at = log_dir / f"{TOPIC}-0" / f"{0:020d}.log"
+    terminal.ended(findings.failed_count, len(findings.checks), look_at, is_kept=is_kept, is_shown=is_shown, html=html)
     return findings
+
+
+def _write(html: Path, document: str) -> None:
+    try:
+        html.write_text(document, encoding="utf-8")
+    except OSError as exc:
+        raise CheckFailedError(f"{html}: {exc.strerror}; say with --html FILE where the page can be written") from exc
 
 
 def _load(source: Path, rows: int | None) -> tuple[list[Flight], float]:

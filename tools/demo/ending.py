@@ -13,12 +13,14 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import click
 
 from .checks import Check
+
+T = TypeVar("T")
 
 
 class CheckFailedError(click.ClickException):
@@ -90,7 +92,7 @@ def check_empty(data_dir: Path | None) -> None:
         raise click.UsageError(f"--data-dir {data_dir} is not empty; the demo starts with an empty log")
 
 
-def run(story: Callable[[], Awaitable[DemoFindings]], *, failures: tuple[type[Exception], ...] = ()) -> DemoFindings:
+def run(story: Callable[[], Awaitable[T]], *, failures: tuple[type[Exception], ...] = ()) -> T:
     """Run a story to its end. What breaks it off becomes one line and an exit code; `failures`: its own errors beside ours.
 
     Raises CheckFailedError, ServerUnusableError, KeyboardInterrupt.

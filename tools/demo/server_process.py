@@ -22,6 +22,7 @@ class ServerProcess(Child):
         self._data_dir = data_dir
         self._options = options
         self._addresses: dict[str, Address] = {"native": ("", 0), "kafka": ("", 0)}
+        self._console = ""
 
     def address(self) -> Address:
         """Where the server is, or was when it was last ready."""
@@ -31,9 +32,15 @@ class ServerProcess(Child):
         """The same for Kafka's protocol, where `--kafka` is among the options."""
         return self._addresses["kafka"]
 
+    def page(self) -> str:
+        """The URL at which browsers are shown the server, where `--console` is among the options."""
+        return f"http://{self._console}"
+
     async def start(self) -> float:
         took_ms = await super().start()
-        for name, text in json.loads(self._ready_file.read_text()).items():
+        told = json.loads(self._ready_file.read_text())
+        self._console = told.get("console", "")
+        for name, text in told.items():
             if name in self._addresses and text:
                 host, port = text.rsplit(":", 1)
                 self._addresses[name] = (host.strip("[]"), int(port))

@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from ...protocol.types import TopicPartition
+from ...protocol.types import TimeRange, TopicPartition
 from ..client.admin import Admin
 from ..client.config import ClientConfig
 from ..client.connection import Client, connect
@@ -47,7 +47,9 @@ class Lookup:
     median_us: float
     """Of one request for all partitions, there and back through the socket."""
     walks: dict[int, dict[str, Any]]
-    """Partition -> how the server found it."""
+    """Partition -> how the server found it, and all segments."""
+    ranges: dict[int, dict[str, Any]]
+    """Partition -> how it finds the records of the day."""
 
 
 class FlightsNarrator(Narrator):
@@ -141,8 +143,11 @@ class Story:
             found = await admin.offsets_for_times(dict.fromkeys(PARTITIONS, DAY_START))
             rounds.append(time.perf_counter() - begin)
         answers = {name.partition: (entry.offset, entry.timestamp) for name, entry in found.items()}
-        walks = {name.partition: await admin.explain(name, AtTime(DAY_START)) for name in PARTITIONS}
-        lookup = Lookup(answers=answers, median_us=statistics.median(rounds) * 1e6, walks=walks)
+        # After the ranges the server knows the least timestamps of the segments that it has looked through for them.
+        day = TimeRange(DAY_START, DAY_END)
+        ranges = {name.partition: await admin.explain(name, day, with_segments=True) for name in PARTITIONS}
+        walks = {name.partition: await admin.explain(name, AtTime(DAY_START), with_segments=True) for name in PARTITIONS}
+        lookup = Lookup(answers=answers, median_us=statistics.median(rounds) * 1e6, walks=walks, ranges=ranges)
         self._narrator.looked_up(lookup)
         self._telling.note(
             lookup_us=lookup.median_us, lookups={AIRPORTS[number]: offset for number, (offset, _) in answers.items()}

@@ -156,13 +156,15 @@ class FlightsTerminal(Lines, FlightsNarrator):
             "`triolog sql`"
         )
 
-    def ended(self, failed: int, checks: int, look_at: Path, is_kept: bool) -> None:
+    def ended(self, failed: int, checks: int, look_at: Path, *, is_kept: bool, is_shown: bool, html: Path | None) -> None:
         """The story is over."""
         self._verdict(failed, checks)
         if is_kept:
             self._say(f"Look at it with: triolog dump {look_at}")
-        else:
+        elif not is_shown:
             self._say("The data is removed now; `triolog demo --keep` leaves it there for `triolog dump`.")
+        if html is not None:
+            self._say(f"The same with drawings, as a page: {html}")
 
     def close(self) -> None:
         """Give the terminal back."""

@@ -19,7 +19,7 @@ from ...types import (
 )
 from ..declaration import wire
 from ..fields import unexpected
-from ..kinds import INT64, INT64_OR_NONE, MAP, Kind, integer
+from ..kinds import BOOL, INT64, INT64_OR_NONE, MAP, Kind, integer
 from ..places import Partition, PartitionAnswer
 from ..structs import RequestMessage, ResponseMessage, struct
 from .fetch import ISOLATION
@@ -98,11 +98,12 @@ class ExplainPartition(Partition):
 
 @struct
 class ExplainRequest(RequestMessage):
-    """Lookups to be explained, each answered alone."""
+    """Lookups to be explained, each answered alone; `with_segments` asks for all segments of each log, too."""
 
     api = "explain"
 
     partitions: tuple[ExplainPartition, ...] = wire([ExplainPartition])
+    with_segments: bool = wire(BOOL, default=False)
 
 
 @struct

@@ -1,4 +1,5 @@
-"""The calls of producers that are recognised: `init_producer`, `end_transaction`; and the identity they work with (KIP-98).
+"""The calls of producers that are recognised: `init_producer`, `end_transaction`; and the identity they work with (KIP-98). And
+those of administrators who end what a producer has left open: `abort_transaction`, `abort_hanging_transactions` (KIP-664).
 
 A transaction has no call that begins it: the first batch produced in it does (KIP-890).
 """
@@ -8,9 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from ... import limits
-from ...types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ...types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ..declaration import wire
-from ..kinds import BOOL, INT16, INT32, INT64, name
+from ..kinds import BOOL, INT16, INT32, INT64, INT64_OR_NONE, name
+from ..places import Partition, PartitionAnswer
 from ..structs import RequestMessage, ResponseMessage, Struct, struct
 
 DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 60_000
@@ -66,3 +68,51 @@ class EndTransactionResponse(ResponseMessage):
     """The transaction is over. That it is not, the answer's error says."""
 
     api = "end_transaction"
+
+
+@struct
+class AbortTransactionRequest(RequestMessage):
+    """Abort what a transactional id has open, and fence its producer off."""
+
+    api = "abort_transaction"
+
+    transactional_id: str = wire(name(limits.MAX_STRING_CHARS))
+
+
+@struct
+class AbortTransactionResponse(ResponseMessage):
+    """The transaction is aborted. That it is not, the answer's error says."""
+
+    api = "abort_transaction"
+
+
+@struct
+class HangingTransaction(Partition):
+    """What a producer has open on a partition, and no transactional id has."""
+
+    producer_id: int = wire(INT64)
+
+
+@struct
+class AbortHangingTransactionsRequest(RequestMessage):
+    """Hanging transactions to be aborted, each succeeds or fails alone."""
+
+    api = "abort_hanging_transactions"
+
+    partitions: tuple[HangingTransaction, ...] = wire([HangingTransaction])
+
+
+@struct
+class AbortedHangingTransaction(PartitionAnswer):
+    """Where what is aborted had begun."""
+
+    start_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+
+
+@struct
+class AbortHangingTransactionsResponse(ResponseMessage):
+    """One entry per transaction, in the same order."""
+
+    api = "abort_hanging_transactions"
+
+    partitions: tuple[AbortedHangingTransaction, ...] = wire([AbortedHangingTransaction])

@@ -73,6 +73,10 @@ class Compaction:
                 rounds += 1
             return rounds
 
+    def clean_up_to(self, log: Log) -> int | None:
+        """Up to which offset, exclusive, a log is compacted; None where it was not, or that is not known yet."""
+        return None if self._cleaner is None else self._cleaner.clean_up_to.get(log)
+
     async def _loaded(self) -> Cleaner:
         assert self.open_child is not None
         if self._cleaner is None:

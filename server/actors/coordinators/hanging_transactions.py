@@ -70,7 +70,30 @@ class HangingTransactions:
                 if first_offset is not None and not self._is_known(entry.producer_id, actor.topic_partition):
                     yield _Open(actor.topic_partition, entry.producer_id, first_offset), actor, entry
 
-    async def _abort(self, key: _Open, actor: PartitionActor, entry: ProducerEntry) -> bool:
+    async def abort(self, topic_partition: TopicPartition, producer_id: int) -> int:
+        """Abort what a producer has open on a partition, and answer where it began. Raises RequestError: INVALID_TXN_STATE
+        where nothing is open, and where the coordinator has it open, because on other partitions it would stay."""
+        actor = self._manager.topics.actor(topic_partition)
+        entry = actor.log.producers.entries.get(producer_id)
+        first_offset = None if entry is None else entry.current_txn_first_offset
+        if entry is None or first_offset is None:
+            raise InvalidTxnStateError(f"{topic_partition}: producer {producer_id} has no transaction open there")
+        if self._is_known(producer_id, topic_partition):
+            raise InvalidTxnStateError(
+                f"{topic_partition}: the transaction of producer {producer_id} is not hanging, or may not be: it belongs to a "
+                "transactional id, by which it is aborted everywhere"
+            )
+        await self._write_marker(_Open(topic_partition, producer_id, first_offset), actor, entry)
+        LOGGER.warning(
+            "%s: the transaction of producer %d open since offset %d had no owner and is aborted by hand",
+            topic_partition,
+            producer_id,
+            first_offset,
+        )
+        return first_offset
+
+    async def _write_marker(self, key: _Open, actor: PartitionActor, entry: ProducerEntry) -> None:
+        """Raises RequestError: InvalidTxnStateError when it has ended while the marker waited its turn."""
         marker = prepare_marker(
             producer_id=entry.producer_id,
             producer_epoch=entry.epoch,
@@ -79,11 +102,14 @@ class HangingTransactions:
             now_ms=self._now_ms(),
             ends_only=key.first_offset,
         )
+        with trio.CancelScope(shield=True):
+            await store(actor, marker, lambda _: self._marker_stored(key.topic_partition, key.producer_id, False))
+
+    async def _abort(self, key: _Open, actor: PartitionActor, entry: ProducerEntry) -> bool:
         try:
-            with trio.CancelScope(shield=True):
-                await store(actor, marker, lambda _: self._marker_stored(key.topic_partition, key.producer_id, False))
+            await self._write_marker(key, actor, entry)
         except InvalidTxnStateError:
-            return False  # it has ended while the marker waited its turn; the producer may have begun another one
+            return False  # the producer may have begun another one
         except RequestError as exc:
             LOGGER.warning("%s: the hanging transaction of producer %d cannot be aborted: %s", key[0], key[1], exc)
             return False

@@ -39,6 +39,7 @@ from .transaction_states import (
     EPOCH_PER_TRANSACTION,
     IDLE_STATES,
     PREPARED_STATES,
+    check_abortable,
     check_producer,
     completed,
     concurrent_error,
@@ -195,6 +196,16 @@ class TransactionCoordinator:
                         owner.last_epoch = producer_epoch  # its producer may not hear of the next one
         assert owner.value is not None
         return owner.value.producer_id, owner.value.producer_epoch
+
+    async def abort(self, transactional_id: str) -> None:
+        """Abort what an id has open and fence its producer off, as when it takes too long; what is being aborted is carried
+        out. Raises RequestError: TRANSACTIONAL_ID_NOT_FOUND, or INVALID_TXN_STATE where there is nothing to be aborted."""
+        owner = self.ids.owner(transactional_id)
+        with owner.busy(), trio.CancelScope(shield=True):
+            async with owner.turn:
+                check_abortable(transactional_id, owner.value)
+                LOGGER.info("transaction %r is aborted: an administrator wants it", transactional_id)
+                await self._end(owner, commit=False, fence=True)
 
     async def write_marker(
         self,

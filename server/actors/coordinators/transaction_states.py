@@ -223,6 +223,16 @@ def check_producer(
     return value
 
 
+def check_abortable(transactional_id: str, value: TransactionLogValue | None) -> None:
+    """Raises RequestError unless the id has a transaction open, or one that is being aborted."""
+    if value is None:
+        raise RequestError(f"transactional id {transactional_id!r} is not known", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    if value.state not in (_ONGOING, TransactionState.PREPARE_ABORT):
+        raise InvalidTxnStateError(
+            f"transactional id {transactional_id!r} has nothing that could be aborted: it is {value.state.name}"
+        )
+
+
 def concurrent_error(transactional_id: str) -> RequestError:
     """Something else is being done with the id: try again."""
     return RequestError(

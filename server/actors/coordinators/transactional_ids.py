@@ -143,6 +143,13 @@ class TransactionalIds:
             if value.state not in IDLE_STATES
         )
 
+    def open_partitions(self) -> dict[int, frozenset[TopicPartition]] | None:
+        """By producer id, the partitions of every transaction that is open or about to end; None when part of what is known
+        cannot be read."""
+        if self._unreadable:
+            return None
+        return {value.producer_id: value.partitions for _, value in self.states() if value.state not in IDLE_STATES}
+
     def coordinator_epoch(self, owner: TransactionalId) -> int:
         """Leader epoch of the partition that keeps the id: what its markers carry."""
         return self._topic.actor(self._topic.partition_of(owner.name)).log.leader_epoch

@@ -32,6 +32,8 @@ REQUESTS_PER_TURN: Final = 4
 once would otherwise hold everything up for as long as all of them take."""
 IDLE_TIMEOUT_S: Final = 600.0
 """A connection without a request for so long is closed (Kafka: connections.max.idle.ms)."""
+NOT_SAID: Final = "-"
+"""What clients have not said of themselves yet."""
 USER_PREFIX: Final = "User:"
 """Of principals that are users."""
 IDLE_CHECKS: Final = 10
@@ -62,7 +64,9 @@ class Session(ABC, Generic[RequestT]):
     connection: Received
     budget: InFlightBudget
     idle_timeout_s: float = IDLE_TIMEOUT_S
-    client_id: str = "-"
+    client_id: str = NOT_SAID
+    software: str = NOT_SAID
+    """Name and version of the client's library, as it says."""
     principal: str = attrs.field(init=False)
     """Who the peer is."""
     user: str = attrs.field(init=False)
@@ -160,6 +164,11 @@ class Session(ABC, Generic[RequestT]):
     @abstractmethod
     def has_unanswered(self) -> bool:
         """Whether a request is under way."""
+
+    @property
+    @abstractmethod
+    def requests_in_flight(self) -> int:
+        """How many are under way."""
 
     def known_as(self, principal: str) -> None:
         """Who the peer is, as far as it has said."""

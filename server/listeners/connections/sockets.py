@@ -6,9 +6,9 @@ import contextlib
 import errno
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import attrs
 import trio
@@ -20,6 +20,7 @@ from .bugs import report_bug
 from .counters import NEWCOMER, OUT_OF_MEMORY, ProtocolCounters
 from .places import ListenerPlaces, Places
 from .reactor import Reactor
+from .session import Session
 from .tls import TlsServer, TlsTransport
 from .transport import MIN_RECEIVE_BYTES, Transport, host_of
 from .unsent import UnsentAnswers
@@ -41,6 +42,8 @@ class Served(NamedTuple):
 
     serve: Callable[[], Awaitable[None]]
     stop_reading: Callable[[], None]
+    session: Session[Any] | None = None
+    """None where nobody lists it."""
 
 
 @attrs.frozen
@@ -54,6 +57,8 @@ class Admission:
     """What they have counted, by protocol."""
     quotas: ClientQuotas = attrs.field(factory=ClientQuotas)
     """Which say how many connections an address may make."""
+    listeners: list[Listener] = attrs.field(factory=list)
+    """Those that run."""
 
     @classmethod
     def of(
@@ -91,7 +96,10 @@ class Listener:
     gathering: Gathering = attrs.field(factory=Gathering)
     """Of the broker, whose answers leave together."""
     _handshakes: set[trio.CancelScope] = attrs.field(factory=set)
-    _served: dict[Served, None] = attrs.field(factory=dict)
+    listens_on: str = ""
+    """While it runs, the address."""
+    _served: dict[Served, float] = attrs.field(factory=dict)
+    """Each with when it began, in trio's time."""
     _accepting: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _reactor: Reactor = attrs.field(init=False)
     _places: ListenerPlaces = attrs.field(init=False)
@@ -102,6 +110,10 @@ class Listener:
     def connections(self) -> int:
         return len(self._served)
 
+    def sessions(self) -> Iterator[tuple[Session[Any], float]]:
+        """Those that are served, each with when it began, in trio's time."""
+        return ((served.session, since) for served, since in self._served.items() if served.session is not None)
+
     async def run(self, *, task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`; the status is the address that is really listened on. OSError when it is taken."""
         try:
@@ -111,6 +123,8 @@ class Listener:
         host, port = listeners[0].socket.getsockname()[:2]
         self._places = self.admission.places.open()
         self._reactor = reactor = Reactor(self.gathering)
+        self.listens_on = f"{host}:{port}"
+        self.admission.listeners.append(self)
         try:
             async with trio.open_nursery() as beside:
                 beside.start_soon(reactor.run)
@@ -125,6 +139,7 @@ class Listener:
                 beside.cancel_scope.cancel()
         finally:
             reactor.close()
+            self.admission.listeners.remove(self)
             self.admission.places.close(self._places)
 
     async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
@@ -212,7 +227,7 @@ class Listener:
 
     async def _serve_on(self, transport: Transport) -> None:
         served = self.open(transport)
-        self._served[served] = None
+        self._served[served] = trio.current_time()
         if self._stopping.is_set():
             served.stop_reading()
         try:

@@ -18,9 +18,8 @@ from typing import Final
 import attrs
 
 from ....protocol.errors import InvalidConfigError
-from ...settings.broker_config import Address
-from ...settings.exposure import is_loopback
-from .server import JSON, HttpAnswer, HttpRequest
+from ...settings.address import Address, is_loopback
+from .messages import JSON, HttpAnswer, HttpRequest
 
 READING: Final = ("GET", "HEAD")
 WITHOUT_BODY: Final = (*READING, "DELETE")
@@ -36,6 +35,10 @@ class HttpAccess:
 
     is_loopback: bool = True
     token: str | None = attrs.field(default=None, repr=False)
+    names: frozenset[str] = frozenset()
+    """Of this machine, in small letters. With them `Host` is checked also where other machines reach the address."""
+    takes_links: bool = False
+    """Whether a link on another site may lead here: to a page that nobody else can read, or show inside his."""
 
     @classmethod
     def of(cls, address: Address, token: str | None = None) -> HttpAccess:
@@ -45,12 +48,12 @@ class HttpAccess:
         """Why a request is not answered; None when it is."""
         headers = request.headers
         host = headers.get("host", "")
-        if self.is_loopback and host and not _is_of_this_machine(host):
+        if (self.is_loopback or self.names) and host and not self._is_of_this_machine(host):
             return HttpAnswer.text(403, f"Host {host[:100]!r} is none of this machine; use its address")
         origin = headers.get("origin")
         if origin is not None and origin.lower() != f"http://{host.lower()}":
             return HttpAnswer.text(403, "requests of other sites are not answered")
-        if headers.get("sec-fetch-site", "none").lower() not in OF_THIS_SITE:
+        if headers.get("sec-fetch-site", "none").lower() not in OF_THIS_SITE and not (self.takes_links and _is_link(request)):
             return HttpAnswer.text(403, "requests of other sites are not answered")
         changes = request.method not in WITHOUT_BODY or bool(request.body)
         if changes and headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
@@ -60,16 +63,23 @@ class HttpAccess:
             return answer._replace(headers=(("www-authenticate", "Bearer"),))
         return None
 
+    def _is_of_this_machine(self, host: str) -> bool:
+        """Of an address, or of a name that nobody else can make point here."""
+        name, colon, port = host.rpartition(":")
+        name = (name if colon and port.isdigit() else host).removeprefix("[").removesuffix("]").lower().rstrip(".")
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name == "localhost" or name.endswith(".localhost") or name in self.names
+        return True
 
-def _is_of_this_machine(host: str) -> bool:
-    """Of an address, or of a name that nobody can make point here."""
-    name, colon, port = host.rpartition(":")
-    name = (name if colon and port.isdigit() else host).removeprefix("[").removesuffix("]").lower().rstrip(".")
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return name == "localhost" or name.endswith(".localhost")
-    return True
+
+def _is_link(request: HttpRequest) -> bool:
+    """Whether a browser says that somebody has followed a link, and sees a page of its own."""
+    headers = request.headers
+    return (
+        request.method == "GET" and headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    )
 
 
 def _has_token(authorization: str, token: str) -> bool:

@@ -19,8 +19,9 @@ from ...broker import Broker, StartProgress
 from ...settings.broker_config import Address
 from ..connections.counters import ProtocolCounters
 from .access import HttpAccess, read_token
+from .messages import HttpAnswer, HttpRequest
 from .metrics import CONTENT_TYPE, Fired, More, no_faults, scrape
-from .server import HttpAnswer, HttpRequest, http_listener
+from .server import http_listener
 
 METHODS = ("GET", "HEAD")
 

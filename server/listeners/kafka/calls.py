@@ -213,6 +213,6 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
             idle_timeout_s=door.idle_timeout_s,
             has_ended=ended,
         )
-        return Served(session.serve, session.stop_reading)
+        return Served(session.serve, session.stop_reading, session)
 
     return Listener(address, admission, open_session, "kafka", gathering=door.broker.disk.gathering)

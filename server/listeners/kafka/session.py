@@ -157,8 +157,6 @@ class KafkaSession(Session[Request]):
     """For how long the client has to be quiet because of what the request reads that is being answered."""
     has_ended: Callable[[KafkaSession], None] = _ended
     """Told when the connection is no more."""
-    software: str = "-"
-    """Name and version of the client's library, as it says."""
     logs_in: bool = False
     """Whether its peer shows who it is by a login, not by a request alone."""
     _take_up: TakeUp = attrs.field(init=False)
@@ -261,6 +259,10 @@ class KafkaSession(Session[Request]):
     @property
     def has_unanswered(self) -> bool:
         return bool(self._turns)
+
+    @property
+    def requests_in_flight(self) -> int:
+        return len(self._turns)
 
     # ---- quotas ----------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from ....protocol.coordinator.transactions import TransactionLogValue, TransactionState
+from ....protocol.coordinator.transactions import STATE_NAMES, TransactionLogValue
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.messages.transactions import (
     DescribeProducersPartitionResponse,
@@ -27,17 +27,7 @@ from ..connections.in_turns import in_turns
 from .door import Call
 from .patterns import pattern_of
 
-NAMES: Final = {
-    TransactionState.EMPTY: "Empty",
-    TransactionState.ONGOING: "Ongoing",
-    TransactionState.PREPARE_COMMIT: "PrepareCommit",
-    TransactionState.PREPARE_ABORT: "PrepareAbort",
-    TransactionState.COMPLETE_COMMIT: "CompleteCommit",
-    TransactionState.COMPLETE_ABORT: "CompleteAbort",
-    TransactionState.DEAD: "Dead",
-}
-"""Kafka's names of the states."""
-KNOWN_FILTERS: Final = frozenset({*NAMES.values(), "PrepareEpochFence"})
+KNOWN_FILTERS: Final = frozenset({*STATE_NAMES.values(), "PrepareEpochFence"})
 
 
 async def describe_producers(call: Call, body: DescribeProducersRequest) -> DescribeProducersResponse:
@@ -121,7 +111,7 @@ def _described(call: Call, transactional_id: str) -> DescribeTransactionsTransac
         topics.setdefault(topic, []).append(partition)
     return DescribeTransactionsTransactionState(
         transactional_id=transactional_id,
-        transaction_state=NAMES[value.state],
+        transaction_state=STATE_NAMES[value.state],
         transaction_timeout_ms=value.timeout_ms,
         transaction_start_time_ms=value.start_ms,
         producer_id=value.producer_id,
@@ -141,7 +131,7 @@ async def list_transactions(call: Call, body: ListTransactionsRequest) -> ListTr
     wanted = Filters(frozenset(body.state_filters), frozenset(body.producer_id_filters), body.duration_filter)
     found = [
         ListTransactionsTransactionState(
-            transactional_id=name, producer_id=value.producer_id, transaction_state=NAMES[value.state]
+            transactional_id=name, producer_id=value.producer_id, transaction_state=STATE_NAMES[value.state]
         )
         async for name, value in in_turns(list(call.broker.transactions.states()))
         if _is_asked_for(wanted, value, now_ms) and (pattern is None or pattern(name))
@@ -158,7 +148,7 @@ class Filters(NamedTuple):
 
 
 def _is_asked_for(wanted: Filters, value: TransactionLogValue, now_ms: int) -> bool:
-    if wanted.states and NAMES[value.state] not in wanted.states:
+    if wanted.states and STATE_NAMES[value.state] not in wanted.states:
         return False
     if wanted.producer_ids and value.producer_id not in wanted.producer_ids:
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from importlib import metadata
 from typing import Any, Final
@@ -20,18 +20,18 @@ from ...settings.broker_config import Address
 from ..access.audited import note_change
 from ..access.rights import Asker
 from ..connections.connection_task import Work
-from ..connections.counters import ProtocolCounters
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
 from . import file_calls, gap_calls, group_calls, group_descriptions, lookup_calls, quota_calls, stage_calls, topic_calls
 from .access.audited import AUDITED, NATIVE
-from .access.guard import Judged, judge_steps, judged
+from .access.guard import RULES, Judged, judge_steps, judged
 from .access.login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
 from .fetches import Fetches
 from .produce import Produces
 from .session import NativeSession, TakeUp, error_codes
 from .statistics import statistics
+from .views import connections, segments, transactions
 
 Answering = Callable[[], Awaitable[messages.ResponseMessage]]
 """What is done for a request; raises RequestError."""
@@ -54,7 +54,7 @@ def native_listener(
     mechanisms = mechanisms_of(broker)
 
     def open_calls(session: NativeSession) -> TakeUp:
-        calls = NativeCalls(session, broker, version, admission.protocols)
+        calls = NativeCalls(session, broker, version, admission)
         if not mechanisms:
             return calls.take_up
         calls.login = NativeLogin.of(broker, session, calls.take_up)
@@ -78,7 +78,7 @@ def native_listener(
             quotas=broker.security.quotas,
             idle_timeout_s=idle_timeout_s,
         )
-        return Served(session.serve, session.stop_reading)
+        return Served(session.serve, session.stop_reading, session)
 
     return Listener(address, admission, open_session, "native", gathering=broker.disk.gathering)
 
@@ -90,8 +90,8 @@ class NativeCalls(Asker):
     session: NativeSession
     broker: Broker
     version: str
-    protocols: Mapping[str, ProtocolCounters]
-    """What the connections of the broker's listeners have counted."""
+    admission: Admission
+    """What the connections of the broker's listeners share, and have counted."""
     login: NativeLogin | None = None
     """None where nobody logs in."""
     guard: Security | None = None
@@ -188,8 +188,14 @@ class NativeCalls(Asker):
                 return partial(self._answer, correlation_id, partial(topic_calls.describe_configs, self.broker, message))
             case messages.StageRequest():
                 return self._in_turn(correlation_id, partial(self._stage, correlation_id, message))
+            case messages.ListTransactionsRequest():
+                list_them = partial(transactions.list_transactions, self.broker, message, self._sees(message))
+                self._answer_beside(correlation_id, list_them)
+            case messages.ListConnectionsRequest():
+                list_those = partial(connections.list_connections, self.broker, self.admission, message)
+                self._answer_beside(correlation_id, list_those)
             case messages.StatisticsRequest():
-                self._answer_beside(correlation_id, partial(statistics, self.broker, self.protocols.values()))
+                self._answer_beside(correlation_id, partial(statistics, self.broker, self.admission.protocols.values()))
             case _:
                 call: Answering = partial(_CALLS[type(message)], self.broker, message)
                 audit = self.broker.security.audit
@@ -198,6 +204,11 @@ class NativeCalls(Asker):
                     call = partial(self._audited, audit, message, names, call)
                 self._answer_beside(correlation_id, call)
         return None
+
+    def _sees(self, message: messages.RequestMessage) -> Callable[[str], bool] | None:
+        """Which of what is listed the client may see; None: all of it."""
+        sees = RULES[type(message)].sees
+        return None if self.guard is None or sees is None else partial(sees, self)
 
     def _in_turn(self, correlation_id: int, work: Work | None) -> Work | None:
         """Work that holds up what comes behind it, with its errors answered."""
@@ -247,6 +258,8 @@ class NativeCalls(Asker):
 
     def _hello(self, message: messages.HelloRequest) -> messages.HelloResponse:
         self.session.client_id = message.client_id
+        if message.software:
+            self.session.software = message.software
         config = self.broker.config
         return messages.HelloResponse(
             server="triolog",
@@ -274,6 +287,10 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = 
     messages.DeleteRecordsRequest: topic_calls.delete_records,
     messages.InitProducerRequest: group_calls.init_producer,
     messages.EndTransactionRequest: group_calls.end_transaction,
+    messages.DescribeTransactionsRequest: transactions.describe_transactions,
+    messages.DescribeProducersRequest: transactions.describe_producers,
+    messages.AbortTransactionRequest: group_calls.abort_transaction,
+    messages.AbortHangingTransactionsRequest: group_calls.abort_hanging_transactions,
     messages.CommitOffsetsRequest: group_calls.commit_offsets,
     messages.FetchOffsetsRequest: group_calls.fetch_offsets,
     messages.ListGroupsRequest: group_calls.list_groups,
@@ -283,6 +300,7 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = 
     messages.AlterQuotasRequest: quota_calls.alter_quotas,
     messages.ListGapsRequest: gap_calls.list_gaps,
     messages.AcceptGapsRequest: gap_calls.accept_gaps,
+    messages.DescribeSegmentsRequest: segments.describe_segments,
     messages.SplitPointsRequest: file_calls.split_points,
     messages.LeaseSegmentsRequest: file_calls.lease_segments,
     messages.CommitStageRequest: stage_calls.commit_stage,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....protocol.errors import RequestError
 from ....protocol.native import messages
 from ...broker import Broker
 from ..connections.in_turns import in_turns
@@ -19,6 +20,25 @@ async def end_transaction(broker: Broker, message: messages.EndTransactionReques
         producer.transactional_id, producer.producer_id, producer.producer_epoch, commit=message.commit
     )
     return messages.EndTransactionResponse()
+
+
+async def abort_transaction(broker: Broker, message: messages.AbortTransactionRequest) -> messages.AbortTransactionResponse:
+    await broker.transactions.abort(message.transactional_id)
+    return messages.AbortTransactionResponse()
+
+
+async def abort_hanging_transactions(
+    broker: Broker, message: messages.AbortHangingTransactionsRequest
+) -> messages.AbortHangingTransactionsResponse:
+    answers = []
+    async for each in in_turns(message.partitions):
+        try:
+            start = await broker.producers.abort_hanging(each.topic_partition, each.producer_id)
+        except RequestError as exc:
+            answers.append(messages.AbortedHangingTransaction(*each.topic_partition, exc.as_answer()))
+        else:
+            answers.append(messages.AbortedHangingTransaction(*each.topic_partition, None, start))
+    return messages.AbortHangingTransactionsResponse(tuple(answers))
 
 
 async def commit_offsets(broker: Broker, message: messages.CommitOffsetsRequest) -> messages.CommitOffsetsResponse:

@@ -56,7 +56,11 @@ async def explain(broker: Broker, message: messages.ExplainRequest) -> messages.
             if each.end_timestamp is not None and each.start_timestamp is None:
                 raise InvalidRequestError(f"{each.topic_partition}: end_timestamp without start_timestamp, which may be 0")
             walk = await broker.reader.explain(
-                each.topic_partition, offset=each.offset, timestamp=each.timestamp, times=each.times
+                each.topic_partition,
+                offset=each.offset,
+                timestamp=each.timestamp,
+                times=each.times,
+                and_segments=message.with_segments,
             )
         except RequestError as exc:
             explained.append(messages.ExplainPartitionResponse(*each.topic_partition, exc.as_answer()))

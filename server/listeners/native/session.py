@@ -235,6 +235,10 @@ class NativeSession(Session[NativeRequest]):
         return bool(self._taken)
 
     @property
+    def requests_in_flight(self) -> int:
+        return len(self._taken)
+
+    @property
     def is_watched(self) -> bool:
         return super().is_watched or not self.connection.can_receive_more
 

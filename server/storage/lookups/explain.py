@@ -6,19 +6,21 @@ It uses the same steps as `fetch` and `timestamps` and counts what they read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ....protocol.limits import INT64_MAX
-from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, Isolation, TimeRange
+from ....protocol.types import NO_OFFSET, Isolation, TimeRange
 from ..disk.diskops import Map, Procedure, Read
 from ..log.log_snapshot import LogSnapshot
-from ..segments.least_timestamps import NOTHING
+from ..segments.least_timestamps import told
 from ..segments.segment_view import SegmentView, TimestampAndOffset
 from .fetch import check_fetch_offset
 from .time_range import RangeSearch, check_range
 from .timestamps import NO_SUCH_RECORD, offset_for_timestamp
 
 T = TypeVar("T")
+MOST_STRETCHES: Final = 500
+"""Of a log that is told whole; of one with more segments neighbours are told together."""
 Walk = dict[str, Any]
 CachedBytes = Callable[[Read], bool]
 """Whether a read would be answered without waiting for the device."""
@@ -87,10 +89,35 @@ def explain_range(snapshot: LogSnapshot, times: TimeRange, is_cached: CachedByte
     return walk
 
 
+def with_segments(snapshot: LogSnapshot, explained: Callable[[LogSnapshot], Procedure[Walk]]) -> Procedure[Walk]:
+    """The walk that `explained` gives, and under `log_segments` what is known of all segments afterwards."""
+    walk = yield from explained(snapshot)
+    walk["log_segments"] = whole_log(snapshot)
+    return walk
+
+
+def whole_log(snapshot: LogSnapshot) -> list[Walk]:
+    """All segments in order, at most MOST_STRETCHES maps: each tells of one segment or of as many neighbours as it takes."""
+    count = len(snapshot)
+    each = -(-count // MOST_STRETCHES) or 1
+    return [
+        _stretch([snapshot.segment(slot) for slot in range(start, min(start + each, count))]) for start in range(0, count, each)
+    ]
+
+
+def _stretch(views: list[SegmentView]) -> Walk:
+    return {
+        "segment": views[0].base_offset,
+        "segments": len(views),
+        "size_bytes": sum(view.size for view in views),
+        "least_timestamp": told(min(view.least_timestamps.least for view in views)),
+        "max_timestamp": max(view.max_timestamp for view in views),
+    }
+
+
 def _range_step(snapshot: LogSnapshot, slot: int, view: SegmentView) -> Walk:
     step = _segment(snapshot, slot, view)
-    least = view.least_timestamps.least
-    step["least_timestamp"] = NO_TIMESTAMP if least < 0 or least == NOTHING else least
+    step["least_timestamp"] = view.least_timestamp
     return step | {"runs": 0, "run_bytes": 0, "reads": [], "bytes_scanned": 0, "cached": True}
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from ....protocol.limits import INT64_MAX
+from ....protocol.types import NO_TIMESTAMP
 
 NOT_KNOWN: Final = -INT64_MAX - 1
 """Nobody has looked."""
@@ -24,6 +25,11 @@ NOTHING: Final = INT64_MAX
 """There is no record, or none with a timestamp."""
 MOST_STRETCHES: Final = 256
 _NONE: Final = array("q")
+
+
+def told(least: int) -> int:
+    """A bound as others are told it: -1 where it is not known, or there is no timestamp."""
+    return NO_TIMESTAMP if least < 0 or least == NOTHING else least
 
 
 class Stretch(NamedTuple):

@@ -19,7 +19,7 @@ from ..indexes.offset_index import OffsetIndex
 from ..indexes.time_index import TimeIndex
 from ..indexes.transaction_index import AbortedTxn, TransactionIndex
 from .damaged_frames import damaged_header, position_behind_damage
-from .least_timestamps import LeastTimestamps
+from .least_timestamps import LeastTimestamps, told
 from .unpacked_batches import checked, dropped, unpacked, unpacked_at_once
 
 UNTOLD_RECORDS: Final = 4 * UNTOLD_STEPS
@@ -48,6 +48,11 @@ class SegmentView(NamedTuple):
     transaction_index: TransactionIndex
     transaction_entries: int
     least_timestamps: LeastTimestamps
+
+    @property
+    def least_timestamp(self) -> int:
+        """No record that has a timestamp has a smaller one; -1 where that is not known, or none has one."""
+        return told(self.least_timestamps.least)
 
     def entry_of(self, offset: int) -> Procedure[tuple[int, int, int]]:
         """(slot, offset, position) of the offset index's greatest entry <= `offset`, as it stands there; for none (-1, base

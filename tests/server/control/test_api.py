@@ -9,54 +9,19 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 from confluent_kafka import Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from triolog.protocol.kafka.messages.streams_groups import StreamsGroupEndpoint
 
+from tests.support.control_port import PATIENCE_S, Control, started
 from tests.support.forked_servers import ServerForker
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire
-from tests.support.server_process import ServerFolder, ServerProcess
+from tests.support.server_process import ServerFolder
 from tests.support.streams_members import StreamsMember
 from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE
 
-PATIENCE_S = 30.0
 CHANGES = {"partitions": 2, "config": {"cleanup.policy": "compact"}}
-
-
-@attrs.define
-class Control:
-    """A control port, as a test in another language sees it."""
-
-    ready: dict[str, str]
-
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        host, _, port = self.ready["control"].rpartition(":")
-        connection = HTTPConnection(host, int(port), timeout=PATIENCE_S)
-        try:
-            connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            connection.close()
-
-    def do(self, method: str, path: str, body: Any = None) -> Any:
-        status, told = self.ask(method, path, body)
-        assert status == 200, (method, path, told)
-        return told
-
-    def producer(self, **config: Any) -> Producer:
-        settings = {"bootstrap.servers": self.ready["kafka"], "linger.ms": 0, "retry.backoff.ms": 1, "reconnect.backoff.ms": 1}
-        return Producer({**settings, "log_level": 0, **config})
-
-    def values(self, topic: str) -> list[Any]:
-        return [record["value"] for record in self.do("GET", f"/topics/{topic}/records")]
-
-
-def started(folder: ServerFolder, *arguments: str) -> tuple[ServerProcess, Control]:
-    server = folder.start("--kafka", "127.0.0.1:0", "--durability", "os", *arguments)
-    return server, Control(json.loads(server.ready_file.read_text()))
 
 
 @pytest.fixture(scope="module")
@@ -189,9 +154,9 @@ def test_a_crash_and_a_restart_on_the_same_ports(control: Control) -> None:
 def test_the_clock_is_moved(control: Control) -> None:
     before = control.do("GET", "/clock")["now_ms"]
     assert control.do("POST", "/clock/advance", {"seconds": 3600})["now_ms"] >= before + 3_600_000
-    control.do("POST", "/clock/freeze")
+    assert control.do("POST", "/clock/freeze")["is_frozen"] is True
     assert control.do("GET", "/clock") == control.do("GET", "/clock")
-    control.do("POST", "/clock/unfreeze")
+    assert control.do("POST", "/clock/unfreeze")["is_frozen"] is False
 
 
 def test_retention_is_applied_at_once(control: Control) -> None:
@@ -277,6 +242,7 @@ def test_nodes_go_and_leaders_move(server_folder: ServerFolder) -> None:
     assert epochs == [1, 2]
     control.do("POST", "/coordinators", {"name": "g", "node": 2})
     control.do("POST", "/nodes/2/down")
+    assert [(each["node"], each["is_up"]) for each in control.do("GET", "/")["nodes"]] == [(1, True), (2, False)]
     control.do("POST", "/nodes/2/up")
     assert control.ask("POST", "/nodes/9/down")[0] == 404
 

@@ -77,6 +77,9 @@ async def test_requests_with_and_without_an_answer_are_told_apart(api: ControlAp
             log.answered(request, ())
     assert [each["api"] for each in (await ask(api, "GET", "/requests?answered=true"))[1]] == ["Metadata"]
     assert [each["api"] for each in (await ask(api, "GET", "/requests?answered=false"))[1]] == ["Fetch"]
+    assert [each["number"] for each in (await ask(api, "GET", "/requests?last=1"))[1]] == [2]
+    assert len((await ask(api, "GET", "/requests?last=9"))[1]) == 2
+    assert (await ask(api, "GET", "/requests?last=0"))[0] == 400
 
 
 async def test_what_is_not_there_is_named_without_quotes(api: ControlApi) -> None:

@@ -102,6 +102,9 @@ def _group(world: World) -> str:
 
 _VERSION: Final[Make] = lambda world: world.mostly(1, 0, 2, 3, INT64_MAX, usually=0.4)  # noqa: E731
 _TASK: Final[Make] = lambda world: world.one_of(("task-0", "task-1", "", "a/b", ".."))  # noqa: E731
+_state: Final[Make] = lambda world: world.mostly("Ongoing", "Empty", "Dead", "?")  # noqa: E731
+_count: Final[Make] = lambda world: world.mostly(1000, 0, 1, 10_000, 10_001)  # noqa: E731
+_transactional_id: Final[Make] = lambda world: world.mostly(world.me.transactional_id, "unknown", "")  # noqa: E731
 _PLACE: Final[dict[str, Make]] = {"topic": World.topic, "partition": _partition}
 
 BODIES: Final[dict[str, dict[str, Make]]] = {
@@ -124,7 +127,10 @@ BODIES: Final[dict[str, dict[str, Make]]] = {
         "partitions": _list(**_PLACE, timestamp=World.timestamp),
         "isolation": lambda world: world.one_of(("read_uncommitted", "read_committed")),
     },
-    "explain": {"partitions": _list(**_PLACE, offset=_offset)},
+    "explain": {
+        "partitions": _list(**_PLACE, offset=_offset),
+        "with_segments": lambda world: world.one_of((False, True)),
+    },
     "metadata": {"topics": _names(World.topic, nullable=True)},
     "create_topics": {
         "topics": _list(name=World.topic, partitions=lambda world: world.mostly(2, 1, 0, 10_001), config=_config),
@@ -144,6 +150,21 @@ BODIES: Final[dict[str, dict[str, Make]]] = {
             key: (lambda world, key=key: _producer(world)[key]) for key in ("transactional_id", "producer_id", "producer_epoch")
         },
         "commit": lambda world: world.chance(0.5),
+    },
+    "list_transactions": {
+        "states": _names(_state, nullable=True),
+        "open_for_ms": lambda world: world.mostly(None, 0, 1000, INT64_MAX),
+        "max_transactions": _count,
+    },
+    "describe_transactions": {"transactions": _names(_transactional_id)},
+    "describe_producers": {
+        "partitions": _list(**_PLACE),
+        "open_only": lambda world: world.chance(0.5),
+        "max_producers": _count,
+    },
+    "abort_transaction": {"transactional_id": _transactional_id},
+    "abort_hanging_transactions": {
+        "partitions": _list(**_PLACE, producer_id=lambda world: world.mostly(_producer(world)["producer_id"], 0, INT64_MAX))
     },
     "commit_offsets": {
         "group": _group,
@@ -170,6 +191,10 @@ BODIES: Final[dict[str, dict[str, Make]]] = {
     },
     "list_gaps": {"topics": _names(World.topic, nullable=True)},
     "accept_gaps": {"partitions": _list(**_PLACE, start_offset=_offset)},
+    "describe_segments": {
+        "partitions": _list(**_PLACE, from_offset=_offset),
+        "max_segments": lambda world: world.mostly(1000, 0, 1, 10_000, 10_001),
+    },
     "split_points": {
         "partitions": _list(
             **_PLACE, start=_offset, end=_offset, target_bytes=lambda world: world.mostly(1000, 1, 0, INT64_MAX)
@@ -196,6 +221,7 @@ BODIES: Final[dict[str, dict[str, Make]]] = {
         "lease_ms": lambda world: world.mostly(1000, 0, 1, INT64_MAX),
         "lease_id": lambda world: world.mostly(None, "lease", "x" * 100),
     },
+    "list_connections": {"max_connections": _count},
     "statistics": {},
     "hello": {"client_id": World.text},
     "authenticate": {

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 from triolog.server.storage.directory.directory_lock import DirectoryLock
+from triolog.tools.cli.terminal.output import size_text
 
+from tests.support.drawings import Drawing
 from tests.support.stopped_logs import StoppedLogs
 
 from .conftest import call
@@ -89,3 +91,22 @@ def test_what_is_no_log_directory_is_refused(tmp_path: Path) -> None:
 def test_partitions_without_a_segment_have_no_lines(tmp_path: Path) -> None:
     (tmp_path / "flights-0").mkdir()
     assert du(tmp_path, "--by", "segment").stdout.splitlines()[-1].startswith("1 partition, 0 B of content")
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"), [("topic", "flights-1"), ("partition", "flights-0"), ("segment", "flights-0/0"), ("age", "older")]
+)
+def test_a_picture_has_the_bytes_of_the_view(logs: StoppedLogs, tmp_path: Path, view: str, expected: str) -> None:
+    path = tmp_path / "du.svg"
+    said = du(logs.path, "--by", view, "--svg", path).stdout
+    assert said == f"a picture of {path.stat().st_size:,} bytes in {path}\n"
+    drawing = Drawing(path.read_text())
+    assert expected in drawing.texts
+    allocated = sum(part["allocated_bytes"] for part in as_json(logs.path)["partitions"])
+    beside = as_json(logs.path)["beside_partitions"]["allocated_bytes"]
+    assert any(text.endswith(f", {size_text(allocated + beside)} on disk") for text in drawing.texts)
+
+
+def test_a_picture_goes_to_standard_output_and_not_together_with_json(logs: StoppedLogs) -> None:
+    assert Drawing(du(logs.path, "--svg=-").stdout).title == f"room on the disk: {logs.path}"
+    assert du(logs.path, "--svg=-", "--json").exit_code == 2

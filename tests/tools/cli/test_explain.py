@@ -9,6 +9,8 @@ from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.terminal.times import parse_zone
 from triolog.tools.cli.terminal.walk_tree import walk_tree
 
+from tests.support.drawings import Drawing
+
 from .conftest import Cli
 
 START_MS = 1_372_910_400_000
@@ -134,3 +136,28 @@ def test_only_some_of_many_reads_are_shown() -> None:
 
 def test_a_walk_of_a_newer_server_is_drawn_as_far_as_it_is_known() -> None:
     assert "answer: no such record" in drawn({"asked": {"by": "magic"}, "new": 1})
+
+
+def test_a_picture_shows_all_segments_and_the_answer(cli: Cli, filled: BlockingBroker, tmp_path: Path) -> None:
+    said = Drawing(cli.ok("explain", "t", "--at", str(START_MS + 20_000), "--timezone", "UTC", "--svg"))
+    (walk,) = cli.json("explain", "t", "--at", str(START_MS + 20_000))
+    assert "log_segments" not in walk["walk"]
+    assert len(said.rects("segment")) + len(said.rects("chosen")) - 2 == walk["walk"]["segment_count"]
+    assert len(said.dots("found")) == 2
+    assert any(text.startswith("answer: offset 20, timestamp 2013-07-04T04:00:20.000Z") for text in said.texts)
+    path = tmp_path / "range.svg"
+    asked = ("--from", str(START_MS + 20_000), "--to", str(START_MS + 22_000))
+    assert f" bytes in {path}" in cli.ok("explain", "t", *asked, "--svg", str(path))
+    assert len(Drawing(path.read_text()).rects("band")) == 1
+
+
+def test_a_picture_of_an_offset_has_its_batch(cli: Cli, filled: BlockingBroker) -> None:
+    (walk,) = cli.json("explain", "t", "--offset", "7")
+    drawing = Drawing(cli.ok("explain", "t", "--offset", "7", "--svg"))
+    assert f"the batch at position {walk['walk']['answer']['position']}" in drawing.hints
+
+
+def test_a_picture_that_cannot_be_written_is_named(cli: Cli, filled: BlockingBroker, tmp_path: Path) -> None:
+    path = tmp_path / "no" / "walk.svg"
+    assert f"{path}: No such file" in cli.refused("explain", "t", "--offset", "7", "--svg", str(path))
+    assert "either --svg or --json" in cli.refused("explain", "t", "--offset", "7", "--svg", str(path), "--json", code=2)

@@ -49,7 +49,9 @@ def test_the_blocking_consumer_reads_exactly_the_range(broker: BlockingBroker, o
         consumer.assign("t", times=times(3, 2))
         with pytest.raises(InvalidRequestError, match=r"t-[01]: end_timestamp"):
             consumer.next_batch()
-        assert BlockingAdmin(client).explain(T0, times(10, 13))["answer"]["offset"] <= offsets_of(10, 13)[0]
+        walk = BlockingAdmin(client).explain(T0, times(10, 13), with_segments=True)
+        assert walk["answer"]["offset"] <= offsets_of(10, 13)[0]
+        assert len(walk["log_segments"]) == walk["segment_count"]
 
 
 async def test_the_consumer_for_trio_reads_exactly_the_range(broker: BlockingBroker) -> None:
@@ -62,3 +64,6 @@ async def test_the_consumer_for_trio_reads_exactly_the_range(broker: BlockingBro
         assert [record.offset async for _, record in consumer.records()] == offsets_of(40, 50)
         walk = await Admin(client).explain(T0, TimeRange(end=START_MS + 1))
         assert walk["asked"]["start_timestamp"] == 0
+        assert "log_segments" not in walk
+        walk = await Admin(client).explain(T0, TimeRange(), with_segments=True)
+        assert walk["log_segments"][0]["max_timestamp"] >= walk["log_segments"][0]["least_timestamp"] >= START_MS

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import struct
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import TimestampType
 from triolog.tools.demo import terminal
 from triolog.tools.demo.command import command
-from triolog.tools.demo.day import DAY_START
+from triolog.tools.demo.day import DAY_END, DAY_START
 from triolog.tools.demo.producing import Production
 from triolog.tools.demo.reading import PartitionCopy
 
@@ -42,6 +45,31 @@ def test_the_demo_runs_and_every_check_holds(tmp_path: Path) -> None:
     assert figures["data_dir"] == str(data_dir)
     kept = sum(path.stat().st_size for path in data_dir.glob("flights-*/*"))
     assert figures["disk_bytes"] == kept > figures["payload_bytes"]
+    assert figures["html"] == str(data_dir / "demo.html")
+    page = (data_dir / "demo.html").read_text(encoding="utf-8")
+    assert "All 11 checks held." in page
+    assert page.count("<svg ") == 1 + 3 + 3 + 1 + 1
+    checked = subprocess.run([sys.executable, "-m", "triolog.tools.cli", "verify", data_dir], capture_output=True, check=False)
+    assert checked.returncode == 0, "the page beside the log is no damage"
+
+
+def test_the_flights_are_shown_in_a_browser_until_somebody_has_seen_enough() -> None:
+    command = [sys.executable, "-m", "triolog.tools.cli", "demo", "--rows", "3000", "--console"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as demo:
+        try:
+            assert demo.stdout is not None
+            said = [next(line for line in demo.stdout if line.startswith(what)) for what in ("The Fourth", "How it is found")]
+            found, walked = (line.partition(": ")[2].strip().replace("/topics/", "/api/topics/") for line in said)
+            with urllib.request.urlopen(found) as answer:
+                times = [record["timestamp"] for record in json.load(answer)["records"]]
+            assert times
+            assert all(DAY_START <= time < DAY_END for time in times)
+            with urllib.request.urlopen(walked) as answer:
+                assert json.load(answer)["walk"]["answer"]["offset"] >= 0
+        finally:
+            os.killpg(demo.pid, signal.SIGINT)
+            left = demo.communicate(timeout=60)[0]
+    assert (demo.returncode, left) == (0, "Ctrl-C ends it.\n")
 
 
 class Planted(terminal.FlightsTerminal):
@@ -58,7 +86,8 @@ class Planted(terminal.FlightsTerminal):
 def run_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[type[Planted]], Result]:
     def run(planted: type[Planted]) -> Result:
         monkeypatch.setattr(terminal, "FlightsTerminal", planted)
-        return CliRunner().invoke(command, ["--rows", "3000", "--seed", "7", "--data-dir", str(tmp_path / "log")])
+        places = ("--data-dir", str(tmp_path / "log"), "--html", str(tmp_path / "page.html"))
+        return CliRunner().invoke(command, ["--rows", "3000", "--seed", "7", *places])
 
     return run
 
@@ -127,6 +156,8 @@ def test_people_see_every_chapter_and_faults_on_disk_are_found(
         "the explained lookups come to the same",
     ]
     assert f"{len(failed)} of 11 checks FAILED" in result.output
+    assert f"{len(failed)} of 11 checks FAILED" in (tmp_path / "page.html").read_text()
+    assert not (tmp_path / "log" / "demo.html").exists()
     assert "Error: every record read back equals its row" in result.output
     for said in ("SIGKILL after", "time index", "carrier", "On disk"):
         assert said in result.output

@@ -22,7 +22,7 @@ from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.consumer import BlockingConsumer
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.procedures.topics import create_topics, statistics
-from triolog.tools.forward.process.control import ask
+from triolog.tools.forward.process.asking import ask
 from triolog.tools.forward.process.place import CONTROL
 
 from tests.support.forwarding import LINK, NODE, until

@@ -26,7 +26,7 @@ def state_folder(state_dir: str | None) -> Path:
 
 def ask_link(link: str, state_dir: str | None, request: dict[str, Any], timeout_s: float | None = ASK_S) -> dict[str, Any]:
     """What a link answers. Raises NotConnectedError, FailedError."""
-    from ...forward.process.control import ask
+    from ...forward.process.asking import ask
     from ...forward.process.place import CONTROL
 
     folder = state_folder(state_dir)

@@ -12,14 +12,15 @@ from ..terminal.failures import FailedError
 from ..terminal.output import count_text, draw, json_option, print_json, printable, say, table
 from ..terminal.questions import confirmed
 from ..terminal.remote import ServerAddress, call_server, server_option
-from .group_offsets import GroupOffset, group_offsets, readers_of
 from .group_reset import command as reset
+from .numbers import number
 from .share_group import SHARE, draw_share, share_entries
 
 if TYPE_CHECKING:
     from ....protocol.native.messages import DescribedGroup, GroupMember
     from ...client.admin import Admin
     from ...client.connection import Client
+    from ...groups.offsets import GroupOffset
 
 DESCRIBED_AT_A_TIME: Final = 1000
 OFFSET_COLUMNS: Final = {
@@ -77,6 +78,7 @@ def describe(group: str, server: ServerAddress, as_json: bool) -> None:
 
     async def call(client: Client) -> tuple[DescribedGroup, list[GroupOffset]]:
         from ...client.admin import Admin
+        from ...groups.offsets import group_offsets, readers_of
 
         admin = Admin(client)
         described = await _one(admin, group)
@@ -88,6 +90,8 @@ def describe(group: str, server: ServerAddress, as_json: bool) -> None:
     if described.type == SHARE:
         _show_share(described, as_json)
         return
+    from ...groups.offsets import readers_of
+
     readers = readers_of(described)
     if as_json:
         entries = [{**each.entry(), **_reader_entry(readers.get(each.partition))} for each in offsets]
@@ -103,7 +107,7 @@ def describe(group: str, server: ServerAddress, as_json: bool) -> None:
         reader = readers.get(each.partition)
         reading = (printable(reader.member_id), printable(reader.client_host)) if reader else ("-", "-")
         note = (printable(each.metadata or ""),) if notes else ()
-        rows.append((*each.row(), *(reading if readers else ()), *note))
+        rows.append((*_offset_row(each), *(reading if readers else ()), *note))
     draw(table(columns, rows))
 
 
@@ -153,6 +157,7 @@ def delete(group: str, yes: bool, server: ServerAddress, as_json: bool) -> None:
 
     async def look(client: Client) -> int:
         from ...client.admin import Admin
+        from ...groups.offsets import group_offsets
 
         admin = Admin(client)
         (described,) = await admin.describe_groups(group)
@@ -198,6 +203,11 @@ def _group_entry(group: DescribedGroup) -> dict[str, Any]:
         "protocol": group.protocol or None,
         "member_count": len(group.members),
     }
+
+
+def _offset_row(offset: GroupOffset) -> tuple[str, ...]:
+    place = offset.partition
+    return place.topic, str(place.partition), *map(number, (offset.offset, offset.high_watermark, offset.lag))
 
 
 def _reader_entry(member: GroupMember | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.types import NO_OFFSET
 from ..terminal.output import draw, printable, table
-from .group_offsets import number
+from .numbers import number
 
 if TYPE_CHECKING:
     from ....protocol.native.messages import DescribedGroup, SharedPartition

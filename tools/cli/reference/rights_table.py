@@ -21,7 +21,8 @@ def native_table() -> str:
     for api, request in messages.REQUESTS.items():
         rules = native_guard.RULES[request]
         each = [] if rules.each is None else [f"each: {rules.each.says}"]
-        hidden = "" if rules.hide is None else native_seen.SAYS[rules.hide]
+        leaves_out = rules.hide or rules.sees
+        hidden = "" if leaves_out is None else native_seen.SAYS[leaves_out]
         rows.append(_row(f"`{api}`", [*map(str, rules.whole), *each], hidden))
     return "\n".join((*HEAD, *rows))
 

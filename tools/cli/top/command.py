@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ...statistics.rates import moment
 from ..terminal.output import draw, flush, json_line, json_option, terminal, timezone_option, write
 from ..terminal.remote import ServerAddress, call_server, server_option
 from ..terminal.times import Zone
-from .rates import moment
 
 if TYPE_CHECKING:
     from ...client.connection import Client

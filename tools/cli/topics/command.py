@@ -1,4 +1,4 @@
-"""`triolog topics`: create, list, describe, delete; `topic_changes` has the rest."""
+"""`triolog topics`: create, list, describe, delete; `segments` and `topic_changes` have the rest."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..terminal.failures import FailedError
 from ..terminal.output import count_text, draw, json_option, print_json, say, size_text, table
 from ..terminal.questions import confirmed, read_configs
 from ..terminal.remote import ServerAddress, call_server, server_option
+from .segments import segments
 from .topic_changes import add_partitions, alter, trim
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def command() -> None:
     """Create, list, describe, change and delete topics."""
 
 
+command.add_command(segments)
 command.add_command(alter)
 command.add_command(add_partitions)
 command.add_command(trim)

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ....protocol.limits import DEFAULT_DESCRIBED_SEGMENTS, DEFAULT_LISTED
 from ....protocol.native.messages import (
     CommitStageResponse,
     ConfigEntry,
     CreatedTopic,
     DescribedGroup,
+    DescribedTransaction,
+    DescribeProducersPartitionResponse,
+    DescribeSegmentsPartitionResponse,
     LeaseSegmentsResponse,
+    ListConnectionsResponse,
+    ListTransactionsResponse,
     NewTopic,
     OffsetsForTimesPartitionResponse,
     SplitPoint,
@@ -19,11 +25,14 @@ from ....protocol.native.messages import (
     TopicMetadata,
 )
 from ....protocol.types import Bytes, TimeRange, TopicPartition
+from ..procedures import connections as connection_procedures
 from ..procedures import gaps as gap_procedures
 from ..procedures import groups as group_procedures
 from ..procedures import quotas as quota_procedures
+from ..procedures import segments as segment_procedures
 from ..procedures import stages as stage_procedures
 from ..procedures import topics as procedures
+from ..procedures import transactions as transaction_procedures
 from ..procedures.groups import CommittedOffset
 from ..procedures.topics import Place
 from .client import BlockingClient
@@ -82,6 +91,15 @@ class BlockingAdmin:
         """Let readers pass over the gap that starts there, whatever the topic's gap.policy is; answers its end, exclusive."""
         return self._client.run(gap_procedures.accept_gap(partition, start_offset))
 
+    def describe_segments(
+        self,
+        *places: str | TopicPartition,
+        from_offsets: Mapping[TopicPartition, int] | None = None,
+        max_segments: int = DEFAULT_DESCRIBED_SEGMENTS,
+    ) -> list[DescribeSegmentsPartitionResponse]:
+        """Logs and segments of partitions, or of all of a topic; those that cannot be described have an error."""
+        return self._client.run(segment_procedures.describe_segments(places, from_offsets, max_segments))
+
     def list_groups(self) -> list[str]:
         """Every group that has committed offsets, by name."""
         return self._client.run(group_procedures.list_groups())
@@ -104,6 +122,32 @@ class BlockingAdmin:
         """Delete groups and their offsets; those without an error are deleted even when this raises."""
         self._client.run(group_procedures.delete_groups(groups))
 
+    def list_transactions(
+        self, *, states: Iterable[str] | None = None, open_for_ms: int | None = None, max_transactions: int = DEFAULT_LISTED
+    ) -> ListTransactionsResponse:
+        """Transactional ids, those with an open transaction first, and how many are left out."""
+        return self._client.run(transaction_procedures.list_transactions(states, open_for_ms, max_transactions))
+
+    def describe_transactions(self, *transactional_ids: str) -> list[DescribedTransaction]:
+        """Transactional ids with the partitions of their transactions; those that cannot be described have an error."""
+        return self._client.run(transaction_procedures.describe_transactions(transactional_ids))
+
+    def describe_producers(
+        self, *places: str | TopicPartition, open_only: bool = False, max_producers: int = DEFAULT_LISTED
+    ) -> list[DescribeProducersPartitionResponse]:
+        """What partitions, or all of a topic, remember of producers, and whether an open transaction hangs."""
+        return self._client.run(
+            transaction_procedures.describe_producers(places, open_only=open_only, max_producers=max_producers)
+        )
+
+    def abort_transaction(self, transactional_id: str) -> None:
+        """Abort what a transactional id has open, and fence its producer off."""
+        self._client.run(transaction_procedures.abort_transaction(transactional_id))
+
+    def abort_hanging_transaction(self, partition: TopicPartition, producer_id: int) -> int:
+        """Abort what a producer has open on a partition and no transactional id has; answers where it began."""
+        return self._client.run(transaction_procedures.abort_hanging_transaction(partition, producer_id))
+
     def describe_quotas(self) -> list[tuple[dict[str, str | None], dict[str, float]]]:
         """Every user, client id or address that is limited, and to what; a name of None is the default."""
         return self._client.run(quota_procedures.describe_quotas())
@@ -123,9 +167,13 @@ class BlockingAdmin:
         """The first record at or after a time, per partition; offset and timestamp are -1 where there is none."""
         return self._client.run(procedures.lookup_times(timestamps))
 
-    def explain(self, partition: TopicPartition, place: Place | TimeRange) -> dict[str, Any]:
-        """How the server looks a place up, or finds the records of a range of times, as data."""
-        return self._client.run(procedures.explain(partition, place))
+    def explain(self, partition: TopicPartition, place: Place | TimeRange, *, with_segments: bool = False) -> dict[str, Any]:
+        """How the server looks a place up, or finds the records of a range of times, as data; if wanted all segments, too."""
+        return self._client.run(procedures.explain(partition, place, with_segments))
+
+    def list_connections(self, max_connections: int = DEFAULT_LISTED) -> ListConnectionsResponse:
+        """Who is connected to the server, over both protocols, and how many are left out."""
+        return self._client.run(connection_procedures.list_connections(max_connections))
 
     def statistics(self) -> dict[str, Any]:
         """What the server has counted since its start, as data."""

@@ -119,12 +119,12 @@ def delete_records(before: Mapping[TopicPartition, int]) -> Procedure[dict[Topic
     return {TopicPartition(entry.topic, entry.partition): entry.log_start_offset for entry in checked(response.partitions)}
 
 
-def explain(partition: TopicPartition, place: Place | TimeRange) -> Procedure[dict[str, Any]]:
+def explain(partition: TopicPartition, place: Place | TimeRange, with_segments: bool) -> Procedure[dict[str, Any]]:
     """The walk of a lookup, or to a range of times, as docs/native-protocol.md tells it."""
     offset = place.offset if isinstance(place, AtOffset) else None
     timestamp = place.timestamp if isinstance(place, AtTime) else None
     ends = (place.start, end_of(place)) if isinstance(place, TimeRange) else (None, None)
-    response = yield ExplainRequest((ExplainPartition(*partition, offset, timestamp, *ends),))
+    response = yield ExplainRequest((ExplainPartition(*partition, offset, timestamp, *ends),), with_segments)
     (answer,) = checked(response.partitions)
     return dict(answer.walk or {})
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import trio
 
-from ...forward.process.control import ask
+from ...forward.process.asking import ask
 from ...forward.process.place import CONTROL
 from ..child import Child
 from .week import CANCELLATIONS, DELAYS, PARTITIONS

@@ -6,7 +6,7 @@
 | `{"command": "pause"}`, `{"command": "resume"}` | the same, afterwards |
 | `{"command": "drain", "timeout_s": 60}` | the same, when nothing is left or the time is up, with `drained` |
 
-An error is `{"error": "..."}`.
+An error is `{"error": "..."}`. Who asks uses `asking`.
 """
 
 from __future__ import annotations
@@ -104,18 +104,3 @@ async def _drain(link: Link, timeout_s: float) -> dict[str, Any]:
     if not drained:
         link.wishes.drained()
     return {**link.progress.snapshot(), "drained": drained}
-
-
-def ask(path: str, request: dict[str, Any], timeout_s: float | None) -> dict[str, Any]:
-    """Ask a link, blocking. Raises OSError when nobody answers."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
-        stream.settimeout(timeout_s)
-        stream.connect(path)
-        stream.sendall(json.dumps(request).encode() + b"\n")
-        data = b""
-        while some := stream.recv(1 << 16):
-            data += some
-    if not data:
-        raise ConnectionError("the link ended before it answered")
-    answer: dict[str, Any] = json.loads(data)
-    return answer

@@ -23,7 +23,7 @@ from ....server.service.service import Service
 from ....server.settings.broker_config import Address
 from ...client.backoff import Backoff
 from ..settings.forward_settings import ForwardSettings, read_file
-from .control import ask
+from .asking import ask
 from .place import CONTROL, default_state_dir
 
 LOGGER: Final = logging.getLogger(__name__)

@@ -37,6 +37,14 @@ def _quotas(message: messages.AlterQuotasRequest) -> Iterable[str]:
     ]
 
 
+def _transaction(message: messages.AbortTransactionRequest) -> Iterable[str]:
+    return [f"transactional id {message.transactional_id}"]
+
+
+def _hanging(message: messages.AbortHangingTransactionsRequest) -> Iterable[str]:
+    return [f"{each.topic}-{each.partition}: producer {each.producer_id}" for each in message.partitions]
+
+
 AUDITED: Final[dict[type[messages.RequestMessage], Callable[[Any], Iterable[str]]]] = {
     messages.CreateTopicsRequest: _topics,
     messages.DeleteTopicsRequest: _topics,
@@ -44,6 +52,8 @@ AUDITED: Final[dict[type[messages.RequestMessage], Callable[[Any], Iterable[str]
     messages.AlterConfigsRequest: _configs,
     messages.DeleteRecordsRequest: _partitions,
     messages.AcceptGapsRequest: _gaps,
+    messages.AbortTransactionRequest: _transaction,
+    messages.AbortHangingTransactionsRequest: _hanging,
     messages.DeleteGroupsRequest: _groups,
     messages.AlterQuotasRequest: _quotas,
 }

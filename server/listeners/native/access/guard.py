@@ -6,6 +6,7 @@ of it. Each call needs what its equivalent of Kafka's protocol needs.
 | whole | is refused as a whole, with the code of the first right that is missing |
 | each | has elements that are refused, each with the error where it stands; the others are served |
 | hide | has an answer out of which is taken what the client may not see, see `seen_answers` |
+| sees | lists names, of which the client may see those that this says: what lists them asks it, because it lists only so many |
 
 Rights are asked for before anything is looked up, so that what is missing and what is forbidden look the same to whoever may
 not describe it. Where no ACLs are enforced nothing of this is asked for.
@@ -124,6 +125,7 @@ class Rules:
     whole: tuple[Need | ProducerIdNeed, ...] = ()
     each: Each | None = None
     hide: Callable[[Asker, Body], None] | None = None
+    sees: Callable[[Asker, str], bool] | None = None
 
 
 def _cluster(operation: AclOperation) -> Need:
@@ -191,6 +193,16 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
     ),
     messages.InitProducerRequest: Rules((_IN_TRANSACTION, ProducerIdNeed())),
     messages.EndTransactionRequest: Rules((Need(AclOperation.WRITE, TRANSACTION, _of_producer),)),
+    messages.ListTransactionsRequest: Rules(sees=seen_answers.transaction),
+    messages.DescribeTransactionsRequest: Rules(
+        each=_each("transactions", messages.DescribedTransaction, AclOperation.DESCRIBE, TRANSACTION),
+        hide=seen_answers.described_transactions,
+    ),
+    messages.DescribeProducersRequest: Rules(
+        each=_each("partitions", messages.DescribeProducersPartitionResponse, AclOperation.READ)
+    ),
+    messages.AbortTransactionRequest: Rules((_named(AclOperation.WRITE, TRANSACTION, "transactional_id"),)),
+    messages.AbortHangingTransactionsRequest: Rules((_cluster(AclOperation.ALTER),)),
     messages.CommitOffsetsRequest: Rules(
         (
             Need(AclOperation.WRITE, TRANSACTION, _of_transaction, ", if one is named"),
@@ -225,6 +237,10 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
         each=_each("topics", messages.TopicGaps, AclOperation.DESCRIBE), hide=seen_answers.topics_with_gaps
     ),
     messages.AcceptGapsRequest: Rules(each=_each("partitions", messages.AcceptGapsPartitionResponse, AclOperation.ALTER)),
+    messages.DescribeSegmentsRequest: Rules(
+        each=_each("partitions", messages.DescribeSegmentsPartitionResponse, AclOperation.DESCRIBE)
+    ),
+    messages.ListConnectionsRequest: Rules((_cluster(AclOperation.DESCRIBE),)),
     messages.StatisticsRequest: Rules((_cluster(AclOperation.DESCRIBE),)),
 }
 

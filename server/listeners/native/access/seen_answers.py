@@ -12,7 +12,12 @@ from .....protocol.native import messages
 from .....protocol.native.fields import Body
 from ...access.rights import Asker
 
-TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+TOPIC, GROUP, CLUSTER, TRANSACTION = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.CLUSTER,
+    ResourceType.TRANSACTIONAL_ID,
+)
 
 
 def _may_see(asker: Asker, kind: ResourceType, name: str) -> bool:
@@ -57,11 +62,24 @@ def _hidden(group: str) -> Body:
     return messages.DescribedGroup(group, AuthorizationError(why, DENIED[TOPIC])).to_body()
 
 
-SAYS: Final[dict[Callable[..., None], str]] = {
+def described_transactions(asker: Asker, body: Body) -> None:
+    """Partitions of topics that the client may not describe."""
+    for each in body["transactions"]:
+        each["partitions"] = [place for place in each["partitions"] if _may_see(asker, TOPIC, place["topic"])]
+
+
+def transaction(asker: Asker, name: str) -> bool:
+    """Whether a transactional id is listed."""
+    return _may_see(asker, TRANSACTION, name)
+
+
+SAYS: Final[dict[Callable[..., object], str]] = {
     topics: "without DESCRIBE TOPIC topics, where all are asked for; without DESCRIBE_CONFIGS TOPIC their configuration",
     topics_with_gaps: "topics without DESCRIBE TOPIC, where all are asked for",
     offsets: "topics without DESCRIBE TOPIC, where all are asked for",
     listed_groups: "groups without DESCRIBE GROUP, unless the client has DESCRIBE CLUSTER",
     described_groups: "groups that read topics without DESCRIBE TOPIC, whose error says so",
+    described_transactions: "topics without DESCRIBE TOPIC",
+    transaction: "transactional ids without DESCRIBE TRANSACTIONAL_ID",
 }
 """What is left out, in words."""

@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 from triolog.server.listeners.connections.sockets import Listener
-from triolog.server.listeners.connections.transport import Transport
-from triolog.server.listeners.http import server as http
-from triolog.server.listeners.http.server import HttpAnswer, HttpRequest, http_listener
+from triolog.server.listeners.http import session as http
+from triolog.server.listeners.http.messages import HttpAnswer, HttpRequest, Send, Stream
+from triolog.server.listeners.http.server import http_listener
 from triolog.server.settings.broker_config import Address
 
 LOCALHOST = Address("127.0.0.1", 0)
@@ -139,6 +139,10 @@ async def test_a_stop_ends_idle_connections_and_answers_what_was_taken() -> None
         await busy.aclose()
 
 
+def _no_bug(what: str, error: Exception) -> None:
+    raise AssertionError(what) from error
+
+
 async def test_a_body_in_chunks_of_a_byte_leaves_others_their_turns() -> None:
     """Everything has come before the first look, so whatever turns there are, reading has given them."""
     chunks = 4000
@@ -156,7 +160,100 @@ async def test_a_body_in_chunks_of_a_byte_leaves_others_their_turns() -> None:
     stream: Any = server
     async with trio.open_nursery() as nursery:
         nursery.start_soon(take_turns)
-        await http.HttpSession(Transport(stream, "peer"), echo).serve()
+        await http.HttpSession(stream, "peer", echo, _no_bug).serve()
         nursery.cancel_scope.cancel()
     assert (await client.receive_some()).startswith(b"HTTP/1.1 200")
     assert turns >= chunks / http.PIECES_PER_TURN
+
+
+# ---- streams -----------------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def streaming(stream: Stream) -> AsyncIterator[tuple[Listener, Address]]:
+    """Whose answers are all this stream."""
+
+    async def answer(request: HttpRequest) -> HttpAnswer:
+        return HttpAnswer(200, b"", stream=stream)
+
+    async with trio.open_nursery() as nursery:
+        listener = http_listener(LOCALHOST, answer)
+        yield listener, await nursery.start(listener.run)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_stream_is_sent_piece_by_piece_and_its_end_is_an_end() -> None:
+    go_on = trio.Event()
+
+    async def two_pieces(send: Send) -> None:
+        await send(b"one")
+        await go_on.wait()
+        await send(b"")
+        await send(b"two")
+
+    async with streaming(two_pieces) as (_, address), await trio.open_tcp_stream(*address) as stream:
+        await stream.send_all(request("GET / HTTP/1.1", closes=False))
+        answer = b""
+        with trio.fail_after(30):
+            while b"one" not in answer:
+                answer += await stream.receive_some(1000)
+        assert b"transfer-encoding: chunked" in answer.lower()
+        go_on.set()
+        with trio.fail_after(30):
+            while data := await stream.receive_some(1000):
+                answer += data
+        assert answer.endswith(b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n")
+
+
+async def test_a_stream_is_cancelled_when_the_peer_closes() -> None:
+    ended = trio.Event()
+
+    async def endless(send: Send) -> None:
+        try:
+            await send(b"begun")
+            await trio.sleep_forever()
+        finally:
+            ended.set()
+
+    async with streaming(endless) as (_, address):
+        async with await trio.open_tcp_stream(*address) as stream:
+            await stream.send_all(request("GET / HTTP/1.1"))
+            assert b"200" in await stream.receive_some(1000)
+        with trio.fail_after(30):
+            await ended.wait()
+
+
+async def test_a_stop_ends_streams() -> None:
+    async def endless(send: Send) -> None:
+        await send(b"begun")
+        await trio.sleep_forever()
+
+    async with streaming(endless) as (listener, address), await trio.open_tcp_stream(*address) as stream:
+        await stream.send_all(request("GET / HTTP/1.1"))
+        assert b"200" in await stream.receive_some(1000)
+        listener.stop(30)
+        with trio.fail_after(30):
+            while await stream.receive_some(1000):
+                pass
+
+
+async def test_a_stream_that_meets_a_bug_does_not_look_whole(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(send: Send) -> None:
+        await send(b"begun")
+        raise ValueError("a bug")
+
+    async with streaming(broken) as (_, address):
+        answer = await exchange(address, request("GET / HTTP/1.1"))
+        assert b"begun" in answer
+        assert not answer.endswith(b"0\r\n\r\n")
+    assert "a bug" in caplog.text
+
+
+async def test_a_head_request_for_a_stream_gets_no_body() -> None:
+    async def never(send: Send) -> None:
+        raise AssertionError("nobody asked for a body")
+
+    async with streaming(never) as (_, address):
+        answer = await exchange(address, request("HEAD / HTTP/1.1"))
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert answer.endswith(b"\r\n\r\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import CorruptRecordError, OffsetOutOfRangeError
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.diskops import Read
-from triolog.server.storage.lookups.explain import explain_offset, explain_timestamp
+from triolog.server.storage.lookups import explain
+from triolog.server.storage.lookups.explain import explain_offset, explain_timestamp, whole_log, with_segments
 
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
@@ -149,3 +151,29 @@ def test_every_walk_ends_at_the_answer_of_the_lookup_it_explains(
         found = by_offset(again, offset)["answer"]
         fetched = again.read(offset)
         assert (found["offset"] == -1) is (len(fetched.records) == 0)
+
+
+def test_all_segments_are_told_when_they_are_wanted(driven: DrivenLog) -> None:
+    by_offset(driven, 15)  # maps the index
+    explained = partial(explain_offset, offset=15, is_cached=warm)
+    walk = driven.run(with_segments(driven.log.snapshot(), explained))
+    assert walk["log_segments"] == [
+        {
+            "segment": base,
+            "segments": 1,
+            "size_bytes": count * SIZE,
+            "least_timestamp": START_MS + base,
+            "max_timestamp": START_MS + base + count - 1,
+        }
+        for base, count in ((0, 10), (10, 10), (20, 5))
+    ]
+    del walk["log_segments"]
+    assert walk == by_offset(driven, 15)
+
+
+def test_of_many_segments_neighbours_are_told_together(driven: DrivenLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "MOST_STRETCHES", 2)
+    first, last = whole_log(driven.log.snapshot())
+    assert (first["segment"], first["segments"], first["size_bytes"]) == (0, 2, 20 * SIZE)
+    assert (first["least_timestamp"], first["max_timestamp"]) == (START_MS, START_MS + 19)
+    assert (last["segment"], last["segments"], last["size_bytes"]) == (20, 1, 5 * SIZE)

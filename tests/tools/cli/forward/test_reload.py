@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triolog.tools.forward.process.control import ask
+from triolog.tools.forward.process.asking import ask
 from triolog.tools.forward.process.place import CONTROL
 
 from tests.support.forwarding import TOPIC, Forwarding, forwarding, until

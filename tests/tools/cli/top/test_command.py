@@ -19,10 +19,10 @@ import pytest
 from rich.console import Console
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.cli.top.rates import moment
 from triolog.tools.cli.top.view import view
 from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
+from triolog.tools.statistics.rates import moment
 
 from ..conftest import Cli
 

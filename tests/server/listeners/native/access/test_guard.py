@@ -78,6 +78,13 @@ CASES: Final = [
     Case(lambda _: m.InitProducerRequest("tx"), (IN_TRANSACTION,)),
     Case(lambda _: m.InitProducerRequest(), ((Op.IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME),)),
     Case(lambda _: m.EndTransactionRequest(m.TransactionProducer("tx", 0, 0), True), (IN_TRANSACTION,)),
+    Case(lambda _: m.DescribeTransactionsRequest(("tx",)), ((Op.DESCRIBE, TRANSACTION, "tx"),)),
+    on_topic(lambda topic: m.DescribeProducersRequest((m.DescribeProducersPartition(topic, 0),)), Op.READ),
+    Case(lambda _: m.AbortTransactionRequest("tx"), (IN_TRANSACTION,)),
+    Case(
+        lambda topic: m.AbortHangingTransactionsRequest((m.HangingTransaction(topic, 0, 1),)),
+        ((Op.ALTER, CLUSTER, CLUSTER_NAME),),
+    ),
     on_topic(
         lambda topic: m.CommitOffsetsRequest("group", (m.CommittedPartition(topic, 0, 0),)),
         Op.READ,
@@ -100,6 +107,7 @@ CASES: Final = [
     Case(lambda _: m.AlterQuotasRequest(()), ((Op.ALTER_CONFIGS, CLUSTER, CLUSTER_NAME),)),
     on_topic(lambda topic: m.ListGapsRequest((topic,)), Op.DESCRIBE),
     on_topic(lambda topic: m.AcceptGapsRequest((m.AcceptGapsPartition(topic, 0, 0),)), Op.ALTER),
+    on_topic(lambda topic: m.DescribeSegmentsRequest((m.DescribeSegmentsPartition(topic, 0),)), Op.DESCRIBE),
     on_topic(lambda topic: m.SplitPointsRequest((m.SplitPointsPartition(topic, 0, 0, 0, 1),)), Op.DESCRIBE),
     on_topic(lambda topic: m.StageRequest("app", 0, "task", (m.StagePartition(topic, 0, BATCH),)), Op.WRITE, OF_APPLICATION),
     on_topic(
@@ -114,10 +122,11 @@ CASES: Final = [
         Op.READ,
         (Op.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME),
     ),
+    Case(lambda _: m.ListConnectionsRequest(), ((Op.DESCRIBE, CLUSTER, CLUSTER_NAME),)),
     Case(lambda _: m.StatisticsRequest(), ((Op.DESCRIBE, CLUSTER, CLUSTER_NAME),)),
 ]
 WITHOUT_RIGHTS: Final = {"hello", "authenticate"}
-ONLY_HIDDEN: Final = {"list_groups"}
+ONLY_HIDDEN: Final = {"list_groups", "list_transactions"}
 
 
 def acl(right: Right, permission: AclPermission = AclPermission.ALLOW) -> Acl:
@@ -281,6 +290,24 @@ async def test_groups_are_listed_that_may_be_described(fast_path: Path, right: R
         await broker.offsets.commit("other", [(TopicPartition(MINE, 0), 0, None)])
         assert (await client.call(m.ListGroupsRequest())).groups == groups
         assert broker.security.statistics.denied == 0
+
+
+async def test_transactional_ids_are_listed_that_may_be_described(fast_path: Path) -> None:
+    async with asking(fast_path, (Op.DESCRIBE, TRANSACTION, "tx")) as (broker, client):
+        for name in ("another", "tx", "zz"):
+            await broker.producers.init(name, 60_000)
+        answer = await client.call(m.ListTransactionsRequest(max_transactions=1))
+        assert ([each.transactional_id for each in answer.transactions], answer.left_out) == (["tx"], 0)
+        assert broker.security.statistics.denied == 0
+
+
+async def test_partitions_of_a_transaction_are_told_of_topics_that_may_be_described(fast_path: Path) -> None:
+    async with asking(fast_path, (Op.DESCRIBE, TRANSACTION, "tx"), (Op.DESCRIBE, TOPIC, MINE)) as (broker, client):
+        await broker.topics.create("hidden")
+        producer = await broker.producers.init("tx", 60_000)
+        await broker.transactions.add_partitions("tx", *producer, [TopicPartition(MINE, 0), TopicPartition("hidden", 0)])
+        [described] = (await client.call(m.DescribeTransactionsRequest(("tx",)))).transactions
+        assert [each.topic_partition for each in described.partitions] == [TopicPartition(MINE, 0)]
 
 
 async def test_a_decision_is_remembered_until_acls_change(fast_path: Path) -> None:

@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-LAGS: Final = 20
-TOPICS: Final = 20
-APIS: Final = 20
-"""Of each the largest."""
+ROWS: Final = 20
+"""Of topics, lags and APIs: the largest."""
 
 Body = Mapping[str, Any]
 
 
-def moment(before: Body, after: Body) -> dict[str, Any]:
-    """Everything that `triolog top` shows, as numbers."""
+def moment(before: Body, after: Body, *, topics: int = ROWS) -> dict[str, Any]:
+    """Everything that `triolog top` shows, as numbers; of topics so many."""
     seconds = max(0.001, (after["time_ms"] - before["time_ms"]) / 1000)
     rate = _Rates(seconds)
     bounds = after["duration_bounds_s"]
@@ -41,15 +39,15 @@ def moment(before: Body, after: Body) -> dict[str, Any]:
         "failed_syncs": after["disk"]["failed_syncs"],
         "lag": after["groups"]["lag"],
         "groups": after["groups"]["count"],
-        "lags": after["groups"]["lags"][:LAGS],
-        "topics": _topics(before, after, rate),
+        "lags": after["groups"]["lags"][:ROWS],
+        "topics": _topics(before, after, rate)[:topics],
         "topic_count": after["topic_count"],
         "partitions": total["partitions"],
         "partitions_offline": total["offline"],
         "log_bytes": total["size_bytes"],
         "waiting_appends": after["waiting_appends"],
         "open_transactions": after["open_transactions"],
-        "apis": sorted(apis, key=lambda each: -each["per_second"])[:APIS],
+        "apis": sorted(apis, key=lambda each: -each["per_second"])[:ROWS],
         "directories": after["directories"],
         "wear": after.get("wear"),
         "insecure": after.get("insecure", []),
@@ -112,7 +110,7 @@ def _topics(before: Body, after: Body, rate: _Rates) -> list[dict[str, Any]]:
     def busy(topic: dict[str, Any]) -> tuple[float, int]:
         return topic["appended_bytes_per_second"] + topic["fetched_bytes_per_second"], topic["size_bytes"]
 
-    return sorted(found, key=busy, reverse=True)[:TOPICS]
+    return sorted(found, key=busy, reverse=True)
 
 
 # ---- histograms --------------------------------------------------------------------------------------------------------------

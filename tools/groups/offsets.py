@@ -1,16 +1,14 @@
-"""What a group has committed, with the bounds of the logs and who reads them: what the commands of `triolog groups` show."""
+"""What a group has committed, with the bounds of the logs and who reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from ....protocol.errors import ErrorCode
-from ....protocol.types import TopicPartition
-
-if TYPE_CHECKING:
-    from ....protocol.native.messages import DescribedGroup, GroupMember
-    from ...client.admin import Admin
+from ...protocol.errors import ErrorCode, RequestError
+from ...protocol.native.messages import DescribedGroup, GroupMember
+from ...protocol.types import TopicPartition
+from ..client.admin import Admin
 
 Bounds = dict[TopicPartition, tuple[int, int]]
 """(log start offset, high watermark) of partitions that are served."""
@@ -44,20 +42,9 @@ class GroupOffset(NamedTuple):
             "metadata": self.metadata or None,
         }
 
-    def row(self) -> tuple[str, ...]:
-        """For people: topic, partition, offset, high watermark, lag."""
-        return self.partition.topic, str(self.partition.partition), *map(number, (self.offset, self.high_watermark, self.lag))
-
-
-def number(value: int | None) -> str:
-    """`1,234`, or `-` where there is none."""
-    return "-" if value is None else f"{value:,}"
-
 
 async def bounds_of(admin: Admin, topics: Iterable[str]) -> Bounds:
     """Of the partitions of these topics; each topic is asked for once, and one that is gone is left out."""
-    from ....protocol.errors import RequestError
-
     bounds: Bounds = {}
     for topic in sorted(set(topics)):
         try:

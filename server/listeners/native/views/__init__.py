@@ -1,0 +1,1 @@
+"""Who answers the calls that show what there is."""

@@ -1,0 +1,85 @@
+"""Chromium as the tests use it: what a page did wrong, and what keeps people out of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
+
+CHROMIUM: Final = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+PATIENCE_MS: Final = 60_000
+OPTIONS: Final = ("--disable-dev-shm-usage",)
+AS_ROOT: Final = ("--no-sandbox",)
+"""Chromium has no sandbox for root."""
+CRITERIA: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
+NOTE_VIOLATIONS: Final = """
+window.violations_ = [];
+addEventListener("securitypolicyviolation", (event) => violations_.push(`${event.violatedDirective} ${event.blockedURI}`));
+"""
+AXE: Final = """
+async (tags) => (await axe.run(document, { runOnly: tags })).violations
+  .map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target} ${node.failureSummary}`).join("; ")}`)
+"""
+
+
+def chromium_path() -> str | None:
+    """The system's own."""
+    return next((found for name in CHROMIUM if (found := shutil.which(name)) is not None), None)
+
+
+def launched(playwright: Playwright, path: str) -> Browser:
+    """The browser, as whoever we are."""
+    return playwright.chromium.launch(executable_path=path, args=[*OPTIONS, *(AS_ROOT if os.getuid() == 0 else ())])
+
+
+@attrs.define(eq=False)
+class Opened:
+    """A page of a console, and all that it complained of."""
+
+    page: Page
+    address: str
+    complaints: list[str] = attrs.field(factory=list)
+
+    def go(self, path: str) -> Page:
+        """Open a URL, and wait until its view is drawn."""
+        self.page.goto(f"http://{self.address}{path}")
+        self.page.locator("main h1").first.wait_for()
+        return self.page
+
+    def check_quiet(self) -> None:
+        """Neither errors nor anything that the policy forbids."""
+        complaints = [*self.complaints, *self.page.evaluate("violations_")]
+        assert not complaints, "\n".join(complaints)
+
+    def check_accessible(self) -> None:
+        """No violation of WCAG 2.2 AA that axe finds."""
+        found = self.page.evaluate(AXE, list(CRITERIA))
+        assert not found, "\n".join(found)
+
+
+@contextmanager
+def opened(browser: Browser, address: str, axe: Path | None = None, **context: Any) -> Iterator[Opened]:
+    """A page of its own; `context`: of Playwright, such as `color_scheme`."""
+    chosen = browser.new_context(reduced_motion="reduce", timezone_id="Europe/Berlin", **context)
+    try:
+        chosen.set_default_timeout(PATIENCE_MS)
+        chosen.add_init_script(NOTE_VIOLATIONS)
+        if axe is not None:
+            chosen.add_init_script(axe.read_text())
+        found = Opened(chosen.new_page(), address)
+
+        def note(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                found.complaints.append(f"{message.type}: {message.text}")
+
+        found.page.on("console", note)
+        found.page.on("pageerror", lambda error: found.complaints.append(f"uncaught: {error}"))
+        yield found
+    finally:
+        chosen.close()

@@ -1,0 +1,55 @@
+"""A real browser, where there is one, and consoles for it to look at."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.clients.external_programs import ProgramUnavailableError, axe_core, unavailable
+from tests.support.server_process import COMMAND, environment
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """For the tests of one file only: while it is open its thread has a loop of asyncio that other tests would trip over."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        unavailable("Playwright is not installed: pip install playwright")
+    from .browsing import chromium_path, launched
+
+    if (path := chromium_path()) is None:
+        unavailable("there is no Chromium: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = launched(playwright, path)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def axe() -> Path:
+    """The script that finds what keeps people out of a page."""
+    try:
+        return axe_core()
+    except ProgramUnavailableError as exc:
+        unavailable(str(exc))
+
+
+@contextmanager
+def console_of(server: str, *options: str) -> Iterator[str]:
+    """`triolog console` of that server, for the time of the block: its address."""
+    command = [*COMMAND, "console", "--server", server, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().split("/")[2]
+        finally:
+            process.terminate()

@@ -1,0 +1,80 @@
+"""The overview in a real browser, and the way to a topic without a mouse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+from triolog.protocol.native.messages import NewTopic
+from triolog.tools.client.blocking.client import BlockingClient
+from triolog.tools.client.blocking.producer import BlockingProducer
+from triolog.tools.client.procedures.topics import create_topics
+
+from tests.support.forked_servers import ServerForker
+from tests.support.server_process import ServerFolder
+
+from .browsing import PATIENCE_MS, opened
+from .conftest import console_of
+
+TOPICS = ("alarms", "flights", "flights-late")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory, server_forker: ServerForker) -> Iterator[str]:
+    """Of a console with three topics."""
+    with ServerFolder(tmp_path_factory.mktemp("keyboard"), command=server_forker) as folder:
+        server = folder.start()
+        with BlockingClient(server.address) as client, BlockingProducer(client) as producer:
+            client.run(create_topics([NewTopic(name, 1) for name in TOPICS], False))
+            for value in (b"UA1545", b"UA1714"):
+                producer.send("flights", value=value)
+            producer.flush()
+        with console_of("{}:{}".format(*server.address)) as console:
+            yield console
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _patience() -> None:
+    expect.set_options(timeout=PATIENCE_MS)
+
+
+def test_from_the_overview_to_a_topic_by_keys_only(chromium: Browser, address: str) -> None:
+    with opened(chromium, address) as found:
+        page = found.go("/")
+        expect(page.locator("h1")).to_have_text("Ready")
+        page.keyboard.press("Tab")
+        expect(page.locator(":focus")).to_have_text("Skip to content")
+        page.keyboard.press("g")
+        page.keyboard.press("t")
+        expect(page.locator("h1:focus")).to_have_text("Topics")
+        page.keyboard.press("/")
+        page.keyboard.type("flights")
+        expect(page.locator("tbody a.row")).to_have_text(["flights", "flights-late"])
+        assert page.url.endswith("/topics?q=flights")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("j")
+        page.keyboard.press("k")
+        expect(page.locator("a.row:focus")).to_have_text("flights")
+        page.keyboard.press("Enter")
+        expect(page.locator("h1:focus")).to_have_text("flights")
+        expect(page.get_by_text("2 records").first).to_be_visible()
+        page.go_back()
+        expect(page.locator("h1")).to_have_text("Topics")
+        expect(page.locator("input[type=search]")).to_have_value("flights")
+        found.check_quiet()
+
+
+@pytest.mark.full
+def test_keys_are_told_and_a_dialog_gives_focus_back(chromium: Browser, address: str, axe: Path) -> None:
+    with opened(chromium, address, axe) as found:
+        page = found.go("/topics")
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+        found.check_accessible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        page.keyboard.press("d")
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        found.check_quiet()

@@ -1,0 +1,1 @@
+"""The console over HTTP, as a browser sees it."""

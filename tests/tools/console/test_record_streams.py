@@ -1,0 +1,159 @@
+"""Searches and the live tail: what they find, what they pass over, and how they end."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import trio
+from triolog.protocol.native.messages import PlainRecord
+from triolog.protocol.types import CompressionType
+from triolog.server.embedded import EmbeddedBroker
+from triolog.tools.console.records import tail
+from triolog.tools.console.watching import watcher
+
+from tests.support.browser_wire import Browser
+
+from .conftest import Shown, shown_broker
+
+
+async def searched(browser: Browser, query: str, topic: str = "flights") -> tuple[list[str], dict[str, Any]]:
+    """The values that match, and the last event."""
+    found = []
+    with trio.fail_after(60):
+        async with browser.events(f"/api/topics/{topic}/search?{query}") as events:
+            async for event in events:
+                if event.name == "match":
+                    found.append(event.value["value"]["text"])
+                elif event.name in ("done", "failed"):
+                    return found, event.value
+    raise AssertionError("the stream has ended")
+
+
+async def fill(broker: EmbeddedBroker) -> None:
+    for i in range(6):
+        key, headers = f"key{i % 3}".encode(), (("trace", f"t{i}".encode()),)
+        await broker.append("flights", [PlainRecord(1000 * i, key, f"Value {i}".encode(), headers)], partition=i % 3)
+
+
+@pytest.mark.parametrize(
+    ("query", "values"),
+    [
+        ("q=Value", ["Value 0", "Value 1", "Value 2", "Value 3", "Value 4", "Value 5"]),
+        ("q=value", []),
+        ("q=value+4&nocase=1", ["Value 4"]),
+        ("q=key1", ["Value 1", "Value 4"]),
+        ("q=key&in=whole-key", []),
+        ("q=key1&in=whole-key", ["Value 1", "Value 4"]),
+        ("q=ey1&in=key", ["Value 1", "Value 4"]),
+        ("q=key1&in=value", []),
+        ("q=t5", ["Value 5"]),
+        ("q=trace&in=headers&partition=1", ["Value 1", "Value 4"]),
+        ("q=.&in=any", []),
+        ("q=Value&at=2000&to=4000", ["Value 2", "Value 3"]),
+        ("q=Value&partition=0&offset=1", ["Value 3"]),
+        ("q=Value&from=0:1,1:1,2:2", ["Value 3", "Value 4"]),
+    ],
+)
+async def test_a_search_finds_what_holds_the_text_and_says_when_it_is_done(shown: Shown, query: str, values: list[str]) -> None:
+    await fill(shown.broker)
+    found, last = await searched(shown.browser, query)
+    assert sorted(found) == values
+    assert (last["reason"], last["found"], last["share"]) == ("end", len(values), 1.0)
+
+
+async def test_a_search_ends_at_its_limit(shown: Shown) -> None:
+    await fill(shown.broker)
+    found, last = await searched(shown.browser, "q=Value&limit=2")
+    assert (len(found), last["reason"]) == (2, "limit")
+    assert (await shown.browser.get("/api/topics/nothing/search?q=x")).status == 404
+
+
+@pytest.mark.parametrize("compression", list(CompressionType))
+async def test_a_search_looks_into_compressed_batches(compression: CompressionType) -> None:
+    async with shown_broker() as shown:
+        await shown.broker.create_topic(
+            "t", config={"compression.type": compression.name.lower().replace("none", "uncompressed")}
+        )
+        await shown.broker.append("t", [f"value {i}".encode() * 20 for i in range(500)])
+        found, last = await searched(shown.browser, "q=value+321value", "t")
+        assert (len(found), last["records"]) == (1, 500)
+
+
+async def test_a_search_reports_its_progress_and_is_over_when_nobody_listens(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triolog.tools.console.records.search.PROGRESS_S", 0.0)
+    for _ in range(3):
+        await shown.broker.append("flights", [b"x" * 100] * 2000)
+    with trio.fail_after(60):
+        async with shown.browser.events("/api/topics/flights/search?q=nowhere") as events:
+            first = await anext(events)
+            assert (first.name, first.value["found"]) == ("progress", 0)
+        for _ in range(watcher.MAX_STREAMS + 1):  # those that were left are no longer counted
+            async with shown.browser.events("/api/topics/flights/search?q=nowhere") as events:
+                assert (await anext(events)).name == "progress"
+
+
+async def test_there_are_only_so_many_streams(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher, "MAX_STREAMS", 1)
+    with trio.fail_after(60):
+        async with shown.browser.events("/api/topics/flights/tail") as events:
+            await anext(events)
+            refused = await shown.browser.get("/api/topics/flights/tail")
+            assert (refused.status, refused.json["error"]["name"]) == (429, "TOO_MANY_STREAMS")
+
+
+async def tailed(events: Any, wanted: int) -> tuple[list[str], int]:
+    """Values and how many were passed over, until there are so many of both."""
+    values, passed = [], 0
+    with trio.fail_after(60):
+        async for event in events:
+            assert event.name == "records", event
+            values += [each["value"]["text"] for each in event.value["records"]]
+            passed += event.value["passed"]
+            if len(values) + passed >= wanted:
+                return values, passed
+    raise AssertionError("the stream has ended")
+
+
+async def test_the_tail_shows_what_comes_and_goes_on_where_it_was_paused(shown: Shown) -> None:
+    await shown.broker.append("flights", [b"before"])
+    async with shown.browser.events("/api/topics/flights/tail") as events:
+        first = await anext(events)
+        assert (first.value["records"], first.value["passed"]) == ([], 0)
+        assert sum(first.value["places"].values()) == 1
+        await shown.broker.append("flights", [b"one"], partition=1)
+        assert await tailed(events, 1) == (["one"], 0)
+    await shown.broker.append("flights", [b"two"], partition=1)
+    async with shown.browser.events("/api/topics/flights/tail?from=0:1,1:1,2:0") as events:
+        values, _ = await tailed(events, 1)
+        assert values[-1] == "two"
+
+
+async def test_of_what_comes_too_fast_the_newest_is_shown_and_the_rest_counted(shown: Shown) -> None:
+    async with shown.browser.events("/api/topics/flights/tail?partition=0") as events:
+        await anext(events)
+        for start in range(0, 5000, 500):
+            await shown.broker.append("flights", [str(i).encode() for i in range(start, start + 500)], partition=0)
+        values, passed = await tailed(events, 5000)
+        assert len(values) + passed == 5000
+        assert len(values) <= 10 * tail.MAX_SHOWN
+        assert values[-1] == "4999"
+
+
+async def test_a_filtered_tail_shows_all_that_match(shown: Shown) -> None:
+    async with shown.browser.events(f"/api/topics/flights/tail?partition=0&q={quote('7777')}") as events:
+        await anext(events)
+        await shown.broker.append("flights", [str(i).encode() for i in range(10_000)], partition=0)
+        assert await tailed(events, 1) == (["7777"], 0)
+
+
+async def test_a_tail_of_a_topic_that_goes_says_so(shown: Shown) -> None:
+    with trio.fail_after(60):
+        async with shown.browser.events("/api/topics/compacted/tail") as events:
+            await anext(events)
+            await shown.broker.delete_topic("compacted")
+            last = await anext(events)
+            assert (last.name, last.value["error"]["name"]) == ("failed", "UNKNOWN_TOPIC_OR_PARTITION")

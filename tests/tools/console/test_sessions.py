@@ -1,0 +1,158 @@
+"""Logging in with the server's users, their rights, the token that changes need, and when sessions end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from triolog.server.listeners.http.access import HttpAccess
+from triolog.server.listeners.http.messages import HttpRequest
+from triolog.tools.client.login import LoginConfig
+from triolog.tools.console.dispatch import Dispatch
+from triolog.tools.console.routes import Call, change
+from triolog.tools.console.sessions import IDLE_S, SESSION_S, LoggedIn, Sessions
+from triolog.tools.console.settings import ConsoleSettings
+from triolog.tools.console.static_files import StaticFiles
+from triolog.tools.console.watching.watcher import Watcher
+
+from .conftest import ANY_PORT, Shown, shown_broker
+
+WITH_USERS: dict[str, Any] = {
+    "users": {"alice": "secret", "bob": "secret too"},
+    "security": {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1},
+    "topics": ["t"],
+}
+
+
+async def wanted(shown: Shown) -> None:
+    """Wait until the console knows that users log in."""
+    with trio.fail_after(60):
+        while (await shown.browser.get("/api/topics")).json.get("error", {}).get("name") != "LOGIN_REQUIRED":
+            pass
+
+
+async def test_users_log_in_and_out() -> None:
+    async with shown_broker(**WITH_USERS) as shown:
+        await wanted(shown)
+        browser = shown.browser
+        page = await browser.open("/topics")
+        assert (page.status, page.first["error"]["name"]) == (401, "LOGIN_REQUIRED")
+        assert "view" not in page.first
+        before = dict(browser.cookies)
+
+        wrong = await browser.post("/api/login", {"user": "alice", "password": "wrong"})
+        assert (wrong.status, wrong.json["error"]["name"]) == (401, "SASL_AUTHENTICATION_FAILED")
+        assert browser.cookies == before
+
+        right = await browser.post("/api/login", {"user": "alice", "password": "secret"})
+        assert right.status == 200
+        assert right.headers["set-cookie"].endswith("; Path=/; HttpOnly; SameSite=Strict")
+        assert browser.cookies != before
+        assert "secret" not in right.text
+        assert (await browser.get("/api/topics")).json["found"] == 1
+        page = await browser.open("/")
+        assert page.first["console"]["user"] == "alice"
+        assert right.json["csrf_token"] == browser.token
+        assert (await shown.other().get("/api/topics")).status == 401
+
+        assert (await browser.post("/api/logout")).status == 200
+        assert (await browser.get("/api/topics")).status == 401
+
+
+async def test_logging_in_needs_the_token_of_the_page() -> None:
+    async with shown_broker(**WITH_USERS) as shown:
+        await shown.browser.open("/")
+        shown.browser.token = "0" * 64
+        refused = await shown.browser.post("/api/login", {"user": "alice", "password": "secret"})
+        assert (refused.status, refused.json["error"]["name"]) == (403, "CSRF_TOKEN_MISSING")
+
+
+@pytest.mark.parametrize("body", [{}, {"user": "alice"}, {"user": "", "password": "x"}, {"user": 1, "password": "x"}, [1]])
+async def test_a_login_that_makes_no_sense_is_refused(shown: Shown, body: Any) -> None:
+    await shown.browser.open("/")
+    assert (await shown.browser.post("/api/login", body)).status == 400
+
+
+async def test_rights_are_the_users_own() -> None:
+    options = {**WITH_USERS, "security": {**WITH_USERS["security"], "acl_enable": True, "super_users": "User:alice"}}
+    async with shown_broker(**options) as shown:
+        await wanted(shown)
+        alice, bob = shown.other(), shown.other()
+        for browser, user, password in ((alice, "alice", "secret"), (bob, "bob", "secret too")):
+            await browser.open("/")
+            assert (await browser.post("/api/login", {"user": user, "password": password})).status == 200
+        assert (await alice.get("/api/topics/t")).status == 200
+        refused = await bob.get("/api/topics/t")
+        assert (refused.status, refused.json["error"]["name"]) == (403, "TOPIC_AUTHORIZATION_FAILED")
+        assert (await bob.get("/api/")).status == 403
+        assert (await bob.get("/api/topics")).json["found"] == 0
+
+
+async def test_a_console_with_a_user_of_its_own_asks_nobody() -> None:
+    login = LoginConfig(user="alice", password="secret")
+    async with shown_broker(console={"login": login}, **WITH_USERS) as shown:
+        page = await shown.browser.open("/topics")
+        assert page.first["view"]["found"] == 1
+        assert page.first["console"]["user"] == "alice"
+
+
+async def _change(call: Call) -> dict[str, Any]:
+    call.check_confirmed(call.path["name"])
+    return {"done": call.path["name"]}
+
+
+async def _answers(dispatch: Dispatch, cookie: str, token: str, body: bytes = b"{}") -> tuple[int, str | None]:
+    headers = {"host": "127.0.0.1", "cookie": f"c={cookie}", "x-csrf-token": token, "content-type": "application/json"}
+    answer = await dispatch.answer(HttpRequest("DELETE", "/api/things/x", "", headers, body))
+    return answer.status, json.loads(answer.body).get("error", {}).get("name")
+
+
+async def test_changes_need_permission_the_token_and_a_typed_name() -> None:
+    sessions = Sessions("c")
+    dispatch = Dispatch(
+        settings=ConsoleSettings(server=("127.0.0.1", 1), listen=ANY_PORT),
+        access=HttpAccess(),
+        sessions=sessions,
+        watcher=Watcher(("127.0.0.1", 1)),
+        static=StaticFiles.read(),
+        routes=(change("DELETE", "/things/{name}", _change),),
+    )
+    cookie = sessions.new_cookie()
+    token = sessions.csrf_token(cookie)
+    assert await _answers(dispatch, cookie, token) == (403, "CHANGES_NOT_ALLOWED")
+    dispatch.settings = attrs.evolve(dispatch.settings, allow_changes=True)
+    assert await _answers(dispatch, cookie, "") == (403, "CSRF_TOKEN_MISSING")
+    assert await _answers(dispatch, sessions.new_cookie(), token) == (403, "CSRF_TOKEN_MISSING")
+    assert await _answers(dispatch, cookie, token) == (400, "NOT_CONFIRMED")
+    assert await _answers(dispatch, cookie, token, b'{"confirm": "y"}') == (400, "NOT_CONFIRMED")
+    assert await _answers(dispatch, cookie, token, b"[" * 100_000) == (400, "BAD_BODY")
+    assert await _answers(dispatch, cookie, token, b'{"confirm": "x"}') == (200, None)
+
+
+def test_a_session_ends_after_eight_hours_or_thirty_idle_minutes() -> None:
+    session = LoggedIn("alice", Watcher(("127.0.0.1", 1)), trio.CancelScope(), begun_s=0.0, used_s=0.0)
+    assert not session.has_ended(IDLE_S - 1)
+    assert session.has_ended(IDLE_S + 1)
+    session.used_s = SESSION_S
+    assert not session.has_ended(SESSION_S - 1)
+    assert session.has_ended(SESSION_S + 1)
+
+
+@pytest.mark.parametrize("cookie", ["", "c=1", "c=" + "x" * 31, 'c="', "c=\x00" * 40, "other=" + "x" * 32])
+def test_a_cookie_that_is_none_of_ours_is_none(cookie: str) -> None:
+    assert Sessions("c").cookie_of({"cookie": cookie}) is None
+
+
+def test_tokens_belong_to_cookies() -> None:
+    sessions, others = Sessions("c"), Sessions("c")
+    cookie = sessions.new_cookie()
+    assert sessions.cookie_of({"cookie": f"a=b; c={cookie}"}) == cookie
+    token = {"x-csrf-token": sessions.csrf_token(cookie)}
+    assert sessions.has_csrf_token(cookie, token)
+    assert not sessions.has_csrf_token(sessions.new_cookie(), token)
+    assert not sessions.has_csrf_token(None, token)
+    assert not others.has_csrf_token(cookie, token)
+    assert not sessions.has_csrf_token(cookie, {"x-csrf-token": "é"})

@@ -1,0 +1,1 @@
+"""What a console costs, and how soon it shows something."""

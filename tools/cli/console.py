@@ -1,0 +1,114 @@
+"""`triolog console`: serve the console of a running server, and say where."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from .terminal.failures import NotConnectedError
+from .terminal.remote import ServerAddress, access, server_option
+
+if TYPE_CHECKING:
+    from ...server.settings.address import Address
+
+ON_ANY_PORT: Final = "127.0.0.1:0"
+
+
+@click.command
+@click.option(
+    *("--listen",), metavar="HOST:PORT", default=ON_ANY_PORT, show_default=True, help="Where browsers come; port 0: any."
+)
+@click.option("--allow-changes", is_flag=True, help="Let who looks also change things, with the rights that the server gives.")
+@click.option("--control", metavar="HOST:PORT", help="Tests only: the control port of the same server.")
+@click.option("--control-token-file", type=click.Path(exists=True, dir_okay=False), help="Tests only: file with its token.")
+@click.option(
+    "--forward-state-dir",
+    type=click.Path(file_okay=False),
+    help="State directory of `triolog forward`; by default the usual one.",
+)
+@click.option("--insecure", is_flag=True, help="Listen where other machines reach it: what browsers send is not encrypted.")
+@click.option("--parent", type=int, hidden=True, help="The process that started this one: without it there is none.")
+@click.option("--listen-fd", type=int, hidden=True, help="A socket of its that listens.")
+@server_option
+def command(
+    server: ServerAddress,
+    listen: str,
+    allow_changes: bool,
+    control: str | None,
+    control_token_file: str | None,
+    forward_state_dir: str | None,
+    insecure: bool,
+    parent: int | None,
+    listen_fd: int | None,
+) -> None:
+    """Show a server in the browser: topics, records, time, groups, faults.
+
+    Prints its URL and serves until Ctrl-C. Where the server has logins, users log in on the page with their own rights, unless
+    --user says in whose name everybody looks.
+    """
+    if importlib.util.find_spec("h11") is None:
+        raise click.UsageError("the console needs h11: pip install 'triolog[console]'")
+    import trio
+
+    from ...protocol.errors import InvalidConfigError
+    from ...server.listeners.http.access import read_token
+    from ...server.settings.address import is_loopback
+    from ..console.process.serving import run_console
+    from ..console.settings import ConsoleSettings
+    from ..forward.process.place import default_state_dir
+
+    if forward_state_dir is None and parent is None:
+        usual = default_state_dir(os.environ)
+        forward_state_dir = str(usual) if usual.is_dir() and usual.stat().st_uid == os.getuid() else None
+    address, control_address = _address("--listen", listen), None if control is None else _address("--control", control)
+    if not is_loopback(address.host) and not insecure and listen_fd is None:
+        raise click.UsageError(
+            f"--listen {address}: other machines reach that, and nothing is encrypted. Listen on 127.0.0.1 and come by "
+            f"ssh -L {address.port or 'PORT'}:127.0.0.1:{address.port or 'PORT'}, or say --insecure"
+        )
+    try:
+        token = None if control_token_file is None else read_token(control_token_file)
+    except InvalidConfigError as exc:
+        raise click.UsageError(exc.message) from exc
+    tls, login = access()
+    settings = ConsoleSettings(
+        server=(server.host, server.port),
+        listen=address,
+        allow_changes=allow_changes,
+        control=control_address,
+        control_token=token,
+        forward_state_dir=forward_state_dir,
+        tls=tls,
+        login=login,
+        parent=parent,
+        listen_fd=listen_fd,
+    )
+    logging.basicConfig(level=logging.INFO if parent is None else logging.WARNING, format="%(levelname)s console: %(message)s")
+    logging.getLogger("triolog").setLevel(logging.WARNING)
+
+    def started(where: Address) -> None:
+        if parent is None:
+            click.echo(f"http://{where}/ shows {server}")
+            sys.stdout.flush()
+
+    try:
+        trio.run(run_console, settings, started)
+    except* OSError as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise NotConnectedError(str(error.args[-1] if error.args else error)) from group
+
+
+def _address(option: str, text: str) -> Address:
+    from ...server.settings.address import Address
+
+    try:
+        return Address.parse(text)
+    except ValueError as exc:
+        raise click.UsageError(f"{option}: {exc}") from exc

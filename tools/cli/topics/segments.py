@@ -1,0 +1,137 @@
+"""`triolog topics segments`: what lies on the disk of a topic, segment by segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ..terminal.failures import FailedError
+from ..terminal.output import count_text, draw, json_option, print_json, printable, say, size_text, table, timezone_option
+from ..terminal.remote import ServerAddress, call_server, server_option
+from ..terminal.times import Zone, format_time
+
+if TYPE_CHECKING:
+    from ....protocol.native.messages import DescribedSegment, DescribeSegmentsPartitionResponse
+    from ...client.connection import Client
+
+DEFAULT_LIMIT: Final = 1_000
+MOST: Final = 10_000
+LOG_COLUMNS: Final = {
+    "partition": "right",
+    "log start": "right",
+    "last stable": "right",
+    "high watermark": "right",
+    "log end": "right",
+    "on the device": "right",
+    "compacted": "right",
+    "segments": "right",
+    "size": "right",
+}
+SEGMENT_COLUMNS: Final = {
+    "partition": "right",
+    "base offset": "right",
+    "next offset": "right",
+    "size": "right",
+    "not before": "left",
+    "last": "left",
+    "": "left",
+    "entries": "right",
+    "aborted": "right",
+}
+NOT_KNOWN: Final = "-"
+
+
+@click.command
+@click.argument("name")
+@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only of this one; may be repeated.")
+@click.option(
+    "--limit", type=click.IntRange(0, MOST), default=DEFAULT_LIMIT, show_default=True, help="At most so many segments in all."
+)
+@timezone_option
+@server_option
+@json_option
+def segments(name: str, partitions: tuple[int, ...], limit: int, zone: Zone, server: ServerAddress, as_json: bool) -> None:
+    """Show the segments of topic NAME: offsets, size, time span, and what is synced, compacted or missing.
+
+    No record has a time before NOT BEFORE, which a server knows of what was appended since its start. ENTRIES are those of the
+    offset index, and ABORTED the aborted transactions of a segment.
+    """
+
+    async def call(client: Client) -> list[DescribeSegmentsPartitionResponse]:
+        from ....protocol.types import TopicPartition
+        from ...client.admin import Admin
+
+        wanted: list[str | TopicPartition] = [TopicPartition(name, number) for number in partitions] or [name]
+        return await Admin(client).describe_segments(*wanted, max_segments=limit)
+
+    logs = call_server(server, call)
+    if as_json:
+        print_json([_as_json(log) for log in logs])
+        return
+    served = [log for log in logs if log.error is None]
+    draw(table(LOG_COLUMNS, [_log_cells(log) for log in served], title=f"topic {printable(name)}"))
+    draw(table(SEGMENT_COLUMNS, [_segment_cells(log, each, zone) for log in served for each in log.segments]))
+    for line in _remarks(logs):
+        say(line)
+    if len(served) < len(logs):
+        raise FailedError(f"{count_text(len(logs) - len(served), 'partition')} cannot be described")
+
+
+def _log_cells(log: DescribeSegmentsPartitionResponse) -> Sequence[str]:
+    offsets = (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset, log.recovery_point)
+    cleaned = NOT_KNOWN if log.cleaned_up_to < 0 else f"{log.cleaned_up_to:,}"
+    numbers = [f"{offset:,}" for offset in offsets]
+    return [str(log.partition), *numbers, cleaned, f"{log.segment_count:,}", size_text(log.size_bytes)]
+
+
+def _segment_cells(log: DescribeSegmentsPartitionResponse, segment: DescribedSegment, zone: Zone) -> Sequence[str]:
+    def at(timestamp: int) -> str:
+        return NOT_KNOWN if timestamp < 0 else format_time(timestamp, zone)
+
+    return [
+        str(log.partition),
+        f"{segment.base_offset:,}",
+        f"{segment.next_offset:,}",
+        size_text(segment.size_bytes),
+        at(segment.least_timestamp),
+        at(segment.max_timestamp),
+        "active" if segment.is_active else "compacted" if segment.is_cleaned else "",
+        f"{segment.offset_index_entries:,}",
+        f"{segment.transaction_index_entries:,}",
+    ]
+
+
+def _remarks(logs: Sequence[DescribeSegmentsPartitionResponse]) -> Iterator[str]:
+    for log in logs:
+        place = f"{printable(log.topic)}-{log.partition}"
+        if log.error is not None:
+            yield f"{place}: {printable(str(log.error))}"
+        if log.waiting is not None:
+            yield f"{place} takes no appends: {printable(log.waiting)}"
+        for gap in log.gaps:
+            accepted = "readers pass over them" if gap.accepted_ms >= 0 else "`triolog gaps` says more"
+            yield f"{place}: damage took offsets {gap.start_offset:,} to {gap.end_offset - 1:,}; {accepted}"
+        if log.gaps_left_out:
+            yield f"{place}: {log.gaps_left_out:,} more such ranges; `triolog gaps list {printable(log.topic)}` has them"
+        if log.left_out:
+            yield f"{place}: {count_text(log.left_out, 'more segment')}; --limit shows more, up to {MOST:,}"
+
+
+def _as_json(log: DescribeSegmentsPartitionResponse) -> dict[str, Any]:
+    """Without what is not known, as null."""
+    if log.error is not None:
+        return {"topic": log.topic, "partition": log.partition, "error": str(log.error)}
+    body = log.to_body()
+    body["cleaned_up_to"] = _known(log.cleaned_up_to)
+    for each in body["segments"]:
+        each |= {key: _known(each[key]) for key in ("least_timestamp", "max_timestamp")}
+    for each in body["gaps"]:
+        del each["size_bytes"]
+        each |= {key: _known(each[key]) for key in ("found_ms", "accepted_ms")}
+    return body
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else value

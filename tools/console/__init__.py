@@ -1,0 +1,1 @@
+"""`triolog console`: what a server has and does, in a browser."""

@@ -1,0 +1,105 @@
+"""Links of `triolog forward` on this machine: state, backlog, rate, what is lost what stands in the way; paused and resumed.
+
+They are asked by the sockets in their state directory, with the rights of the console's process: links know no users. Where the
+server has some, who may not see its statistics sees no links either.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+from ...forward.process.asking import ask_in_trio
+from ...forward.process.place import CONTROL, PAUSED, links_in
+from ..errors import ApiError
+from ..routes import Call, Route, change, page
+from ..watching.watcher import now_ms
+
+ASK_S: Final = 5.0
+MAX_PARTITIONS: Final = 50
+"""Told of a link: those with the largest backlog."""
+NOT_RUNNING: Final = "not running"
+
+
+async def forward(call: Call) -> dict[str, Any]:
+    """Every link that has or had a process."""
+    await _check(call)
+    folder = call.settings.forward_state_dir
+    links: list[dict[str, Any]] = []
+    if folder is not None:
+        names = await _names(folder)
+        told: dict[str, dict[str, Any]] = {}
+
+        async def look(name: str) -> None:
+            told[name] = await _status(Path(folder), name)
+
+        async with trio.open_nursery() as nursery:
+            for name in names:
+                nursery.start_soon(look, name)
+        links = [told[name] for name in names]
+    return {"status": call.watcher.status.to_json(), "now_ms": now_ms(), "state_dir": folder, "links": links}
+
+
+async def pause(call: Call) -> dict[str, Any]:
+    """Lets a link send nothing, over restarts too."""
+    return await _tell(call, "pause")
+
+
+async def resume(call: Call) -> dict[str, Any]:
+    """Lets a link go on, and look at stopped topics at once."""
+    return await _tell(call, "resume")
+
+
+async def _tell(call: Call, command: str) -> dict[str, Any]:
+    await _check(call)
+    folder, link = call.settings.forward_state_dir, call.path["link"]
+    if folder is None or link not in await _names(folder):
+        raise ApiError(404, "NO_SUCH_LINK", f"there is no link {link} in {folder or 'any state directory'}")
+    try:
+        return _shown(await ask_in_trio(str(Path(folder) / link / CONTROL), {"command": command}, ASK_S))
+    except (OSError, ValueError) as exc:
+        raise ApiError(409, "LINK_NOT_RUNNING", f"no process answers for link {link}: {exc}") from exc
+
+
+async def _check(call: Call) -> None:
+    """Raises what the server refuses the user."""
+    await call.watcher.first_sample()
+    if call.watcher.refused is not None:
+        raise call.watcher.refused
+
+
+async def _names(folder: str) -> list[str]:
+    try:
+        return await trio.to_thread.run_sync(links_in, Path(folder))
+    except OSError as exc:
+        raise ApiError(503, "STATE_DIR_UNREADABLE", f"{folder}: {exc.strerror or exc}") from exc
+
+
+async def _status(folder: Path, name: str) -> dict[str, Any]:
+    try:
+        return _shown(await ask_in_trio(str(folder / name / CONTROL), {"command": "status"}, ASK_S))
+    except (OSError, ValueError) as exc:
+        is_paused = await trio.Path(folder / name / PAUSED).exists()
+        return {"link": name, "state": NOT_RUNNING, "error": str(exc), "is_paused": is_paused}
+
+
+def _shown(told: dict[str, Any]) -> dict[str, Any]:
+    """Raises ValueError for an answer that is none."""
+    if "state" not in told:
+        raise ValueError(told.get("error", "no answer"))
+    behind = sorted(told["partitions"], key=lambda each: (-each["backlog_bytes"], each["topic"], each["partition"]))
+    return {
+        **told,
+        "partition_count": len(behind),
+        "partitions": behind[:MAX_PARTITIONS],
+        "is_paused": told["state"] == "paused",
+    }
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    page("/forward", forward),
+    change("POST", "/forward/{link}/pause", pause),
+    change("POST", "/forward/{link}/resume", resume),
+)

@@ -1,0 +1,1 @@
+"""One module per view: what it answers, and where."""

@@ -1,0 +1,149 @@
+"""The overview: is the server ready, what goes in and out, what a power cut could take, how long the disk lasts, what is
+damaged, who lags behind. The same is told as an event with each sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ....server.listeners.http.messages import HttpAnswer
+from ..events import EventQueue, event_stream
+from ..routes import Call, Route, data, page
+from ..watching.history import shortened
+from ..watching.watcher import CHARTED, Watcher, now_ms
+
+BUSIEST: Final = 8
+POINTS: Final = 180
+"""Of a chart of 15 minutes: one each 5 s."""
+SPARK_POINTS: Final = 60
+"""Of a line in a table."""
+MOST_POINTS: Final = 900
+TOLD: Final = (
+    *CHARTED,
+    *("received_bytes_per_second", "sent_bytes_per_second", "loss_window_records", "failed_syncs", "groups", "topic_count"),
+    *("partitions", "partitions_offline", "log_bytes", "waiting_appends", "open_transactions", "compacting", "insecure"),
+    *("connections", "interval_s", "time_ms"),
+)
+DAMAGE: Final = ("gaps", "gap_records", "open_gaps")
+DIRECTORY: Final = ("path", "partitions", "error", "is_refusing", "reserve_bytes", "free_bytes", "total_bytes")
+
+
+async def overview(call: Call) -> dict[str, Any]:
+    """Everything, with the history of the charts."""
+    await call.watcher.first_sample()
+    if call.watcher.refused is not None:
+        raise call.watcher.refused
+    told, history = describe(call.watcher), call.watcher.history
+    listed = [f"topic:{each['topic']}" for each in told.get("topics", ())] + [
+        f"group:{each['group']}" for each in told.get("lags", ())
+    ]
+    return {
+        **told,
+        "history": history.read(CHARTED, now_ms(), POINTS),
+        "sparks": history.read(listed, now_ms(), SPARK_POINTS),
+    }
+
+
+async def history(call: Call) -> dict[str, Any]:
+    """`series`: names with commas between them, `topic:NAME` and `group:NAME` among them."""
+    names = [name for name in call.query.text("series").split(",") if name]
+    points = call.query.integer("points", POINTS, least=1, most=MOST_POINTS)
+    return call.watcher.history.read(names or CHARTED, now_ms(), points)
+
+
+async def events(call: Call) -> HttpAnswer:
+    """An event `sample` each second; `ended` when the session is over."""
+    watcher = call.watcher
+
+    async def produce(queue: EventQueue) -> None:
+        watcher.subscribe(queue)
+        try:
+            await queue.finished()
+        finally:
+            watcher.unsubscribe(queue)
+
+    return event_stream(produce)
+
+
+def describe(watcher: Watcher) -> dict[str, Any]:
+    """How things stand. Without a sample only whether the server answers, and why not."""
+    found, counted = watcher.moment, watcher.statistics
+    told: dict[str, Any] = {"status": watcher.status.to_json(), "now_ms": now_ms(), "server": _server(watcher)}
+    reasons = list(_reasons(watcher))
+    told["ready"] = {"is_ready": not reasons, "reasons": reasons}
+    if found is None or counted is None:
+        return told
+    values = {name: found[name] for name in TOLD}
+    told["values"] = {name: shortened(value) if isinstance(value, float) else value for name, value in values.items()}
+    told["directories"] = list(_directories(counted))
+    told["damage"] = _damage(counted)
+    told["topics"] = found["topics"][:BUSIEST]
+    told["lags"] = _lags(found["lags"])
+    told["apis"] = found["apis"][:BUSIEST]
+    return told
+
+
+def _server(watcher: Watcher) -> dict[str, Any] | None:
+    hello = watcher.hello
+    if hello is None:
+        return None
+    return {"version": hello.version, "node_id": hello.node_id, "cluster_id": hello.cluster_id}
+
+
+def _reasons(watcher: Watcher) -> Iterator[str]:
+    """Why the server is not ready."""
+    if not watcher.status.is_connected:
+        yield watcher.status.reason or "no answer"
+        return
+    if watcher.statistics is None:
+        return
+    for each in watcher.statistics["directories"]:
+        if each["error"] is not None:
+            yield f"log directory {each['path']} is out of service: {each['error']}"
+        elif each["is_refusing"]:
+            yield f"log directory {each['path']} takes no appends: less than {each['reserve_bytes']:,} bytes are free"
+    if watcher.statistics["log_bound"]["is_refusing"]:
+        yield "appends are refused: the logs have reached log_max_bytes"
+    if offline := watcher.statistics["total"]["offline"]:
+        yield f"{offline:,} partition{'s are' if offline > 1 else ' is'} offline"
+
+
+def _directories(counted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    wear = {each["path"]: each for each in (counted.get("wear") or {}).get("directories", ())}
+    for each in counted["directories"]:
+        of_disk = wear.get(each["path"], {})
+        yield {
+            **{name: each[name] for name in DIRECTORY},
+            "full_in_s": of_disk.get("full_in_s"),
+            "days_left": of_disk.get("days_left"),
+        }
+
+
+def _damage(counted: Mapping[str, Any]) -> dict[str, Any]:
+    damaged = [each for each in counted["topics"] if each["gaps"]]
+    return {
+        **{name: sum(each[name] for each in damaged) for name in DAMAGE},
+        "topics": [each["topic"] for each in damaged[:BUSIEST]],
+        "dropped_records": counted["total"].get("dropped_records", 0),
+        "scrub_damages": counted["scrub"]["damages"],
+        "scrub_passes": counted["scrub"]["passes"],
+        "uncleanable": counted["cleaner"]["uncleanable"],
+    }
+
+
+def _lags(lags: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The largest by group, as the largest of its partitions say."""
+    groups: dict[str, dict[str, Any]] = {}
+    for each in lags:
+        group = groups.setdefault(each["group"], {"group": each["group"], "lag": 0, "topics": {}})
+        group["lag"] += each["lag"]
+        group["topics"][each["topic"]] = group["topics"].get(each["topic"], 0) + each["lag"]
+    largest = sorted(groups.values(), key=lambda each: -each["lag"])[:BUSIEST]
+    return [{**each, "topics": sorted(each["topics"], key=lambda name: -each["topics"][name])} for each in largest]
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    page("/", overview),
+    data("/history", history, ("series", "points")),
+    data("/events", events),
+)

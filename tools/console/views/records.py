@@ -1,0 +1,294 @@
+"""The records of a topic: pages from an offset, a time or the end, one record in full, a search, the live tail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from ....protocol.limits import INT64_MAX
+from ....protocol.types import Isolation, Record, TimeRange, TopicPartition
+from ....server.listeners.http.messages import HttpAnswer
+from ...client.procedures.topics import LATEST, AtTime, locate
+from ..errors import ApiError, BadParameterError
+from ..events import EventQueue, event_stream
+from ..parameters import Parameters, exact
+from ..records.contents import KINDS, shown_record
+from ..records.matching import PLACES, Needle
+from ..records.pages import Page, PagedTopic, Places, newer, older
+from ..records.search import Search
+from ..records.single import record_at
+from ..records.tail import Tail
+from ..routes import Call, Route, data, page
+
+DEFAULT_LIMIT: Final = 50
+MAX_LIMIT: Final = 500
+DEFAULT_MATCHES: Final = 100
+MAX_MATCHES: Final = 1000
+MAX_TOGETHER: Final = 50
+"""Partitions that are shown together; of topics with more one is chosen."""
+MAX_PLACES_CHARS: Final = 2000
+BINARY: Final = "application/octet-stream"
+WHERE: Final = ("partition", "isolation", "as")
+
+
+@attrs.frozen(kw_only=True)
+class Chosen:
+    """What of a topic is looked at: offsets from `starts` up to `ends` of its chosen partitions."""
+
+    call: Call
+    topic: str
+    partition: int | None
+    kind: str
+    isolation: Isolation
+    partitions: list[dict[str, Any]]
+    starts: Places
+    ends: Places
+
+    @classmethod
+    async def of(cls, call: Call) -> Chosen:
+        """Raises ApiError, and what the server refuses."""
+        query, topic, admin = call.query, call.path["topic"], call.watcher.admin
+        kind = query.choice("as", KINDS, "auto")
+        isolation = Isolation(query.choice("isolation", [each.value for each in Isolation], Isolation.READ_UNCOMMITTED.value))
+        described = await admin.describe_topic(topic)
+        readable = {each.partition: each for each in described.partitions if each.error is None}
+        partition = query.integer("partition")
+        if (partition is None and len(described.partitions) > MAX_TOGETHER) or len(described.partitions) == 1:
+            partition = partition or 0
+        if partition is not None and partition not in readable:
+            if partition >= len(described.partitions):
+                raise BadParameterError("partition", f"{topic} has no partition {partition}")
+            raise ApiError(422, "PARTITION_OFFLINE", f"partition {partition} of {topic} cannot be read now")
+        chosen = list(readable) if partition is None else [partition]
+        ends = {each: readable[each].high_watermark for each in chosen}
+        if isolation is Isolation.READ_COMMITTED:
+            ends = await _located(call, topic, chosen, LATEST, isolation)
+        return cls(
+            call=call,
+            topic=topic,
+            partition=partition,
+            kind=kind,
+            isolation=isolation,
+            partitions=[
+                {
+                    "partition": each.partition,
+                    "log_start_offset": exact(each.log_start_offset),
+                    "high_watermark": exact(each.high_watermark),
+                    "error": None if each.error is None else each.error.message,
+                }
+                for each in described.partitions
+            ],
+            starts={each: readable[each].log_start_offset for each in chosen},
+            ends=ends,
+        )
+
+    async def at(self, time_ms: int) -> Places:
+        """Where the first record at or behind a time is, or the end."""
+        return await _located(self.call, self.topic, list(self.ends), AtTime(time_ms), self.isolation)
+
+    def clamped(self, places: Mapping[int, int]) -> Places:
+        return {each: min(max(places.get(each, start), start), self.ends[each]) for each, start in self.starts.items()}
+
+    def single(self, offset: int) -> Places:
+        """Raises BadParameterError where it is not said of which partition."""
+        if self.partition is None:
+            raise BadParameterError("partition", "an offset is one of a partition: say of which")
+        return self.clamped({self.partition: offset})
+
+
+async def _located(call: Call, topic: str, partitions: list[int], place: AtTime, isolation: Isolation) -> Places:
+    named = [TopicPartition(topic, each) for each in partitions]
+    found = await call.watcher.client.run(locate(named, place, isolation))
+    return {name.partition: offset for name, offset in found.items()}
+
+
+# ---- pages -------------------------------------------------------------------------------------------------------------------
+
+
+async def records(call: Call) -> dict[str, Any]:
+    """One of `offset` (with `partition`), `at` (ms), `from` and `until` (`P:OFFSET,...`), or the newest; `at` with `to` (ms,
+    exclusive) for the records of that range, by the next page's `from`; `limit`, `as`, `isolation`."""
+    chosen, query = await Chosen.of(call), call.query
+    limit = query.integer("limit", DEFAULT_LIMIT, least=1, most=MAX_LIMIT)
+    told = await _page(chosen, limit)
+    is_older = told.is_older
+    rows = told.page.rows
+    return {
+        "status": call.watcher.status.to_json(),
+        "topic": chosen.topic,
+        "partitions": chosen.partitions,
+        "partition": chosen.partition,
+        "as": chosen.kind,
+        "isolation": chosen.isolation.value,
+        "limit": limit,
+        "is_newest_first": is_older,
+        "records": rows[::-1] if is_older else rows,
+        "older": _cursor(told.page.first, chosen.starts),
+        "newer": _cursor(told.page.following, chosen.ends),
+        "ends": {str(each): exact(offset) for each, offset in chosen.ends.items()},
+        "can_produce": call.settings.allow_changes,
+    }
+
+
+@attrs.frozen
+class _Told:
+    page: Page
+    is_older: bool
+
+
+async def _page(chosen: Chosen, limit: int) -> _Told:
+    query = chosen.call.query
+    of = PagedTopic(chosen.call.watcher.client, chosen.topic, chosen.kind, chosen.isolation)
+    offset, at = query.offset("offset"), query.integer("at", most=INT64_MAX)
+    begin, until = _places(query, "from"), _places(query, "until")
+    times = _range(at, query)
+    if times is not None and offset is None and until is None:
+        found = await newer(of, chosen.clamped(begin or chosen.starts), chosen.ends, limit, times)
+        return _Told(found._replace(first=chosen.starts), False)
+    given = [name for name, value in (("offset", offset), ("at", at), ("from", begin), ("until", until)) if value is not None]
+    if len(given) > 1:
+        raise BadParameterError(given[1], f"there is {given[0]} already")
+    if offset is not None:
+        begin = chosen.single(offset)
+    elif at is not None:
+        begin = await chosen.at(at)
+    if begin is not None:
+        return _Told(await newer(of, chosen.clamped(begin), chosen.ends, limit), False)
+    before = chosen.ends if until is None else chosen.clamped(until)
+    return _Told(await older(of, before, chosen.starts, limit), True)
+
+
+def _range(at: int | None, query: Parameters) -> TimeRange | None:
+    to = query.integer("to", most=INT64_MAX)
+    if to is None:
+        return None
+    if to < (at or 0):
+        raise BadParameterError("to", "the end of a range of times comes behind its beginning, `at`")
+    return TimeRange(at or 0, to)
+
+
+def _places(query: Parameters, name: str) -> Places | None:
+    """`P:OFFSET,...`"""
+    text = query.text(name, max_chars=MAX_PLACES_CHARS)
+    if not text:
+        return None
+    places = {}
+    for each in text.split(","):
+        partition, _, offset = each.partition(":")
+        if not (each.isascii() and partition.isdigit() and offset.isdigit()) or len(partition) > 10 or len(offset) > 19:
+            raise BadParameterError(name, f"{each[:100]!r} is not PARTITION:OFFSET")
+        places[int(partition)] = int(offset)
+    return places
+
+
+def _cursor(places: Places, limits: Places) -> str | None:
+    """None where there is nothing beyond."""
+    if all(places[each] == limits[each] for each in places):
+        return None
+    return ",".join(f"{each}:{offset}" for each, offset in sorted(places.items()))
+
+
+# ---- one record --------------------------------------------------------------------------------------------------------------
+
+
+async def record(call: Call) -> dict[str, Any]:
+    """One in full, as far as that is shown."""
+    partition, found = await _single(call)
+    kind = call.query.choice("as", KINDS, "auto")
+    return {"topic": call.path["topic"], "record": shown_record(partition, found, kind, is_detail=True)}
+
+
+async def raw(call: Call) -> HttpAnswer:
+    """Its key or value as a file."""
+    part = call.path["part"]
+    if part not in ("key", "value"):
+        raise ApiError(404, "NOT_FOUND", f"a record has a key and a value, and no {part[:100]}")
+    partition, found = await _single(call)
+    named = f'attachment; filename="{partition}-{found.offset}.{part}"'
+    return HttpAnswer(200, (found.key if part == "key" else found.value) or b"", BINARY, (("content-disposition", named),))
+
+
+async def _single(call: Call) -> tuple[int, Record]:
+    place = []
+    for name, digits in (("partition", 10), ("offset", 19)):
+        text = call.path[name]
+        if not (text.isascii() and text.isdigit() and len(text) <= digits) or int(text) > INT64_MAX:
+            raise BadParameterError(name, f"{text[:100]!r} is no number")
+        place.append(int(text))
+    partition, offset = place
+    found = await record_at(call.watcher.client, TopicPartition(call.path["topic"], partition), offset)
+    if found is None:
+        raise ApiError(404, "NO_SUCH_RECORD", f"there is no record at offset {offset} of partition {partition}")
+    return partition, found
+
+
+# ---- streams -----------------------------------------------------------------------------------------------------------------
+
+
+async def search(call: Call) -> HttpAnswer:
+    """`q`, `in`, `nocase`; from `offset` or `from` on, or of the times `at` up to `to`; `limit`. Events `match`, `progress`,
+    `done`."""
+    query = call.query
+    needle = _needle(query)
+    if needle is None:
+        raise BadParameterError("q", "what is to be searched for?")
+    limit = query.integer("limit", DEFAULT_MATCHES, least=1, most=MAX_MATCHES)
+    chosen = await Chosen.of(call)
+    at, to = query.integer("at", most=INT64_MAX), query.integer("to", most=INT64_MAX)
+    offset = query.offset("offset")
+    starts = chosen.starts if offset is None else chosen.single(offset)
+    begin = _places(query, "from")
+    work = Search(
+        client=call.watcher.client,
+        topic=chosen.topic,
+        needle=needle,
+        kind=chosen.kind,
+        limit=limit,
+        starts=starts if begin is None else chosen.clamped(begin),
+        ends=chosen.ends,
+        times=None if at is None and to is None else TimeRange(at or 0, INT64_MAX + 1 if to is None else to),
+        isolation=chosen.isolation,
+    )
+    return _stream(call, work.run)
+
+
+async def tail(call: Call) -> HttpAnswer:
+    """From the end on, or `from`; with `q` and `in` only what matches. Events `records`."""
+    chosen = await Chosen.of(call)
+    begin = _places(call.query, "from")
+    work = Tail(
+        client=call.watcher.client,
+        topic=chosen.topic,
+        kind=chosen.kind,
+        places=chosen.ends if begin is None else chosen.clamped(begin),
+        needle=_needle(call.query),
+        isolation=chosen.isolation,
+    )
+    return _stream(call, work.run)
+
+
+def _needle(query: Parameters) -> Needle | None:
+    text, place, ignores_case = query.text("q"), query.choice("in", PLACES, "any"), query.flag("nocase")
+    return Needle(text, place, ignores_case) if text else None
+
+
+def _stream(call: Call, run: Any) -> HttpAnswer:
+    async def produce(queue: EventQueue) -> None:
+        with call.watcher.streaming():
+            await run(queue)
+
+    call.watcher.check_streams()
+    return event_stream(produce)
+
+
+SEARCHED: Final = ("q", "in", "nocase", "from")
+RECORD: Final = "/topics/{topic}/records/{partition}/{offset}"
+ROUTES: Final[tuple[Route, ...]] = (
+    page("/topics/{topic}/records", records, (*WHERE, "offset", "at", "from", "until", "limit", *SEARCHED, "to", "live")),
+    data(RECORD, record, ("as",)),
+    data(f"{RECORD}/{{part}}", raw),
+    data("/topics/{topic}/search", search, (*WHERE, *SEARCHED, "offset", "at", "to", "limit")),
+    data("/topics/{topic}/tail", tail, (*WHERE, *SEARCHED)),
+)

@@ -1,0 +1,1 @@
+"""A server as the console sees it: its connection, samples of what it does, and their history."""

@@ -1,0 +1,1 @@
+"""What the demo showed, as one HTML file that loads nothing: figures, checks, drawings."""

@@ -1,0 +1,167 @@
+"""SVG as text: shapes and words put on a canvas of a given width that grows downwards.
+
+Everything that is said comes from outside: it is escaped, control characters are shown as escapes, and it is cut to the room
+that it has. How wide words are is estimated for a wide typeface, so that they fit in every one.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Final
+
+from ..cli.terminal.output import printable
+from .colors import FONT, style
+
+WIDTH: Final = 880
+MARGIN: Final = 20
+INNER: Final = WIDTH - 2 * MARGIN
+MAX_CHARACTERS: Final = 1_000
+"""Of one piece of text, also of one that nobody sees unless asked for."""
+_NO_XML: Final = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
+_DIRECTIONS: Final = {
+    code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+"""Marks that would turn the words around them."""
+
+
+class Canvas:
+    """What is drawn so far. Owner: the function that draws. Coordinates are CSS pixels from the upper left corner."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._parts: list[str] = []
+        self._said: list[str] = []
+        self.bottom: float = 0
+        """Below everything that is drawn."""
+
+    def say(self, sentence: str) -> None:
+        """A sentence of what the picture shows, for those who do not see it."""
+        self._said.append(sentence)
+
+    def rect(self, x: float, y: float, width: float, height: float, kind: str, *, title: str = "", radius: float = 0) -> None:
+        """A rectangle; `title` is told where the pointer rests on it."""
+        corners = f' rx="{_number(radius)}"' if radius else ""
+        place = f'x="{_number(x)}" y="{_number(y)}" width="{_number(width)}" height="{_number(height)}"'
+        self._shape(f'rect class="{kind}" {place}{corners}', title)
+        self._reach(y + height)
+
+    def dot(self, x: float, y: float, radius: float, kind: str, *, title: str = "") -> None:
+        """A filled circle."""
+        self._shape(f'circle class="{kind}" cx="{_number(x)}" cy="{_number(y)}" r="{_number(radius)}"', title)
+        self._reach(y + radius)
+
+    def line(self, points: Iterable[tuple[float, float]], kind: str) -> None:
+        """A line from point to point."""
+        self._path(points, kind, "")
+
+    def polygon(self, points: Iterable[tuple[float, float]], kind: str) -> None:
+        """A closed line, for kinds that have a fill."""
+        self._path(points, kind, "z")
+
+    def text(
+        self, x: float, y: float, text: str, kind: str = "ink", *, size: int = 12, anchor: str = "start", width: float = WIDTH
+    ) -> float:
+        """Words on the line `y`, cut to `width`; where they end, about."""
+        wide = 1.16 if "strong" in kind else 1
+        said = fitted(text, width / wide, size)
+        side = "" if anchor == "start" else f' text-anchor="{anchor}"'
+        shape = f'<text class="{kind}" x="{_number(x)}" y="{_number(y)}" font-size="{size}"{side}>'
+        self._parts.append(f"{shape}{escape(said, quote=False)}</text>")
+        self._reach(y + size / 3)
+        return x + wide * text_width(said, size)
+
+    def markup(self, *, is_alone: bool = True) -> str:
+        """The picture: a file, or, not alone, a part of a page that has the `style` already."""
+        height = _number(self.bottom + MARGIN)
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="tp" role="img" viewBox="0 0 {WIDTH} {height}" '
+            f'width="{WIDTH}" height="{height}" font-family="{FONT}">'
+        )
+        lines = [
+            head,
+            f"<title>{_escaped(self._title)}</title>",
+            f"<desc>{_escaped(' '.join(self._said))}</desc>",
+            *([f"<style>{style()}</style>"] if is_alone else ()),
+            f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
+            *self._parts,
+            "</svg>",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _path(self, points: Iterable[tuple[float, float]], kind: str, end: str) -> None:
+        places = [(x, y) for x, y in points]
+        steps = "L".join(f"{_number(x)} {_number(y)}" for x, y in places)
+        self._parts.append(f'<path class="{kind}" d="M{steps}{end}"/>')
+        self._reach(max(y for _, y in places))
+
+    def _shape(self, shape: str, title: str) -> None:
+        end = f"><title>{_escaped(title)}</title></{shape.partition(' ')[0]}>" if title else "/>"
+        self._parts.append(f"<{shape}{end}")
+
+    def _reach(self, y: float) -> None:
+        self.bottom = max(self.bottom, y)
+
+
+def fitted(text: str, width: float, size: int = 12) -> str:
+    """The text, printable, with `…` for what there is no room for."""
+    said = safe(text)
+    if text_width(said, size) <= width:
+        return said
+    while said and text_width(said, size) > width - size:
+        said = said[: min(len(said) - 1, max(0, int(len(said) * width / text_width(said, size))))]
+    return said + "…" if said else ""
+
+
+def fitting_size(text: str, width: float, sizes: Sequence[int]) -> int:
+    """The first of these sizes in which all of the text has room, else the last."""
+    return next((size for size in sizes if text_width(safe(text), size) <= width), sizes[-1])
+
+
+def text_width(text: str, size: int = 12) -> float:
+    """How wide words are at most, in most typefaces."""
+    return size * sum(_width_of(character) for character in text)
+
+
+def safe(text: str) -> str:
+    """What an XML document may contain, shows what there is, and ends."""
+    cut = text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "…"
+    return printable(cut).translate(_NO_XML).translate(_DIRECTIONS)
+
+
+def merged(spans: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+    """At most `most` spans that cover the same, in order: what overlaps is one, then what is closest to each other."""
+    found: list[tuple[float, float]] = []
+    for start, stop in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], stop)
+        else:
+            found.append((start, stop))
+    if len(found) <= most:
+        return found
+    gaps = sorted(range(1, len(found)), key=lambda number: found[number][0] - found[number - 1][1])
+    joined = set(gaps[: len(found) - most])
+    rows: list[tuple[float, float]] = []
+    for number, (start, stop) in enumerate(found):
+        if number in joined:
+            rows[-1] = rows[-1][0], stop
+        else:
+            rows.append((start, stop))
+    return rows
+
+
+def _escaped(text: str) -> str:
+    return escape(safe(text), quote=False)
+
+
+def _width_of(character: str) -> float:
+    if character in "ijl.,:;|!'()[] ":
+        return 0.38
+    if unicodedata.east_asian_width(character) in "WF":
+        return 1.05
+    return 0.86 if character in "MWmw%@→" else 0.72 if character.isupper() else 0.615
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

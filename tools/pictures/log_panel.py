@@ -1,0 +1,247 @@
+"""All segments of a log as boxes over time and offsets, with the question as a line, or a band, and the answer as a dot.
+
+A box reaches from the smallest timestamp of a segment to the largest, and from its first offset to its last. Where the smallest
+is not known it begins, as far as is known, where the segment before ends, and a dashed line leads to it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import Any, Final
+
+import attrs
+
+from ...protocol.limits import INT64_MAX
+from ..cli.terminal.output import count_text, size_text
+from ..cli.terminal.times import Zone, format_time
+from ..cli.terminal.walk_words import answer_text
+from .canvas import MARGIN, WIDTH, Canvas
+from .time_axis import time_ticks
+
+LEFT: Final = MARGIN + 84
+RIGHT: Final = WIDTH - MARGIN
+MOST_BOXES: Final = 500
+MOST_TICKS: Final = 7
+_LEAST_HEIGHT: Final = 40
+_MOST_HEIGHT: Final = 168
+_LABEL: Final = 150
+_TAIL: Final = 12
+
+Walk = dict[str, Any]
+Corner = tuple[float, float]
+
+
+@attrs.frozen(kw_only=True)
+class Stretch:
+    """A segment, or neighbours that are drawn as one."""
+
+    start: int
+    end: int
+    """Offset, exclusive."""
+    count: int
+    size_bytes: int
+    least: int
+    """ms, -1 where it is not known."""
+    largest: int
+    is_chosen: bool
+
+
+@attrs.frozen
+class _Scales:
+    """Where times and offsets lie. Half of the height is shared out evenly, so that small segments can be seen."""
+
+    low: int
+    high: int
+    starts: list[int]
+    """Offsets where boxes begin, and the end of the last one."""
+    heights: list[float]
+    """How high above the bottom these lie."""
+    top: float
+    height: float
+
+    def x(self, timestamp: int) -> float:
+        part = 0.5 if self.high <= self.low else (timestamp - self.low) / (self.high - self.low)
+        return LEFT + min(max(part, 0), 1) * (RIGHT - LEFT)
+
+    def y(self, offset: int) -> float:
+        slot = min(max(bisect_right(self.starts, offset) - 1, 0), len(self.starts) - 2)
+        start, end = self.starts[slot], self.starts[slot + 1]
+        part = 1 if end <= start else min(max((offset - start) / (end - start), 0), 1)
+        low, high = self.heights[slot], self.heights[slot + 1]
+        return self.top + self.height - low - part * (high - low)
+
+
+def stretches(walk: Walk) -> list[Stretch]:
+    """What the walk tells of the log; of a server that tells no more than what it looked into, that."""
+    steps = walk.get("segments", ())
+    looked_into = [step.get("segment", 0) for step in steps]
+    told = list(walk.get("log_segments") or steps)
+    if not told:
+        return []
+    ends = [each.get("segment", 0) for each in told[1:]] + [max(walk.get("high_watermark", 0), 0)]
+    found = []
+    for each, end in zip(told, ends, strict=True):
+        start = each.get("segment", 0)
+        found.append(
+            Stretch(
+                start=start,
+                end=max(start, end),
+                count=each.get("segments", 1),
+                size_bytes=each.get("size_bytes", 0),
+                least=each.get("least_timestamp", -1),
+                largest=each.get("max_timestamp", -1),
+                is_chosen=any(start <= base < end or base == start for base in looked_into),
+            )
+        )
+    each = -(-len(found) // MOST_BOXES) or 1
+    return found if each == 1 else [_one(found[at : at + each]) for at in range(0, len(found), each)]
+
+
+def panel_height(boxes: list[Stretch]) -> float:
+    """Of the boxes alone."""
+    return min(_MOST_HEIGHT, _LEAST_HEIGHT + 14 * (len(boxes) - 1))
+
+
+def draw_log(canvas: Canvas, top: float, walk: Walk, boxes: list[Stretch], zone: Zone, zoom_to: float | None) -> float:
+    """The panel below `top`, its axis too; returns where it ends. `zoom_to`: where the first chosen segment is told of."""
+    scales = _scales(walk, boxes, top + 14, panel_height(boxes))
+    bottom = scales.top + scales.height
+    canvas.rect(LEFT, scales.top, RIGHT - LEFT, scales.height, "panel")
+    _draw_band(canvas, scales, walk.get("asked", {}))
+    corners = _spans(boxes, scales, walk)
+    chosen = [corner for corner, box in zip(corners, boxes, strict=True) if box.is_chosen]
+    if chosen and zoom_to is not None:
+        (x, y), (right, below) = chosen[0]
+        canvas.polygon([(x, below), (right, below), (WIDTH - MARGIN, zoom_to), (MARGIN, zoom_to)], "chosen clear")
+    for at, words in time_ticks(scales.low, scales.high, MOST_TICKS, zone) if scales.high >= 0 else ():
+        canvas.line([(scales.x(at), scales.top), (scales.x(at), bottom + 4)], "grid")
+        anchor, x = _beside(scales.x(at), 40)
+        canvas.text(x, bottom + 16, words, "quiet", size=11, anchor=anchor)
+    for box, ((x, y), (right, below)) in zip(boxes, corners, strict=True):
+        kind = "chosen" if box.is_chosen else "segment"
+        canvas.rect(x, y, right - x, below - y, kind, title=_words(box, zone), radius=1)
+        if box.largest >= 0 and box.least < 0 and x - _TAIL > LEFT:
+            canvas.line([(x - _TAIL, (y + below) / 2), (x, (y + below) / 2)], "unknown")
+    _draw_offsets(canvas, scales)
+    _draw_question(canvas, scales, walk)
+    return bottom + 20
+
+
+def _scales(walk: Walk, boxes: list[Stretch], top: float, height: float) -> _Scales:
+    times = [time for box in boxes for time in (box.least, box.largest) if time >= 0]
+    answered = walk.get("answer", {}).get("timestamp", -1)
+    low, high = min(times, default=-1), max(times, default=-1)
+    asked = walk.get("asked", {})
+    for at in (answered, asked.get("timestamp", -1), asked.get("start_timestamp", -1), asked.get("end_timestamp", -1)):
+        if 0 <= low - (high - low) <= at <= high + (high - low):  # what is far away would squeeze the log
+            low, high = min(low, at), max(high, at)
+    share = max(sum(box.end - box.start for box in boxes), 1)
+    each = [height * (0.5 / len(boxes) + 0.5 * (box.end - box.start) / share) for box in boxes]
+    starts = [*(box.start for box in boxes), boxes[-1].end]
+    return _Scales(low, high, starts, list(accumulate(each, initial=0.0)), top, height)
+
+
+def _seen(walk: Walk, base_offset: int) -> list[int]:
+    """Timestamps that the walk has met in a segment: it begins with the least of them, or before."""
+    found = []
+    for step in walk.get("segments", ()):
+        if step.get("segment") == base_offset:
+            found.append(step.get("time_index", {}).get("timestamp", -1))
+            if step.get("runs"):
+                found.append(walk.get("asked", {}).get("end_timestamp", -1))
+            answer = walk.get("answer", {})
+            if step is walk["segments"][-1] and "runs" not in step:
+                found.append(answer.get("timestamp", answer.get("batch_max_timestamp", -1)))
+    return [at for at in found if at >= 0]
+
+
+def _spans(boxes: list[Stretch], scales: _Scales, walk: Walk) -> list[tuple[Corner, Corner]]:
+    """Upper left and lower right corner of each box."""
+    corners = []
+    before = scales.low
+    for box in boxes:
+        begin = box.least if box.least >= 0 else min([before, box.largest, *_seen(walk, box.start)])
+        x, right = scales.x(begin), scales.x(box.largest)
+        if scales.high < 0:  # no timestamps at all
+            x, right = LEFT, RIGHT
+        x = min(x, RIGHT - 3)
+        y, below = scales.y(box.end), scales.y(box.start)
+        gap = 1 if below - y > 3 else 0
+        corners.append(((x, y), (max(right, x + 3), max(below - gap, y + 1))))
+        before = max(box.largest, scales.low)
+    return corners
+
+
+def _draw_band(canvas: Canvas, scales: _Scales, asked: Walk) -> None:
+    if "start_timestamp" in asked and scales.high >= 0:
+        x, right = scales.x(asked["start_timestamp"]), scales.x(min(asked.get("end_timestamp", INT64_MAX), INT64_MAX))
+        canvas.rect(x, scales.top - 4, max(right - x, 2), scales.height + 4, "band")
+
+
+def _draw_offsets(canvas: Canvas, scales: _Scales) -> None:
+    for y, offset in ((scales.top + 10, scales.starts[-1]), (scales.top + scales.height - 1, scales.starts[0])):
+        canvas.text(LEFT - 8, y, f"{offset:,}", "quiet", size=11, anchor="end", width=LEFT - 12)
+
+
+def _draw_question(canvas: Canvas, scales: _Scales, walk: Walk) -> None:
+    asked, answer = walk.get("asked", {}), walk.get("answer", {})
+    bottom = scales.top + scales.height
+    if scales.high >= 0:
+        for key in ("timestamp", "start_timestamp", "end_timestamp"):
+            at = asked.get(key, -1)
+            if 0 <= at < INT64_MAX:
+                x = scales.x(at)
+                canvas.line([(x, scales.top - 4), (x, bottom)], "asked-line")
+                words = "until before" if key == "end_timestamp" else "asked for"
+                words = f"{words}, earlier" if at < scales.low else f"{words}, later" if at > scales.high else words
+                is_left = key == "start_timestamp" or x > RIGHT - _LABEL
+                canvas.text(
+                    x - 4 if is_left else x + 4, scales.top - 4, words, "asked", size=11, anchor="end" if is_left else "start"
+                )
+    if "offset" in asked:
+        y = scales.y(asked["offset"])
+        canvas.line([(LEFT - 4, y), (RIGHT, y)], "asked-line")
+    offset = answer.get("offset", -1)
+    if offset < 0:
+        return
+    if "end_offset" in answer and scales.high >= 0:
+        x, right = scales.x(asked.get("start_timestamp", 0)), scales.x(asked.get("end_timestamp", INT64_MAX))
+        y = scales.y(answer["end_offset"])
+        wide = max(right - x, 5)
+        kind = "found half" if wide > 5 else "found"
+        canvas.rect((x + right - wide) / 2, y, wide, scales.y(offset) - y, kind, title=answer_text(answer, asked, None))
+        return
+    timestamp = answer.get("timestamp", answer.get("batch_max_timestamp", -1))
+    y = scales.y(offset)
+    if timestamp < 0 or scales.high < 0:
+        canvas.line([(LEFT - 4, y), (RIGHT, y)], "found-line")
+        return
+    x = scales.x(timestamp)
+    canvas.dot(x, y, 7, "paper")
+    canvas.dot(x, y, 5, "found", title=f"offset {offset}")
+
+
+def _beside(x: float, room: float) -> tuple[str, float]:
+    """How words around `x` lie so that they do not leave the picture."""
+    if x + room > RIGHT:
+        return "end", RIGHT
+    return ("start", LEFT) if x - room < LEFT - 30 else ("middle", x)
+
+
+def _words(box: Stretch, zone: Zone) -> str:
+    name = f"segment {box.start:020d}" if box.count == 1 else f"{count_text(box.count, 'segment')} from {box.start:020d} on"
+    least = "not known" if box.least < 0 else format_time(box.least, zone)
+    return f"{name}: {size_text(box.size_bytes)}, timestamps from {least} to {format_time(box.largest, zone)}"
+
+
+def _one(boxes: list[Stretch]) -> Stretch:
+    return Stretch(
+        start=boxes[0].start,
+        end=boxes[-1].end,
+        count=sum(box.count for box in boxes),
+        size_bytes=sum(box.size_bytes for box in boxes),
+        least=min(box.least for box in boxes),
+        largest=max(box.largest for box in boxes),
+        is_chosen=any(box.is_chosen for box in boxes),
+    )

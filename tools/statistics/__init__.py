@@ -1,0 +1,1 @@
+"""What a server has counted, as rates and moments."""
