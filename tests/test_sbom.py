@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-ALL: Final = ("metrics", "telemetry", "forward", "control", "regex", "arrow", "sql", "spark", "demo")
+ALL: Final = ("metrics", "telemetry", "forward", "console", "control", "regex", "arrow", "sql", "spark", "demo")
 BUILDS: Final = ("release", "test", "docs", "dev", "fuzz")
 COMBINED: Final = ("edge-demo", "spark-demo", "pipelines")
 """Extras of demos, which bring what others bring, pictures, a Java and Spark Connect."""
@@ -91,7 +91,7 @@ def test_what_an_extra_asks_for_is_optional_and_says_so(tmp_path: Path) -> None:
     found = components(made(tmp_path))
     for name in asked():
         assert (found[name]["scope"], "properties" in found[name]) == ("required", False), name
-    for extra in ALL[:5]:
+    for extra in ALL[:6]:
         for name in asked(extra) - asked():
             assert found[name]["scope"] == "optional", name
             assert extra in [each["value"] for each in found[name]["properties"]], name

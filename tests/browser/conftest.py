@@ -46,10 +46,17 @@ def axe() -> Path:
 @contextmanager
 def console_of(server: str, *options: str) -> Iterator[str]:
     """`triolog console` of that server, for the time of the block: its address."""
+    with console_process(server, *options) as (_, address):
+        yield address
+
+
+@contextmanager
+def console_process(server: str, *options: str) -> Iterator[tuple[int, str]]:
+    """The same: the process, and its address."""
     command = [*COMMAND, "console", "--server", server, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:
         try:
             assert process.stdout is not None
-            yield process.stdout.readline().split("/")[2]
+            yield process.pid, process.stdout.readline().split("/")[2]
         finally:
             process.terminate()

@@ -85,6 +85,13 @@ def _fill(control: Control) -> None:
     consumer.close()
 
 
+def path_of(pattern: str) -> str:
+    """Of a view, with a topic and a group in it."""
+    for name, value in PARTS.items():
+        pattern = pattern.replace(f"{{{name}}}", quote(value))
+    return pattern
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _patience() -> None:
     expect.set_options(timeout=PATIENCE_MS)
@@ -93,15 +100,12 @@ def _patience() -> None:
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("pattern", PAGES)
 def test_a_view_shows_its_data_to_everybody(chromium: Browser, axe: Path, served: Served, pattern: str, how: str) -> None:
-    path = pattern
-    for name, value in PARTS.items():
-        path = path.replace(f"{{{name}}}", quote(value))
     with opened(chromium, served.console, axe, **HOWS[how]) as found:
-        page = found.go(path)
+        page = found.go(path_of(pattern))
         expect(page.locator(".failure")).to_have_count(0)
         for text in SHOWN.get(pattern, ()):
             expect(page.locator("main").get_by_text(text).first).to_be_visible()
-        page.wait_for_function("document.getElementById('state').className === 'ready'")
+        expect(page.locator("#state")).to_have_class("ready")
         found.check_accessible()
         found.check_quiet()
         width, wide = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")

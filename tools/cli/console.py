@@ -88,8 +88,7 @@ def command(
         parent=parent,
         listen_fd=listen_fd,
     )
-    logging.basicConfig(level=logging.INFO if parent is None else logging.WARNING, format="%(levelname)s console: %(message)s")
-    logging.getLogger("triolog").setLevel(logging.WARNING)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s console: %(message)s")
 
     def started(where: Address) -> None:
         if parent is None:

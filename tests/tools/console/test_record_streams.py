@@ -143,6 +143,17 @@ async def test_of_what_comes_too_fast_the_newest_is_shown_and_the_rest_counted(s
         assert values[-1] == "4999"
 
 
+async def test_what_lies_before_the_beginning_in_its_batch_is_not_counted(shown: Shown) -> None:
+    for _ in range(2):
+        await shown.broker.append("flights", [b"x"] * 100, partition=0)
+    with trio.fail_after(60):
+        async with shown.browser.events("/api/topics/flights/tail?partition=0&from=0:90") as events:
+            assert (await anext(events)).value["passed"] == 0
+            told = (await anext(events)).value
+    assert len(told["records"]) + told["passed"] == 110
+    assert told["places"] == {"0": 200}
+
+
 async def test_a_filtered_tail_shows_all_that_match(shown: Shown) -> None:
     async with shown.browser.events(f"/api/topics/flights/tail?partition=0&q={quote('7777')}") as events:
         await anext(events)

@@ -77,11 +77,12 @@ class Tail:
             room = MAX_SHOWN
             wanted: list[FetchedBatch] = []
             for batch in reversed(batches):
+                count = _count(batch)
                 if room > 0:
                     wanted.append(batch)
-                    room -= batch.header.records_count
+                    room -= count
                 else:
-                    self._passed += batch.header.records_count
+                    self._passed += count
             batches = wanted[::-1]
         for batch in batches:
             await trio.lowlevel.checkpoint()
@@ -110,3 +111,8 @@ class Tail:
         self._newest.clear()
         self._passed = 0
         return told
+
+
+def _count(batch: FetchedBatch) -> int:
+    """The records asked for: a batch begins before them where reading began in the middle of it."""
+    return min(batch.header.records_count, batch.next_offset - max(batch.first_offset, batch.header.base_offset))
