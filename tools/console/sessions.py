@@ -1,6 +1,7 @@
 """Who looks: a cookie for every browser, a CSRF token that belongs to it, and those who have logged in.
 
-A cookie is a random name and says nothing. Its CSRF token is an HMAC of it under a key of this process, so browsers that have
+A cookie is a random name and says nothing. It comes with a link from another site, so that a view can be handed on, and with
+nothing else of other sites. Its CSRF token is an HMAC of it under a key of this process, so browsers that have
 not logged in take no memory. Who logs in gets another cookie and a connection to the server in his name; the password is kept
 as long, because the connection may have to be made anew.
 """
@@ -76,7 +77,7 @@ class Sessions:
 
     def cookie_header(self, cookie: str) -> tuple[str, str]:
         """Has a browser keep it until it is closed, for this host and no script."""
-        return "set-cookie", f"{self.cookie_name}={cookie}; Path=/; HttpOnly; SameSite=Strict"
+        return "set-cookie", f"{self.cookie_name}={cookie}; Path=/; HttpOnly; SameSite=Lax"
 
     def csrf_token(self, cookie: str) -> str:
         """What a page has to show with each change."""

@@ -49,7 +49,7 @@ async def test_users_log_in_and_out() -> None:
 
         right = await browser.post("/api/login", {"user": "alice", "password": "secret"})
         assert right.status == 200
-        assert right.headers["set-cookie"].endswith("; Path=/; HttpOnly; SameSite=Strict")
+        assert right.headers["set-cookie"].endswith("; Path=/; HttpOnly; SameSite=Lax")
         assert browser.cookies != before
         assert "secret" not in right.text
         assert (await browser.get("/api/topics")).json["found"] == 1
