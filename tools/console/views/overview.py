@@ -81,7 +81,7 @@ def describe(watcher: Watcher, links: KnownLinks) -> dict[str, Any]:
     told["directories"] = list(_directories(counted))
     told["damage"] = _damage(counted)
     told["topics"] = found["topics"][:BUSIEST]
-    told["lags"] = _lags(found["lags"])
+    told["lags"] = _lags(counted["groups"]["lags"])
     told["apis"] = found["apis"][:BUSIEST]
     if watcher.refused is None and not watcher.wants_login:
         told |= links.told()
@@ -137,7 +137,7 @@ def _damage(counted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lags(lags: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The largest by group, as the largest of its partitions say."""
+    """The largest by group, as the 200 partitions with the largest lags say."""
     groups: dict[str, dict[str, Any]] = {}
     for each in lags:
         group = groups.setdefault(each["group"], {"group": each["group"], "lag": 0, "topics": {}})

@@ -132,8 +132,7 @@ export function mount(root, context, data) {
           if (told.records.length) list.set(rows);
           tell();
         },
-        failed: ({ error }) => put(said, `${error.message}`),
-      }, { state: (how) => how === "lost" && put(said, "The tail is interrupted. It is tried again.") });
+      }, { state: (how, error) => how === "lost" && put(said, `The tail is interrupted${error ? `: ${error.message.replace(/\.$/, "")}` : ""}. It is tried again.`) });
     };
     pause.hidden = false;
     put(pause, "Pause");
@@ -174,8 +173,7 @@ export function mount(root, context, data) {
       },
       progress: (told) => tell(told, "Searching"),
       done(told) { tell(told, told.reason === "limit" ? "Ended at its limit" : "Searched to the end"); isOver(); },
-      failed({ error }) { put(said, error.message); isOver(); },
-    }, { pauses: false, again: false, state(how) { if (how === "lost") { put(said, "The search was interrupted."); isOver(); } } });
+    }, { pauses: false, again: false, state(how, error) { if (how === "lost") { put(said, error?.message ?? "The search was interrupted."); isOver(); } } });
     pause.onclick = () => { put(said, `Stopped. ${said.textContent}`); isOver(); };
     stop = () => { clearTimeout(timer); end(); };
   }
