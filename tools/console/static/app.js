@@ -61,6 +61,8 @@ async function show(url, { data, error, isFirst = false, keepsFocus = false, scr
     document.body.classList.remove("loading");
   }
   if (loading.signal.aborted) return;
+  // With a token of the console's present process, for it may be another one.
+  if (error?.name === "LOGIN_REQUIRED" && !isFirst && !isSignedOut()) return location.reload();
   state.view?.leave?.();
   state.shown = { ...place, url: target, module };
   main.replaceChildren();
