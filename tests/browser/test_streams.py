@@ -1,4 +1,4 @@
-"""Why a search, a live tail or the page's own events are refused is said, and they go on when they may."""
+"""Streams of a page: a search either way; why one is refused is said, and it goes on when it may."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _patience() -> None:
 def address() -> Iterator[str]:
     """Of a console of a server with a topic."""
     with BlockingBroker(topics=["flights"]) as broker:
-        broker.append("flights", [b"UA1545"])
+        broker.append("flights", [b"UA1545", b"AA1141", b"UA1714"])
         assert broker.native is not None
         with console_of("{}:{}".format(*broker.native)) as console:
             yield console
@@ -47,6 +47,23 @@ def tail(address: str) -> socket.socket:
         assert piece, data
         data += piece
     return stream
+
+
+def test_a_search_begins_at_the_newest_record_where_that_is_wanted(chromium: Browser, axe: Path, address: str) -> None:
+    with opened(chromium, address, axe) as found:
+        page = found.go("/topics/flights/records?q=UA")
+        values = page.locator("tbody td:nth-child(5)")
+        expect(values).to_have_text(["UA1545", "UA1714"])
+        page.get_by_label("newest first").check()
+        page.get_by_role("button", name="Search").click()
+        expect(values).to_have_text(["UA1714", "UA1545"])
+        expect(page.locator("p.said")).to_contain_text("Searched to the end: 2 matches in 3 records")
+        assert page.url.endswith("?q=UA&order=newest")
+        page.reload()
+        expect(page.get_by_label("newest first")).to_be_checked()
+        expect(values).to_have_text(["UA1714", "UA1545"])
+        found.check_accessible()
+        found.check_quiet()
 
 
 def test_a_tail_and_a_search_that_are_too_many_say_so_and_the_tail_goes_on(chromium: Browser, axe: Path, address: str) -> None:
