@@ -209,7 +209,14 @@ async def test_who_may_not_see_statistics_sees_no_links(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [[], 1, {"state": "running"}, status("x", partitions=3), {"error": "unknown command"}, status("x", partitions=[{"topic": 1}])],
+    [
+        [],
+        1,
+        {"state": "running"},
+        status("x", partitions=3),
+        {"error": "unknown command"},
+        status("x", partitions=[{"topic": 1}]),
+    ],
 )
 async def test_an_answer_that_is_not_understood_is_none(tmp_path: Path, answer: Any) -> None:
     assert (await row_of(tmp_path, answer))["state"] == "not running"

@@ -1,5 +1,6 @@
-"""How links of `triolog forward` on this machine are, as the overview tells it: asked each 5 s while somebody looks, all of them at
-once. A link whose process does not answer keeps neither the others nor the overview waiting.
+"""How links of `triolog forward` on this machine are, as the overview tells it: asked each 5 s while somebody looks.
+
+All are asked at once. One whose process does not answer keeps neither the others nor the overview waiting.
 """
 
 from __future__ import annotations
@@ -104,7 +105,9 @@ class KnownLinks:
     def told(self) -> Told:
         """The links that matter most, and how many there are."""
         self._wanted.set()
-        rows = sorted(self._rows.values(), key=lambda each: (not each["is_bad"], -(each.get("backlog_bytes") or 0), each["link"]))
+        rows = sorted(
+            self._rows.values(), key=lambda each: (not each["is_bad"], -(each.get("backlog_bytes") or 0), each["link"])
+        )
         return {"links": rows[:MAX_SHOWN], "link_count": self._count}
 
     @property

@@ -288,7 +288,7 @@ def _stream(call: Call, run: Any) -> HttpAnswer:
 SEARCHED: Final = ("q", "in", "nocase", "from")
 RECORD: Final = "/topics/{topic}/records/{partition}/{offset}"
 ROUTES: Final[tuple[Route, ...]] = (
-    page("/topics/{topic}/records", records, (*WHERE, "offset", "at", "from", "until", "limit", *SEARCHED, "order", "to", "live")),
+    page("/topics/{topic}/records", records, (*WHERE, *SEARCHED, "offset", "at", "until", "to", "limit", "order", "live")),
     data(RECORD, record, ("as",)),
     data(f"{RECORD}/{{part}}", raw),
     data("/topics/{topic}/search", search, (*WHERE, *SEARCHED, "offset", "at", "to", "order", "limit")),
