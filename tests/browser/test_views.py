@@ -30,7 +30,7 @@ HOSTILE = b"</script><script>document.body.remove()</script><img src=x onerror=a
 PARTS = {"topic": TOPIC, "group": GROUP}
 PAGES = sorted({route.pattern for route in ROUTES if route.has_page})
 SHOWN = {
-    "/": ("Ready", "Busiest topics"),
+    "/": ("Ready", "Busiest topics", "plant-7", "not running"),
     "/topics": (TOPIC,),
     "/topics/{topic}": ("Configuration", "40 records"),
     "/groups": (GROUP,),

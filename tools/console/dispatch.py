@@ -15,6 +15,7 @@ import attrs
 from ...protocol.errors import RequestError, TriologError
 from ...server.listeners.http.access import HttpAccess
 from ...server.listeners.http.messages import JSON, HttpAnswer, HttpRequest
+from .around.links import KnownLinks
 from .errors import ApiError, login_required, of_server
 from .parameters import Parameters
 from .routes import Call, Route
@@ -61,6 +62,7 @@ class Dispatch:
     watcher: Watcher
     """The console's own."""
     static: StaticFiles
+    links: KnownLinks = attrs.field(factory=KnownLinks)
     routes: Sequence[Route] = ROUTES
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
@@ -133,6 +135,7 @@ class Dispatch:
             cookie=cookie,
             path=path,
             query=query,
+            links=self.links,
             body=_body(request),
         )
         call.watcher.ask()

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 import attrs
 
+from .around.links import KnownLinks
 from .errors import ApiError, BadParameterError
 from .parameters import Parameters
 from .sessions import LoggedIn, Sessions
@@ -40,6 +41,7 @@ class Call:
     cookie: str
     path: Mapping[str, str]
     query: Parameters
+    links: KnownLinks
     body: Mapping[str, Any] = attrs.field(factory=dict)
 
     def field(self, name: str, kind: type, default: Any = ...) -> Any:

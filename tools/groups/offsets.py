@@ -9,6 +9,7 @@ from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.native.messages import DescribedGroup, GroupMember
 from ...protocol.types import TopicPartition
 from ..client.admin import Admin
+from ..client.procedures.groups import CommittedOffset
 
 Bounds = dict[TopicPartition, tuple[int, int]]
 """(log start offset, high watermark) of partitions that are served."""
@@ -70,6 +71,26 @@ async def group_offsets(admin: Admin, group: str, assigned: Iterable[TopicPartit
         offset, metadata = (None, None) if kept is None else kept
         found.append(GroupOffset(partition, offset, metadata, *bounds.get(partition, (None, None))))
     return found
+
+
+async def group_lags(admin: Admin, groups: Iterable[str]) -> dict[str, int]:
+    """Records that each group has not read yet, of all its partitions together; each topic is asked for once. Groups without
+    offsets that count, and those that the server does not tell of, are left out."""
+    committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+    for group in groups:
+        try:
+            committed[group] = await admin.group_offsets(group)
+        except RequestError as exc:
+            if exc.retriable:
+                raise
+    bounds = await bounds_of(admin, {partition.topic for offsets in committed.values() for partition in offsets})
+    lags: dict[str, int] = {}
+    for group, offsets in committed.items():
+        for partition, kept in offsets.items():
+            lag = GroupOffset(partition, *kept, *bounds.get(partition, (None, None))).lag
+            if lag is not None:
+                lags[group] = lags.get(group, 0) + lag
+    return lags
 
 
 def readers_of(group: DescribedGroup) -> dict[TopicPartition, GroupMember]:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import trio
 from triolog.protocol.coordinator.consumer_protocol import (
     ConsumerPartitions,
     ConsumerProtocolAssignment,
@@ -14,6 +15,7 @@ from triolog.protocol.coordinator.consumer_protocol import (
 from triolog.protocol.native.messages import PlainRecord
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import ConsumerHeartbeat, Join, ShareHeartbeat, Sync
+from triolog.tools.console.views.groups import TOLD_LAGS
 
 from tests.support.streams_groups import joining
 
@@ -110,6 +112,39 @@ async def test_a_group_has_its_lag_by_partition(running: Shown) -> None:
     assert (page["lag"], page["partitions"][1]["metadata"], page["can_change"]) == (9, "note", True)
     gone = await running.browser.get("/api/groups/nobody")
     assert (gone.status, gone.json["error"]["name"]) == (404, "GROUP_ID_NOT_FOUND")
+
+
+async def lags_with(shown: Shown, group: str, lag: int) -> dict[str, int | None]:
+    """Of all groups of the list, by the first sample that tells it of this one."""
+    with trio.fail_after(60):
+        while True:
+            lags = {each["group"]: each["lag"] for each in (await told(shown, ""))["groups"]}
+            if lags.get(group) == lag:
+                return lags
+
+
+async def test_every_group_of_the_list_has_its_lag_however_many_there_are(running: Shown) -> None:
+    """Statistics tell of the 200 partitions that are most behind: `g` is not among them, nor is a part of `late`."""
+    offsets = running.broker.core.offsets
+    assert await lags_with(running, "g", 9) == {"g": 9}
+    for number in range(TOLD_LAGS):
+        await offsets.commit(f"far-{number}", [(PLACES[0], 0, None)])
+    await offsets.commit("late", [(PLACES[0], 0, None), (PLACES[1], 9, None)])
+    await offsets.commit("there", [(PLACES[0], 10, None), (TopicPartition("gone", 0), 1, None)])
+    await running.broker.core.groups.consumer_heartbeat(
+        ConsumerHeartbeat(
+            group_id="member",
+            member_id="member",
+            rebalance_timeout_ms=30_000,
+            topic_names=("t",),
+            owned=frozenset(),
+            client_id="reader",
+            client_host="/127.0.0.1",
+        )
+    )
+    lags = await lags_with(running, "late", 11)
+    assert {lags.pop(f"far-{number}") for number in range(TOLD_LAGS)} == {10}
+    assert lags == {"g": 9, "late": 11, "there": 0, "member": None}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import trio
 from triolog.protocol.native.messages import PlainRecord
 from triolog.protocol.types import CompressionType
 from triolog.server.embedded import EmbeddedBroker
-from triolog.tools.console.records import tail
+from triolog.tools.console.records import search, tail
 from triolog.tools.console.watching import watcher
 
 from tests.support.browser_wire import Browser
@@ -61,6 +61,47 @@ async def test_a_search_finds_what_holds_the_text_and_says_when_it_is_done(shown
     found, last = await searched(shown.browser, query)
     assert sorted(found) == values
     assert (last["reason"], last["found"], last["share"]) == ("end", len(values), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("query", "values", "reason"),
+    [
+        ("q=Value", ["Value 5", "Value 4", "Value 3", "Value 2", "Value 1", "Value 0"], "end"),
+        ("q=Value&limit=2", ["Value 5", "Value 4"], "limit"),
+        ("q=key1", ["Value 4", "Value 1"], "end"),
+        ("q=Value&at=2000&to=4000", ["Value 3", "Value 2"], "end"),
+        ("q=Value&partition=0&offset=1", ["Value 3"], "end"),
+        ("q=nowhere", [], "end"),
+    ],
+)
+async def test_a_search_goes_from_the_newest_to_the_oldest(shown: Shown, query: str, values: list[str], reason: str) -> None:
+    await fill(shown.broker)
+    found, last = await searched(shown.browser, f"{query}&order=newest")
+    assert (found, last["reason"], last["found"]) == (values, reason, len(values))
+    if reason == "end":
+        assert last["share"] == 1.0
+
+
+async def test_a_search_from_the_newest_on_finds_the_same_in_any_stretches(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for size in (1, 700, 40, 1300, 3):  # records of a batch: stretches begin and end inside of some
+        await shown.broker.append("flights", [f"value {i % 10}".encode() for i in range(size)], partition=1)
+    await shown.broker.append("flights", [b"value 7"] * 5, partition=2)
+    forwards, last = await searched(shown.browser, "q=value+7&limit=1000")
+    assert (len(forwards), last["records"]) == (70 + 4 + 130 + 5, 2049)
+    for first, longest in ((1, 64), (100, 100), (1_000, 16_000)):
+        monkeypatch.setattr(search, "FIRST_STRETCH", first)
+        monkeypatch.setattr(search, "LONGEST_STRETCH", longest)
+        backwards, last = await searched(shown.browser, "q=value+7&limit=1000&order=newest")
+        assert (len(backwards), last["records"], last["share"]) == (len(forwards), 2049, 1.0)
+    offsets = []
+    async with shown.browser.events("/api/topics/flights/search?q=value+7&partition=1&limit=1000&order=newest") as events:
+        async for event in events:
+            if event.name == "match":
+                offsets.append(event.value["offset"])
+    assert offsets == sorted(offsets, reverse=True)
+    assert len(set(offsets)) == 204
 
 
 async def test_a_search_ends_at_its_limit(shown: Shown) -> None:

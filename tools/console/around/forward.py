@@ -12,15 +12,11 @@ from typing import Any, Final
 import trio
 
 from ...forward.process.asking import ask_in_trio
-from ...forward.process.place import CONTROL, PAUSED, links_in
+from ...forward.process.place import CONTROL
 from ..errors import ApiError
 from ..routes import Call, Route, change, page
 from ..watching.watcher import now_ms
-
-ASK_S: Final = 5.0
-MAX_PARTITIONS: Final = 50
-"""Told of a link: those with the largest backlog."""
-NOT_RUNNING: Final = "not running"
+from .links import ASK_S, link_names, link_status, shown_status
 
 
 async def forward(call: Call) -> dict[str, Any]:
@@ -29,11 +25,11 @@ async def forward(call: Call) -> dict[str, Any]:
     folder = call.settings.forward_state_dir
     links: list[dict[str, Any]] = []
     if folder is not None:
-        names = await _names(folder)
+        names = await link_names(folder)
         told: dict[str, dict[str, Any]] = {}
 
         async def look(name: str) -> None:
-            told[name] = await _status(Path(folder), name)
+            told[name] = await link_status(folder, name)
 
         async with trio.open_nursery() as nursery:
             for name in names:
@@ -55,10 +51,10 @@ async def resume(call: Call) -> dict[str, Any]:
 async def _tell(call: Call, command: str) -> dict[str, Any]:
     await _check(call)
     folder, link = call.settings.forward_state_dir, call.path["link"]
-    if folder is None or link not in await _names(folder):
+    if folder is None or link not in await link_names(folder):
         raise ApiError(404, "NO_SUCH_LINK", f"there is no link {link} in {folder or 'any state directory'}")
     try:
-        return _shown(await ask_in_trio(str(Path(folder) / link / CONTROL), {"command": command}, ASK_S))
+        return shown_status(await ask_in_trio(str(Path(folder) / link / CONTROL), {"command": command}, ASK_S))
     except (OSError, ValueError) as exc:
         raise ApiError(409, "LINK_NOT_RUNNING", f"no process answers for link {link}: {exc}") from exc
 
@@ -68,34 +64,6 @@ async def _check(call: Call) -> None:
     await call.watcher.first_sample()
     if call.watcher.refused is not None:
         raise call.watcher.refused
-
-
-async def _names(folder: str) -> list[str]:
-    try:
-        return await trio.to_thread.run_sync(links_in, Path(folder))
-    except OSError as exc:
-        raise ApiError(503, "STATE_DIR_UNREADABLE", f"{folder}: {exc.strerror or exc}") from exc
-
-
-async def _status(folder: Path, name: str) -> dict[str, Any]:
-    try:
-        return _shown(await ask_in_trio(str(folder / name / CONTROL), {"command": "status"}, ASK_S))
-    except (OSError, ValueError) as exc:
-        is_paused = await trio.Path(folder / name / PAUSED).exists()
-        return {"link": name, "state": NOT_RUNNING, "error": str(exc), "is_paused": is_paused}
-
-
-def _shown(told: dict[str, Any]) -> dict[str, Any]:
-    """Raises ValueError for an answer that is none."""
-    if "state" not in told:
-        raise ValueError(told.get("error", "no answer"))
-    behind = sorted(told["partitions"], key=lambda each: (-each["backlog_bytes"], each["topic"], each["partition"]))
-    return {
-        **told,
-        "partition_count": len(behind),
-        "partitions": behind[:MAX_PARTITIONS],
-        "is_paused": told["state"] == "paused",
-    }
 
 
 ROUTES: Final[tuple[Route, ...]] = (

@@ -7,12 +7,14 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import trio
 
 from ....server.listeners.http.access import HttpAccess
 from ....server.settings.address import Address, is_loopback
+from ..around.links import KnownLinks
 from ..dispatch import Dispatch
 from ..listening import ConsoleListener, address_of, listening_socket
 from ..sessions import Sessions
@@ -47,7 +49,8 @@ async def serve_console(
     listening = _listening(settings)
     with listening:
         address = address_of(listening)
-        watcher = Watcher(settings.server, settings.tls, settings.login, describe)
+        links = KnownLinks(settings.forward_state_dir)
+        watcher = Watcher(settings.server, settings.tls, settings.login, partial(describe, links=links))
         sessions = Sessions(COOKIE.format(address.port))
         dispatch = Dispatch(
             settings=settings,
@@ -55,8 +58,10 @@ async def serve_console(
             sessions=sessions,
             watcher=watcher,
             static=await trio.to_thread.run_sync(StaticFiles.read),
+            links=links,
         )
         async with trio.open_nursery() as nursery:
+            await nursery.start(links.run)
             await nursery.start(watcher.run)
             await nursery.start(sessions.run)
             await nursery.start(ConsoleListener(listening, dispatch.answer).run)

@@ -1,12 +1,17 @@
-"""A search through a range of a topic, from its oldest record to its newest, told as events: `match`, `progress`, `done`.
+"""A search through a range of a topic, from its oldest record to its newest or the other way, told as events: `match`,
+`progress`, `done`.
 
 It ends at its end, at so many matches, or when nobody listens any more. A batch in which the bytes that are looked for do not
-occur is passed over without its records being made.
+occur is passed over without its records being made. From the newest on the range is read in stretches, the last one first; the
+matches of a stretch come together, the newest first, so in each partition they stand in the order of falling offsets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import attrs
@@ -24,6 +29,12 @@ from .pages import LARGE_BYTES
 MAX_FETCH_BYTES: Final = 2**20
 MAX_PARTITION_FETCH_BYTES: Final = 2**19
 PROGRESS_S: Final = 0.25
+FIRST_STRETCH: Final = 1_000
+LONGEST_STRETCH: Final = 16_000
+"""Offsets of each partition; each stretch is twice as long as the one before."""
+
+Places = Mapping[int, int]
+Row = dict[str, Any]
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -35,48 +46,86 @@ class Search:
     needle: Needle
     kind: str
     limit: int
-    starts: Mapping[int, int]
-    ends: Mapping[int, int]
+    starts: Places
+    ends: Places
     times: TimeRange | None = None
+    is_newest_first: bool = False
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     found: int = 0
     records: int = 0
     read_bytes: int = 0
+    _begin: Places = attrs.field(factory=dict)
+    """Of the stretch that is read."""
+    _passed: int = 0
+    """Offsets of the stretches that are done."""
     _told_s: float = 0.0
 
     async def run(self, queue: EventQueue) -> None:
         """Put all that is found into the queue, and wait where it is full."""
-        config = ConsumerConfig(
-            max_wait_ms=0,
-            max_bytes=MAX_FETCH_BYTES,
-            partition_max_bytes=MAX_PARTITION_FETCH_BYTES,
-            isolation=self.isolation,
-            skip_gaps=True,
-        )
-        reading = Reading(config)
-        reading.assign(self._named(self.starts), self._named(self.ends), self.times)
         self._told_s = trio.current_time()
-        reason = "end"
+        reading = Reading(
+            ConsumerConfig(
+                max_wait_ms=0,
+                max_bytes=MAX_FETCH_BYTES,
+                partition_max_bytes=MAX_PARTITION_FETCH_BYTES,
+                isolation=self.isolation,
+                skip_gaps=True,
+            )
+        )
+        for starts, ends in self._stretches():
+            self._begin = starts
+            reading.assign(self._named(starts), self._named(ends), self.times)
+            await self._read(queue, reading)
+            if self.found >= self.limit:
+                break
+            self._passed += sum(ends.values()) - sum(starts.values())
+            reading.assign({}, {})
+        reason = "limit" if self.found >= self.limit else "end"
+        await queue.send("done", {"reason": reason, **self._progress(reading)})
+
+    def _stretches(self) -> Iterator[tuple[Places, Places]]:
+        """Starts and ends, in the order in which they are read."""
+        if not self.is_newest_first:
+            yield self.starts, self.ends
+            return
+        ends, length = dict(self.ends), FIRST_STRETCH
+        while left := {partition: end for partition, end in ends.items() if end > self.starts[partition]}:
+            starts = {partition: max(self.starts[partition], end - length) for partition, end in left.items()}
+            yield starts, left
+            ends, length = starts, min(2 * length, LONGEST_STRETCH)
+
+    async def _read(self, queue: EventQueue, reading: Reading) -> None:
+        """One stretch."""
+        newest: dict[int, deque[Row]] = {number: deque(maxlen=self.limit - self.found) for number in self._begin}
         while (fetch := reading.next_fetch()) is not None:
-            before, seen = self._offsets(reading), self.records
+            before, has_come = self._offsets(reading), False
             response = await self.client.fetch(fetch.request)
             for batch in reading.accept(fetch, response):
-                self.records += batch.header.records_count
-                self.read_bytes += len(batch.data)
-                for record in await self._matches(batch):
-                    self.found += 1
-                    await queue.send("match", shown_record(batch.partition.partition, record, self.kind))
+                has_come, number = True, batch.partition.partition
+                self._count(batch)
+                matches = await self._matches(batch)
+                if self.is_newest_first:
+                    newest[number].extend(shown_record(number, each, self.kind) for each in matches[self.found - self.limit :])
+                else:
+                    await self._send(queue, (shown_record(number, each, self.kind) for each in matches))
                     if self.found >= self.limit:
-                        break
-                if self.found >= self.limit:
-                    break
+                        return
                 await self._tell(queue, reading)
-            if self.found >= self.limit:
-                reason = "limit"
-                break
-            if self.records == seen and self._offsets(reading) == before:
+            if not has_come and self._offsets(reading) == before:
                 break  # there is nothing more that may be read
-        await queue.send("done", {"reason": reason, **self._progress(reading)})
+        await self._send(queue, heapq.merge(*(reversed(rows) for rows in newest.values()), key=_time, reverse=True))
+
+    async def _send(self, queue: EventQueue, rows: Iterable[Row]) -> None:
+        """As many as may still be told."""
+        for row in islice(rows, self.limit - self.found):
+            self.found += 1
+            await queue.send("match", row)
+
+    def _count(self, batch: FetchedBatch) -> None:
+        """A batch that stretches share is counted where it begins."""
+        number, self.read_bytes = batch.partition.partition, self.read_bytes + len(batch.data)
+        if batch.header.base_offset >= self._begin[number] or self._begin[number] == self.starts[number]:
+            self.records += batch.header.records_count
 
     async def _matches(self, batch: FetchedBatch) -> list[Record]:
         if len(batch.data) < LARGE_BYTES:
@@ -97,12 +146,12 @@ class Search:
 
     def _progress(self, reading: Reading) -> dict[str, Any]:
         total = sum(self.ends.values()) - sum(self.starts.values())
-        done = self._offsets(reading) - sum(self.starts.values())
+        here = sum(reading.position(name) - self._begin[name.partition] for name in reading.partitions)
         return {
             "found": self.found,
             "records": self.records,
             "bytes": self.read_bytes,
-            "share": 1.0 if total <= 0 else round(min(1.0, done / total), 4),
+            "share": 1.0 if total <= 0 else round(min(1.0, (self._passed + here) / total), 4),
         }
 
     def _offsets(self, reading: Reading) -> int:
@@ -110,3 +159,7 @@ class Search:
 
     def _named(self, places: Mapping[int, int]) -> dict[TopicPartition, int]:
         return {TopicPartition(self.topic, partition): offset for partition, offset in places.items()}
+
+
+def _time(row: Row) -> int:
+    return int(row["timestamp"])

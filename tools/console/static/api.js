@@ -38,29 +38,47 @@ async function answered(response) {
 const AGAIN_MS = 2000;
 
 /** Events of a stream: `on` has a function for each name. While the page is hidden there is no connection, for browsers have six of
- *  them for all pages of a host. `state("open"|"lost")` tells how it goes. A `path` that is a function is asked each time the stream
- *  is opened; without `again` a stream that is lost is over. Answers a function that ends it. */
+ *  them for all pages of a host. `state("open"|"lost", error)` tells how it goes; `error`, where there is one, why it was refused or
+ *  has failed. A `path` that is a function is asked each time the stream is opened; without `again` a stream that is lost is over.
+ *  Answers a function that ends it. EventSource would not tell why it is refused. */
 export function stream(path, on, { state = () => {}, pauses = true, again = true } = {}) {
-  let source = null, timer = 0, isOver = false;
-  const open = () => {
+  let reading = null, timer = 0, isOver = false;
+  const open = async () => {
     clearTimeout(timer);
-    if (isOver || source || (pauses && document.hidden)) return;
-    source = new EventSource(`/api${typeof path === "function" ? path() : path}`);
-    source.onopen = () => state("open");
-    source.onerror = () => {
-      state("lost");
-      if (again && typeof path === "string" && source?.readyState !== EventSource.CLOSED) return; // it tries again by itself
-      close();
-      isOver ||= !again;
-      timer = setTimeout(open, AGAIN_MS);
+    if (isOver || reading || (pauses && document.hidden)) return;
+    const { signal } = (reading = new AbortController());
+    let failure = null;
+    const take = (name, value) => {
+      if (name === "failed") failure = new ApiError(0, value.error);
+      else if (!signal.aborted) on[name]?.(value);
     };
-    for (const [name, take] of Object.entries(on)) {
-      source.addEventListener(name, (event) => take(JSON.parse(event.data)));
+    try {
+      const response = await fetch(`/api${typeof path === "function" ? path() : path}`, { signal });
+      if (!response.ok) await answered(response);
+      state("open");
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      let text = "";
+      for (let read; !(read = await reader.read()).done;) {
+        const events = (text + read.value).split("\n\n");
+        text = events.pop();
+        for (const event of events) {
+          const [, name, value] = /^event: (.+)\ndata: (.*)$/.exec(event) ?? [];
+          // Not inside of this `try`: an error in it is a bug of the page, and not one of the stream.
+          if (name) queueMicrotask(() => take(name, JSON.parse(value)));
+        }
+      }
+    } catch (error) {
+      if (error instanceof ApiError) failure = error;
     }
+    if (signal.aborted) return;
+    reading = null;
+    isOver ||= !again;
+    timer = setTimeout(open, AGAIN_MS);
+    state("lost", failure);
   };
   const close = () => {
-    source?.close();
-    source = null;
+    reading?.abort();
+    reading = null;
   };
   const look = () => (document.hidden && pauses ? close() : open());
   document.addEventListener("visibilitychange", look);

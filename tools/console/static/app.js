@@ -61,6 +61,8 @@ async function show(url, { data, error, isFirst = false, keepsFocus = false, scr
     document.body.classList.remove("loading");
   }
   if (loading.signal.aborted) return;
+  // With a token of the console's present process, for it may be another one.
+  if (error?.name === "LOGIN_REQUIRED" && !isFirst && !isSignedOut()) return location.reload();
   state.view?.leave?.();
   state.shown = { ...place, url: target, module };
   main.replaceChildren();
@@ -152,8 +154,15 @@ function listen() {
       if (wasConnected === false && sample.status.is_connected) refresh();
     },
     ended: () => show(location.href),
-  }, { state: (how) => { state.isHeard = how === "open"; drawStatus(); } });
+  }, { state(how, error) {
+    state.isHeard = how === "open";
+    state.refused = error;
+    if (error?.status === 401 && !isSignedOut()) show(location.href);
+    drawStatus();
+  } });
 }
+
+const isSignedOut = () => document.body.classList.contains("signed-out");
 
 function setProblem(error) {
   state.problem = error;
@@ -161,11 +170,11 @@ function setProblem(error) {
 }
 
 function drawStatus() {
-  const { sample, isHeard, problem } = state;
+  const { sample, isHeard, refused, problem } = state;
   const banner = document.getElementById("banner");
   let text = "";
-  if (document.body.classList.contains("signed-out")) text = "";
-  else if (!isHeard) text = "The console's own process does not answer. What is shown stays; it is tried again.";
+  if (isSignedOut()) text = "";
+  else if (!isHeard) text = `${refused ? sentence(refused.message) : "The console's own process does not answer."} What is shown stays; it is tried again.`;
   else if (sample && !sample.status.is_connected)
     text = `No answer from ${state.console.server} since ${clock(sample.status.since_ms)}: ${sample.status.reason}. What is shown is of then.`;
   else if (problem) text = `This view is not brought up to date: ${problem.message}`;

@@ -11,7 +11,7 @@ from ....protocol.types import NO_OFFSET, TopicPartition
 from ...client.admin import Admin
 from ...client.procedures.topics import EARLIEST, LATEST, AtOffset, AtTime, Place
 from ...groups.moves import Move, ResetError, check_no_members, moves
-from ...groups.offsets import GroupOffset, group_offsets, readers_of
+from ...groups.offsets import GroupOffset, group_lags, group_offsets, readers_of
 from ..errors import ApiError, BadParameterError
 from ..parameters import exact
 from ..routes import Call, Route, change, data, page
@@ -20,6 +20,8 @@ from ..watching.watcher import now_ms
 MAX_GROUPS: Final = 500
 """Of the list; a filter finds the others."""
 DESCRIBED_AT_A_TIME: Final = 1000
+TOLD_LAGS: Final = 200
+"""Partitions of groups that `statistics` tells of, those with the largest lags; fewer are all that there are."""
 POINTS: Final = 180
 SPARK_POINTS: Final = 60
 SHARE: Final = "share"
@@ -27,7 +29,8 @@ PLACES: Final = ("topic", "at", "to", "shift")
 
 
 async def groups(call: Call) -> dict[str, Any]:
-    """`q`: a part of the name. The lag is that of the partitions that are most behind, as `statistics` tells it."""
+    """`q`: a part of the name. Lags are those that `statistics` tells, where it tells all; else each group is asked for its
+    offsets."""
     part, admin = call.query.text("q", max_chars=300).lower(), call.watcher.admin
     await call.watcher.first_sample()
     every = await admin.list_groups()
@@ -36,7 +39,7 @@ async def groups(call: Call) -> dict[str, Any]:
     shown = wanted[:MAX_GROUPS]
     for start in range(0, len(shown), DESCRIBED_AT_A_TIME):
         described += await admin.describe_groups(*shown[start : start + DESCRIBED_AT_A_TIME])
-    lags = _lags(call)
+    lags = await _lags(call, described)
     rows = [_row(each, lags) for each in described if not _is_gone(each)]
     return {
         "status": call.watcher.status.to_json(),
@@ -52,9 +55,13 @@ def _is_gone(group: DescribedGroup) -> bool:
     return group.error is not None and group.error.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def _lags(call: Call) -> dict[str, int]:
+async def _lags(call: Call, described: list[DescribedGroup]) -> dict[str, int]:
+    told = (call.watcher.statistics or {}).get("groups")
+    if told is None or call.watcher.refused is not None or len(told["lags"]) >= TOLD_LAGS:
+        asked = [each.group for each in described if each.error is None and each.type != SHARE]
+        return await group_lags(call.watcher.admin, asked)
     lags: dict[str, int] = {}
-    for each in (call.watcher.moment or {}).get("lags", ()):
+    for each in told["lags"]:
         lags[each["group"]] = lags.get(each["group"], 0) + each["lag"]
     return lags
 

@@ -1,5 +1,5 @@
 """The overview: is the server ready, what goes in and out, what a power cut could take, how long the disk lasts, what is
-damaged, who lags behind. The same is told as an event with each sample."""
+damaged, who lags behind, how links of the forwarder are. The same is told as an event with each sample."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ....server.listeners.http.messages import HttpAnswer
+from ..around.links import KnownLinks
 from ..events import EventQueue, event_stream
 from ..routes import Call, Route, data, page
 from ..watching.history import shortened
@@ -33,7 +34,8 @@ async def overview(call: Call) -> dict[str, Any]:
     await call.watcher.first_sample()
     if call.watcher.refused is not None:
         raise call.watcher.refused
-    told, history = describe(call.watcher), call.watcher.history
+    await call.links.fresh()
+    told, history = describe(call.watcher, call.links), call.watcher.history
     listed = [f"topic:{each['topic']}" for each in told.get("topics", ())] + [
         f"group:{each['group']}" for each in told.get("lags", ())
     ]
@@ -65,8 +67,9 @@ async def events(call: Call) -> HttpAnswer:
     return event_stream(produce)
 
 
-def describe(watcher: Watcher) -> dict[str, Any]:
-    """How things stand. Without a sample only whether the server answers, and why not."""
+def describe(watcher: Watcher, links: KnownLinks) -> dict[str, Any]:
+    """How things stand. Without a sample only whether the server answers, and why not; who may not see its statistics sees no
+    links."""
     found, counted = watcher.moment, watcher.statistics
     told: dict[str, Any] = {"status": watcher.status.to_json(), "now_ms": now_ms(), "server": _server(watcher)}
     reasons = list(_reasons(watcher))
@@ -78,8 +81,10 @@ def describe(watcher: Watcher) -> dict[str, Any]:
     told["directories"] = list(_directories(counted))
     told["damage"] = _damage(counted)
     told["topics"] = found["topics"][:BUSIEST]
-    told["lags"] = _lags(found["lags"])
+    told["lags"] = _lags(counted["groups"]["lags"])
     told["apis"] = found["apis"][:BUSIEST]
+    if watcher.refused is None and not watcher.wants_login:
+        told |= links.told()
     return told
 
 
@@ -132,7 +137,7 @@ def _damage(counted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lags(lags: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The largest by group, as the largest of its partitions say."""
+    """The largest by group, as the 200 partitions with the largest lags say."""
     groups: dict[str, dict[str, Any]] = {}
     for each in lags:
         group = groups.setdefault(each["group"], {"group": each["group"], "lag": 0, "topics": {}})

@@ -30,6 +30,7 @@ MAX_TOGETHER: Final = 50
 """Partitions that are shown together; of topics with more one is chosen."""
 MAX_PLACES_CHARS: Final = 2000
 BINARY: Final = "application/octet-stream"
+ORDERS: Final = ("oldest", "newest")
 WHERE: Final = ("partition", "isolation", "as")
 
 
@@ -228,8 +229,8 @@ async def _single(call: Call) -> tuple[int, Record]:
 
 
 async def search(call: Call) -> HttpAnswer:
-    """`q`, `in`, `nocase`; from `offset` or `from` on, or of the times `at` up to `to`; `limit`. Events `match`, `progress`,
-    `done`."""
+    """`q`, `in`, `nocase`; from `offset` or `from` on, or of the times `at` up to `to`; `order`, `limit`. Events `match`,
+    `progress`, `done`."""
     query = call.query
     needle = _needle(query)
     if needle is None:
@@ -249,6 +250,7 @@ async def search(call: Call) -> HttpAnswer:
         starts=starts if begin is None else chosen.clamped(begin),
         ends=chosen.ends,
         times=None if at is None and to is None else TimeRange(at or 0, INT64_MAX + 1 if to is None else to),
+        is_newest_first=query.choice("order", ORDERS, "oldest") == "newest",
         isolation=chosen.isolation,
     )
     return _stream(call, work.run)
@@ -286,9 +288,9 @@ def _stream(call: Call, run: Any) -> HttpAnswer:
 SEARCHED: Final = ("q", "in", "nocase", "from")
 RECORD: Final = "/topics/{topic}/records/{partition}/{offset}"
 ROUTES: Final[tuple[Route, ...]] = (
-    page("/topics/{topic}/records", records, (*WHERE, "offset", "at", "from", "until", "limit", *SEARCHED, "to", "live")),
+    page("/topics/{topic}/records", records, (*WHERE, *SEARCHED, "offset", "at", "until", "to", "limit", "order", "live")),
     data(RECORD, record, ("as",)),
     data(f"{RECORD}/{{part}}", raw),
-    data("/topics/{topic}/search", search, (*WHERE, *SEARCHED, "offset", "at", "to", "limit")),
+    data("/topics/{topic}/search", search, (*WHERE, *SEARCHED, "offset", "at", "to", "order", "limit")),
     data("/topics/{topic}/tail", tail, (*WHERE, *SEARCHED)),
 )

@@ -241,7 +241,7 @@ class Watcher:
         worn = {} if before is None else wear_series(before, after)
         topics = {f"topic:{each['topic']}": each["appended_bytes_per_second"] for each in found["topics"]}
         groups: dict[str, float] = {}
-        for each in found["lags"]:
+        for each in after["groups"]["lags"]:
             name = f"group:{each['group']}"
             groups[name] = groups.get(name, 0) + each["lag"]
         self.history.add(now_ms(), {name: found[name] for name in CHARTED}, topics | groups | worn)

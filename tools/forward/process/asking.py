@@ -50,5 +50,7 @@ def _line(request: dict[str, Any]) -> bytes:
 def _answer(data: bytes) -> dict[str, Any]:
     if not data:
         raise ConnectionError("the link ended before it answered")
-    answer: dict[str, Any] = json.loads(data)
+    answer = json.loads(data)
+    if not isinstance(answer, dict):
+        raise ValueError(f"the link's answer is no object: {data[:100]!r}")
     return answer

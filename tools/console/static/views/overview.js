@@ -1,4 +1,4 @@
-// The overview: is it ready, what goes in and out, what could be lost, how long the disk lasts, what is damaged, who lags behind.
+// The overview: is it ready, what goes in and out, what could be lost, how long the disk lasts, what is damaged, who lags behind, how links are.
 
 import { bar, drawSparkline, sparkline, timeChart } from "../charts.js";
 import { fill, h, keyed, mark, put, section, table } from "../dom.js";
@@ -33,6 +33,7 @@ export function mount(root, context, data) {
   let sparks = data.sparks;
   const lineOf = (key) => sparks?.series[key];
   const topics = busiest(lineOf), groups = lagging(lineOf), calls = apis();
+  const links = forwarding(), more = h("span", { class: "soft" }), forward = section("Forward", { className: "panel", note: more }, links.node);
 
   root.append(h("div", { class: "hero" }, heading, lead, reasons, facts), h("div", { class: "figures" }, figures.map((each) => each.node)),
     h("div", { class: "columns" },
@@ -41,7 +42,7 @@ export function mount(root, context, data) {
     h("div", { class: "columns even" },
       section("Busiest topics", { className: "panel", note: h("a", { href: "/topics" }, "all topics") }, topics.node),
       section("Groups behind", { className: "panel" }, groups.node)),
-    section("Calls", { className: "panel" }, calls.node));
+    forward, section("Calls", { className: "panel" }, calls.node));
 
   traffic.set(data.history);
   for (const each of figures) each.chart.set(data.history);
@@ -68,6 +69,9 @@ export function mount(root, context, data) {
     topics.set(told.topics.filter((each) => !each.topic.startsWith("__") || each.appended_bytes_per_second));
     groups.set(told.lags);
     calls.set(told.apis);
+    forward.hidden = !told.links?.length;
+    links.set(told.links ?? []);
+    put(more, told.link_count > told.links?.length ? `${told.links.length} of ${counted(told.link_count, "link")}` : "");
   }
 
   function drawDisks(directories) {
@@ -183,6 +187,21 @@ function apis() {
     update(node, each) {
       cells(node, [number(each.per_second), each.errors_per_second ? `${number(each.errors_per_second)} /s` : "·", duration(each.p50_ms), duration(each.p99_ms)]);
       mark(node.children[2], "class", each.errors_per_second ? "number bad" : "number");
+    },
+  });
+}
+
+function forwarding() {
+  return table({
+    caption: "Links of triolog forward", keyOf: (each) => each.link,
+    columns: [{ label: "Link" }, { label: "State" }, { label: "Backlog", className: "number" }, { label: "Rate", className: "number" }, { label: "Empty in", className: "number wide" }, { label: "Lost", className: "number" }],
+    row: (each) => h("tr", {}, h("td", {}, h("a", { class: "row name", href: "/forward" }, each.link)), h("td"), ["", "", " wide", ""].map((more) => h("td", { class: `number${more}` }))),
+    update(node, each) {
+      const isKnown = each.backlog_bytes !== undefined;
+      cells(node, [each.state + (each.stopped_topics ? `, ${counted(each.stopped_topics, "topic")} stopped` : ""),
+        ...(isKnown ? [size(each.backlog_bytes), perSecond(each.bytes_per_second), each.backlog_records ? each.eta_s === null ? "not known" : age(each.eta_s) : "is empty", count(each.lost_records)] : ["", "", "", ""])]);
+      mark(node.children[1], "class", each.is_bad ? "bad" : null);
+      mark(node.children[5], "class", each.lost_records ? "number bad" : "number");
     },
   });
 }

@@ -41,14 +41,14 @@ export function mount(root, context, data) {
   const committed = h("input", { type: "checkbox", onchange: () => go({ isolation: committed.checked && "read_committed" }) });
   const words = h("input", { type: "search", placeholder: "Search", "aria-label": "Search for", maxlength: 1000, spellcheck: "false", autocomplete: "off" });
   const where = choose("Where to search", PLACES, "any");
-  const nocase = h("input", { type: "checkbox" });
+  const nocase = h("input", { type: "checkbox" }), backwards = h("input", { type: "checkbox" });
   const to = h("input", { type: "datetime-local", step: "0.001", "aria-label": "Until before", onchange: () => words.value || !query().has("at") || go({ to: to.value && timeOfInput(to.value), from: null }) });
   const live = h("button", { onclick: () => go(mode === "live" ? { live: null } : { ...PLACE, live: true, to: null }) }, "Live");
   const searching = h("form", { class: "asking", role: "search", onsubmit(event) {
     event.preventDefault();
     streamed = "";
-    go({ q: words.value, in: where.value === "any" ? null : where.value, nocase: nocase.checked, to: to.value && timeOfInput(to.value), until: null });
-  } }, words, where, h("label", { class: "check" }, nocase, "any case"), h("label", { class: "check" }, h("span", {}, "until"), to), h("button", {}, "Search"));
+    go({ q: words.value, in: where.value === "any" ? null : where.value, nocase: nocase.checked, order: backwards.checked && "newest", to: to.value && timeOfInput(to.value), until: null });
+  } }, words, where, h("label", { class: "check" }, nocase, "any case"), h("label", { class: "check" }, backwards, "newest first"), h("label", { class: "check" }, h("span", {}, "until"), to), h("button", {}, "Search"));
 
   function begin(value) {
     at.hidden = value !== "at";
@@ -89,6 +89,7 @@ export function mount(root, context, data) {
     words.value = asked.get("q") ?? "";
     where.value = asked.get("in") ?? "any";
     nocase.checked = asked.has("nocase");
+    backwards.checked = asked.get("order") === "newest";
     to.value = asked.has("to") ? timeInput(asked.get("to")) : "";
     const wanted = asked.has("live") ? "live" : asked.get("q") ? "search" : "page";
     if (wanted === mode && mode !== "page" && streamed === location.search) return;
@@ -132,8 +133,7 @@ export function mount(root, context, data) {
           if (told.records.length) list.set(rows);
           tell();
         },
-        failed: ({ error }) => put(said, `${error.message}`),
-      }, { state: (how) => how === "lost" && put(said, "The tail is interrupted. It is tried again.") });
+      }, { state: (how, error) => how === "lost" && put(said, `The tail is interrupted${error ? `: ${error.message.replace(/\.$/, "")}` : ""}. It is tried again.`) });
     };
     pause.hidden = false;
     put(pause, "Pause");
@@ -167,15 +167,14 @@ export function mount(root, context, data) {
     progress.hidden = pause.hidden = false;
     progress.value = 0;
     put(pause, "Stop");
-    const end = stream(`${api}/search?${streamQuery(asked, ["offset", "at", "to", "from"])}`, {
+    const end = stream(`${api}/search?${streamQuery(asked, ["offset", "at", "to", "from", "order"])}`, {
       match(record) {
         rows.push(record);
         timer ||= setTimeout(() => { timer = 0; list.set(rows); }, 100);
       },
       progress: (told) => tell(told, "Searching"),
       done(told) { tell(told, told.reason === "limit" ? "Ended at its limit" : "Searched to the end"); isOver(); },
-      failed({ error }) { put(said, error.message); isOver(); },
-    }, { pauses: false, again: false, state(how) { if (how === "lost") { put(said, "The search was interrupted."); isOver(); } } });
+    }, { pauses: false, again: false, state(how, error) { if (how === "lost") { put(said, error?.message ?? "The search was interrupted."); isOver(); } } });
     pause.onclick = () => { put(said, `Stopped. ${said.textContent}`); isOver(); };
     stop = () => { clearTimeout(timer); end(); };
   }

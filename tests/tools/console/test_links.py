@@ -1,0 +1,246 @@
+"""Links of the forwarder in the overview: which are shown, how often they are asked, and that none is waited for."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from triolog.tools.console.around import links
+from triolog.tools.console.around.links import MAX_SHOWN, KnownLinks
+from triolog.tools.forward.process.place import CONTROL, LOCK
+
+from tests.support.browser_wire import Browser
+
+from .conftest import Shown, shown_broker
+from .test_sessions import WITH_USERS, wanted
+
+Told = dict[str, Any]
+
+
+def place_of(folder: Path, name: str) -> Path:
+    """A link that has or had a process."""
+    place = folder / name
+    place.mkdir()
+    (place / LOCK).touch()
+    return place
+
+
+@attrs.define
+class Answering:
+    """A link whose process says what it is told to say. Counts how often it was asked."""
+
+    answer: Any
+    asked: int = 0
+
+    async def serve(self, place: Path, *, task_status: trio.TaskStatus[None]) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+            listening.bind(str(place / CONTROL))
+            listening.listen()
+            async with trio.SocketListener(trio.socket.from_stdlib_socket(listening.dup())) as listener:
+                task_status.started()
+                while True:
+                    async with await listener.accept() as peer:
+                        await peer.receive_some()
+                        self.asked += 1
+                        await peer.send_all(json.dumps(self.answer).encode() + b"\n")
+
+
+def status(name: str, **changes: Any) -> Told:
+    """What a link that runs says of itself, as far as it matters here."""
+    return {
+        "link": name,
+        "state": "running",
+        "troubles": {},
+        "backlog_records": 5,
+        "backlog_bytes": 500,
+        "records_per_second": 2.0,
+        "bytes_per_second": 200.0,
+        "eta_s": 2.5,
+        "lost_records": 1,
+        "partitions": [],
+        **changes,
+    }
+
+
+@asynccontextmanager
+async def hanging(place: Path) -> AsyncIterator[None]:
+    """A link whose process takes connections and answers none."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(place / CONTROL))
+        listening.listen()
+        yield
+
+
+async def overview_with(browser: Browser, is_wanted: Callable[[list[Told]], bool]) -> Told:
+    """The first overview whose links are so."""
+    with trio.fail_after(60):
+        while True:
+            told: Told = (await browser.get("/api/")).json
+            if "links" in told and is_wanted(told["links"]):
+                return told
+
+
+def states(rows: list[Told]) -> dict[str, str]:
+    return {each["link"]: each["state"] for each in rows}
+
+
+async def test_the_overview_tells_of_each_link_and_waits_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "OVERVIEW_ASK_S", 3600.0)
+    place_of(tmp_path, "gone")
+    (tmp_path / "no-link").mkdir()
+    stopped = Answering(status("stopped", state="stopped", backlog_bytes=9000))
+    troubled = Answering(status("troubled", troubles={"t": "no such topic"}))
+    others = [Answering(status("far", backlog_bytes=700)), Answering(status("near", eta_s=None)), stopped, troubled]
+    async with (
+        trio.open_nursery() as nursery,
+        hanging(place_of(tmp_path, "hanging")),
+        shown_broker(console={"forward_state_dir": str(tmp_path)}) as shown,
+    ):
+        for each in others:
+            await nursery.start(each.serve, place_of(tmp_path, each.answer["link"]))
+        wanted = {
+            "stopped": "stopped",
+            "troubled": "running",
+            "gone": "not running",
+            "far": "running",
+            "near": "running",
+            "hanging": "looking",
+        }
+        told = await overview_with(shown.browser, lambda rows: states(rows) == wanted)
+        assert list(states(told["links"])) == list(wanted)
+        assert [each["is_bad"] for each in told["links"]] == [True, True, True, False, False, False]
+        assert told["link_count"] == 6
+        assert told["links"][3] == {
+            "link": "far",
+            "state": "running",
+            "backlog_records": 5,
+            "backlog_bytes": 700,
+            "records_per_second": 2.0,
+            "bytes_per_second": 200.0,
+            "eta_s": 2.5,
+            "lost_records": 1,
+            "stopped_topics": 0,
+            "is_bad": False,
+        }
+        assert [each["stopped_topics"] for each in told["links"]] == [0, 1, 0, 0, 0, 0]
+        assert (await shown.browser.open("/")).first["view"]["links"] == told["links"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_link_that_never_answers_is_not_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "OVERVIEW_ASK_S", 0.01)
+    async with hanging(place_of(tmp_path, "hanging")), shown_broker(console={"forward_state_dir": str(tmp_path)}) as shown:
+        [told] = (await overview_with(shown.browser, lambda rows: states(rows) == {"hanging": "not running"}))["links"]
+        assert told["is_bad"] is True
+
+
+async def test_samples_tell_how_links_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "EACH_S", 0.01)
+    link = Answering(status("link"))
+    async with trio.open_nursery() as nursery, shown_broker(console={"forward_state_dir": str(tmp_path)}) as shown:
+        await nursery.start(link.serve, place_of(tmp_path, "link"))
+        seen: list[str] = []
+        with trio.fail_after(60):
+            async with shown.browser.events("/api/events") as events:
+                async for event in events:
+                    seen += [row["state"] for row in event.value.get("links", ()) if row["state"] not in seen]
+                    link.answer = status("link", state="paused" if "running" in seen else "running")
+                    if "paused" in seen:
+                        break
+        assert [each for each in seen if each != "looking"] == ["running", "paused"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_link_is_asked_once_in_a_while_however_many_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "EACH_S", 3600.0)
+    link = Answering(status("link"))
+    async with trio.open_nursery() as nursery, shown_broker(console={"forward_state_dir": str(tmp_path)}) as shown:
+        await nursery.start(link.serve, place_of(tmp_path, "link"))
+        assert link.asked == 0
+        await overview_with(shown.browser, lambda rows: states(rows) == {"link": "running"})
+        for browser in (shown.browser, shown.other()):
+            assert states((await browser.get("/api/")).json["links"]) == {"link": "running"}
+        assert link.asked == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_only_some_of_many_links_are_shown(tmp_path: Path) -> None:
+    for number in range(MAX_SHOWN + 2):
+        place_of(tmp_path, f"link-{number:02}")
+    async with shown_broker(console={"forward_state_dir": str(tmp_path)}) as shown:
+        told = await overview_with(shown.browser, lambda rows: set(states(rows).values()) == {"not running"})
+        assert (len(told["links"]), told["link_count"]) == (MAX_SHOWN, MAX_SHOWN + 2)
+
+
+async def test_without_links_there_are_none(shown: Shown, tmp_path: Path) -> None:
+    told = await overview_with(shown.browser, lambda rows: True)
+    assert (told["links"], told["link_count"]) == ([], 0)
+    (tmp_path / "file").touch()
+    async with shown_broker(console={"forward_state_dir": str(tmp_path / "file")}) as other:
+        assert (await overview_with(other.browser, lambda rows: True))["links"] == []
+
+
+async def test_who_may_not_see_statistics_sees_no_links(tmp_path: Path) -> None:
+    place_of(tmp_path, "link")
+    security = {**WITH_USERS["security"], "acl_enable": True, "super_users": "User:alice"}
+    options = {**WITH_USERS, "security": security, "console": {"forward_state_dir": str(tmp_path)}}
+    async with shown_broker(**options) as shown:
+        await wanted(shown)
+        alice, bob = shown.other(), shown.other()
+        for browser, user, password in ((alice, "alice", "secret"), (bob, "bob", "secret too")):
+            await browser.open("/")
+            assert (await browser.post("/api/login", {"user": user, "password": password})).status == 200
+        await overview_with(alice, lambda rows: states(rows) == {"link": "not running"})
+        assert (await bob.get("/api/")).status == 403
+        with trio.fail_after(60):
+            async with bob.events("/api/events") as events:
+                async for event in events:
+                    assert "links" not in event.value
+                    if event.value["status"]["is_connected"]:
+                        break
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [],
+        1,
+        {"state": "running"},
+        status("x", partitions=3),
+        {"error": "unknown command"},
+        status("x", partitions=[{"topic": 1}]),
+    ],
+)
+async def test_an_answer_that_is_not_understood_is_none(tmp_path: Path, answer: Any) -> None:
+    assert (await row_of(tmp_path, answer))["state"] == "not running"
+
+
+async def test_figures_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
+    told = await row_of(tmp_path, status("another", state=[], eta_s="soon", backlog_bytes=float("inf"), troubles=3))
+    assert (told["link"], told["eta_s"], told["backlog_bytes"], told["lost_records"]) == ("link", None, None, 1)
+    assert told["is_bad"] is True
+
+
+async def row_of(folder: Path, answer: Any) -> Told:
+    """How a link that answers so is told."""
+    known = KnownLinks(str(folder))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(Answering(answer).serve, place_of(folder, "link"))
+        await nursery.start(known.run)
+        with trio.fail_after(60):
+            while True:
+                await known.fresh()
+                await trio.lowlevel.checkpoint()
+                told = known.told()["links"]
+                if told and told[0]["state"] != "looking":
+                    break
+        nursery.cancel_scope.cancel()
+    row: Told = told[0]
+    return row
