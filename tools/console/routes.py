@@ -51,6 +51,16 @@ class Call:
             raise BadParameterError(name, f"a {kind.__name__} is needed")
         return value
 
+    async def check_sees_statistics(self) -> None:
+        """What knows no users is for whoever may see the server's statistics. Raises what the server refuses, and ApiError as
+        long as it has never answered."""
+        watcher = self.watcher
+        await watcher.first_sample()
+        if watcher.refused is not None:
+            raise watcher.refused
+        if watcher.moment is None:
+            raise ApiError(503, "NO_ANSWER", f"{watcher.text} has not said who may see this: {watcher.status.reason}")
+
     def check_confirmed(self, name: str) -> None:
         """Whoever deletes something types its name. Raises ApiError."""
         if self.body.get("confirm") != name:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -10,6 +11,7 @@ import pytest
 import trio
 from triolog.server.listeners.http.access import HttpAccess
 from triolog.server.listeners.http.messages import HttpRequest
+from triolog.server.settings.address import Address
 from triolog.tools.client.login import LoginConfig
 from triolog.tools.console.dispatch import Dispatch
 from triolog.tools.console.routes import Call, change
@@ -18,7 +20,7 @@ from triolog.tools.console.settings import ConsoleSettings
 from triolog.tools.console.static_files import StaticFiles
 from triolog.tools.console.watching.watcher import Watcher
 
-from .conftest import ANY_PORT, Shown, shown_broker
+from .conftest import ANY_PORT, Shown, showing, shown_broker
 
 WITH_USERS: dict[str, Any] = {
     "users": {"alice": "secret", "bob": "secret too"},
@@ -89,6 +91,37 @@ async def test_rights_are_the_users_own() -> None:
         assert (refused.status, refused.json["error"]["name"]) == (403, "TOPIC_AUTHORIZATION_FAILED")
         assert (await bob.get("/api/")).status == 403
         assert (await bob.get("/api/topics")).json["found"] == 0
+
+
+KNOWS_NO_USERS = [
+    ("GET", "/api/forward"),
+    ("POST", "/api/forward/link/pause"),
+    ("GET", "/api/test"),
+    ("POST", "/api/test/stop"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), KNOWS_NO_USERS)
+async def test_what_knows_no_users_is_for_whoever_may_see_the_statistics(tmp_path: Path, method: str, path: str) -> None:
+    """Also in the moment after the login, when it is not known yet."""
+    console = {"allow_changes": True, "forward_state_dir": str(tmp_path), "control": Address("127.0.0.1", 1)}
+    security = {**WITH_USERS["security"], "acl_enable": True, "super_users": "User:alice"}
+    async with shown_broker(console=console, **{**WITH_USERS, "security": security}) as shown:
+        await wanted(shown)
+        await shown.browser.open("/")
+        logged_in = await shown.browser.post("/api/login", {"user": "bob", "password": "secret too"})
+        shown.browser.token = logged_in.json["csrf_token"]
+        answer = await (shown.browser.get(path) if method == "GET" else shown.browser.post(path))
+        assert (answer.status, answer.json["error"]["name"]) == (403, "CLUSTER_AUTHORIZATION_FAILED")
+
+
+@pytest.mark.parametrize("path", ["/api/forward", "/api/test"])
+async def test_nobody_sees_it_before_the_server_has_answered(tmp_path: Path, path: str) -> None:
+    settings: dict[str, Any] = {"forward_state_dir": str(tmp_path), "control": Address("127.0.0.1", 1)}
+    async with showing(("127.0.0.1", 1), **settings) as browser:
+        answer = await browser.get(path)
+    assert (answer.status, answer.json["error"]["name"]) == (503, "NO_ANSWER")
+    assert "has not said who may see this" in answer.json["error"]["message"]
 
 
 async def test_a_console_with_a_user_of_its_own_asks_nobody() -> None:

@@ -21,7 +21,7 @@ from .links import ASK_S, link_names, link_status, shown_status
 
 async def forward(call: Call) -> dict[str, Any]:
     """Every link that has or had a process."""
-    await _check(call)
+    await call.check_sees_statistics()
     folder = call.settings.forward_state_dir
     links: list[dict[str, Any]] = []
     if folder is not None:
@@ -49,7 +49,7 @@ async def resume(call: Call) -> dict[str, Any]:
 
 
 async def _tell(call: Call, command: str) -> dict[str, Any]:
-    await _check(call)
+    await call.check_sees_statistics()
     folder, link = call.settings.forward_state_dir, call.path["link"]
     if folder is None or link not in await link_names(folder):
         raise ApiError(404, "NO_SUCH_LINK", f"there is no link {link} in {folder or 'any state directory'}")
@@ -57,13 +57,6 @@ async def _tell(call: Call, command: str) -> dict[str, Any]:
         return shown_status(await ask_in_trio(str(Path(folder) / link / CONTROL), {"command": command}, ASK_S))
     except (OSError, ValueError) as exc:
         raise ApiError(409, "LINK_NOT_RUNNING", f"no process answers for link {link}: {exc}") from exc
-
-
-async def _check(call: Call) -> None:
-    """Raises what the server refuses the user."""
-    await call.watcher.first_sample()
-    if call.watcher.refused is not None:
-        raise call.watcher.refused
 
 
 ROUTES: Final[tuple[Route, ...]] = (

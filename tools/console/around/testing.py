@@ -23,7 +23,7 @@ TOLD: Final = ("number", "at_ms", "api", "version", "client_id", "node", "size_b
 
 async def testing(call: Call) -> dict[str, Any]:
     """Everything about the server that the port tells."""
-    async with _port(call) as port:
+    async with await _port(call) as port:
         state, clock = await port.ask("GET", "/"), await port.ask("GET", "/clock")
         faults, disk_faults = await port.ask("GET", "/faults"), await port.ask("GET", "/disk-faults")
         requests = await port.ask("GET", f"/requests?last={MAX_REQUESTS}")
@@ -43,10 +43,9 @@ def _request(told: dict[str, Any]) -> dict[str, Any]:
     return {**{name: told[name] for name in TOLD}, "about": [*about, *told["groups"], *told["transactional_ids"]]}
 
 
-def _port(call: Call) -> Any:
+async def _port(call: Call) -> Any:
     """Raises ApiError for who may not use it, and where there is none."""
-    if call.watcher.refused is not None:
-        raise call.watcher.refused
+    await call.check_sees_statistics()
     if call.settings.control is None:
         raise ApiError(404, "NO_CONTROL_PORT", "this console was started without --control")
     from .control_port import connected  # it needs h11
@@ -66,7 +65,7 @@ def _passed(method: str, pattern: str, *, typed: str | None = None) -> Route:
         path = re.sub(r"\{(\w+)\}", lambda match: quote(call.path[match[1]]), pattern)
         body = {name: value for name, value in call.body.items() if name != "confirm"}
         port: ControlPort
-        async with _port(call) as port:
+        async with await _port(call) as port:
             return await port.ask(method, path, body if method == "POST" else None)
 
     return change(method, f"/test{pattern}", handler)
