@@ -44,10 +44,10 @@ def axe() -> Path:
 
 
 @contextmanager
-def console_of(server: str, *options: str) -> Iterator[str]:
-    """`triolog console` of that server, for the time of the block: its address."""
+def console_of(server: str, *options: str, folder: Path | None = None) -> Iterator[str]:
+    """`triolog console` of that server, for the time of the block, in `folder` or where we are: its address."""
     command = [*COMMAND, "console", "--server", server, *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(), cwd=folder) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().split("/")[2]
