@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo damage-demo edge-demo spark-demo test test-spark-kill simulate simulate-planted histories soak fuzz lint types typing-tree docs bench bench-kafka bench-spark format man dist sbom zipapp clean
+.PHONY: demo damage-demo edge-demo spark-demo test test-spark-kill simulate simulate-planted histories soak fuzz lint types typing-tree docs console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -81,6 +81,10 @@ types: $(VENV)/.installed-dev typing-tree
 # The site, in build/site. ARGS=... goes to mkdocs; a warning is an error: a link without its end, a page that no menu has.
 docs: $(VENV)/.installed-docs typing-tree
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict $(ARGS)
+
+# The pictures of docs/console.md, made anew by the tests that look at each view; they take two minutes, so that charts are full.
+console-pictures: $(VENV)/.installed-test
+	TRIOLOG_TEST=full TRIOLOG_WRITE_PICTURES=1 $(BIN)/python -m pytest tests/browser/test_pictures.py $(ARGS)
 
 bench: $(VENV)/.installed-demo $(VENV)/.installed-forward
 	$(BIN)/triolog bench

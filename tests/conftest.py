@@ -45,6 +45,7 @@ BEGUN_FIRST: Final = (
     "tests/kafka/test_forward.py",
     "tests/tools/demo/edge/test_command.py",
     "tests/browser/test_views.py",
+    "tests/browser/test_pictures.py",
 )
 """What takes longest although it is few tests: at the end one process would be busy with it and the others with nothing."""
 

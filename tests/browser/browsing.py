@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -64,14 +64,15 @@ class Opened:
 
 
 @contextmanager
-def opened(browser: Browser, address: str, axe: Path | None = None, **context: Any) -> Iterator[Opened]:
-    """A page of its own; `context`: of Playwright, such as `color_scheme`."""
-    chosen = browser.new_context(reduced_motion="reduce", timezone_id="Europe/Berlin", **context)
+def opened(
+    browser: Browser, address: str, axe: Path | None = None, *, scripts: Sequence[str] = (), **context: Any
+) -> Iterator[Opened]:
+    """A page of its own, with `scripts` that run before its own; `context`: of Playwright, such as `color_scheme`."""
+    chosen = browser.new_context(**{"reduced_motion": "reduce", "timezone_id": "Europe/Berlin", **context})
     try:
         chosen.set_default_timeout(PATIENCE_MS)
-        chosen.add_init_script(NOTE_VIOLATIONS)
-        if axe is not None:
-            chosen.add_init_script(axe.read_text())
+        for script in (NOTE_VIOLATIONS, *scripts, *([] if axe is None else [axe.read_text()])):
+            chosen.add_init_script(script)
         found = Opened(chosen.new_page(), address)
 
         def note(message: ConsoleMessage) -> None:

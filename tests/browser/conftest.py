@@ -44,17 +44,17 @@ def axe() -> Path:
 
 
 @contextmanager
-def console_of(server: str, *options: str) -> Iterator[str]:
-    """`triolog console` of that server, for the time of the block: its address."""
-    with console_process(server, *options) as (_, address):
+def console_of(server: str, *options: str, folder: Path | None = None) -> Iterator[str]:
+    """`triolog console` of that server, for the time of the block, in `folder` or where we are: its address."""
+    with console_process(server, *options, folder=folder) as (_, address):
         yield address
 
 
 @contextmanager
-def console_process(server: str, *options: str) -> Iterator[tuple[int, str]]:
+def console_process(server: str, *options: str, folder: Path | None = None) -> Iterator[tuple[int, str]]:
     """The same: the process, and its address."""
     command = [*COMMAND, "console", "--server", server, *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(), cwd=folder) as process:
         try:
             assert process.stdout is not None
             yield process.pid, process.stdout.readline().split("/")[2]

@@ -13,15 +13,14 @@ export function mount(root, context, data) {
     text: "Readers of committed records will never see its records, and its producer is fenced off.", act: async () => { await send("POST", "/transactions/abort", body); context.refresh(); } }) }, "abort");
   const set = (cell, text) => put(cell, text ?? "–");
   const ids = table({ caption: "Transactional ids", keyOf: (each) => `${each.transactional_id} ${each.producer_id} ${each.producer_epoch}`, empty: "There are none.",
-    columns: [["Transactional id"], ["State"], ["Producer", 1], ["Partitions", 1], ["Open for", 1], ["Ends after", 1], ["Last used"], ["Abort"]].map(([label, isNumber]) => ({ label, className: isNumber ? "number" : "" })),
+    columns: [["Transactional id"], ["State"], ["Producer", 1], ["Partitions", 1], ["Open for"], ["Last used"], ["Abort"]].map(([label, isNumber]) => ({ label, className: isNumber ? "number" : "" })),
     row: (each) => h("tr", {}, h("td", { class: "name" }, visible(each.transactional_id)), h("td"), h("td", { class: "number" }, `${each.producer_id ?? "–"} / ${each.producer_epoch ?? "–"}`),
-      ...Array.from({ length: 3 }, () => h("td", { class: "number" })), h("td"), h("td", {}, abort({ transactional_id: each.transactional_id }, `the transaction of ${each.transactional_id}`))),
+      h("td", { class: "number" }), h("td"), h("td"), h("td", {}, abort({ transactional_id: each.transactional_id }, `the transaction of ${each.transactional_id}`))),
     update(node, each) {
-      const [, state, , partitions, open, ends, last, act] = node.children;
+      const [, state, , partitions, open, last, act] = node.children;
       set(state, each.state);
       set(partitions, count(each.partition_count));
-      set(open, each.open_ms === null ? "–" : duration(each.open_ms));
-      set(ends, duration(each.timeout_ms));
+      set(open, `${each.open_ms === null ? "at most" : `${duration(each.open_ms)} of`} ${duration(each.timeout_ms)}`);
       set(last, time(each.last_update_timestamp));
       if (act.firstChild) act.firstChild.hidden = each.open_ms === null;
     } });

@@ -24,7 +24,7 @@ export function mount(root, context, data) {
     (value) => context.navigate(`${api}/walk?partition=${value}&at=${Math.round(at)}`));
   const facts = h("p", { class: "soft" }, `${counted(data.walk.segment_count, "segment")}, offsets ${count(data.walk.log_start_offset)} – ${count(data.walk.high_watermark)}`);
   const log = s("svg", { height: LOG.top + LOG.height + LOG.axis, class: "walk-log", tabindex: 0, role: "slider", "aria-label": "Time to look up", "aria-valuemin": low, "aria-valuemax": high });
-  const way = s("svg", { height: STRIP.top + 3 * STRIP.gap, class: "walk-way", "aria-hidden": "true" });
+  const way = s("svg", { height: STRIP.top + 2 * STRIP.gap + STRIP.height + 2, class: "walk-way", "aria-hidden": "true" });
   const answer = h("p", { class: "answer", "aria-live": "polite" }), steps = h("ol", { class: "steps" }), record = h("div", { class: "found" });
   const holder = h("div", { class: "walk" }, log, way);
   root.append(topicHead(data.topic, "/walk", facts, h("div", { class: "actions" }, partition, when)),
