@@ -69,7 +69,7 @@ def test_a_script_is_the_same_behind_its_file() -> None:
 
 
 def test_a_disk_that_forgets_what_was_synced_is_found_out() -> None:
-    """By what is lost. In most other worlds the server cannot start on what the power cut has left, and the world has no end."""
+    """By what is lost. In most other worlds the server cannot start on what the power cut has left, and they have no end."""
     sends = [Step(second * 1000, "kafka 0", "send", {"topic": "plain", "partition": 0, "count": 5}) for second in range(10)]
     cuts = [Step(5500, "operator", "power", {"for_ms": 0, "after": 0})]
     world = Script("liar 6", "fsync", {"plain": {"partitions": 1, "config": {}}}, (*sends, *cuts))

@@ -58,7 +58,7 @@ def test_the_flights_are_shown_in_a_browser_until_somebody_has_seen_enough() -> 
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as demo:
         try:
             assert demo.stdout is not None
-            said = [next(line for line in demo.stdout if line.startswith(what)) for what in ("The Fourth", "How it is found")]
+            said = [next(line for line in demo.stdout if line.startswith(what)) for what in ("The Fourth", "How a time")]
             found, walked = (line.partition(": ")[2].strip().replace("/topics/", "/api/topics/") for line in said)
             with urllib.request.urlopen(found) as answer:
                 times = [record["timestamp"] for record in json.load(answer)["records"]]

@@ -18,7 +18,7 @@ async def show(data_dir: Path, work_dir: Path, console: str, say: Callable[[str]
         page = server.page()
         say(f"The console: {page}/")
         say(f"The Fourth of July: {page}/topics/{TOPIC}/records?at={DAY_START}&to={DAY_END}")
-        say(f"How it is found: {page}/topics/{TOPIC}/walk?partition=0&at={DAY_START}")
+        say(f"How a time is looked up: {page}/topics/{TOPIC}/walk?partition=0&at={DAY_START}")
         say("Ctrl-C ends it.")
         try:
             await trio.sleep_forever()
