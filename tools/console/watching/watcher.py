@@ -33,7 +33,7 @@ from .wear_series import wear_series
 WATCHED_S: Final = 1.0
 UNWATCHED_S: Final = 5.0
 """Also the longest time between two samples while somebody looks."""
-PAUSE_PER_CALL: Final = 75
+PAUSE_PER_CALL: Final = 120
 """So many times as long as the last call took: a server that tells of 500 topics takes 20 ms for it."""
 WATCHED_FOR_S: Final = 10.0
 """After somebody has asked."""
