@@ -32,7 +32,7 @@ KEPT: Final = Path(__file__).parents[2] / "docs" / "pictures" / "console"
 WRITES: Final = bool(os.environ.get("TRIOLOG_WRITE_PICTURES"))
 CHARTED_MS: Final = 125_000 if WRITES else 10_000
 """That charts show: all of their width in those that are kept."""
-MOST_BYTES: Final = 45_000
+MOST_BYTES: Final = 50_000
 MOST_BYTES_OF_ALL: Final = 500_000
 LEAST_COLOURS: Final = 50
 QUALITY: Final = 0.7
@@ -135,7 +135,7 @@ VIEWS: Final = {
     "transactions": View(pattern="/transactions", texts=("till-2", "open")),
     "connections": View(pattern="/connections", texts=("tower", "triolog-forward"), how=_window(1100, 600), ready=_measured),
     "wear": View(pattern="/wear", texts=("The server's process", "fsync"), has_charts=True),
-    "test": View(pattern="/test", texts=("error=NOT_LEADER_OR_FOLLOWER",), how=_window(1100, 860), ready=_refused),
+    "test": View(pattern="/test", texts=("error=NOT_LEADER_OR_FOLLOWER",), how=_window(1100, 960), ready=_refused),
     "forward": View(pattern="/forward", texts=(LINK, "running"), ready=_joined),
     "overview": View(pattern="/", texts=("Ready", "departures", BEHIND), has_charts=True),
     "overview-dark": View(pattern="/", texts=("Ready",), how=_window(1100, 720, "dark"), has_charts=True),

@@ -11,7 +11,7 @@ const ERRORS = "NOT_LEADER_OR_FOLLOWER REQUEST_TIMED_OUT COORDINATOR_NOT_AVAILAB
 const EFFECTS = ["error", "delay_ms", "hold", "disconnect", "black_hole", "corrupt", "truncate_to", "throttle_ms"];
 const WITH_NUMBER = ["delay_ms", "truncate_to", "throttle_ms"];
 const OWN = ["number", "matched", "fired", "is_released"];
-const LANE = 20, LABEL = 164, ROWS = 9, DAYS = 30 * 86400;
+const LANE = 20, LABEL = 164, ROWS = 12, DAYS = 30 * 86400;
 
 export function mount(root, context, data) {
   const may = context.console.allow_changes;
