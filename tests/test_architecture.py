@@ -119,6 +119,7 @@ DOORS: Final = {
             "server.settings.address",
             "server.settings.broker_config",
             "server.settings.listener_security",
+            "server.settings.version",
             "server.settings.exposure",
             "server.config",
             "server.faults",

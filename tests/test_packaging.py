@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
+from triolog.server.settings.version import VERSION as SERVER_VERSION
 
 from tests.support.interpreters import PROJECT, THIS, VERSIONS, interpreter
 from tests.support.server_process import ServerFolder, ServerProcess
@@ -163,6 +164,10 @@ def test_the_zipapp_is_for_every_version_that_is_supported() -> None:
 def test_the_changelog_begins_with_what_comes_and_goes_on_with_the_version_that_is_declared() -> None:
     headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
     assert headings in (["Unreleased"], ["Unreleased", PROJECT["version"], *headings[2:]])
+
+
+def test_the_server_says_the_version_that_is_declared() -> None:
+    assert PROJECT["version"] == SERVER_VERSION
 
 
 # ---- source distribution and wheel -------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from importlib import metadata
 from typing import Any, Final
 
 import attrs
@@ -17,6 +16,7 @@ from ....protocol.native.state import Role
 from ....protocol.records.compression import load_codecs
 from ...broker import LOOKUPS_PER_TURN, AuditLog, Broker, Security
 from ...settings.broker_config import Address
+from ...settings.version import VERSION
 from ..access.audited import note_change
 from ..access.rights import Asker
 from ..connections.connection_task import Work
@@ -37,24 +37,17 @@ Answering = Callable[[], Awaitable[messages.ResponseMessage]]
 """What is done for a request; raises RequestError."""
 
 
-def server_version() -> str:
-    try:
-        return metadata.version("triolog")
-    except metadata.PackageNotFoundError:
-        return "unknown"
-
-
 def native_listener(
     broker: Broker, address: Address, admission: Admission, *, idle_timeout_s: float = IDLE_TIMEOUT_S
 ) -> Listener:
     """The native protocol on one address. A connection without a request for `idle_timeout_s` is closed."""
     load_codecs()
-    config, version = broker.config, server_version()
+    config = broker.config
 
     mechanisms = mechanisms_of(broker)
 
     def open_calls(session: NativeSession) -> TakeUp:
-        calls = NativeCalls(session, broker, version, admission)
+        calls = NativeCalls(session, broker, VERSION, admission)
         if not mechanisms:
             return calls.take_up
         calls.login = NativeLogin.of(broker, session, calls.take_up)

@@ -27,6 +27,8 @@ NEVER_SERVED: Final = (
     "pandas",
     "numpy",
     "concurrent.futures",
+    "email",
+    "importlib.metadata",
     "multiprocessing",
     "zoneinfo",
     "asyncio",

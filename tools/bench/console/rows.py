@@ -10,7 +10,7 @@ from ..loads.produce import fill
 from ..measuring.bench import Bench
 from ..measuring.child import LoadProcess, run_load
 from ..measuring.measure import Line, RowResult, absent, at_most
-from ..measuring.process import cpu_s
+from ..measuring.process import CLOCK_TICK_S, cpu_s
 from ..measuring.server import Server, serving
 from ..measuring.wire import FIRST_TIMESTAMP
 from .pages import find_chromium, look, make_topics, open_page, walk, watch
@@ -79,7 +79,7 @@ def _seen(bench: Bench, server: Server, steps: int) -> list[Line]:
 
 
 def _share(server: Server, seconds: float) -> float:
-    """Percent of a core."""
+    """Percent of a core; what the kernel's clock is too coarse for counts as one tick of it."""
     before = cpu_s(server.pid)
     time.sleep(seconds)
-    return 100 * (cpu_s(server.pid) - before) / seconds
+    return 100 * max(cpu_s(server.pid) - before, CLOCK_TICK_S) / seconds
