@@ -24,6 +24,7 @@ from tests.support.server_process import Address, ServerFolder
 from .browsing import PATIENCE_MS, opened
 from .conftest import console_of
 from .test_live import NOTE_LONG_TASKS
+from .test_views import PAGES
 
 pytestmark = pytest.mark.full
 
@@ -93,6 +94,15 @@ def test_topics_that_kafka_wrote_are_shown_as_kafka_read_them(chromium: Browser,
             expect(rows.nth(1).locator("td").nth(4)).to_contain_text(base64.b64decode(value).decode()[:20] or "empty")
         page = found.go(f"/topics/{topic}/walk?partition=0&at=1700000000000")
         expect(page.locator(".failure")).to_have_count(0)
+        found.check_quiet()
+
+
+@pytest.mark.parametrize("pattern", [each for each in PAGES if each != "/test"])
+def test_every_view_of_what_kafka_wrote_is_drawn(chromium: Browser, golden: str, pattern: str) -> None:
+    with opened(chromium, golden) as found:
+        page = found.go(pattern.format(topic="codecs", group="readers"))
+        expect(page.locator(".failure")).to_have_count(0)
+        expect(page.locator("#state")).to_have_class("ready")
         found.check_quiet()
 
 
