@@ -47,6 +47,7 @@ LINKS, LINK = "triolog-forward", "plant-7"
 TICK_S: Final = 0.2
 MOST_A_TICK: Final = 60
 LATE_A_TICK: Final = 3
+FETCH_WAIT_MS: Final = 5000
 READ_A_TICK: Final = {"display": 200, "billing": 12}
 """Of a group, by each of its members."""
 
@@ -59,6 +60,16 @@ class Pictured:
     control: Control
     neutral: dict[str, str]
     """What stands in a picture for what would be another on each machine."""
+    _is_still: threading.Event
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Nothing is written for the time of the block: what was asked stays among the last requests, however slow we are."""
+        self._is_still.set()
+        try:
+            yield
+        finally:
+            self._is_still.clear()
 
     def refuse_alarms(self) -> None:
         """A rule that makes a producer try again, and one that nobody has met."""
@@ -73,6 +84,7 @@ class Pictured:
 @contextmanager
 def pictured(folder: Path) -> Iterator[Pictured]:
     """The server, its upstream and its clients, for the time of the block."""
+    is_still = threading.Event()
     flights = sorted(load_flights(find_source(), ROWS), key=lambda flight: flight.timestamp)
     (folder / "upstream").mkdir()
     with ServerFolder(folder / "upstream", arguments=("--kafka", ANY_PORT)) as of_upstream:
@@ -84,12 +96,12 @@ def pictured(folder: Path) -> Iterator[Pictured]:
             options = ("--control", ready["control"], "--forward-state-dir", LINKS, "--allow-changes")
             with (
                 _open_transaction(ready["kafka"]),
-                _traffic(ready["kafka"], flights),
+                _traffic(ready["kafka"], flights, is_still),
                 _link(folder, ready["native"], upstream),
                 console_of(ready["native"], *options, folder=folder) as console,
             ):
                 neutral = {ready["native"]: "127.0.0.1:9095", ready["kafka"]: "127.0.0.1:9092", upstream: "kafka.example:9092"}
-                yield Pictured(console, Control(ready), neutral)
+                yield Pictured(console, Control(ready), neutral, is_still)
 
 
 @contextmanager
@@ -144,11 +156,11 @@ def _open_transaction(kafka: str) -> Iterator[None]:
 
 
 @contextmanager
-def _traffic(kafka: str, flights: list[Flight]) -> Iterator[None]:
+def _traffic(kafka: str, flights: list[Flight], is_still: threading.Event) -> Iterator[None]:
     """Departures at a changing rate, late flights, a group that reads all departures and one that falls behind."""
     over = threading.Event()
     shared: dict[str, Any] = {"bootstrap.servers": kafka, "log_level": 0}
-    reading = {**shared, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 500, "auto.commit.interval.ms": 1000}
+    reading = {**shared, "auto.offset.reset": "earliest", "fetch.wait.max.ms": FETCH_WAIT_MS, "auto.commit.interval.ms": 1000}
     groups = {"display": {"group.protocol": "consumer"}, BEHIND: {}}
     producer = Producer({**shared, "client.id": "tower"})
     readers = [
@@ -160,6 +172,8 @@ def _traffic(kafka: str, flights: list[Flight]) -> Iterator[None]:
     def move() -> None:
         rng, left, late, most = random.Random(7), iter(flights), iter(flights[-LATE:]), MOST_A_TICK // 2
         while not over.wait(TICK_S):
+            if is_still.is_set():
+                continue
             most = min(MOST_A_TICK, max(4, most + rng.randint(-8, 8)))
             for flight, _ in zip(left, range(most), strict=False):
                 producer.produce(DEPARTURES, flight.value, key=flight.key, partition=flight.partition)

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -173,9 +173,11 @@ def taken(chromium: Browser, server: Pictured, folder: Path) -> dict[str, Taken]
     with _opened(chromium, server, VIEWS["forward"]) as links, opened(chromium, server.console) as studio:
         links.go(VIEWS["forward"].path)
         for name, view in VIEWS.items():
-            if name == "test":
-                server.refuse_alarms()
-            with nullcontext(links) if name == "forward" else _opened(chromium, server, view) as found:
+            with ExitStack() as stack:
+                if name == "test":
+                    stack.enter_context(server.still())
+                    server.refuse_alarms()
+                found = links if name == "forward" else stack.enter_context(_opened(chromium, server, view))
                 page = found.page if name == "forward" else found.go(view.path)
                 png = _photographed(page, view)
                 found.check_quiet()
@@ -196,7 +198,7 @@ def _photographed(page: Page, view: View) -> bytes:
         page.reload()
     for text in view.texts:
         expect(page.locator("main").get_by_text(text).first).to_be_visible()
-    page.wait_for_function("document.getElementById('state').className === 'ready'")
+    expect(page.locator("#state")).to_have_class("ready")
     view.ready(page)
     return page.screenshot()
 
