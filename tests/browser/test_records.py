@@ -23,7 +23,7 @@ from tests.support.server_process import Address, ServerFolder
 
 from .browsing import PATIENCE_MS, opened
 from .conftest import console_of
-from .test_live import NOTE_LONG_TASKS
+from .test_live import LONGEST_MS, NOTE_LONG_TASKS
 from .test_views import PAGES
 
 pytestmark = pytest.mark.full
@@ -51,8 +51,6 @@ HOSTILE: Final = {
     "one long line": b"x" * 2_000_000,
     "msgpack that claims much": b"\xdd\xff\xff\xff\xff",
 }
-LONGEST_MS: Final = 2_000
-"""Of a task, on a busy machine."""
 
 
 @pytest.fixture(autouse=True, scope="module")
