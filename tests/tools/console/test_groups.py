@@ -43,20 +43,24 @@ async def told(shown: Shown, path: str) -> dict[str, Any]:
     return answer
 
 
+async def join_consumer(shown: Shown, group: str) -> None:
+    """A member of a group of KIP-848."""
+    heartbeat = ConsumerHeartbeat(
+        group_id=group,
+        member_id="member",
+        rebalance_timeout_ms=30_000,
+        topic_names=("t",),
+        owned=frozenset(),
+        client_id="reader",
+        client_host="/127.0.0.1",
+    )
+    await shown.broker.core.groups.consumer_heartbeat(heartbeat)
+
+
 async def join_all(shown: Shown) -> None:
     """A member for a group of each kind, named as the kind."""
     groups = shown.broker.core.groups
-    await groups.consumer_heartbeat(
-        ConsumerHeartbeat(
-            group_id="consumer",
-            member_id="member",
-            rebalance_timeout_ms=30_000,
-            topic_names=("t",),
-            owned=frozenset(),
-            client_id="reader",
-            client_host="/127.0.0.1",
-        )
-    )
+    await join_consumer(shown, "consumer")
     for epoch in (0, 2):
         names = ("t",) if epoch == 0 else None
         await groups.share.heartbeat(
@@ -131,17 +135,7 @@ async def test_every_group_of_the_list_has_its_lag_however_many_there_are(runnin
         await offsets.commit(f"far-{number}", [(PLACES[0], 0, None)])
     await offsets.commit("late", [(PLACES[0], 0, None), (PLACES[1], 9, None)])
     await offsets.commit("there", [(PLACES[0], 10, None), (TopicPartition("gone", 0), 1, None)])
-    await running.broker.core.groups.consumer_heartbeat(
-        ConsumerHeartbeat(
-            group_id="member",
-            member_id="member",
-            rebalance_timeout_ms=30_000,
-            topic_names=("t",),
-            owned=frozenset(),
-            client_id="reader",
-            client_host="/127.0.0.1",
-        )
-    )
+    await join_consumer(running, "member")
     lags = await lags_with(running, "late", 11)
     assert {lags.pop(f"far-{number}") for number in range(TOLD_LAGS)} == {10}
     assert lags == {"g": 9, "late": 11, "there": 0, "member": None}
