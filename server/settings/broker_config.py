@@ -223,6 +223,13 @@ class BrokerConfig:
     group_share_session_timeout_ms: int = int_key(
         45_000, "How long such a member may be silent before the others get what it has.", low=1, high=INT32_MAX
     )
+    group_share_delivery_count_limit: int = int_key(
+        5,
+        "How often a record is delivered to members of a share group before it is archived; a group's own "
+        "`share.delivery.count.limit` comes first.",
+        low=2,
+        high=10,
+    )
     group_share_max_size: int = int_key(200, "Members of a share group; further ones are refused.", low=1, high=1000)
     group_streams_heartbeat_interval_ms: int = int_key(
         5_000,

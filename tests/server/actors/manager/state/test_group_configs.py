@@ -34,6 +34,12 @@ async def test_configurations_are_there_after_a_restart_in_every_directory(tmp_p
         assert broker.group_configs.of_group("a")[LIMIT] == 3
 
 
+async def test_a_group_has_what_the_server_says_of_all_until_it_is_told_otherwise(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, group_share_delivery_count_limit=10) as broker:
+        await broker.group_configs.change("a", lambda _: {LIMIT: "3"})
+        assert (broker.group_configs.of_group("a")[LIMIT], broker.group_configs.of_group("b")[LIMIT]) == (3, 10)
+
+
 async def test_changes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         configs = broker.group_configs
