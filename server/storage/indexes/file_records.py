@@ -79,7 +79,8 @@ class FileSlice(NamedTuple):
 
     def find_reaching(self, offset: int, timestamp: int = _ANY_TIME) -> Procedure[FoundBatch | None]:
         """The first batch with a last offset and a largest timestamp of at least these: as `find_batch` for most lookups, which
-        need no header of what they pass over."""
+        need no header of what they pass over. The slice is of whole batches: one that is said to reach over its end has a
+        damaged length, and what it hides is a CorruptRecordError."""
         position, end = self.start, self.end
         read_bytes = FIRST_READ_BYTES
         headers = 0
@@ -96,7 +97,7 @@ class FileSlice(NamedTuple):
                 if size < RECORD_BATCH_OVERHEAD or magic != MAGIC:
                     raise not_a_batch(self.file.path, position + at, parse_header(data, at))
                 if at + size > most:
-                    return None
+                    raise reaches_over_end(self.file.path, position + at, size, end)
                 if max_timestamp >= timestamp and base_offset + last_offset_delta >= offset:
                     if headers > UNTOLD_HEADERS:
                         yield None
@@ -109,6 +110,8 @@ class FileSlice(NamedTuple):
                     yield None
             position += at
             read_bytes = min(2 * read_bytes, LARGEST_READ_BYTES)
+        if position < end:
+            raise reaches_over_end(self.file.path, position, RECORD_BATCH_OVERHEAD, end)
         return None
 
     def visit_headers(self, visit: Callable[[BatchHeader, int], None]) -> Procedure[int]:
@@ -172,6 +175,13 @@ def whole_file(file: FileHandle, size: int) -> FileSlice:
     if size > MAX_SEGMENT_BYTES:
         raise StorageError(f"{file.path} has {size} bytes; a segment has at most {MAX_SEGMENT_BYTES}; move it away")
     return FileSlice(file, 0, size)
+
+
+def reaches_over_end(path: str, position: int, size: int, end: int) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"{path}: the batch at position {position} takes {size} bytes or more, and the {end - position} up to position {end} "
+        f"are all there are; see `triolog dump {path}`"
+    )
 
 
 def not_a_batch(path: str, position: int, header: BatchHeader) -> CorruptRecordError:

@@ -217,11 +217,11 @@ class RangeSearch:
         _, _, position = yield from view.position_of(max(indexed, offset))
         end = yield from self.snapshot.end_position(slot, self.isolation)
         try:
-            return (yield from view.bytes_from(position, end).find_reaching(offset, start))
+            return (yield from view.find_matching(position, end, offset, start))
         except CorruptRecordError:
             if not position:
                 raise
-        found = yield from view.bytes_from(0, end).find_reaching(offset, start)
+        found = yield from view.find_matching(0, end, offset, start)
         view.offset_index.doubt()
         return found
 

@@ -56,6 +56,29 @@ def position_behind_damage(area: FileSlice, offset: int) -> Procedure[int | None
     return resumed
 
 
+def position_behind_unmatched(area: FileSlice, offset: int, timestamp: int) -> Procedure[int | None]:
+    """Where whole frames go on behind the last damaged one before the first with a last offset and a largest timestamp of at
+    least these, in an area that starts with a batch; its end where nothing goes on.
+
+    None where no frame is damaged on the way, or a damaged one reaches them, and is what would be found.
+    """
+    position, resumed = area.start, None
+    while 0 <= position <= area.end - RECORD_BATCH_OVERHEAD:
+        header = parse_header((yield Read(area.file, position, RECORD_BATCH_OVERHEAD)))
+        size = yield from size_by_crc(area, position, header)
+        is_frame = header.magic == MAGIC and header.size_bytes >= RECORD_BATCH_OVERHEAD
+        if size is None and not is_frame:
+            return None
+        is_damaged = size is not None and not (is_frame and size == header.size_bytes)
+        if header.max_timestamp >= timestamp and header.last_offset >= offset:
+            return None if is_damaged else resumed
+        position += header.size_bytes if size is None else size
+        if is_damaged:
+            resumed = position
+        yield None
+    return resumed
+
+
 def damaged_header(area: FileSlice) -> Procedure[BatchHeader | None]:
     """The header at the start of an area whose length or magic is damaged; None where the bytes carry its CRC for no size."""
     if area.end - area.start < RECORD_BATCH_OVERHEAD:

@@ -18,7 +18,7 @@ from ..indexes.file_records import FileSlice, FoundBatch
 from ..indexes.offset_index import OffsetIndex
 from ..indexes.time_index import TimeIndex
 from ..indexes.transaction_index import AbortedTxn, TransactionIndex
-from .damaged_frames import damaged_header, position_behind_damage
+from .damaged_frames import damaged_header, position_behind_damage, position_behind_unmatched
 from .least_timestamps import LeastTimestamps, told
 from .unpacked_batches import checked, dropped, unpacked, unpacked_at_once
 
@@ -165,6 +165,18 @@ class SegmentView(NamedTuple):
                 raise
         return (yield from self.bytes_from(behind).find_reaching(offset))
 
+    def find_matching(self, position: int, end: int | None, offset: int, timestamp: int) -> Procedure[FoundBatch | None]:
+        """The first batch in [position, end) with a last offset and a largest timestamp of at least these, passing over those
+        whose length or magic is damaged. Raises CorruptRecordError where the batch may be one of them."""
+        area = self.bytes_from(position, end)
+        try:
+            return (yield from area.find_reaching(offset, timestamp))
+        except CorruptRecordError:
+            behind = yield from position_behind_unmatched(area, offset, timestamp)
+            if behind is None:
+                raise
+        return (yield from self.bytes_from(behind, end).find_reaching(offset, timestamp))
+
     def find_offset_by_timestamp(
         self, timestamp: int, starting_offset: int, *, max_bytes: int, end: int | None = None, check_crcs: bool = False
     ) -> Procedure[TimestampAndOffset | None]:
@@ -210,13 +222,12 @@ class SegmentView(NamedTuple):
         """`find_offset_by_timestamp` from a position that both indexes gave. With `check_crcs` it raises CorruptRecordError for
         a damaged batch among those that it looks into."""
         while True:
-            area = self.bytes_from(position, end)
-            found = yield from area.find_reaching(starting_offset, timestamp)
+            found = yield from self.find_matching(position, end, starting_offset, timestamp)
             if found is None:
                 return None
             header, at, batch = found
             if batch is None:
-                batch = yield from area.read_batch(found)
+                batch = yield from self.bytes_from(at, end).read_batch(found)
             if check_crcs:
                 yield from checked(batch, header)
             data = unpacked_at_once(batch, header, max_bytes)

@@ -18,6 +18,8 @@ from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
 CONFIG = LogConfig(fetch_check_crcs=True, index_interval_bytes=300, segment_bytes=4000)
 BATCHES = 60
+StoredBatches = list[tuple[Path, int, BatchHeader, bytes]]
+"""With path and position."""
 
 
 def filled(tmp_path: Path, config: LogConfig = CONFIG) -> DrivenLog:
@@ -86,8 +88,8 @@ def test_no_flipped_bit_leaves_the_log(tmp_path: Path) -> None:
     driven.log.drop_maps()
 
 
-def batches_of(driven: DrivenLog) -> list[tuple[Path, int, BatchHeader, bytes]]:
-    """With path and position."""
+def batches_of(driven: DrivenLog) -> StoredBatches:
+    """Of all segments."""
     found = []
     for segment in driven.log.segments:
         path, position = Path(segment.log.path), 0
@@ -152,7 +154,7 @@ def test_behind_several_damaged_batches_reading_goes_on(tmp_path: Path, interval
 
 
 def check_that_it_hides_its_batch_and_no_other(
-    driven: DrivenLog, batches: list[tuple[Path, int, BatchHeader, bytes]], chosen: list[tuple[int, int]]
+    driven: DrivenLog, batches: StoredBatches, chosen: list[tuple[int, int]]
 ) -> None:
     """Of each number of a batch and bit in it."""
     for number, bit in chosen:
@@ -204,4 +206,54 @@ def test_a_lookup_by_time_does_not_look_into_a_damaged_batch(tmp_path: Path) -> 
     assert driven.offset_for(START_MS + 3).offset == 3
     with pytest.raises(CorruptRecordError, match="batch at offset 4 carries CRC"):
         driven.offset_for(START_MS + 4)
+    driven.log.drop_maps()
+
+
+FRAME_BITS = [*range(8 * 8, 8 * 12), *range(8 * 16, 8 * 17)]
+"""Of the length and the magic byte, which no CRC covers."""
+
+
+def in_a_minute_each(tmp_path: Path, *, interval: int, checked: bool) -> tuple[DrivenLog, StoredBatches]:
+    """Batches of one record, all of an odd size: no flipped bit of a length leads from one to another."""
+    config = LogConfig(fetch_check_crcs=checked, index_interval_bytes=interval, segment_bytes=2000)
+    driven = open_driven(tmp_path, config=config)
+    value = next(b"\x07" * size for size in (100, 101) if len(batch(value=b"\x07" * size)) % 2)
+    for minute in range(BATCHES):
+        driven.append(batch(START_MS + minute, value=value))
+    assert len(driven.log.segments) >= 3
+    return driven, batches_of(driven)
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["unchecked", "checked"])
+@pytest.mark.parametrize("interval", [0, 300, 4096])
+def test_behind_a_damaged_length_or_magic_a_time_is_found(tmp_path: Path, interval: int, checked: bool) -> None:
+    """It is refused where it can be nowhere but in the damaged batch."""
+    driven, batches = in_a_minute_each(tmp_path, interval=interval, checked=checked)
+    chosen = [(number, bit) for number in range(BATCHES) for bit in FRAME_BITS]
+    for number, bit in random.Random(7).sample(chosen, counts(100)):
+        path, position, _, _ = batches[number]
+        flip(path, 8 * position + bit)
+        for minute in range(max(0, number - 4), min(BATCHES, number + 5)):
+            said = f"bit {bit} of batch {number} in {path.name}, minute {minute}"
+            try:
+                assert driven.offset_for(START_MS + minute).offset == minute, said
+            except CorruptRecordError:
+                assert minute == number, said
+            else:
+                assert minute != number or not checked, said
+        flip(path, 8 * position + bit)
+    driven.log.drop_maps()
+
+
+@pytest.mark.parametrize("interval", [0, 300, 4096])
+def test_a_damaged_length_hides_nothing_behind_it_where_nothing_is_checked(tmp_path: Path, interval: int) -> None:
+    """Also one that says that the batch goes on behind the end of its segment: a reader was led into the next one."""
+    driven, batches = in_a_minute_each(tmp_path, interval=interval, checked=False)
+    chosen = [(number, bit) for number in range(BATCHES) for bit in FRAME_BITS]
+    for number, bit in random.Random(8).sample(chosen, counts(100)):
+        path, position, _, _ = batches[number]
+        flip(path, 8 * position + bit)
+        for other in range(number + 1, min(BATCHES, number + 5)):
+            assert read_from(driven, other, 1) == [batches[other][3]], f"bit {bit} of batch {number} in {path.name}, {other}"
+        flip(path, 8 * position + bit)
     driven.log.drop_maps()
