@@ -47,7 +47,12 @@ class Hit(NamedTuple):
 
 def choose(places: list[str], share: float) -> str | None:
     """One of them; the same share is about the same place."""
-    return places[int(share * len(places))] if places else None
+    return places[_index(share, len(places))] if places else None
+
+
+def _index(share: float, count: int) -> int:
+    """`share`: 0 to 1, both inclusive."""
+    return min(int(share * count), count - 1)
 
 
 def flip_in_batch(
@@ -57,7 +62,7 @@ def flip_in_batch(
     places = _batches(fs, directory, where)
     if not places:
         return None
-    hit = places[int(share * len(places))]
+    hit = places[_index(share, len(places))]
     first = 0 if hit.is_contiguous else BASE_OFFSET_BYTES
     at = first + int(byte * (hit.header.size_bytes - first))
     change(fs, hit.path, lambda data: _flipped(data, hit.position + at, bit))
@@ -85,7 +90,7 @@ def flip_in_topics(fs: CrashFileSystem, directory: str, share: float, bit: int) 
     """Flip a bit of the file that says which topics there are; answers what it was."""
     path = f"{directory}/{TOPICS_FILE}"
     whole = fs.content(path)
-    change(fs, path, lambda data: _flipped(data, int(share * len(data)), bit))
+    change(fs, path, lambda data: _flipped(data, _index(share, len(data)), bit))
     return whole
 
 
