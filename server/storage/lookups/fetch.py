@@ -23,7 +23,7 @@ from ..indexes.transaction_index import AbortedTxn, collect_aborted
 from ..log.gaps import NO_FILE, OffsetGap, gap_at, next_gap
 from ..log.log_snapshot import LogSnapshot
 from ..segments.segment_view import SegmentView
-from .fetch_check import HiddenBatchError, behind_damage, check_end, checked_prefix
+from .fetch_check import HiddenBatchError, behind_damage, check_end, checked_prefix, confirmed_at
 
 
 @attrs.frozen
@@ -75,7 +75,13 @@ def fetch_batches(
     locate = partial(_locate, snapshot, offset, max_bytes, isolation, min_one_batch=min_one_batch, skip_gaps=skip_gaps)
     data: Bytes | None = None
     if snapshot.check_crcs:
-        located, data = yield from _read_checked(snapshot, offset, isolation, locate)
+        try:
+            located, data = yield from _read_checked(snapshot, offset, isolation, locate)
+        except CorruptRecordError:
+            confirmed = yield from _read_confirmed(snapshot, offset, isolation, None if min_one_batch else max_bytes)
+            if confirmed is None:
+                raise
+            located, data = confirmed
     else:
         located = yield from locate()
         data = yield from _read(snapshot, located)
@@ -144,6 +150,22 @@ def _read_checked(
             if position is None:
                 raise
             start = behind = slot, position
+
+
+def _read_confirmed(
+    snapshot: LogSnapshot, offset: int, isolation: Isolation, most_bytes: int | None
+) -> Procedure[tuple[_Located, Bytes | None] | None]:
+    """The one batch that holds the offset, among damaged ones; None where it may be one of those."""
+    slot = max(0, snapshot.slot_of(offset))
+    view = snapshot.segment(slot)
+    found = yield from confirmed_at(view, offset, _end_offset_of(snapshot, slot), snapshot.leader_epochs)
+    if found is None or found.position >= (yield from snapshot.end_position(slot, isolation)):
+        return None
+    size = found.header.size_bytes
+    if most_bytes is not None and size > most_bytes:
+        return _Located(0, None, 0), None
+    located = _Located(slot, found, size)
+    return located, (yield from _read(snapshot, located))
 
 
 def _looked_from(behind: tuple[int, int] | None, slot: int) -> int:

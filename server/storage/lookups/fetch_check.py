@@ -18,8 +18,9 @@ from ....protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, iter_
 from ....protocol.records.steps import STEPS_PER_PAUSE
 from ....protocol.types import Bytes
 from ..disk.diskops import Procedure, Read
+from ..indexes.file_records import FoundBatch
 from ..log.leader_epochs import EpochEntry
-from ..segments.damaged_frames import position_behind_damage
+from ..segments.damaged_frames import confirmed_batch, position_behind_damage
 from ..segments.segment_view import SegmentView
 from ..segments.unpacked_batches import checked
 
@@ -100,15 +101,22 @@ def behind_damage(view: SegmentView, offset: int) -> Procedure[int | None]:
     return (yield from position_behind_damage(view.bytes_from(start), offset))
 
 
+def confirmed_at(view: SegmentView, offset: int, end_offset: int, epochs: Sequence[EpochEntry]) -> Procedure[FoundBatch | None]:
+    """The whole batch that holds an offset, where a neighbour confirms that it does; None: nobody knows."""
+    _, _, start = yield from view.entry_of(offset - 1)
+    start = yield from view.position_before(start - 1)
+    found = yield from confirmed_batch(view.bytes_from(start), offset, view.base_offset, end_offset)
+    if found is not None:
+        _check_epoch(found.header, epochs)
+    return found
+
+
 def check_end(view: SegmentView, offset: int, end_offset: int, *, looked_from: int = 0) -> Procedure[None]:
     """Check that a segment in which `offset` was not found really lacks it: its whole batches, from `looked_from` on, reach to
     its end, and the last one does not hold it. Raises CorruptRecordError."""
     _, _, start = yield from view.position_of(offset)
     start = max(start, looked_from)
     last = yield from _last_between(view, start, view.size)
-    stop = last[-1].position + last[-1].header.size_bytes if last else start
-    if stop != view.size:
-        raise _damaged(view.log.path, stop, f"the {view.size - stop} bytes up to the segment's end are no whole batch")
     if last:
         yield from _check_whole(view, last[-1])
         misplaced = yield from _misplaced(last, end_offset, view.base_offset, end_offset)
@@ -187,20 +195,29 @@ def _before(view: SegmentView, first: _Placed, offset: int, looked_from: int) ->
 
 
 def _more_before(view: SegmentView, found: list[_Placed], first: _Placed) -> Procedure[list[_Placed]]:
-    """Three batches before it, if the segment has them, from earlier index entries on."""
-    while len(found) < LOOKED_AT and (start := (found or [first])[0].position):
-        found = yield from _last_between(view, (yield from view.position_before(start - 1)), first.position)
+    """Three batches before it, if the segment has them, from earlier index entries on, as far as batches lead from there."""
+    start = (found or [first])[0].position
+    while len(found) < LOOKED_AT and start:
+        start = yield from view.position_before(start - 1)
+        try:
+            found = yield from _last_between(view, start, first.position)
+        except CorruptRecordError:
+            break
     return found
 
 
 def _last_between(view: SegmentView, start: int, stop: int) -> Procedure[list[_Placed]]:
+    """The last three batches of [start, stop), which begins and ends where batches do. Raises CorruptRecordError where they do
+    not lead from one end to the other."""
     found: list[_Placed] = []
 
     def see(header: BatchHeader, at: int) -> None:
         found.append(_Placed(header, at))
         del found[:-LOOKED_AT]
 
-    yield from view.bytes_from(start, stop).visit_headers(see)
+    reached = yield from view.bytes_from(start, stop).visit_headers(see)
+    if reached < stop:
+        raise _damaged(view.log.path, reached, f"the {stop - reached} bytes up to position {stop} are no whole batch")
     return found
 
 

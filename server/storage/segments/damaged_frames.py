@@ -21,7 +21,7 @@ from ....protocol.records.batch import (
 )
 from ....protocol.records.crc32c import crc32c
 from ..disk.diskops import Procedure, Read
-from ..indexes.file_records import FileSlice
+from ..indexes.file_records import FileSlice, FoundBatch
 
 LENGTH_BITS: Final = 32
 MAGIC_POSITION: Final = 16
@@ -77,6 +77,38 @@ def position_behind_unmatched(area: FileSlice, offset: int, timestamp: int) -> P
             resumed = position
         yield None
     return resumed
+
+
+def confirmed_batch(area: FileSlice, offset: int, base_offset: int, end_offset: int) -> Procedure[FoundBatch | None]:
+    """The whole batch that holds `offset`, in an area that starts with a batch, where a whole neighbour goes on from it or it
+    from a neighbour: no CRC says where a batch lies. `base_offset`, `end_offset`: of the segment, which end confirms too.
+
+    For where more is damaged than one batch, so that its neighbours cannot be told from it otherwise. None: nobody knows.
+    """
+    position = area.start
+    held: FoundBatch | None = None
+    next_offset: int | None = base_offset if not position else None
+    while 0 <= position <= area.end - RECORD_BATCH_OVERHEAD:
+        header = parse_header((yield Read(area.file, position, RECORD_BATCH_OVERHEAD)))
+        size = yield from size_by_crc(area, position, header)
+        is_frame = header.magic == MAGIC and header.size_bytes >= RECORD_BATCH_OVERHEAD
+        if size is None and not is_frame:
+            return None
+        is_whole = size is not None and base_offset <= header.base_offset and header.next_offset <= end_offset
+        if held is not None and is_whole and header.base_offset == held.header.next_offset:
+            return held
+        goes_on = is_whole and header.base_offset == next_offset
+        if goes_on and header.base_offset > offset:
+            return None
+        held = None
+        if is_whole and is_frame and size == header.size_bytes and header.base_offset <= offset < header.next_offset:
+            held = FoundBatch(header, position, None)
+            if goes_on:
+                return held
+        next_offset = header.next_offset if is_whole else None
+        position += header.size_bytes if size is None else size
+        yield None
+    return held if held is not None and held.header.next_offset == end_offset else None
 
 
 def damaged_header(area: FileSlice) -> Procedure[BatchHeader | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Final
 
 import attrs
 import pytest
@@ -151,6 +152,45 @@ def test_behind_several_damaged_batches_reading_goes_on(tmp_path: Path, interval
     assert read_from(unchecked, batches[7][2].base_offset, 1) == [batches[7][3]]
     driven.log.drop_maps()
     unchecked.log.drop_maps()
+
+
+DAMAGES: Final = {
+    "base offset": range(40),
+    "length": range(8 * 8, 8 * 12),
+    "magic": range(8 * 16, 8 * 17),
+    "crc": range(8 * 17, 8 * 21),
+    "last offset delta": range(8 * 23, 8 * 27),
+    "records": range(8 * 61, 8 * 70),
+}
+"""Bits of a batch; those of the base offset make it larger than any in the log."""
+
+
+@pytest.mark.parametrize("interval", [0, 300, 4096])
+def test_two_damaged_batches_hide_none_that_a_whole_neighbour_goes_on_from(tmp_path: Path, interval: int) -> None:
+    """Simulation, seed 100550. No damaged one is answered, and the search for them ends."""
+    driven = filled(tmp_path, attrs.evolve(CONFIG, index_interval_bytes=interval))
+    batches, rng = batches_of(driven), random.Random(3)
+    for _ in range(counts(400)):
+        first = rng.randrange(1, BATCHES - 3)
+        second = first + rng.choice([1, 1, 2])
+        kinds = [rng.choice(list(DAMAGES)) for _ in range(2)]
+        if kinds == ["length", "magic"] and second == first + 1:
+            continue  # nothing says how long the first one is
+        bits = [8 * batches[number][1] + rng.choice(DAMAGES[kind]) for number, kind in zip((first, second), kinds, strict=True)]
+        flips = [(batches[number][0], (bit & ~7) + 7 - bit % 8) for number, bit in zip((first, second), bits, strict=True)]
+        for path, bit in flips:
+            flip(path, bit)
+        for number in range(first - 1, min(BATCHES, first + 6)):
+            _, _, header, data = batches[number]
+            said = f"{kinds[0]} of batch {first}, {kinds[1]} of {second}, bits {bits}: batch {number}"
+            for offset in range(header.base_offset, header.next_offset):
+                if number in (first, second):
+                    assert is_refused(driven, offset), said
+                elif not first < number < second:
+                    assert read_from(driven, offset, 1) == [data], said
+        for path, bit in flips:
+            flip(path, bit)
+    driven.log.drop_maps()
 
 
 def check_that_it_hides_its_batch_and_no_other(
