@@ -185,7 +185,7 @@ class Operator(Inhabitant):
         hit: Hit | None = None
         for directory in self.device.directories:
             if not self._is_broken(directory) and self.device.fs.is_directory(f"{directory}/{where}"):
-                hit = flip_in_batch(self.device.fs, directory, where, share, byte, bit)
+                hit = flip_in_batch(self.device.fs, directory, where, share, byte, bit, power_may_go=bool(again))
         if hit is not None:
             said = {"first_offset": hit.header.base_offset, "next_offset": hit.header.next_offset}
             self.world.add(Damaged(**self.now(), partition=where, **said))

@@ -56,10 +56,11 @@ def _index(share: float, count: int) -> int:
 
 
 def flip_in_batch(
-    fs: CrashFileSystem, directory: str, where: TopicPartition, share: float, byte: float, bit: int
+    fs: CrashFileSystem, directory: str, where: TopicPartition, share: float, byte: float, bit: int, *, power_may_go: bool
 ) -> Hit | None:
-    """Flip a bit of a batch that has good ones behind it, or lies below what the server knows to be synced; answers which."""
-    places = _batches(fs, directory, where)
+    """Flip a bit of a batch that has good ones behind it, or lies below what the server knows to be synced; answers which.
+    `power_may_go`: before a start has seen it, so that those behind it have to be on the device."""
+    places = _batches(fs, directory, where, power_may_go=power_may_go)
     if not places:
         return None
     hit = places[_index(share, len(places))]
@@ -76,7 +77,7 @@ def cut_end(fs: CrashFileSystem, directory: str, where: TopicPartition, batches:
     if not paths or fs.file_size(f"{directory}/{CLEAN_SHUTDOWN_FILE}") is None:
         return None
     path = next((path for path in reversed(paths) if fs.file_size(path)), paths[-1])
-    places, is_whole = _places(fs, path)
+    places, is_whole = _places(path, fs.content(path))
     if not is_whole or not places or places[-1].header.next_offset != _recovery_point(fs, directory, where):
         return None
     cut = list(takewhile(lambda hit: not hit.header.is_control, reversed(places[-batches:])))
@@ -118,13 +119,15 @@ def damage_in(fs: CrashFileSystem, path: str) -> str:
     return ""
 
 
-def _batches(fs: CrashFileSystem, directory: str, where: TopicPartition) -> list[Hit]:
+def _batches(fs: CrashFileSystem, directory: str, where: TopicPartition, *, power_may_go: bool) -> list[Hit]:
     folder = f"{directory}/{where}"
     found: list[Hit] = []
+    staying: list[Hit] = []
     for path in [f"{folder}/{name}" for name in fs.list_directory(folder) if name.endswith(".log")]:
-        found += _places(fs, path)[0]
+        found += _places(path, fs.content(path))[0]
+        staying += _places(path, (fs.durable_content(path) or b"") if power_may_go else fs.content(path))[0]
     synced = _recovery_point(fs, directory, where)
-    last = max((hit.header.base_offset for hit in found), default=-1)
+    last = max((hit.header.base_offset for hit in staying), default=-1)
     return [
         hit._replace(is_scanned=hit.header.base_offset >= synced, is_contiguous=_is_contiguous(found, number))
         for number, hit in enumerate(found)
@@ -132,10 +135,10 @@ def _batches(fs: CrashFileSystem, directory: str, where: TopicPartition) -> list
     ]
 
 
-def _places(fs: CrashFileSystem, path: str) -> tuple[list[Hit], bool]:
+def _places(path: str, content: bytes) -> tuple[list[Hit], bool]:
     """The batches of a file before the first that is damaged or torn, and whether there is none."""
     found: list[Hit] = []
-    position, content = 0, fs.content(path)
+    position = 0
     try:
         for header, batch in iter_batches(content):
             check_batch(batch, header)
