@@ -105,7 +105,7 @@ LINE_S: Final = 5.0
 """Between two log lines about a start that takes long."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StartLines:
     """Says how far a start is, every LINE_S seconds. Nothing about one that is faster."""
 

@@ -338,6 +338,12 @@ def test_a_folder_with_one_module_too_many_is_reported(tmp_path: Path) -> None:
     assert _crowded(tmp_path) == ["server/storage: 16"]
 
 
+def test_what_is_no_value_does_not_tell_all_that_it_holds() -> None:
+    """An embedded broker compiled 250 such reprs while it was imported, a tenth of that time and 1 MiB."""
+    said = re.compile(r"attrs\.(?:define|frozen)\(eq=False(?!, repr=False)")
+    assert [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")) if said.search(path.read_text())] == []
+
+
 def test_no_module_is_a_catch_all() -> None:
     modules = [*_tree().modules, *_tree_of_tests().modules]
     assert [module for module in modules if CATCH_ALL_NAMES & set(module.split("."))] == []

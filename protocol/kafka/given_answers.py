@@ -17,7 +17,7 @@ from .messages.list_offsets import ListOffsetsResponse
 from .messages.produce import ProduceResponse
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class GivenAnswer:
     """How an answer is written of which some fields are given. Owner of the writers, by version, each with the layout of the
     answer's size and header."""

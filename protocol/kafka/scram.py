@@ -123,7 +123,7 @@ def decoy(mechanism: ScramMechanism, secret: bytes, user: str) -> ScramCredentia
     return ScramCredential(mechanism, MIN_ITERATIONS, salt, *keys)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ScramServer:
     """One exchange: `receive_first`, `challenge`, `receive_final`. Raises SaslAuthenticationError; then it is over."""
 

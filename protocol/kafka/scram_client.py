@@ -23,7 +23,7 @@ HEADER: Final = "n,,"
 _SERVER_FIRST: Final = re.compile(r"r=(?P<nonce>[!-+\--~]+),s=(?P<salt>[^,]+),i=(?P<iterations>[1-9][0-9]{0,8})(?:,.*)?")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ScramClient:
     """One login: `first`, `final`, `check`. Raises SaslAuthenticationError; then it is over."""
 

@@ -43,7 +43,7 @@ def make_given_writer(cls: type, given: Given, version: int, *, flexible: bool) 
     return source.function("write", f"<writer of what is given of {cls.__name__} v{version}>")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _GivenSource(WriterSource):
     given: Given = attrs.field(kw_only=True)
     """Of the structure that is being written."""

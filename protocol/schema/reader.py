@@ -66,7 +66,7 @@ def _has_records(cls: type, version: int) -> bool:
     return RECORDS in elements or any(_has_records(each, version) for each in elements if isinstance(each, type))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _ReaderSource:
     source: Source
     version: int

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Source:
     """Lines with their indentation, and the objects that they name. Owner: who writes it."""
 

@@ -66,7 +66,7 @@ def new_source() -> Source:
     return Source(names={**names, "UNSIGNED_VARINTS": primitives.UNSIGNED_VARINTS})
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class WriterSource:
     """The lines of one writer. Owner: who makes it."""
 

@@ -50,7 +50,7 @@ from .writer import LogWriter
 T = TypeVar("T")
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Broker:
     """What listeners and embedders call, by what it is about. Use `open_broker_core`. Everything here belongs to the trio
     thread that runs it. What cannot be done raises RequestError."""

@@ -38,7 +38,7 @@ EXPIRY_CHECK_S: Final = 600.0
 """Kafka's offsets.retention.check.interval.ms. Nobody notices ten minutes of seven days."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Coordinators:
     """Owners of what is not one partition's. Use `open_coordinators`."""
 

@@ -9,7 +9,7 @@ from ..actors.manager.descriptions import DirectoryContents, DirectoryDescriptio
 from ..actors.manager.log_manager import LogManager
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Directories:
     """Every configured log directory, those that failed too."""
 

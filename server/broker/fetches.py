@@ -54,7 +54,7 @@ def note_gaps(passes: GapPasses, client_id: str, host: str, answers: Iterable[Fe
             passes.refused(f"client {client_id!r} at {host}", error)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Fetched:
     """What one fetch has read so far. Owner: the fetch."""
 

@@ -28,7 +28,7 @@ class LogDescription:
     """Why it takes no appends though it is read."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Logs:
     """See the module. Every method but `apply_retention` is about one partition, or a list of them."""
 

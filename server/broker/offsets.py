@@ -16,7 +16,7 @@ from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..groups.values import NO_MEMBER, CommittingMember
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class OffsetCommits:
     """What groups have committed. Who its members are is the `GroupCoordinator`'s."""
 

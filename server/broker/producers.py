@@ -12,7 +12,7 @@ from ..actors.manager.log_manager import LogManager
 from ..storage.producers.producer_entry import ProducerEntry
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Producers:
     """Idempotent producers, with a transactional id and without."""
 

@@ -54,7 +54,7 @@ BYTES_PER_STEP: Final = 8 * KIB
 SNAPSHOT_ATTEMPTS: Final = 10
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LogReader:
     """Fetches and lookups on snapshots. Every method belongs to the trio thread that runs it."""
 

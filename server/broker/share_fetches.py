@@ -66,7 +66,7 @@ class ShareFetched(NamedTuple):
     error: RequestError | None = None
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class ShareFetches:
     """See the module. It owns nothing."""
 

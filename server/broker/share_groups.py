@@ -36,7 +36,7 @@ def share_config(values: GroupConfig) -> ShareConfig:
     )
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class SharePartitionStates:
     """Share states as the coordinator asks for them (`ShareStates`)."""
 

@@ -81,7 +81,7 @@ def _defaults(_: str) -> ShareConfig:
     return DEFAULT_SHARE_CONFIG
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SharePartitions:
     """Owner of the share-partitions that are open, and of share sessions. Called from any task of the trio thread."""
 

@@ -76,7 +76,7 @@ class SharePartitionView:
         return dict(sorted(counted.items()))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class ShareViews:
     """See the module. It owns nothing."""
 

@@ -154,7 +154,7 @@ class BrokerStatistics:
     wear: WearStatistics
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Collector:
     """One look at everything. Owner: the task that asks."""
 

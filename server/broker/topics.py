@@ -24,7 +24,7 @@ def check_not_internal(topic: str) -> None:
         raise InvalidTopicError(f"{topic} belongs to the server; it can be read, not written, changed or deleted")
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class TopicAdmin:
     """Everything about topics as a whole; what happens to the log of one partition is in `logs`."""
 

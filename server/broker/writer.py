@@ -40,7 +40,7 @@ def expecting(append: PartitionAppend, offset: int) -> PartitionAppend:
     return actor, prepared._replace(expected_offset=offset)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class LogWriter:
     """Listeners append in two steps, `prepare` and `submit`; embedders in one."""
 
@@ -139,7 +139,7 @@ class LogWriter:
             await actor.append(prepared, acks, answer)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Slot:
     """Where one caller waits for one answer. Putting never raises, also when the caller is gone."""
 

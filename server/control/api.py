@@ -32,7 +32,7 @@ WANTED: Final = frozenset(field.name for field in attrs.fields(Wanted))
 _NUMBERS: Final = ("node", "after")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ControlApi:
     """Answers the requests of one control port."""
 

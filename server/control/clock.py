@@ -14,7 +14,7 @@ from ..system.clock import NowMs, system_now_ms
 MAX_SLEEP_S: Final = 3600.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class MovedClock(trio.abc.Clock):
     """Owner of the distance between a broker's time and the system's. As trio's clock it moves deadlines too: session and
     transaction timeouts, long polls. trio's MockClock would jump while a worker thread runs; this one moves when told."""

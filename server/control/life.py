@@ -50,7 +50,7 @@ class ForkedError(NotRunningError):
         )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Life:
     """Owner of the running core. `run` is the task of one life, in `nursery`."""
 

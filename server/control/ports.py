@@ -15,7 +15,7 @@ import attrs
 from ..settings.broker_config import Address
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Ports:
     """Owner of the bound sockets. `close` gives all of them back."""
 

@@ -34,7 +34,7 @@ class StandsFor(Protocol[V_co]):
     def _caller(self) -> Caller: ...
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Proxy(Generic[V]):
     """Stands for one object; may be used from any thread."""
 
@@ -83,7 +83,7 @@ class AwaitedFor(Protocol[V_co]):
     def _caller(self) -> AwaitedCaller: ...
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class AwaitedProxy(Generic[V]):
     """Stands for one object in a loop of asyncio."""
 

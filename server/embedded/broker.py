@@ -39,7 +39,7 @@ from .transaction import TIMEOUT_MS, Transaction
 T = TypeVar("T")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class EmbeddedBroker:
     """A running broker, to be called from the trio thread that runs it."""
 

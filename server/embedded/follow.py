@@ -72,7 +72,7 @@ class Found(NamedTuple):
     place: Place
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class ReadOn:
     """Reads for one follow, in the broker's thread."""
 
@@ -183,7 +183,7 @@ async def directly(function: Callable[[], Awaitable[T]], /) -> T:
 # ---- what the caller has --------------------------------------------------------------------------------------------------
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Followed:
     """A record that was followed. `timestamp` in ms since the epoch."""
 

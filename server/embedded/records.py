@@ -39,7 +39,7 @@ def by_partition(records: Sequence[PlainRecord | bytes], partitions: int, withou
     return found
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class WrongRecordsNamed:
     """A block in which records are packed: where one of them is none, the error says which, and what was expected. Until then
     nobody looks at them twice."""

@@ -81,7 +81,7 @@ def disk_rule_of(told: Mapping[str, Any]) -> DiskRule:
         raise RuleError(f"a value of the wrong kind: {exc}") from None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DiskFault:
     """A rule that stands: what has come of it. Owner: `DiskFaults`, under its lock; numbers may be read without it."""
 
@@ -120,7 +120,7 @@ class DiskFault:
         }
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DiskFaults:
     """The rules of a broker's device. Asked from worker threads, told by others: a lock is around all of it."""
 

@@ -13,7 +13,7 @@ from .rules import Rule, Subject
 Watcher = Callable[[], None]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Fault:
     """A rule that stands: what has come of it. Owner: `Faults`."""
 
@@ -77,7 +77,7 @@ class Fault:
         }
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Faults:
     """Owner: the broker's trio thread. While there is no rule, `is_active` is all that a request looks at."""
 

@@ -15,7 +15,7 @@ from .rules import Subject, plain_name
 CAPACITY: Final = 4096
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LoggedRequest:
     """One request. `error_codes` is None as long as it has no answer."""
 
@@ -117,7 +117,7 @@ def _is_one(pattern: str | None, names: Any) -> bool:
     return pattern is None or any(fnmatchcase(name, pattern) for name in names)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RequestLog:
     """Owner: the broker's trio thread."""
 

@@ -43,7 +43,7 @@ class Subject:
     """Which member of a group asks, as far as it says."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Intercepted:
     """A request that a function of the test answers."""
 

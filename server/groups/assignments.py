@@ -12,7 +12,7 @@ from .rebalance import Rebalance, synced
 from .values import Sync, SyncAnswer, Token
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Assignments:
     """See the module. Changes the group that it is given."""
 

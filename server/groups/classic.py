@@ -43,7 +43,7 @@ from .values import (
 )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ClassicGroups:
     """See the module. Owner of all groups; whoever makes it calls it from one task at a time."""
 

@@ -53,7 +53,7 @@ class Plan:
     seen_version: int | None = None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsumerGroups(GroupTable[ConsumerGroup, ConsumerTimerKey]):
     """See the module. Owner of all groups of this kind; whoever makes it calls it from one task at a time."""
 

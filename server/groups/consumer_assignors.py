@@ -71,7 +71,7 @@ def assign_uniform(subscribers: Subscribers, counts: PartitionCounts) -> dict[st
     return {member_id: frozenset(uniform.partitions_of(member_id)) for member_id in subscribers}
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Kind:
     """Topics with the same subscribers: to whom one of their partitions may go, all of them may."""
 
@@ -79,7 +79,7 @@ class _Kind:
     partitions: list[TopicPartitionId] = attrs.field(factory=list)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Uniform:
     """An assignment in the making."""
 

@@ -22,7 +22,7 @@ from .managed.metadata_hash import metadata_hash
 LOGGER: Final = logging.getLogger(__name__)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Draft(GroupDraft[ConsumerGroup, ConsumerGroupKey, ConsumerGroupValue]):
     """See the module. Made for one command."""
 

@@ -18,7 +18,7 @@ from .managed.assigned_partitions import from_record
 NOT_SEEN = -1
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class ConsumerGroup:
     """See the module. Owner: the `ConsumerGroups` that has it, or the draft that is to follow it."""
 

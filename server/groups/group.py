@@ -33,14 +33,14 @@ PREVIOUS_STATES: Final = {
 """From which states each can be reached. A group is Dead while it is being deleted; where that fails it is Empty again."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Usage:
     """What all groups together hold."""
 
     metadata_bytes: int = 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ClassicGroup:
     """See the module. Owner: the `ClassicGroups` that has made it."""
 

@@ -75,7 +75,7 @@ def check_join(settings: GroupSettings, request: Join) -> ErrorCode:
     return ErrorCode.NONE
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Joining:
     """See the module. Changes the group that it is given."""
 

@@ -10,7 +10,7 @@ from ...protocol.coordinator.group_metadata import NO_TIMEOUT, MemberMetadata
 from .values import JoinedMember, MemberDescription, Protocols, Token
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class Member:
     """Changed only by the group that has it and the rules that work on that group."""
 

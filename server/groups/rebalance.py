@@ -53,7 +53,7 @@ class TimerKey(NamedTuple):
     member_id: str = ""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Effects:
     """What has come of the command that is being carried out."""
 
@@ -78,7 +78,7 @@ class Effects:
         return outcome
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Rebalance:
     """See the module. Holds the timers of all groups; changes the group that it is given."""
 

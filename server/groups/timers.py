@@ -18,7 +18,7 @@ _STALE_ENTRIES: Final = 64
 """How many entries more than twice the keys the queue may have."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Timers(Generic[K]):
     """See the module. Times are ms. Owner: the machine that has made it."""
 

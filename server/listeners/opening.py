@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .kafka.fake.watched import Watch
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Listeners:
     """Owner: who runs the broker."""
 

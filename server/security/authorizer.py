@@ -31,7 +31,7 @@ Question = tuple[str, str, AclOperation, ResourceType, str]
 """(principal, host, operation, resource type, resource name)."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class AclAuthorizer:
     """The ACLs, in order of what they are about. Owner: the broker's security."""
 

@@ -29,7 +29,7 @@ class Mutation(NamedTuple):
 ALLOWED: Final = Mutation()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class MutationBuckets:
     """What clients have left. Owner: `ClientQuotas`."""
 

@@ -18,14 +18,14 @@ SAMPLE_S: Final = 1.0
 LEAST_WINDOW_S: Final = SAMPLE_S * (SAMPLE_COUNT - 1)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Sample:
     began_s: float
     last_s: float
     amount: float
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class QuotaRate:
     """What one user, client or address has used. Owner: `ClientQuotas`. Times are seconds that only grow."""
 

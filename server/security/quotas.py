@@ -67,7 +67,7 @@ class QuotaStatistics:
         self.throttled_s[key] = self.throttled_s.get(key, 0.0) + seconds
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Limit:
     """A quota, and what all have used together that it holds for."""
 
@@ -79,7 +79,7 @@ _Known = tuple[str, str | None, str | None]
 """A key, and the user and the client id, or the address, that a rate is of."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ClientQuotas:
     """Owner: `Security`, which replaces the quotas; connections ask. All times are trio's."""
 

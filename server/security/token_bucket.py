@@ -14,7 +14,7 @@ import attrs
 BURST_S: Final = 11.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TokenBucket:
     """What one user or client has left. Owner: `ClientQuotas`. Times are seconds that only grow."""
 

@@ -10,7 +10,6 @@ Its passwords never leave memory; what is made of them for SCRAM is not stored.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -34,6 +33,8 @@ class ConfiguredUser:
 
 def decode_users(path: str, data: bytes) -> dict[str, ConfiguredUser]:
     """The users by name. Raises InvalidConfigError naming the file and the user, never a password."""
+    import tomllib  # an embedded broker starts without it
+
     try:
         document = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:

@@ -65,7 +65,7 @@ class _Minute:
     lines: int = 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LineLimit:
     """Counts the lines of each kind. Owner: the handler, which calls it under its lock."""
 
@@ -139,7 +139,7 @@ class _StandardErrorHandler(logging.StreamHandler[TextIO]):
         super().emit(record)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class LogLines:
     """The process's log. Use `configure_logging`."""
 

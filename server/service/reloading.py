@@ -41,7 +41,7 @@ Part = Callable[[BrokerConfig], Awaitable[Change]]
 """Reads and checks what belongs to a part of the server. Raises TriologError or OSError, and has changed nothing then."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Reloading:
     """Owner: the process's service. `run` is its task."""
 

@@ -19,7 +19,7 @@ from .supervised import Starting, feed_watchdog, status_of, tell_stopping
 from .watched_files import WatchedFiles
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Service:
     """Owner: who runs the process. What is not given is not done."""
 

@@ -33,7 +33,7 @@ MORE_FOR_A_STOP_S: Final = 30
 """Beside its grace and its drain: checkpoints and the last syncs."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Starting:
     """Tells the supervisor how far a start is, and goes on to whoever else wants to know."""
 

@@ -30,7 +30,7 @@ Looks = dict[str, tuple[int, int, int] | None]
 """By path what tells a file from another one; None: it is not there."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class WatchedFiles:
     """Owner: the process's service. `run` is its task."""
 

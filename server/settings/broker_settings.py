@@ -5,7 +5,6 @@ Unknown keys are refused by name. Topic keys that hold for all topics stand in t
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -69,6 +68,8 @@ def read_topic_configs(file: str) -> dict[str, dict[str, str]]:
 
 
 def _load_toml(file: str) -> dict[str, Any]:
+    import tomllib  # an embedded broker starts without it
+
     try:
         with open(file, "rb") as stream:
             return tomllib.load(stream)

@@ -22,7 +22,7 @@ MAX_STEP_MS: Final = 600_000
 HOLD_S: Final = 3_600.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ClockWatch:
     """Compares the wall clock with trio's, which only goes ahead. Owner: the maintenance."""
 

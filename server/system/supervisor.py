@@ -29,7 +29,7 @@ RETRY_S: Final = 0.1
 _IS_FULL: Final = frozenset({errno.EAGAIN, errno.ENOBUFS})
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Supervisor:
     """Owner of the socket. Without one everything here does nothing."""
 

@@ -27,14 +27,14 @@ class Series(NamedTuple):
     value: float
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _OfClient:
     client: Mapping[str, str]
     expires_ms: int
     values: dict[tuple[str, str], float] = attrs.field(factory=dict)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Collected:
     """Owner: `Telemetry`. Times are ms that only grow."""
 

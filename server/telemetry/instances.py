@@ -41,7 +41,7 @@ class Push(NamedTuple):
     size_bytes: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ClientInstance:
     """One client. Owner: `ClientInstances`."""
 
@@ -78,7 +78,7 @@ class ClientInstance:
         return max(LEAST_EXPIRY_MS, INTERVALS_OF_SILENCE * self.interval_ms)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ClientInstances:
     """See the module. Owner: the broker. Times are ms that only grow."""
 

@@ -10,7 +10,7 @@ from .collected import Collected
 from .instances import ClientInstances
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Telemetry:
     """Owner: the broker."""
 

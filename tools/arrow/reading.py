@@ -103,7 +103,7 @@ def read(
     return pa.RecordBatchReader.from_batches(shape.schema, reading.batches())
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Reading:
     """One read of an open source. Owner: who iterates over its batches, which close the source at their end."""
 

@@ -52,7 +52,7 @@ HTML: Final = "text/html; charset=utf-8"
 READING: Final = ("GET", "HEAD")
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class Dispatch:
     """Owner: the console's process."""
 

@@ -31,7 +31,7 @@ def encoded(name: str, value: Any) -> bytes:
     return f"event: {name}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class EventQueue:
     """Events that wait to be sent to one reader. Owner: its stream."""
 

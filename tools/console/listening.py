@@ -36,7 +36,7 @@ def address_of(listening: socket.socket) -> Address:
     return Address(host, port)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsoleListener:
     """Owner of the connections of browsers. `run` is its task, and closes the socket."""
 

@@ -29,7 +29,7 @@ from .watching.watcher import Watcher
 MAX_CONFIRM_CHARS: Final = 1000
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class Call:
     """One request, and all that a handler may use."""
 

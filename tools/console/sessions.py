@@ -28,7 +28,7 @@ COOKIE_BYTES: Final = 24
 COOKIE_CHARS: Final = 32
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LoggedIn:
     """A user who has logged in. Owner: `Sessions`."""
 
@@ -42,7 +42,7 @@ class LoggedIn:
         return now_s - self.begun_s > SESSION_S or now_s - self.used_s > IDLE_S
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Sessions:
     """Owner of those who have logged in, by their cookies. `run` is its task, and parent of their connections."""
 

@@ -69,7 +69,7 @@ async def _story(data_dir: Path, work_dir: Path, seed: int, lines: PlainTerminal
         return story.findings
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Story:
     """What happens, in chapters. Owner: the task that tells it."""
 

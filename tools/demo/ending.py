@@ -41,7 +41,7 @@ class ServerUnusableError(click.ClickException):
     exit_code = 3
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DemoFindings:
     """What one run of a demo found. Filled by its `run_story`."""
 

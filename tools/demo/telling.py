@@ -17,7 +17,7 @@ class Narrator:
         """A claim was judged."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Telling:
     """What one run has told so far. Owner: its story."""
 

@@ -142,7 +142,7 @@ def export_piece(
         files.discard()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Open:
     """A file that is being written."""
 
@@ -153,7 +153,7 @@ class _Open:
     rows: int = 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _DayFiles:
     """The files of one piece. Owner: its task."""
 

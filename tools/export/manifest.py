@@ -28,7 +28,7 @@ class ManifestError(TriologError):
     """A manifest that cannot be gone on from: of another job, other settings or files that have changed, or unreadable."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Manifest:
     """The manifest of one run. Owner: the job's driver. Without a path nothing is kept."""
 

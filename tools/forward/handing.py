@@ -28,7 +28,7 @@ LOOK_EACH: Final = 63
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Handing:
     """One piece on its way. Owner: the session."""
 

@@ -21,7 +21,7 @@ GROUP: str = "triolog-forward.{node}.{link}"
 """The group whose offsets say how far a link is, here and upstream, and the transactional id."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class LinkMemory:
     """Owner: the link's thread; `wishes` and `progress` belong to everybody."""
 

@@ -19,7 +19,7 @@ RATE_S: Final = 30.0
 LEAST_RATE_S: Final = 1.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Partition:
     target: str
     offset: int

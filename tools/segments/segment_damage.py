@@ -54,7 +54,7 @@ class DamagedSegmentError(StorageError):
         self.reason = reason
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DamageCounts:
     """What one reader left out. Owner: the reader."""
 

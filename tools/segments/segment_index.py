@@ -33,7 +33,7 @@ _OFFSET_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class OffsetIndex:
     """Entries of one `.index`; both arrays ascend strictly."""
 
@@ -54,7 +54,7 @@ class OffsetIndex:
         return int(np.searchsorted(self.offsets, offset, "left"))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class TimeIndex:
     """Entries of one `.timeindex`; timestamps (ms) ascend strictly, offsets do not descend."""
 

@@ -113,7 +113,7 @@ def _lose(split: SegmentSplit, read: SegmentRead, what: str) -> None:
     LOGGER.warning("%s", text)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SplitReader:
     """One pass over one split. Owner: whoever iterates `run`, and closes it afterwards."""
 

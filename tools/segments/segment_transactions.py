@@ -112,7 +112,7 @@ def _entries(segment: SegmentFile) -> list[AbortedTxn] | None:
     return entries if is_sound and all(0 <= txn.first_offset < txn.last_offset for txn in entries) else None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class MarkerSearch:
     """Which transactions that have batches in a split were aborted, by the markers behind them. Owner: the split's reader.
 

@@ -18,7 +18,7 @@ _LARGEST_TRUSTED_BATCH_BYTES: Final = 256 * MIB
 """A header that claims more is believed only after the CRC was taken in pieces: a length may be damaged."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HeaderWalk:
     """One walk. Owner: the reader of the split."""
 

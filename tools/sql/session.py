@@ -25,7 +25,7 @@ MAX_NAMED: Final = 10
 """Topics that an error names."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Answer:
     """Rows of an answer, and the scans that were made for it. Owner: the block of `ask`."""
 

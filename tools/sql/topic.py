@@ -42,7 +42,7 @@ _FIRST: Final = 3
 _FROM: Final = Bounds.of(None, None, None, None)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Scan:
     """What one scan was asked for, and what it has read. Owner: the scan."""
 

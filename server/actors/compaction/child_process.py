@@ -47,7 +47,7 @@ class OpenChild(Protocol):
         ...
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ChildProcess:
     """A running process. Owner: the task that uses it. Use `open_child_process`."""
 

@@ -50,7 +50,7 @@ class _Candidate(NamedTuple):
     """Of the log, when it was looked at."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Cleaner:
     """State of the cleaner: what is clean, and what is left alone. Owner: `Compaction`."""
 

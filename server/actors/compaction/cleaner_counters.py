@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CleanerCounters:
     """Changed by the cleaner's task only."""
 

@@ -24,7 +24,7 @@ class CleanerFailedError(StorageError):
         self.kind = kind
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CleanerProcess:
     """A running round. Owner: the task that cleans. Use `open_cleaner_process`."""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LOGGER: Final = logging.getLogger(__name__)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Compaction:
     """Owner of the cleaner. `run` is a task of the broker."""
 

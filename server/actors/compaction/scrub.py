@@ -38,7 +38,7 @@ class ScrubStatistics:
     damages: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Scrub:
     """The one scrubbing task of a server. Owner of its process."""
 

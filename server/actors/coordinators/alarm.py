@@ -11,7 +11,7 @@ def deadline_now_ms() -> int:
     return int(trio.current_time() * 1000)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Alarm:
     """When the task that waits looks next. Owner: a coordinator."""
 

@@ -42,7 +42,7 @@ _BYTES_PER_TOMBSTONES: Final = 128 * 1024
 """Tombstones are written in batches of about this size: what is taken back need not go all at once."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CommittedOffsets:
     """See the module. Called from any task of the trio thread, once `topic` is loaded."""
 

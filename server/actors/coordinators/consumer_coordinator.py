@@ -38,7 +38,7 @@ from .managed.topic_image import ServerTopics
 from .offsets_topic import OffsetsTopic
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsumerCoordinator(ManagedCoordinator[ConsumerGroups, Plan, ConsumerTimerKey]):
     """See the module."""
 

@@ -56,7 +56,7 @@ from .managed.streams_coordinator import StreamsCoordinator
 from .offsets_topic import OffsetsTopic, check_group
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Caller:
     """Somebody who waits for a join or a sync."""
 
@@ -64,7 +64,7 @@ class _Caller:
     answer: JoinAnswer | SyncAnswer | None = None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class GroupCoordinator:
     """See the module. Owner of the members of all groups; called from any task of the trio thread."""
 

@@ -65,7 +65,7 @@ Moved = Callable[[str, TopicPartition, int, int], None]
 """(group, partition, offset before, offset): a group that had committed an offset has committed another one."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class GroupOffsets:
     """See the module. Changed only in log order: while loading, then by what the partition's actor has stored."""
 

@@ -27,7 +27,7 @@ _BYTES_PER_MEMBER: Final = 200
 """What a member has besides its subscription and assignment, roughly."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class GroupRecords:
     """See the module. Owner of what waits; `run` writes it."""
 

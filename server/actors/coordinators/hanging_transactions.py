@@ -37,7 +37,7 @@ class _Open(NamedTuple):
     first_offset: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HangingTransactions:
     """Owner of when each was first seen, in trio's time: a clock that is set ends no transaction."""
 

@@ -50,7 +50,7 @@ OnStored = Callable[[AppendResult], None]
 """Called in the partition's actor, in log order, before the caller goes on. Must not raise and must not block."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class InternalTopic:
     """The topic `name`, which has `new_partitions` partitions if it is made here. Owner: nobody, it holds no state."""
 

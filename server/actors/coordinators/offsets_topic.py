@@ -39,7 +39,7 @@ RawRecord = tuple[bytes, bytes | None]
 """(key, value) of a record; None takes away what the key names."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class OffsetsTopic:
     """Owner of what is in memory of `__consumer_offsets`. Called from any task of the trio thread; `load` comes first."""
 

@@ -25,7 +25,7 @@ BLOCK_IDS: Final = 1000
 FIRST_PRODUCER_ID: Final = 1 << 40
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ProducerIds:
     """See the module. Owner: whoever is inside `_turn`."""
 

@@ -63,7 +63,7 @@ RETRY_S: Final = 10.0
 """How long a marker that a partition refused waits: the partition is offline, so nothing changes soon."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TransactionCoordinator:
     """See the module. Called from any task of the trio thread, once `ids` are loaded."""
 

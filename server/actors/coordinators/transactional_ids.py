@@ -33,7 +33,7 @@ from .transaction_states import IDLE_STATES, concurrent_error
 LOGGER: Final = logging.getLogger(__name__)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TransactionalId:
     """One id. Owner: whoever is inside `turn`; `value` changes when its record is stored."""
 
@@ -62,7 +62,7 @@ class TransactionalId:
             self.is_busy = False
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TransactionalIds:
     """Owner of the ids. Called from any task of the trio thread; `load` comes first."""
 

@@ -22,7 +22,7 @@ def default_budget() -> int:
     return log_file_budget(default_max_connections())
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DescriptorBudget:
     """Who holds descriptors right now. Owner: the disk, in the trio thread."""
 

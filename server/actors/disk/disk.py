@@ -97,7 +97,7 @@ class DiskStatistics:
     failed_syncs: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Disk:
     """Thread limiters, and counters. Owner: the trio thread."""
 

@@ -12,7 +12,7 @@ DURATION_BOUNDS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01,
 (0.1 ms) to what clients give up after."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Durations:
     """Counts by class. Owner: who measures."""
 

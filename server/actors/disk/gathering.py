@@ -21,7 +21,7 @@ class PutOff(Protocol):
         """Do it. What it raises ends the turn."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Gathering:
     """Owner: the trio thread. `with gathering:` is a turn, which may contain others; they end with the outermost."""
 

@@ -21,7 +21,7 @@ CLOSE_BACKLOG: Final = 16
 FILES_OF_OPENER: Final = 4
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class OpenFiles:
     """Owner: a disk, in the trio thread. `run_closer` is its task."""
 

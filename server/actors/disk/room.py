@@ -20,7 +20,7 @@ FILE_BLOCK_BYTES: Final = 4096
 """What a write may take beyond its bytes: the blocks of its files are taken whole."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Room:
     """The grant of one log directory. Owner: the trio thread; appends take, the guard grants."""
 
@@ -106,7 +106,7 @@ class Room:
         self.grant(inf, ask_below=-inf, is_exhausted=False)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Rooms:
     """The rooms of all log directories, by path."""
 

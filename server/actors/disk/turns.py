@@ -18,7 +18,7 @@ STEPS_PER_TURN: Final = 6 * STEPS_PER_PAUSE
 """Below 2 ms."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Turns:
     """What has been done since somebody let others have their turn. Owner: the trio thread."""
 

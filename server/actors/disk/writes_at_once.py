@@ -31,7 +31,7 @@ FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 60.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class WritesAtOnce:
     """Memory of how quick writes were. Owner: the disk."""
 

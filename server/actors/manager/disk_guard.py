@@ -50,7 +50,7 @@ FLOOR: Final = 4
 """The part of a reserve that no append of a client touches."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class GuardedSpace:
     """What the guard knows of one directory, or of all logs together. Owner: the guard."""
 
@@ -68,7 +68,7 @@ class GuardedSpace:
     """Of the append for which there was no room when refusing began."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DiskGuard:
     """Owner of the refusals, and of what is granted to appends. Owned by the log manager; `check` and `watch` are run by its
     maintenance."""

@@ -32,7 +32,7 @@ SYNCING: Final = 4
 """Threads that sync side by side where not everything can be synced at once: the journal takes what comes together."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Closing:
     """A log whose actor has ended."""
 

@@ -34,7 +34,7 @@ LOGGER: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LogDirectories:
     """Owner of the directories' state. Owned by the log manager."""
 

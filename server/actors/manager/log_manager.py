@@ -48,7 +48,7 @@ from .waiting_logs import WaitingLogs
 LOGGER: Final = logging.getLogger(__name__)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LogManager:
     """See the module. Use `open_log_manager`."""
 

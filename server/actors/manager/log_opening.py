@@ -85,7 +85,7 @@ class Job:
     topic_partition: TopicPartition
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Opening:
     """A log that is opened, but may not be on the device as it is."""
 
@@ -95,7 +95,7 @@ class _Opening:
     """None where nothing is due."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LogOpener:
     """Opens logs in threads; used once."""
 
@@ -269,7 +269,7 @@ async def _side_by_side(tasks: int, count: int, work: Callable[[int], Awaitable[
             nursery.start_soon(take)
 
 
-@attrs.define(eq=False, slots=False)
+@attrs.define(eq=False, repr=False, slots=False)
 class _ReadMeter:
     """A file system that counts the bytes which are read through it. Worker threads share it: a lost addition only makes the
     progress look smaller."""

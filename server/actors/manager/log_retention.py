@@ -53,7 +53,7 @@ LOOKS_PER_TURN: Final = 64
 HIGH_WATERMARK: Final = -1
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LogRetention:
     """Runs retention on the logs of all topics. Owned by the log manager."""
 

@@ -30,7 +30,7 @@ FIRST_RETENTION_S: Final = 30.0
 PRODUCER_CHECK_S: Final = 600.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Job:
     """Something that is due again and again."""
 

@@ -37,7 +37,7 @@ SYNCING: Final = 4
 """Threads that sync side by side, where not everything can be synced at once: the journal takes what comes together."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Made:
     """A partition that is there, but may not be on the device."""
 
@@ -47,7 +47,7 @@ class Made:
     syncs: LaterSyncs
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PartitionMaker:
     """What was made so far. Used once, and by one task."""
 

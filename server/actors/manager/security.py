@@ -49,7 +49,7 @@ class SecurityStatistics:
     """Decisions that something may not be done; one that is remembered counts again."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Security:
     """See the module. Use `open_security`; every method belongs to the trio thread."""
 

@@ -28,7 +28,7 @@ MAX_LEASES: Final = 1000
 CHECK_S: Final = 1.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Lease:
     """What a reader has. Owner: SegmentLeases."""
 
@@ -38,7 +38,7 @@ class Lease:
     directories: set[str] = attrs.field(factory=set)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SegmentLeases:
     """See the module. Called from any task of the trio thread; `load` comes first, `run` is its task."""
 

@@ -52,7 +52,7 @@ ConfigChange = Callable[[Mapping[str, str]], dict[str, str]]
 """What a topic overrides -> what it is to override. Raises RequestError."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TopicChanges:
     """Owner of the catalogue. Owned by the log manager, whose nursery runs the actors."""
 

@@ -32,7 +32,7 @@ class OfflinePartition:
     """Where its files are, None when they were not found."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HostedPartition:
     """A partition's actor and the log directory that holds its files."""
 
@@ -48,7 +48,7 @@ class HostedPartition:
     """Held while segments that were taken out are unlinked."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HostedTopic:
     """A topic with its partitions in order."""
 
@@ -59,7 +59,7 @@ class HostedTopic:
     """Whether it was said that records arrive which retention.ms lets go at once."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Topics:
     """Topic by name and by id. Looking up never waits."""
 

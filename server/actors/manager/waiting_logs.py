@@ -42,7 +42,7 @@ MOST_PAUSE_S: Final = 60.0
 """An attempt reads what an unclean stop left to be scanned: one a minute costs little, and space that comes is seen at once."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Attempts:
     """When a directory's logs are tried again."""
 
@@ -52,7 +52,7 @@ class _Attempts:
     pause_s: float = FIRST_PAUSE_S
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class WaitingLogs:
     """Owner of what is kept in memory in place of a full disk. Owned by the log manager; `check` is run by its maintenance."""
 

@@ -62,7 +62,7 @@ class FailedGroup(NamedTuple):
     failure: OperationFailedError
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Appender:
     """Owner of what was appended since the start. Owned by the partition's actor, in whose turn it works."""
 

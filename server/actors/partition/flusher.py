@@ -56,7 +56,7 @@ def flush(log: Log) -> Procedure[int]:
     return log.log_end_offset
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Flusher:
     """State of one log's flushes. Owner: the partition's actor, and the tasks that flush for it in `background`."""
 

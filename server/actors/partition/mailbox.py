@@ -23,7 +23,7 @@ class MailboxClosedError(Exception):
     """The owner takes no more."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Mailbox(Generic[T]):
     """Senders put, the owner takes. At least one command is let in whatever its size."""
 

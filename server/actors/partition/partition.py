@@ -70,7 +70,7 @@ class PartitionStatistics:
     """The largest that this has been since the start."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PartitionActor:
     """Owner of one log. `run` is its task; the other methods are called from any task of the trio thread."""
 

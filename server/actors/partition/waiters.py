@@ -9,7 +9,7 @@ import attrs
 import trio
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Waiters:
     """Events of waiting readers. Readers add and remove theirs, the partition's actor sets them."""
 

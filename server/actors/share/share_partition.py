@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
     """Records in a piece, about."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SharePartition:
     """Owner of one share-partition's state. Called from any task of the trio thread."""
 

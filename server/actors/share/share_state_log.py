@@ -90,7 +90,7 @@ def _record(key: ShareKey, value: ShareStateValue | None) -> tuple[bytes, bytes 
     return encode_share_state_key(name), None if value is None else encode_share_state_value(value)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Turns:
     """The lock of one share-partition's writes, kept while somebody holds it or waits for it."""
 
@@ -98,7 +98,7 @@ class _Turns:
     users: int = 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ShareStateLog:
     """See the module. Called from any task of the trio thread; `load` comes first."""
 

@@ -43,7 +43,7 @@ TOPIC_CONFIG: Final = INTERNAL_TOPIC_CONFIG | {
 }
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Application:
     """One application. Owner: whoever is inside its turn; `value` changes when its record is stored."""
 
@@ -57,7 +57,7 @@ class Application:
     """Partitions of a decided commit that have all of their records, as far as we know."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StageCommitLog:
     """See the module. Called from any task of the trio thread; `load` comes first."""
 

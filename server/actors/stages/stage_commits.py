@@ -51,7 +51,7 @@ class Committed(NamedTuple):
     partitions: tuple[StageCommitPartition, ...]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StageCommits:
     """See the module. Called from any task of the trio thread; `load` comes first."""
 

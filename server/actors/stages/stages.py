@@ -37,7 +37,7 @@ SMALLEST_FILE_BYTES: Final = 4096
 NOTHING: Final = StagedBytes(0, 0)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StagedFile:
     """One file. Owner: Stages."""
 
@@ -53,7 +53,7 @@ class StagedFile:
     """Whether a sync of it may have failed: in this process, or in the one before. It is written again before the next."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Stage:
     """The files of one version of one application, by name."""
 
@@ -62,7 +62,7 @@ class Stage:
     touched: float = attrs.field(factory=trio.current_time)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StageWrite:
     """Batches that were checked and announced. They have to be written, or given up: later writes wait for them."""
 
@@ -73,7 +73,7 @@ class StageWrite:
     done: trio.Event = attrs.field(factory=trio.Event)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Stages:
     """See the module. Called from any task of the trio thread; `load` comes first."""
 

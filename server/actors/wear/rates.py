@@ -24,7 +24,7 @@ class Look:
     """What can still be written until appends are refused."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Looks:
     """Those of the last `span_s`, `most` at most, evenly. Owner: who looks."""
 

@@ -69,7 +69,7 @@ class _Told:
     health: FlashHealth
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _History:
     """Looks at one directory, or at the process."""
 
@@ -81,7 +81,7 @@ class _History:
         self.day.add(look)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Wear:
     """Owner of the looks. `run` is its task."""
 

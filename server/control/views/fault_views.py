@@ -70,7 +70,7 @@ class RequestWords(TypedDict, total=False):
     after: int
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class FaultView:
     """A rule that stands, of requests or of the device, and what has come of it."""
 
@@ -113,7 +113,7 @@ class FaultView:
         )
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class FaultsView:
     """`broker.faults`."""
 
@@ -162,7 +162,7 @@ class FaultsView:
         self.disk_faults.clear()
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class RequestsView:
     """`broker.requests`: the last ones, oldest first. Only Kafka's protocol is noted."""
 

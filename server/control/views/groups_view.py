@@ -57,7 +57,7 @@ async def uncommitted(core: Broker, group: str, topics: Iterable[str]) -> dict[T
     return found
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class GroupsView:
     """Raises RequestError where the broker would answer one."""
 

@@ -26,7 +26,7 @@ def as_bytes(text: Text) -> bytes | None:
     return text.encode() if isinstance(text, str) else text
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class LogView:
     """One topic. Raises RequestError where the broker would answer one."""
 

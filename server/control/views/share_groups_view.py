@@ -23,7 +23,7 @@ class LockView(NamedTuple):
     ends_ms: int
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class ShareGroupsView:
     """Raises RequestError where the broker would answer one; of a group that nobody knows there is nothing."""
 

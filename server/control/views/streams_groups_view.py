@@ -27,7 +27,7 @@ TOLD_TO_ALL: Final = [each.name for each in StreamsStatusCode if each is not Str
 """A member whose topology is older than the group's is told that alone."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class StreamsGroupsView:
     """Raises RequestError where the broker would answer one. What waits does so for a group that nobody knows yet, too."""
 

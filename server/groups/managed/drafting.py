@@ -29,7 +29,7 @@ class RecordedGroup(Protocol[K_contra, V_contra]):
 G = TypeVar("G", bound=RecordedGroup[Any, Any])
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class GroupDraft(Generic[G, K, V]):
     """See the module. Made for one command."""
 

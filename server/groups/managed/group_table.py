@@ -14,7 +14,7 @@ G = TypeVar("G", bound=RecordedGroup[Any, Any])
 T = TypeVar("T", bound=Hashable)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class GroupTable(Generic[G, T]):
     """See the module. Owner of the groups; `T`: the keys of their timers. Who extends it makes `begin_sessions` and
     `expire`."""

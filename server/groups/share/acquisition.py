@@ -22,7 +22,7 @@ FIRST_LIMIT_ALONE: Final = 3
 MIN_THROTTLED_COUNT: Final = 2
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Acquisition:
     """One fetch of one member. Owner: whoever makes it, for the time of a call."""
 

@@ -19,7 +19,7 @@ from .member import ShareMember
 from .share_states import StatePartitions
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ShareDraft(GroupDraft[ShareGroup, ShareGroupKey, ShareGroupValue]):
     """See the module. Made for one command."""
 

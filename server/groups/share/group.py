@@ -19,7 +19,7 @@ from .member_values import FIRST_EPOCH, ShareGroupDescription, ShareGroupState
 from .share_states import StatePartitions
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class ShareGroup:
     """See the module. Owner: the `ShareGroups` that has it, or the draft that is to follow it."""
 

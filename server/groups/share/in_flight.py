@@ -14,7 +14,7 @@ import attrs
 from .values import RecordState
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Run:
     """Offsets of one batch that are alike, both ends included."""
 
@@ -70,7 +70,7 @@ class Run:
         )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class InFlightBatch:
     """Records that were acquired together, or that were stored as one."""
 

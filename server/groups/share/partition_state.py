@@ -27,7 +27,7 @@ from .in_flight import InFlightBatch, Run
 from .values import OUTCOMES, TARGETS, Acknowledgement, AcknowledgeType, RecordState, ShareCounters, StateBatch
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Change:
     """What is to become of records, once it is stored."""
 
@@ -38,7 +38,7 @@ class Change:
     """Records by outcome."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SharePartitionState:
     """See the module. Owner: the share-partition's actor."""
 

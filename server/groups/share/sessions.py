@@ -28,7 +28,7 @@ MAX_PARTITIONS: Final = 200_000
 """Of all sessions together."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ShareSession:
     """One member's."""
 
@@ -43,7 +43,7 @@ class ShareSession:
     """Partitions that another node leads now: what the member has of them is not this session's."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ShareSessions:
     """The sessions of a node."""
 

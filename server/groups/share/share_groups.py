@@ -47,7 +47,7 @@ class SharePlan:
     seen_version: int | None = None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ShareGroups(GroupTable[ShareGroup, ShareSessionKey]):
     """See the module. Owner of all share groups; whoever makes it calls it from one task at a time."""
 

@@ -107,7 +107,7 @@ class StateBatch(NamedTuple):
     delivery_count: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ShareCounters:
     """What has become of records since the start, over all groups. Owner: `SharePartitions`, whose share-partitions count."""
 

@@ -51,7 +51,7 @@ def _by_partition(task: TaskId) -> tuple[int, str]:
     return task.partition, task.subtopology_id
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Run:
     """One assignment in the making."""
 

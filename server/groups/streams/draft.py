@@ -21,7 +21,7 @@ STANDBY_REPLICAS = "num.standby.replicas"
 """The only thing that the assignor is configured with."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StreamsDraft(GroupDraft[StreamsGroup, StreamsGroupKey, StreamsGroupValue]):
     """See the module. Made for one command."""
 

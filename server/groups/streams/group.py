@@ -41,7 +41,7 @@ class GroupMemory:
     """Who has asked for the end of the application; until nobody is left."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class StreamsGroup:
     """See the module. Owner: the `StreamsGroups` that has it, or the draft that is to follow it."""
 

@@ -11,7 +11,7 @@ from .member import StreamsMember
 from .tasks import TaskId
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TaskHolders:
     """See the module. Owner: the group."""
 

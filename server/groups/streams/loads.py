@@ -12,7 +12,7 @@ import attrs
 from .tasks import TaskId
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Process:
     """An instance of the application, with one member for each of its threads. Owner: one run of the assignor."""
 
@@ -52,7 +52,7 @@ class Process:
         return member_id, count
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Quota:
     """How many tasks a member may have for all to have about as many. Who has so many leaves the reckoning."""
 
@@ -72,7 +72,7 @@ class Quota:
             self.per_member = self._share()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LeastLoaded:
     """Processes by load. Owner: one run of the assignor; while it lives tasks are given through it only."""
 

@@ -23,7 +23,7 @@ class IncorrectlyPartitionedError(Exception):
     """Topics that are there do not fit together. The message says which."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PartitionCounts:
     """The numbers of one topology. Owner: whoever configures it."""
 

@@ -63,7 +63,7 @@ class StreamsPlan:
     """The group waits for more members from now on."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StreamsGroups(GroupTable[StreamsGroup, StreamsTimerKey]):
     """See the module. Owner of all Streams groups; whoever makes it calls it from one task at a time."""
 

@@ -43,7 +43,7 @@ class Taken(NamedTuple):
     lifetime_ms: int = 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Login:
     """How far a connection has come with saying who it is. Owner: what takes its requests up."""
 

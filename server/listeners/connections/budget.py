@@ -42,7 +42,7 @@ def _ignore(why: str) -> None:
     """Nobody is there to be ended."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Share:
     """What one connection holds. Owner: its session: it adds what it receives to `held`, and calls `charge` past FREE_BYTES."""
 
@@ -172,7 +172,7 @@ class Share:
         self.payer, self.unread_bytes, self.give_up = _unknown, _nothing, _ignore
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Account:
     """A limit, who is charged under it, and who waits for room. Owner: the budget."""
 
@@ -255,7 +255,7 @@ class Account:
             )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class InFlightBudget:
     """Bytes of requests of all connections of a broker. Owner: the broker's listeners."""
 

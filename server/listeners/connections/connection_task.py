@@ -12,7 +12,7 @@ Work = Callable[[], Awaitable[None]]
 """What has to be waited for before the next request is taken up."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConnectionTask:
     """Owner: a session. `rest` and `work_now` belong to the task itself, the others may be called from anywhere."""
 

@@ -24,7 +24,7 @@ FAILED: Final = "failed"
 """Two more kinds of ends that are said a few times a minute: the bytes made no sense, or a request has no other answer."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ApiCounters:
     """What became of the requests of one API."""
 
@@ -40,7 +40,7 @@ class ApiCounters:
             self.errors[code] = self.errors.get(code, 0) + 1
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ProtocolCounters:
     """What the connections of all listeners of one protocol have done. Owner: `Admission`; listeners and sessions count."""
 

@@ -19,7 +19,7 @@ class Expires(Protocol):
         """Its time is over. Called once, unless it was removed before."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Deadlines:
     """Owner: a listener. `run` is its task."""
 

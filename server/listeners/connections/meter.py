@@ -12,7 +12,7 @@ import attrs
 T = TypeVar("T")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Meter:
     """Owner: a request. Only one thing runs for it at a time."""
 

@@ -16,7 +16,7 @@ KEPT_SHARE: Final = 8
 """A part of all places of this size is kept for the listeners, divided equally."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Places:
     """Owner: the listeners of a broker."""
 
@@ -65,7 +65,7 @@ class Places:
             self._left.unpark_all()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ListenerPlaces:
     """The places of one listener. A connection is named by the scope that ends it."""
 

@@ -47,14 +47,14 @@ class Reads(Protocol):
         """Others had their turn, see `Reactor.again`."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Watched:
     session: Reads
     events: int = _ALL
     """What is asked for; 0: the socket is not watched any more, since its peer has left."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Reactor:
     """Owner: a listener. `run` is its task; sessions add and remove themselves."""
 

@@ -21,7 +21,7 @@ class _Said:
     left_out: int = 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Seldom:
     """What was said when. Keys are chosen by us, so they are few."""
 

@@ -56,7 +56,7 @@ class Received(Protocol):
 RequestT = TypeVar("RequestT")
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class Session(ABC, Generic[RequestT]):
     """Owner of one connection's state. A protocol says what a request is and how it is taken up."""
 

@@ -82,7 +82,7 @@ class Admission:
         return self.protocols.setdefault(protocol, ProtocolCounters(protocol))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Listener:
     """One protocol on one address: `open` makes a session of an accepted connection. `run` is its task."""
 

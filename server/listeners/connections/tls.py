@@ -88,7 +88,7 @@ def _no_passphrase() -> str:
     raise ValueError("the key has a passphrase; a server that starts by itself needs one without")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TlsTransport(Transport):
     """What is received and sent are plain bytes, what the socket carries is not. `handshake` comes first."""
 

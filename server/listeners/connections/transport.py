@@ -55,7 +55,7 @@ def _never() -> bool:
     return False
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Transport:
     """Owner of one socket. `receive` belongs to one task, as does `write`; the rest may be called from any."""
 

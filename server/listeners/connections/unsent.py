@@ -24,7 +24,7 @@ SEND_TIMEOUT_UNDER_PRESSURE_S: Final = 5.0
 """A peer that takes nothing at all for so long."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class UnsentAnswers:
     """What is counted. Owner: the broker's listeners."""
 

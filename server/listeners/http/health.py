@@ -26,7 +26,7 @@ from .server import http_listener
 METHODS = ("GET", "HEAD")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Health:
     """How far the life of a server is. Owner: who runs it."""
 

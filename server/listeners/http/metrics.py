@@ -129,7 +129,7 @@ def _copied(counters: ProtocolCounters) -> ProtocolCounters:
     return attrs.evolve(counters, apis=apis, ended=dict(counters.ended))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Collector(Collector):
     scraped: Scraped
 

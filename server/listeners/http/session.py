@@ -42,7 +42,7 @@ class _TooLargeError(Exception):
     """A body is larger than it may be."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HttpSession:
     """One connection: requests one after the other. Owner: the task of `serve`."""
 

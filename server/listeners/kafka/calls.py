@@ -113,7 +113,7 @@ def load_calls() -> None:
     load_patterns()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class KafkaCalls:
     """What the calls of one connection have in common. Owner: its session."""
 

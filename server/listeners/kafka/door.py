@@ -33,7 +33,7 @@ class Node(NamedTuple):
     port: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class KafkaDoor:
     """Owner: the Kafka listener of a broker."""
 

@@ -60,7 +60,7 @@ class _Question(NamedTuple):
         return min(self.max_bytes, size)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Fetch:
     """A fetch that is to be answered. Its session has moved on, once."""
 

@@ -56,7 +56,7 @@ class Seen(NamedTuple):
     error_code: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class FetchSession:
     """Partitions in the order in which they are served; the ones that had records go to the end, so that none starves."""
 
@@ -89,7 +89,7 @@ class FetchSession:
         return True
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class FetchSessions:
     """The sessions of a broker. Owner: the Kafka door."""
 

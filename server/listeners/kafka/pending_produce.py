@@ -33,7 +33,7 @@ ERRORS_WITH_LOG_START: Final = frozenset(
 )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PendingProduce:
     """A produce that waits for its partitions' answers, which come from their actors' tasks."""
 

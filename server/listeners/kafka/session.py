@@ -44,7 +44,7 @@ KEPT_PARTITION_BYTES: Final = 512
 """What each partition of a parked request is counted as: the objects of its question, which are more than its bytes were."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Turn:
     """A request's place among the answers."""
 
@@ -142,7 +142,7 @@ def _ended(_: object) -> None:
     """Nothing is taken up any more."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class KafkaSession(Session[Request]):
     """Owner of one connection's state. `serve` is its task."""
 

@@ -76,7 +76,7 @@ def native_listener(
     return Listener(address, admission, open_session, "native", gathering=broker.disk.gathering)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class NativeCalls(Asker):
     """What the calls of one connection have in common. Owner: its session."""
 

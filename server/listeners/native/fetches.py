@@ -49,7 +49,7 @@ def _of_range(message: messages.FetchRequest, asked: messages.FetchPartition) ->
     return FetchPartition(asked.topic_partition, asked.offset, asked.max_bytes, times)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Fetches:
     """Owner of a connection's long polls: fetches that wait for data."""
 

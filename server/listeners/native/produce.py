@@ -29,7 +29,7 @@ PARTITIONS_PER_TURN: Final = 128
 """Appends of a request that are enqueued before others have their turn."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class UnansweredProduce:
     """A produce that waits for its partitions' answers, which come from their actors' tasks."""
 
@@ -88,7 +88,7 @@ class UnansweredProduce:
         self.session.respond(self.correlation_id, None, messages.ProduceResponse(tuple(entries)).to_body())
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Produces:
     """How the produces of a connection are taken up."""
 

@@ -60,7 +60,7 @@ def _ended(_: object) -> None:
     """Nothing is taken up any more."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class NativeSession(Session[NativeRequest]):
     """Owner of one connection's state."""
 

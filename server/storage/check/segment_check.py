@@ -49,7 +49,7 @@ class Gap:
     next_offset: int
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class LogState:
     """What is known of a partition's log up to where the check has come. Owner: the partition's check."""
 

@@ -81,7 +81,7 @@ class RetentionRules:
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class BatchFilter:
     """Filters batches in the order of the log. Owner: one pass."""
 

@@ -51,7 +51,7 @@ def clean(fs: FileSystem, job: CleaningJob, *, throttle: Throttle | None = None,
     return (yield from _Round(fs, job, throttle or Throttle(job.max_bytes_per_second), keep_on).run())
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Round:
     """Counters and the map of one round."""
 

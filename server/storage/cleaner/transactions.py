@@ -20,7 +20,7 @@ from ....protocol.types import Bytes
 from ..indexes.transaction_index import AbortedTxn
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CleanedTransactions:
     """Transactions along one pass over a log, from its first segment on. Owner: that pass."""
 

@@ -42,7 +42,7 @@ def adopted_configs(topic: str) -> Mapping[str, str]:
     return ADOPTED_INTERNAL_CONFIGS if is_internal(topic) else ADOPTED_CONFIGS
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Found:
     """What lies in the log directories."""
 
@@ -60,7 +60,7 @@ class Found:
     """Whether every directory has the newest topics.json."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Catalogue:
     """The copies of topics.json and their generation. Owner: the log manager, one call at a time."""
 

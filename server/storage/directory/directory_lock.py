@@ -35,7 +35,7 @@ _NO_LOCK: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPN
 """Where directories cannot be locked: NFS turns `flock` into a record lock, for which a file has to be open for writing."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DirectoryLock:
     """A lock that is held until `release`."""
 

@@ -99,7 +99,7 @@ class Contents:
     """What was being made when the server ended."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LogDirectory:
     """A locked directory. Owner: the log manager."""
 

@@ -46,7 +46,7 @@ Procedure = Generator["DiskOp | None", Any, T]
 """A storage procedure that answers a T."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class FileHandle:
     """One file of a segment. `create_bytes`: make it, this long, when it is opened for writing and is not there."""
 

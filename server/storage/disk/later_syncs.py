@@ -18,7 +18,7 @@ from ....protocol.types import Bytes
 from .filesystem import FileSystem, sync_file
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LaterSyncs:
     """Used by one thread at a time. Has all methods of a file system; those that are not here are passed on."""
 

@@ -34,7 +34,7 @@ FIRST_DESCRIPTOR: Final = 1 << 30
 """Descriptors of files in memory are numbers from here on, which no system gives to a real one."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Memory:
     """A file in memory: `data`, and zeros behind it up to `size`."""
 
@@ -81,7 +81,7 @@ class _Memory:
         return memoryview(self.data)[:size].toreadonly()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Through:
     """A file of the device, under its own name or another one, perhaps cut."""
 

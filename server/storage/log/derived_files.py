@@ -115,7 +115,7 @@ def read_facts(fs: FileSystem, directory: str) -> Facts | None:
         return None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DerivedFiles:
     """What is known, and what of it is in the file. Owner: the log."""
 

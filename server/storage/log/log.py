@@ -57,7 +57,7 @@ class FlushPlan:
         return any(file.failed_sync is not None for file in self.files)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Doomed:
     """Files taken out of the log, renamed, to be unlinked once `due_ms` has come."""
 
@@ -70,7 +70,7 @@ class Doomed:
     """False: the files have their names, the `.log` comes first, and segments go one after the other (see `retention`)."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Log:
     """State of one partition's log. Owner: the partition's actor (before it runs: whoever opened the log)."""
 

@@ -125,7 +125,7 @@ class Run(NamedTuple):
     end_offset: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RangeSearch:
     """Goes from one run of a range to the next. Owner: the procedure that reads it."""
 

@@ -66,7 +66,7 @@ def repair_partition(
     return _PartitionRepair(workshop, files, known, config, damages).run()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _PartitionRepair:
     """One partition."""
 

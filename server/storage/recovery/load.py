@@ -35,7 +35,7 @@ from ..segments.segments import LogSegments
 LOGGER: Final = logging.getLogger(__name__)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LoadedFiles:
     """Segments whose indexes are not looked at yet, and what the small files remember."""
 

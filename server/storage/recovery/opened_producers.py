@@ -21,7 +21,7 @@ from ..segments.segments import LogSegments
 LOGGER: Final = logging.getLogger(__name__)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class OpenedProducers:
     """Owner of the snapshots of one opening."""
 

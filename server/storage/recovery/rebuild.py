@@ -21,7 +21,7 @@ from ..segments.segment import LogSegment
 from .salvage import STAMP_BYTES, Damage, GoodBatch, scan_batches
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SegmentRebuild:
     """What a scan of one segment has found so far. `epochs` and `producers` go on from segment to segment."""
 

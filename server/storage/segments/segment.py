@@ -27,7 +27,7 @@ from .least_timestamps import NOT_KNOWN, NOTHING, LeastTimestamps
 from .segment_view import SegmentView
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SegmentCursor:
     """What appending changes in a segment, as a scratch copy, with the bytes that are due on disk."""
 
@@ -52,7 +52,7 @@ class SegmentCursor:
     aborted: list[AbortedTxn] = attrs.field(factory=list)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LogSegment:
     """Files and counters of one segment. Owner: the log's actor."""
 

@@ -48,7 +48,7 @@ class _Batch:
     records: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Sent:
     batches: list[_Batch]
     connection: BlockingConnection | None = None

@@ -18,7 +18,7 @@ _RAW: Final = ("key", "value", "timestamp", "headers")
 _REFUSALS: Final = (ValueError, TypeError, KeyError, OverflowError, pa.ArrowException)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RowShape:
     """How rows become records. Owner: one write."""
 

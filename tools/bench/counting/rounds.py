@@ -77,7 +77,7 @@ class Peer:
         return answer
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Rounds:
     """One request of each peer at a time. Owner: who opened the server, in whose loop it runs."""
 

@@ -46,7 +46,7 @@ SESSION_TIMEOUT_MS: Final = 1_800_000
 HELLO: Final = packed(1, "hello", {"client_id": "bench"})
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Served:
     """A running server and a connection of each protocol, to prepare what requests need. Owner: who counts."""
 

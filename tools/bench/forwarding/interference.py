@@ -40,7 +40,7 @@ NOTES: Final = (
 )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Link:
     """Forwards the same backlog again and again, each time to another topic."""
 

@@ -26,7 +26,7 @@ COMMAND: Final = (sys.executable, "-c", "from triolog.tools.cli.main import main
 """What the console script does, without having to find it."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Server:
     """A running server. `stop` and leaving `serving` end it."""
 

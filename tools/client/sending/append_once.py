@@ -29,7 +29,7 @@ class Appended(NamedTuple):
     end_offset: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Append:
     """Records for the end of a partition; with `expected_offset` only if that is there. `data` once they are a batch."""
 

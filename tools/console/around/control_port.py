@@ -33,7 +33,7 @@ async def connected(address: Address, token: str | None) -> AsyncIterator[Contro
         yield ControlPort(address, token, stream)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ControlPort:
     """Owner of a connection."""
 

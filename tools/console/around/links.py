@@ -71,7 +71,7 @@ def shown_status(told: Told) -> Told:
     }
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class KnownLinks:
     """Owner of what links last said. `run` is its task; links are asked only when `told` or `fresh` was called since."""
 

@@ -40,7 +40,7 @@ OURS: Final = "TRIOLOG_"
 Started = Callable[[Addresses], None]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsoleChild:
     """The socket of a console, and the process behind it. Owner: the process that serves."""
 

@@ -37,7 +37,7 @@ Places = Mapping[int, int]
 Row = dict[str, Any]
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class Search:
     """One search. Owner: its stream."""
 

@@ -33,7 +33,7 @@ MAX_FETCH_BYTES: Final = 2**20
 MAX_PARTITION_FETCH_BYTES: Final = 2**19
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class Tail:
     """One reader of a topic's end. Owner: its stream."""
 

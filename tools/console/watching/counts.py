@@ -14,7 +14,7 @@ LEAST_MS: Final = 500
 Counts = Mapping[str, Mapping[str, int]]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CountedBefore:
     """Owner: the watcher. As many connections as a view shows."""
 

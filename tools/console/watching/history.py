@@ -21,7 +21,7 @@ NOTHING: Final = math.nan
 DIGITS: Final = 4
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class History:
     """Owner: the watcher that samples."""
 

@@ -74,7 +74,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Watcher:
     """Owner of one client, and of what was sampled over it. `run` is its task."""
 

@@ -32,7 +32,7 @@ DIRECT_BYTES_PER_SECOND: Final = 6_000_000
 RETENTION_CHECK_MS: Final = 1000
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Stage:
     """The processes and the link between them. Owned by the task that opened it. `upstream` is None where it is not ours."""
 

@@ -26,7 +26,7 @@ class UnreadableError(Exception):
     """The upstream does not say what it has."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Arrived:
     """Of one partition, in the order of its offsets upstream. Owned by the thread that reads."""
 

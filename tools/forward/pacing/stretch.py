@@ -48,7 +48,7 @@ class StretchSize:
         self._bytes = max(self._bytes // 2, min(LEAST_BYTES, self._most_bytes))
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class Stretch:
     """What was handed over since the last commit. Times are monotonic seconds. Owner: the session."""
 

@@ -29,7 +29,7 @@ from .place import LinkPlace
 LOGGER: Final = logging.getLogger(__name__)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Running:
     link: Link
     place: LinkPlace
@@ -39,7 +39,7 @@ class _Running:
     unasked: trio.Event = attrs.field(factory=trio.Event)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Fleet:
     """Owner: the main task of the process."""
 

@@ -43,7 +43,7 @@ def default_state_dir(environment: Mapping[str, str]) -> Path:
     return Path(tempfile.gettempdir()) / f"triolog-forward-{os.getuid()}"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LinkPlace:
     """Owner: the process that forwards the link, as long as it holds the lock."""
 

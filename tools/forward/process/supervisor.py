@@ -74,7 +74,7 @@ def child_command(config_file: str, native: Address) -> list[str]:
     ]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Child:
     """The process that forwards. Owner: the process that serves."""
 

@@ -40,7 +40,7 @@ from .source import Gap, OffsetRange, Piece, SourceTopic
 LOGGER: Final = logging.getLogger(__name__)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DirectorySource:
     """A `Source`. The directory is locked by whoever makes this. Owner: the thread of one link."""
 

@@ -27,7 +27,7 @@ MAX_WAIT_MS: Final = 500
 UNKNOWN: Final = -1
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Place:
     partition: TopicPartition
     rank: int

@@ -68,7 +68,7 @@ def _weight(error: KafkaError) -> int:
     return 2 if error.code() in HOPELESS else 0 if error.code() == ALL_BROKERS_DOWN else 1
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Notices:
     """What librdkafka has said last of the connection. Told by its threads' callbacks, asked by the link's thread."""
 

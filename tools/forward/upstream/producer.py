@@ -46,7 +46,7 @@ class _Failed:
     error: KafkaError
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Reports:
     """The first delivery report that says why something failed. Told by librdkafka, in whatever call of ours."""
 

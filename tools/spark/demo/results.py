@@ -21,7 +21,7 @@ PARTITIONS: Final = 3
 """Of each topic of the demo; an airport's flights are one partition's."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Results:
     """Filled by `read_results`."""
 

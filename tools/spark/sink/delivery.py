@@ -48,7 +48,7 @@ class Refused(NamedTuple):
     error: RequestError
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Sent:
     blobs: Blobs
     connection: BlockingConnection | None = None

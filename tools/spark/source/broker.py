@@ -75,7 +75,7 @@ class Cut(NamedTuple):
     target_bytes: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Ahead:
     """A fetch that the server is at work on while we decode what it sent before."""
 

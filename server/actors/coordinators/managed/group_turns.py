@@ -10,7 +10,7 @@ import attrs
 import trio
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Turns:
     """The lock of one group's changes, kept while somebody holds it or waits for it."""
 
@@ -18,7 +18,7 @@ class _Turns:
     users: int = 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class GroupTurns:
     """See the module. Owner: the group coordinator."""
 

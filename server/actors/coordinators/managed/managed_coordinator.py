@@ -76,7 +76,7 @@ class Groups(Protocol[P, T]):
 G = TypeVar("G", bound=Groups[Any, Any])
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ManagedCoordinator(Generic[G, P, T]):
     """See the module. Owner of the members of all groups of its kind; called from any task of the trio thread."""
 

@@ -55,7 +55,7 @@ class ShareOffset:
     error: RequestError | None = None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ShareCoordinator(ManagedCoordinator[ShareGroups, SharePlan, ShareSessionKey]):
     """See the module. A group of another kind that has its name never makes way."""
 

@@ -36,7 +36,7 @@ from .managed_coordinator import ManagedCoordinator, in_place_of_classic
 from .topic_image import ServerTopics
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StreamsCoordinator(ManagedCoordinator[StreamsGroups, StreamsPlan, StreamsTimerKey]):
     """See the module."""
 

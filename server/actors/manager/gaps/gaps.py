@@ -38,7 +38,7 @@ class PartitionGaps:
     error: RequestError | None = None
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Gaps:
     """See the module. It owns nothing; who has passed over gaps is in `passes`."""
 

@@ -47,7 +47,7 @@ class GapCounts:
     """By group and topic: ranges that groups have passed over."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class GapPasses:
     """See the module. Owner: the log manager; called from any task of the trio thread."""
 

@@ -29,7 +29,7 @@ CommittedOffset = Callable[[str, TopicPartition], int | None]
 """(group, partition) -> what it has committed, None: nothing, or nobody can tell."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Holds:
     """See the module. Owned by the log manager; keeps nothing of what it asks."""
 

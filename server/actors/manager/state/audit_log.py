@@ -33,7 +33,7 @@ PERMISSIONS: Final = 0o600
 LAST_WRITE_S: Final = 5.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class AuditLog:
     """Owner: the broker's security. `run` is its task; `note` may be called from anywhere in the trio thread."""
 

@@ -23,7 +23,7 @@ MAX_SUBSCRIPTIONS: Final = 100
 """Each is looked at for each client."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ClientMetrics:
     """See the module. Use `open_client_metrics`; every method belongs to the trio thread."""
 

@@ -22,7 +22,7 @@ S = TypeVar("S")
 """A frozen attrs class with the field `generation`: of several copies the highest one counts."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Copies(Generic[S]):
     """See the module. Owner of the state; every method belongs to the trio thread."""
 

@@ -17,7 +17,7 @@ from ..log_manager import LogManager
 from .copies import Copies
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class GroupConfigs:
     """See the module. Use `open_group_configs`; every method belongs to the trio thread."""
 

@@ -25,7 +25,7 @@ _LAST_TOKENS: Final = frozenset({ApiKey.SASL_AUTHENTICATE})
 _RENEWING: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class KafkaLogin:
     """The login of a Kafka connection. Owner: its session."""
 

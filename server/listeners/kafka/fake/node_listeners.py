@@ -19,7 +19,7 @@ from .nodes import NodeDoor, Nodes
 from .watched import Watch
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class NodeListener:
     """One node's listener. Its task is in `nursery`, in a scope of its own."""
 

@@ -27,7 +27,7 @@ TELL_OF_NODES: Final = frozenset(
 Serve = Callable[[Turn], Awaitable[None]]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Nodes:
     """Who is there and who has what. Owner: who opened the listeners."""
 
@@ -81,7 +81,7 @@ def _spread(name: str) -> int:
     return zlib.crc32(name.encode())
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class NodeDoor(KafkaDoor):
     """The door of one of several nodes."""
 

@@ -44,7 +44,7 @@ Serve = Callable[[Turn], Work | None]
 """Answers a turn, now or later, or answers what is to be waited for before the next one."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Watch:
     """Notes the requests of a broker's listeners and applies fault rules to them. Owner: who opened the listeners."""
 
@@ -104,7 +104,7 @@ def _elsewhere(door: NodeDoor, turn: Turn) -> Iterator[bool]:
     return (is_elsewhere(door, topic, number) for topic, numbers in subject.topics.items() for number in numbers)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CapturedTurn(Turn):
     """A turn whose answer is not sent but kept, for a fault to change it."""
 
@@ -139,7 +139,7 @@ async def served(turn: Turn, serve: Serve, body: Any) -> Any:
     return captured.body
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class FailingCall:
     """One request that fails, as a whole or in some partitions. Owner: the connection's task."""
 
@@ -223,7 +223,7 @@ class FailingCall:
         return failed_metadata(response, self._affects, self.code)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class FaultyCall:
     """One request on which a rule is carried out. Owner: the connection's task."""
 

@@ -39,7 +39,7 @@ def mechanisms_of(broker: Broker) -> tuple[str, ...]:
     return taken
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class NativeLogin:
     """The login of a native connection. Owner: its calls."""
 
