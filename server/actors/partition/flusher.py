@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -193,6 +194,12 @@ class Flusher:
         failure = await self._flush_once(offset, reached_at)
         if failure is not None and self.log.offline is None:
             self.retry_soon(failure)
+
+    def retry_failed(self) -> None:
+        """See to it that what a change of the log could not force to the device is written again."""
+        failed = self.log.active.log.failed_sync
+        if failed is not None and self.log.offline is None and self.log.recovery_point < self.log.log_end_offset:
+            self.retry_soon(OSError(failed, os.strerror(failed), self.log.active.log.path))
 
     def retry_soon(self, failure: Exception) -> None:
         if not self._is_retrying:

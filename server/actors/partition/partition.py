@@ -341,6 +341,7 @@ class PartitionActor:
         else:
             command.answer(value, None)
         self._flusher.note_write()
+        self._flusher.retry_failed()
         if self.log.active is not before:
             self._appender.adopt_active()
         self.waiters.wake_all()

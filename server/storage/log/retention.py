@@ -33,7 +33,7 @@ from ..disk.diskops import Procedure
 from ..disk.filesystem import FileSystem
 from ..disk.path_ops import ListDirectory, ModifiedMs, RenameEach
 from ..disk.paths import CORRUPT_MARK, DELETED_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
-from ..errors import SyncFailedError, is_out_of_space
+from ..errors import AppendFailedError, is_out_of_space
 from ..producers.producer_snapshots import snapshot_paths
 from ..segments.segment import LogSegment
 from .derived_files import Dropped
@@ -78,9 +78,7 @@ def expire_segments(log: Log, now_ms: int, *, by_time: bool = True, held_from: i
     if len(expired) == len(log.segments):
         try:
             yield from flush_and_roll(log)
-        except OSError as exc:
-            if isinstance(exc, SyncFailedError) or not is_out_of_space(exc):
-                raise
+        except AppendFailedError:
             del expired[-1]
     if not expired:
         return 0
@@ -262,9 +260,15 @@ def _is_deletable(log: Log, segment: LogSegment) -> bool:
 
 def flush_and_roll(log: Log) -> Procedure[None]:
     """Acknowledged data of the active segment reaches the device before it is given up: were the power cut before the log
-    start checkpoint is written, it would have to be there."""
-    if log.sync_metadata:
-        plan = log.plan_flush()
-        yield from plan.operations
-        log.commit_flush(plan)
-    yield from log.roll()
+    start checkpoint is written, it would have to be there. Raises AppendFailedError where the device has no room for that: all
+    is as it was."""
+    try:
+        if log.sync_metadata:
+            plan = log.plan_flush()
+            yield from (operation for operation in plan.operations)  # a tuple cannot be sent the answers
+            log.commit_flush(plan)
+        yield from log.roll()
+    except OSError as exc:
+        if not is_out_of_space(exc):
+            raise
+        raise AppendFailedError(f"{log.topic_partition}: its last segment cannot be closed yet: {exc}; free space") from exc

@@ -14,11 +14,20 @@ from typing import Final
 import attrs
 import trio
 from triolog.protocol.errors import CorruptRecordError
-from triolog.protocol.records.batch import check_batch, iter_batches
+from triolog.protocol.records.batch import (
+    ATTRIBUTES_POSITION,
+    MAGIC,
+    RECORD_BATCH_OVERHEAD,
+    BatchHeader,
+    check_batch,
+    parse_header,
+)
+from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.broker import Broker
 from triolog.server.storage.log.log import Log
+from triolog.server.storage.segments.damaged_frames import possible_sizes
 
 from ..clients.fetching import records_in
 from ..clients.inhabitant import Surroundings
@@ -111,12 +120,10 @@ class Losses:
         first = log.segments.floor(offset) or log.segments.first
         for segment in log.segments.values(first.base_offset, log.log_end_offset + 1):
             content = self.server.device.fs.content(segment.log.path)[: segment.size]
-            for header, batch in iter_batches(content):
-                with contextlib.suppress(CorruptRecordError):  # what rots in a log that nobody has looked through
-                    check_batch(batch, header)
-                    if header.is_control and header.base_offset >= offset:
-                        markers.append(header.base_offset)
-                    found |= {record.offset: record.id for record in records_in(bytes(batch), offset)}
+            for header, batch in _whole_batches(content):
+                if header.is_control and header.base_offset >= offset:
+                    markers.append(header.base_offset)
+                found |= {record.offset: record.id for record in records_in(batch, offset)}
         return found, tuple(markers)
 
     def _window_ms(self) -> float | None:
@@ -128,6 +135,23 @@ class Losses:
     def _actors(self, broker: Broker) -> dict[TopicPartition, PartitionActor]:
         actors = [hosted.actor for hosted in broker._manager.topics.hosted()]
         return {each.topic_partition: each for each in actors if each.topic_partition.topic in self.world.partitions}
+
+
+def _whole_batches(content: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
+    """But for what rots in a log that nobody has looked through. Where the length or the magic of a batch is damaged, those
+    behind it are found by its CRC."""
+    position = 0
+    while position <= len(content) - RECORD_BATCH_OVERHEAD:
+        header = parse_header(content, position)
+        sizes = [size for size in possible_sizes(header) if RECORD_BATCH_OVERHEAD <= size <= len(content) - position]
+        by_crc = (size for size in sizes if crc32c(content[position:][ATTRIBUTES_POSITION:size]) == header.crc)
+        size = next(by_crc, max(header.size_bytes, RECORD_BATCH_OVERHEAD))
+        batch = content[position : position + size]
+        with contextlib.suppress(CorruptRecordError):
+            check_batch(memoryview(batch), header)
+            if header.magic == MAGIC:
+                yield header, batch
+        position += size
 
 
 def _ranges(log: Log) -> tuple[range, ...]:

@@ -337,10 +337,12 @@ def test_without_a_checkpoint_a_power_cut_at_any_moment_leaves_a_log_that_starts
     assert reopened.append(batch()).base_offset == 33
 
 
-def test_the_active_segment_stays_when_there_is_no_space_for_another_one() -> None:
+@pytest.mark.parametrize(("operation", "skipped"), [("write", 0), ("sync", 0), ("sync", 1), ("sync", 2)])
+def test_the_active_segment_stays_when_there_is_no_space_for_another_one(operation: str, skipped: int) -> None:
+    """Nor for what it has on its way to the device (simulation, seed 102563)."""
     fs = CrashFileSystem()
     driven = log_of("/topic-0", 23, fs=fs, retention_bytes=0)
-    fs.fail_next("write", errno.ENOSPC)
+    fs.fail_next(operation, errno.ENOSPC, skip=skipped)
     assert driven.run(expire_segments(driven.log, driven.clock())) == 4
     assert (driven.log.log_start_offset, driven.log.log_end_offset) == (20, 23)
     assert driven.run(expire_segments(driven.log, driven.clock())) == 5
