@@ -86,7 +86,8 @@ def _find(
             position += at
             continue
         leads_too_far = position == start and start and not at and base_offset > indexed
-        return None if size < 0 or leads_too_far else (position + at, size, data, at)
+        is_doubtful = size < 0 or leads_too_far or position + at + size > end
+        return None if is_doubtful else (position + at, size, data, at)
     return None
 
 

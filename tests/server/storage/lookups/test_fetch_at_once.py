@@ -9,6 +9,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from triolog.protocol.errors import CorruptRecordError
 from triolog.protocol.limits import KIB
 from triolog.protocol.types import Isolation
 from triolog.server.config import LogConfig
@@ -134,6 +135,20 @@ def test_what_is_no_batch_is_left_to_the_long_way(tmp_path: Path) -> None:
     path = Path(log.driven.log.active.log.path)
     path.write_bytes(bytes(path.stat().st_size))
     assert log.fetch(1, KIB) is None
+
+
+def test_a_batch_that_is_said_to_reach_over_the_end_is_left_to_the_long_way(tmp_path: Path) -> None:
+    """Which refuses it: half a batch would be asked for again and again."""
+    log = shown(tmp_path, 3)
+    path = Path(log.driven.log.active.log.path)
+    stored = bytearray(path.read_bytes())
+    stored[SIZE + 9] ^= 1  # the length of the second batch
+    path.write_bytes(stored)
+    assert log.fetch(0, KIB) is not None
+    assert log.fetch(1, KIB) is None
+    with pytest.raises(CorruptRecordError, match="all there are"):
+        log.driven.read(1, KIB)
+    log.driven.log.drop_maps()
 
 
 @given(
