@@ -330,8 +330,8 @@ RETENTION: Final = (
         name="flush-before-giving-up",
         why="A power cut before the log start checkpoint leaves neither the active segment nor the note that it may be gone.",
         file="server/storage/log/retention.py",
-        old="    if log.sync_metadata:\n        plan = log.plan_flush()\n",
-        new="    if False:\n        plan = log.plan_flush()\n",
+        old="        if log.sync_metadata:\n            plan = log.plan_flush()\n",
+        new="        if False:\n            plan = log.plan_flush()\n",
         tests=(f"{STORAGE}/log/test_retention.py::test_the_active_segment_is_on_the_device_before_it_is_given_up",),
     ),
     Fault(
