@@ -44,8 +44,10 @@ def test_from_the_overview_to_a_topic_by_keys_only(chromium: Browser, address: s
     with opened(chromium, address) as found:
         page = found.go("/")
         expect(page.locator("h1")).to_have_text("Ready")
+        page.keyboard.press("t")  # no way to anywhere without a g before it, also right after the page was opened
         page.keyboard.press("Tab")
         expect(page.locator(":focus")).to_have_text("Skip to content")
+        assert page.url == f"http://{address}/"
         page.keyboard.press("g")
         page.keyboard.press("t")
         expect(page.locator("h1:focus")).to_have_text("Topics")

@@ -263,7 +263,7 @@ async function signOut() {
 
 // ---- keyboard ----------------------------------------------------------------------------------------------------------------
 
-let began = 0; // when g was pressed
+let began = -Infinity; // when g was pressed
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
@@ -273,7 +273,7 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (performance.now() - began < 1500) {
-    began = 0;
+    began = -Infinity;
     const view = VIEWS.find((each) => each.key === event.key);
     if (view) {
       event.preventDefault();
