@@ -339,7 +339,7 @@ def test_a_folder_with_one_module_too_many_is_reported(tmp_path: Path) -> None:
 
 
 def test_what_is_no_value_does_not_tell_all_that_it_holds() -> None:
-    """An embedded broker compiled 250 such reprs while it was imported, a tenth of that time and 1 MiB."""
+    """An embedded broker compiled 147 such reprs while it was imported: 22 of 291 ms, and 0.9 MiB."""
     said = re.compile(r"attrs\.(?:define|frozen)\(eq=False(?!, repr=False)")
     assert [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")) if said.search(path.read_text())] == []
 

@@ -8,7 +8,7 @@ where damage begins and ends in a whole log is decided by recovery (`recovery/sa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from ....protocol.limits import MIB
 from ....protocol.records.batch import (
@@ -28,6 +28,32 @@ MAGIC_POSITION: Final = 16
 PIECE_BYTES: Final = MIB
 
 
+class _Frame(NamedTuple):
+    """What stands where a batch begins."""
+
+    header: BatchHeader
+    size_bytes: int
+    """The size for which the bytes carry the CRC; where they do for none, the one that the header says."""
+    has_crc: bool
+    leads_on: bool
+    """Whether the magic is right and the length can be."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether its length or its magic is damaged, and all else is as it was."""
+        return self.has_crc and not (self.leads_on and self.size_bytes == self.header.size_bytes)
+
+
+def _frame_at(area: FileSlice, position: int) -> Procedure[_Frame | None]:
+    """None where nothing says how long it is."""
+    header = parse_header((yield Read(area.file, position, RECORD_BATCH_OVERHEAD)))
+    size = yield from size_by_crc(area, position, header)
+    leads_on = header.magic == MAGIC and header.size_bytes >= RECORD_BATCH_OVERHEAD
+    if size is None and not leads_on:
+        return None
+    return _Frame(header, header.size_bytes if size is None else size, size is not None, leads_on)
+
+
 def position_behind_damage(area: FileSlice, offset: int) -> Procedure[int | None]:
     """Where whole frames go on behind the last damaged one before `offset`, in an area that starts with a batch.
 
@@ -36,22 +62,21 @@ def position_behind_damage(area: FileSlice, offset: int) -> Procedure[int | None
     position, lowest = area.start, 0
     is_behind, resumed = False, None
     while 0 <= position <= area.end - RECORD_BATCH_OVERHEAD:
-        header = parse_header((yield Read(area.file, position, RECORD_BATCH_OVERHEAD)))
-        size = yield from size_by_crc(area, position, header)
-        is_frame = header.magic == MAGIC and header.size_bytes >= RECORD_BATCH_OVERHEAD
-        if size is None and not is_frame:
+        frame = yield from _frame_at(area, position)
+        if frame is None:
             return None
-        if size is not None and not (is_frame and size == header.size_bytes):
+        header = frame.header
+        if frame.is_damaged:
             is_behind, resumed = True, None
-        elif size is not None and is_behind and resumed is None:
+        elif frame.has_crc and is_behind and resumed is None:
             if not lowest <= header.base_offset <= offset:
                 return None
             resumed = position
-        if size is not None:
+        if frame.has_crc:
             lowest = max(lowest, header.next_offset)
-        if is_frame and header.last_offset >= offset and (resumed is not None or not is_behind):
+        if frame.leads_on and header.last_offset >= offset and (resumed is not None or not is_behind):
             break
-        position += header.size_bytes if size is None else size
+        position += frame.size_bytes
         yield None
     return resumed
 
@@ -64,16 +89,14 @@ def position_behind_unmatched(area: FileSlice, offset: int, timestamp: int) -> P
     """
     position, resumed = area.start, None
     while 0 <= position <= area.end - RECORD_BATCH_OVERHEAD:
-        header = parse_header((yield Read(area.file, position, RECORD_BATCH_OVERHEAD)))
-        size = yield from size_by_crc(area, position, header)
-        is_frame = header.magic == MAGIC and header.size_bytes >= RECORD_BATCH_OVERHEAD
-        if size is None and not is_frame:
+        frame = yield from _frame_at(area, position)
+        if frame is None:
             return None
-        is_damaged = size is not None and not (is_frame and size == header.size_bytes)
+        header = frame.header
         if header.max_timestamp >= timestamp and header.last_offset >= offset:
-            return None if is_damaged else resumed
-        position += header.size_bytes if size is None else size
-        if is_damaged:
+            return None if frame.is_damaged else resumed
+        position += frame.size_bytes
+        if frame.is_damaged:
             resumed = position
         yield None
     return resumed
@@ -89,24 +112,23 @@ def confirmed_batch(area: FileSlice, offset: int, base_offset: int, end_offset: 
     held: FoundBatch | None = None
     next_offset: int | None = base_offset if not position else None
     while 0 <= position <= area.end - RECORD_BATCH_OVERHEAD:
-        header = parse_header((yield Read(area.file, position, RECORD_BATCH_OVERHEAD)))
-        size = yield from size_by_crc(area, position, header)
-        is_frame = header.magic == MAGIC and header.size_bytes >= RECORD_BATCH_OVERHEAD
-        if size is None and not is_frame:
+        frame = yield from _frame_at(area, position)
+        if frame is None:
             return None
-        is_whole = size is not None and base_offset <= header.base_offset and header.next_offset <= end_offset
+        header = frame.header
+        is_whole = frame.has_crc and base_offset <= header.base_offset and header.next_offset <= end_offset
         if held is not None and is_whole and header.base_offset == held.header.next_offset:
             return held
         goes_on = is_whole and header.base_offset == next_offset
         if goes_on and header.base_offset > offset:
             return None
         held = None
-        if is_whole and is_frame and size == header.size_bytes and header.base_offset <= offset < header.next_offset:
+        if is_whole and not frame.is_damaged and header.base_offset <= offset < header.next_offset:
             held = FoundBatch(header, position, None)
             if goes_on:
                 return held
         next_offset = header.next_offset if is_whole else None
-        position += header.size_bytes if size is None else size
+        position += frame.size_bytes
         yield None
     return held if held is not None and held.header.next_offset == end_offset else None
 
