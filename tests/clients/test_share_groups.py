@@ -29,9 +29,9 @@ ACCEPTING = [
     pytest.param("java-4.4", 0, marks=pytest.mark.full, id="java-4.4"),
     pytest.param("franz-go", 1, marks=pytest.mark.full, id="franz-go"),
 ]
-"""The last ones are fetched, or compiled for minutes, on a fresh machine. How much of what they accept may be refused once locks
-have ended: franz-go accepts by each poll what the one before it gave, late or not. That is refused; or it is taken for the second
-delivery, whose own acceptance is refused then."""
+"""The last ones are fetched, or compiled for minutes, on a fresh machine. The number: how much of what they accept may be
+refused once locks have ended. franz-go accepts by each poll what the one before it gave, late or not; that is refused, or it is
+taken for the second delivery, whose own acceptance is refused then."""
 RENEWING = [
     pytest.param("java", True, id="java"),
     pytest.param("java-4.4", True, marks=pytest.mark.full, id="java-4.4"),
