@@ -33,6 +33,9 @@ from .calls.group_members import DescribeGroupsRequest as DescribeGroupsRequest
 from .calls.group_members import DescribeGroupsResponse as DescribeGroupsResponse
 from .calls.group_members import GroupMember as GroupMember
 from .calls.group_members import SharedPartition as SharedPartition
+from .calls.groups import AlterShareGroupOffsetsPartitionResponse as AlterShareGroupOffsetsPartitionResponse
+from .calls.groups import AlterShareGroupOffsetsRequest as AlterShareGroupOffsetsRequest
+from .calls.groups import AlterShareGroupOffsetsResponse as AlterShareGroupOffsetsResponse
 from .calls.groups import CommitOffsetsPartitionResponse as CommitOffsetsPartitionResponse
 from .calls.groups import CommitOffsetsRequest as CommitOffsetsRequest
 from .calls.groups import CommitOffsetsResponse as CommitOffsetsResponse
@@ -46,6 +49,7 @@ from .calls.groups import FetchOffsetsResponse as FetchOffsetsResponse
 from .calls.groups import ListGroupsRequest as ListGroupsRequest
 from .calls.groups import ListGroupsResponse as ListGroupsResponse
 from .calls.groups import OffsetsPartition as OffsetsPartition
+from .calls.groups import SharedStart as SharedStart
 from .calls.hello import AuthenticateRequest as AuthenticateRequest
 from .calls.hello import AuthenticateResponse as AuthenticateResponse
 from .calls.hello import HelloRequest as HelloRequest
@@ -192,6 +196,7 @@ _CALLS: Final[tuple[tuple[type[RequestMessage], type[ResponseMessage]], ...]] = 
     (ListGroupsRequest, ListGroupsResponse),
     (DescribeGroupsRequest, DescribeGroupsResponse),
     (DeleteGroupsRequest, DeleteGroupsResponse),
+    (AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse),
     (DescribeQuotasRequest, DescribeQuotasResponse),
     (AlterQuotasRequest, AlterQuotasResponse),
     (ListGapsRequest, ListGapsResponse),

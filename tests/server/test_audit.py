@@ -181,6 +181,7 @@ NATIVE: Final[list[tuple[m.RequestMessage, list[str]]]] = [
     (m.AbortTransactionRequest("nobody"), ["transactional id nobody"]),
     (m.AbortHangingTransactionsRequest((m.HangingTransaction("native", 0, 7),)), ["native-0: producer 7"]),
     (m.DeleteGroupsRequest(("third",)), ["third"]),
+    (m.AlterShareGroupOffsetsRequest("sharers", (m.SharedStart("native", 0, 1),)), ["sharers: native"]),
     (m.DeleteTopicsRequest(("native",)), ["native"]),
 ]
 

@@ -65,6 +65,7 @@ NATIVE: Final[tuple[messages.RequestMessage, ...]] = (
     messages.ListGroupsRequest(),
     messages.DescribeGroupsRequest((NAME,)),
     messages.DeleteGroupsRequest((NAME,)),
+    messages.AlterShareGroupOffsetsRequest(NAME, (messages.SharedStart(NAME, 0, 0),)),
     messages.AlterQuotasRequest((messages.Quota((messages.QuotaPart("user", NAME),), (messages.QuotaValue("k", 1.0),)),)),
     messages.DescribeQuotasRequest(),
     messages.ListGapsRequest((NAME,)),

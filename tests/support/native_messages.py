@@ -167,6 +167,11 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     ),
     "list_groups": st.builds(messages.ListGroupsRequest),
     "delete_groups": st.builds(messages.DeleteGroupsRequest, tuples_of(NAMES)),
+    "alter_share_group_offsets": st.builds(
+        messages.AlterShareGroupOffsetsRequest,
+        NAMES,
+        tuples_of(st.builds(messages.SharedStart, NAMES, INT32, INT64_OR_NONE_KNOWN)),
+    ),
     "describe_quotas": st.builds(messages.DescribeQuotasRequest),
     "alter_quotas": st.builds(messages.AlterQuotasRequest, QUOTAS),
     "list_gaps": st.builds(messages.ListGapsRequest, st.none() | tuples_of(NAMES)),
@@ -392,6 +397,10 @@ RESPONSES: Final[dict[str, st.SearchStrategy[Any]]] = {
     ),
     "list_groups": st.builds(messages.ListGroupsResponse, tuples_of(NAMES)),
     "delete_groups": st.builds(messages.DeleteGroupsResponse, tuples_of(st.builds(messages.DeletedGroup, NAMES, ERRORS))),
+    "alter_share_group_offsets": st.builds(
+        messages.AlterShareGroupOffsetsResponse,
+        tuples_of(st.builds(messages.AlterShareGroupOffsetsPartitionResponse, NAMES, INT32, ERRORS)),
+    ),
     "describe_quotas": st.builds(messages.DescribeQuotasResponse, QUOTAS),
     "alter_quotas": st.builds(
         messages.AlterQuotasResponse, tuples_of(st.builds(messages.AlteredQuota, QUOTA_ENTITIES, ERRORS))

@@ -119,6 +119,11 @@ class Admin:
         """Set a group's offsets, forwards or backwards."""
         await self._client.run(group_procedures.commit_offsets(group, offsets))
 
+    async def alter_share_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Let a share group without members read from these offsets, forwards or backwards; -1 is where
+        `share.auto.offset.reset` says. A group that is not there is made."""
+        await self._client.run(group_procedures.alter_share_group_offsets(group, offsets))
+
     async def delete_groups(self, *groups: str) -> None:
         """Delete groups and their offsets; those without an error are deleted even when this raises."""
         await self._client.run(group_procedures.delete_groups(groups))

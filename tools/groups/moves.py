@@ -7,13 +7,17 @@ would go on where they are and commit over it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ...protocol.errors import ErrorCode
-from ...protocol.types import TopicPartition
+from ...protocol.native.messages import DescribedGroup
+from ...protocol.types import NO_OFFSET, TopicPartition
 from ..client.admin import Admin
 from ..client.procedures.topics import Place
 from .offsets import Bounds, bounds_of
+
+SHARE: Final = "share"
+"""The type of groups that commit no offsets: what they have not done is theirs to be given (KIP-932)."""
 
 
 class ResetError(Exception):
@@ -45,7 +49,9 @@ class Move(NamedTuple):
         }
 
 
-def plan_moves(targets: Mapping[TopicPartition, int], current: Mapping[TopicPartition, int], bounds: Bounds) -> list[Move]:
+def plan_moves(
+    targets: Mapping[TopicPartition, int], current: Mapping[TopicPartition, int | None], bounds: Bounds
+) -> list[Move]:
     """The wanted offsets, within what the logs have."""
     return [
         Move(
@@ -55,8 +61,8 @@ def plan_moves(targets: Mapping[TopicPartition, int], current: Mapping[TopicPart
     ]
 
 
-async def check_no_members(admin: Admin, group: str) -> None:
-    """Raises ResetError."""
+async def resettable(admin: Admin, group: str) -> DescribedGroup:
+    """A group that nobody is a member of, or that is not there yet. Raises ResetError."""
     (described,) = await admin.describe_groups(group)
     if described.error is not None and described.error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
         raise described.error
@@ -64,14 +70,25 @@ async def check_no_members(admin: Admin, group: str) -> None:
         raise ResetError(
             f"group {group!r} is {described.state} and has {len(described.members)} members; stop them before it is reset"
         )
+    return described
 
 
-async def moves(admin: Admin, group: str, topic: str | None, partitions: Collection[int], target: int | Place) -> list[Move]:
+async def _positions(admin: Admin, group: DescribedGroup) -> dict[TopicPartition, int | None]:
+    """Where a group reads on. Of a share group: from where on records are not done, None where nobody has read yet."""
+    if group.type == SHARE:
+        starts = ((each.topic_partition, each.start_offset) for each in group.shared)
+        return {partition: None if start == NO_OFFSET else start for partition, start in starts}
+    return {partition: kept.offset for partition, kept in (await admin.group_offsets(group.group)).items()}
+
+
+async def moves(
+    admin: Admin, group: DescribedGroup, topic: str | None, partitions: Collection[int], target: int | Place
+) -> list[Move]:
     """To a place, or so many records on or back; of a topic, or of all that the group has offsets for. Raises ResetError."""
-    current = {partition: kept.offset for partition, kept in (await admin.group_offsets(group)).items()}
+    current = await _positions(admin, group)
     topics = {partition.topic for partition in current} if topic is None else {topic}
     if not topics:
-        raise ResetError(f"group {group!r} has no offsets; name a TOPIC")
+        raise ResetError(f"group {group.group!r} has no offsets; name a TOPIC")
     bounds = await bounds_of(admin, topics)
     if topic is not None and not bounds:
         await admin.describe_topic(topic)  # says why
@@ -83,12 +100,23 @@ async def moves(admin: Admin, group: str, topic: str | None, partitions: Collect
         if (not partitions or partition.partition in partitions) and (topic is not None or partition in current)
     }
     if isinstance(target, int):
-        if nowhere := sorted(wanted - current.keys()):
-            raise ResetError(f"group {group!r} has no offset for {nowhere[0]} that could be shifted; --to says where to begin")
-        targets = {partition: current[partition] + target for partition in wanted}
+        known = {partition: offset for partition, offset in current.items() if offset is not None}
+        if nowhere := sorted(wanted - known.keys()):
+            raise ResetError(
+                f"group {group.group!r} has no offset for {nowhere[0]} that could be shifted; --to says where to begin"
+            )
+        targets = {partition: known[partition] + target for partition in wanted}
     else:
         targets = {}
         for name in sorted({partition.topic for partition in wanted}):
             found = await admin.offsets(name, target)
             targets |= {partition: offset for partition, offset in found.items() if partition in wanted}
     return plan_moves(targets, current, bounds)
+
+
+async def reset(admin: Admin, group: DescribedGroup, offsets: Mapping[TopicPartition, int]) -> None:
+    """Let a group go on at these offsets. Raises the first error of a partition, after all were tried."""
+    if group.type == SHARE:
+        await admin.alter_share_group_offsets(group.group, offsets)
+    else:
+        await admin.commit_group_offsets(group.group, offsets)

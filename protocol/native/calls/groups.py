@@ -1,6 +1,8 @@
-"""The calls on groups without members: `commit_offsets`, `fetch_offsets`, `list_groups`, `delete_groups`.
+"""The calls on groups without members: `commit_offsets`, `fetch_offsets`, `list_groups`, `delete_groups`,
+`alter_share_group_offsets`.
 
-A group is a name under which offsets are kept, in the log `__consumer_offsets`; it exists from its first commit on.
+A group is a name under which offsets are kept, in the log `__consumer_offsets`; it exists from its first commit on. A share
+group (KIP-932) commits none: what it has not done is kept.
 """
 
 from __future__ import annotations
@@ -130,3 +132,34 @@ class DeleteGroupsResponse(ResponseMessage):
     api = "delete_groups"
 
     groups: tuple[DeletedGroup, ...] = wire([DeletedGroup])
+
+
+@struct
+class SharedStart(Partition):
+    """The offset of the record that is given first; -1: as `share.auto.offset.reset` says."""
+
+    start_offset: int = wire(INT64_OR_NONE)
+
+
+@struct
+class AlterShareGroupOffsetsRequest(RequestMessage):
+    """Let a share group without members read from there. What was given to members before counts no more."""
+
+    api = "alter_share_group_offsets"
+
+    group: str = wire(GROUP)
+    partitions: tuple[SharedStart, ...] = wire([SharedStart])
+
+
+@struct
+class AlterShareGroupOffsetsPartitionResponse(PartitionAnswer):
+    """What became of one partition's start."""
+
+
+@struct
+class AlterShareGroupOffsetsResponse(ResponseMessage):
+    """One entry per partition, in the same order."""
+
+    api = "alter_share_group_offsets"
+
+    partitions: tuple[AlterShareGroupOffsetsPartitionResponse, ...] = wire([AlterShareGroupOffsetsPartitionResponse])

@@ -289,6 +289,7 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = 
     messages.ListGroupsRequest: group_calls.list_groups,
     messages.DescribeGroupsRequest: group_descriptions.describe_groups,
     messages.DeleteGroupsRequest: group_calls.delete_groups,
+    messages.AlterShareGroupOffsetsRequest: group_calls.alter_share_group_offsets,
     messages.DescribeQuotasRequest: quota_calls.describe_quotas,
     messages.AlterQuotasRequest: quota_calls.alter_quotas,
     messages.ListGapsRequest: gap_calls.list_gaps,

@@ -69,6 +69,20 @@ async def fetch_offsets(broker: Broker, message: messages.FetchOffsetsRequest) -
     )
 
 
+async def alter_share_group_offsets(
+    broker: Broker, message: messages.AlterShareGroupOffsetsRequest
+) -> messages.AlterShareGroupOffsetsResponse:
+    errors = await broker.groups.share.alter_offsets(
+        message.group, [(each.topic_partition, each.start_offset) for each in message.partitions]
+    )
+    return messages.AlterShareGroupOffsetsResponse(
+        tuple(
+            messages.AlterShareGroupOffsetsPartitionResponse(each.topic, each.partition, error)
+            for each, error in zip(message.partitions, errors, strict=True)
+        )
+    )
+
+
 async def list_groups(broker: Broker, message: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
     return messages.ListGroupsResponse(tuple(each.group_id for each in broker.groups.listings()))
 

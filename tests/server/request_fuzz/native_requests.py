@@ -179,6 +179,7 @@ BODIES: Final[dict[str, dict[str, Make]]] = {
     "list_groups": {},
     "describe_groups": {"groups": _names(_group)},
     "delete_groups": {"groups": _names(_group)},
+    "alter_share_group_offsets": {"group": _group, "partitions": _list(**_PLACE, start_offset=_offset)},
     "describe_quotas": {},
     "alter_quotas": {
         "changes": _list(

@@ -164,7 +164,19 @@ async def test_a_reset_is_seen_before_it_is_made(
     assert [each["offset"] for each in (await told(running, "/g"))["partitions"]] == [move[1] for move in moves]
 
 
-async def test_a_group_with_members_or_of_sharers_is_not_reset(running: Shown) -> None:
+async def test_a_share_group_is_reset_when_its_members_have_left(running: Shown) -> None:
+    shares = running.broker.core.groups.share
+    await shares.alter_offsets("s", [(PLACES[0], 4)])
+    plan = await told(running, "/s/reset?at=7000")
+    assert [(each["partition"], each["current"], each["offset"]) for each in plan["moves"]] == [(0, 4, 7)]
+    assert (plan["again"], plan["skipped"]) == (0, 3)
+    done = await running.browser.post("/api/groups/s/reset", {"offsets": plan["moves"]})
+    assert (done.status, done.json["reset"]) == (200, 1)
+    [shared] = (await told(running, "/s"))["shared"]
+    assert (shared["start_offset"], shared["lag"]) == (7, 3)
+
+
+async def test_a_group_with_members_is_not_reset(running: Shown) -> None:
     await join_all(running)
     for name in ("consumer", "classic", "streams", "share"):
         refused = await running.browser.get(f"/api/groups/{name}/reset?to=earliest&topic=t")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command("reset")
 @click.argument("group")
 @click.argument("topic", required=False)
-@click.option("--all-topics", is_flag=True, help="Every topic that the group has committed offsets for.")
+@click.option("--all-topics", is_flag=True, help="Every topic that the group has offsets for.")
 @click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; may be repeated.")
 @click.option("--to", "to_offset", metavar="N|earliest|latest", help="Read on from this offset.")
 @click.option("--to-time", metavar="TIME", help=f"Read on from the first record at or after: {TIME_HELP}.")
@@ -44,7 +44,10 @@ def command(
     server: ServerAddress,
     as_json: bool,
 ) -> None:
-    """Let GROUP read TOPIC on from another place, forwards or backwards. A group that is not there is made."""
+    """Let GROUP read TOPIC on from another place, forwards or backwards. A group that is not there is made.
+
+    A share group is given what lies behind that place once more, done or not.
+    """
     if (topic is None) is not all_topics:
         raise click.UsageError("name a TOPIC, or all that the group has offsets for with --all-topics")
     if partitions and topic is None:
@@ -53,17 +56,17 @@ def command(
 
     async def call(client: Client) -> list[Move]:
         from ...client.admin import Admin
-        from ...groups.moves import ResetError, check_no_members
+        from ...groups.moves import ResetError, reset, resettable
         from ...groups.moves import moves as planned
 
         admin = Admin(client)
         try:
-            await check_no_members(admin, group)
-            moves = await planned(admin, group, topic, partitions, target)
+            described = await resettable(admin, group)
+            moves = await planned(admin, described, topic, partitions, target)
         except ResetError as exc:
             raise FailedError(str(exc)) from exc
         if execute:
-            await admin.commit_group_offsets(group, {move.partition: move.offset for move in moves})
+            await reset(admin, described, {move.partition: move.offset for move in moves})
         return moves
 
     moves = call_server(server, call)

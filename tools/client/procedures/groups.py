@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ....protocol.errors import RequestError, UnsupportedVersionError
 from ....protocol.native.messages import (
+    AlterShareGroupOffsetsRequest,
     CommitOffsetsRequest,
     CommittedPartition,
     DeleteGroupsRequest,
@@ -17,6 +18,7 @@ from ....protocol.native.messages import (
     InitProducerRequest,
     ListGroupsRequest,
     OffsetsPartition,
+    SharedStart,
     TransactionProducer,
 )
 from ....protocol.types import NO_OFFSET, TopicPartition
@@ -91,6 +93,15 @@ def delete_groups(groups: Iterable[str]) -> Procedure[None]:
     """Delete groups' offsets; raises the first error, after the others were tried."""
     response = yield DeleteGroupsRequest(tuple(groups))
     checked(response.groups)
+
+
+def alter_share_group_offsets(group: str, offsets: Mapping[TopicPartition, int]) -> Procedure[None]:
+    """Let a share group read from there; raises the first error, after all were tried."""
+    if not offsets:
+        return
+    starts = tuple(SharedStart(*partition, offset) for partition, offset in offsets.items())
+    response = yield AlterShareGroupOffsetsRequest(group, starts)
+    checked(response.partitions)
 
 
 def explain_refusal(error: RequestError) -> RequestError:

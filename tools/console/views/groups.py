@@ -10,7 +10,8 @@ from ....protocol.native.messages import DescribedGroup, GroupMember, SharedPart
 from ....protocol.types import NO_OFFSET, TopicPartition
 from ...client.admin import Admin
 from ...client.procedures.topics import EARLIEST, LATEST, AtOffset, AtTime, Place
-from ...groups.moves import Move, ResetError, check_no_members, moves
+from ...groups.moves import SHARE, Move, ResetError, moves, resettable
+from ...groups.moves import reset as carry_out
 from ...groups.offsets import GroupOffset, group_lags, group_offsets, readers_of
 from ..errors import ApiError, BadParameterError
 from ..parameters import exact
@@ -24,7 +25,6 @@ TOLD_LAGS: Final = 200
 """Partitions of groups that `statistics` tells of, those with the largest lags; fewer are all that there are."""
 POINTS: Final = 180
 SPARK_POINTS: Final = 60
-SHARE: Final = "share"
 PLACES: Final = ("topic", "at", "to", "shift")
 
 
@@ -158,8 +158,7 @@ async def preview(call: Call) -> dict[str, Any]:
     name, topic, place = call.path["group"], call.query.text("topic", max_chars=249) or None, _place(call)
     admin = call.watcher.admin
     try:
-        await _check_may_be_reset(admin, name)
-        found = await moves(admin, name, topic, (), place)
+        found = await moves(admin, await resettable(admin, name), topic, (), place)
     except ResetError as exc:
         raise ApiError(422, "CANNOT_BE_RESET", str(exc)) from exc
     told = [_move(each) for each in found]
@@ -169,13 +168,6 @@ async def preview(call: Call) -> dict[str, Any]:
         "again": exact(sum(int(each["again"]) for each in told)),
         "skipped": exact(sum(int(each["skipped"]) for each in told)),
     }
-
-
-async def _check_may_be_reset(admin: Admin, name: str) -> None:
-    (described,) = await admin.describe_groups(name)
-    if described.error is None and described.type == SHARE:
-        raise ResetError(f"{name!r} is a share group: it has no committed offsets; a client of Kafka's protocol can reset it")
-    await check_no_members(admin, name)
 
 
 def _place(call: Call) -> int | Place:
@@ -213,10 +205,10 @@ async def reset(call: Call) -> dict[str, Any]:
     if not wanted:
         raise BadParameterError("offsets", "there are none")
     try:
-        await _check_may_be_reset(admin, name)
+        group = await resettable(admin, name)
     except ResetError as exc:
         raise ApiError(422, "CANNOT_BE_RESET", str(exc)) from exc
-    await admin.commit_group_offsets(name, wanted)
+    await carry_out(admin, group, wanted)
     return {"group": name, "reset": len(wanted)}
 
 

@@ -30,6 +30,10 @@ def _groups(message: messages.DeleteGroupsRequest) -> Iterable[str]:
     return message.groups
 
 
+def _share_offsets(message: messages.AlterShareGroupOffsetsRequest) -> Iterable[str]:
+    return [f"{message.group}: {topic}" for topic in dict.fromkeys(each.topic for each in message.partitions)]
+
+
 def _quotas(message: messages.AlterQuotasRequest) -> Iterable[str]:
     return [
         ", ".join(f"{part.type} {'<default>' if part.name is None else part.name}" for part in quota.entity)
@@ -55,6 +59,7 @@ AUDITED: Final[dict[type[messages.RequestMessage], Callable[[Any], Iterable[str]
     messages.AbortTransactionRequest: _transaction,
     messages.AbortHangingTransactionsRequest: _hanging,
     messages.DeleteGroupsRequest: _groups,
+    messages.AlterShareGroupOffsetsRequest: _share_offsets,
     messages.AlterQuotasRequest: _quotas,
 }
 """By call: what it names."""

@@ -221,6 +221,10 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
         hide=seen_answers.described_groups,
     ),
     messages.DeleteGroupsRequest: Rules(each=_each("groups", messages.DeletedGroup, AclOperation.DELETE, GROUP)),
+    messages.AlterShareGroupOffsetsRequest: Rules(
+        (_named(AclOperation.READ, GROUP, "group"),),
+        _each("partitions", messages.AlterShareGroupOffsetsPartitionResponse, AclOperation.READ),
+    ),
     messages.DescribeQuotasRequest: Rules((_cluster(AclOperation.DESCRIBE_CONFIGS),)),
     messages.AlterQuotasRequest: Rules((_cluster(AclOperation.ALTER_CONFIGS),)),
     messages.SplitPointsRequest: Rules(each=_each("partitions", messages.SplitPointsPartitionResponse, AclOperation.DESCRIBE)),

@@ -268,6 +268,14 @@ def test_of_a_share_group_it_is_shown_what_is_in_flight_and_how_often_it_was_giv
         assert (begun["start_offset"], begun["lag"], begun["in_flight"]) == (2, 7, 7)
     told = cli.json("groups", "describe", "s")
     assert (told["state"], told["members"], told["partitions"][0]["in_flight"]) == ("Empty", [], 0)
+    reset = ("groups", "reset", "s")
+    shifted = cli.json(*reset, "t", "--partition", "0", "--shift", "3")["offsets"]
+    assert [(each["current"], each["offset"], each["lag"]) for each in shifted] == [(2, 5, 5)]
+    assert "group 's' has no offset for t-1" in cli.refused(*reset, "--all-topics", "--shift", "3")
+    moved = cli.json(*reset, "--all-topics", "--to", "earliest", "--execute")["offsets"]
+    assert [(each["partition"], each["offset"]) for each in moved] == [(0, 0), (1, 0)]
+    with sharer(cli):  # is given all ten, those too that were accepted
+        assert "has 1 members; stop them" in cli.refused(*reset, "t", "--to", "0")
     assert cli.call("groups", "delete", "s", stdin="n\n").exit_code == 1
     assert cli.json("groups", "delete", "s", "--yes") == {"group": "s", "deleted": True, "offsets": 2}
     assert cli.json("groups", "list") == []

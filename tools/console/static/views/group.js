@@ -23,7 +23,7 @@ export function mount(root, context, data) {
     columns: ["Member", "Client", "Host", "Reads"].map((label) => ({ label })),
     row: () => h("tr"), update: (node, each) => redraw(node, each, [h("td", { class: "name" }, visible(each.group_instance_id ?? each.member_id)), h("td", {}, visible(each.client_id)), h("td", {}, visible(each.client_host)),
       h("td", {}, Object.entries(each.assignment).map(([topic, numbers]) => `${topic} (${numbers.join(", ")})`).join(", ") || "–")]) });
-  const changes = data.can_change && h("div", { class: "actions" }, !isShare && h("button", { onclick: reset }, "Reset"),
+  const changes = data.can_change && h("div", { class: "actions" }, h("button", { onclick: reset }, "Reset"),
     h("button", { onclick: () => askFirst({ title: `Delete ${data.group}`, text: "What it has committed is gone then.", typed: data.group, button: "Delete", act: async () => { await send("DELETE", path, { confirm: data.group }); context.navigate("/groups"); } }) }, "Delete"));
   root.append(h("div", { class: "title" }, h("p", { class: "crumbs" }, h("a", { href: "/groups" }, "Groups"), " /"), h("h1", { class: "name", tabindex: -1, "data-focus": true }, visible(data.group)), facts, changes),
     h("section", { class: "panel", "aria-label": "Lag" }, total, lag.node), section("Partitions", { className: "panel" }, partitions.node), section("Members", { className: "panel" }, members.node));
@@ -46,7 +46,7 @@ export function mount(root, context, data) {
   }
 
   function reset() {
-    const topics = [...new Set(data.partitions.map((each) => each.topic))];
+    const topics = [...new Set((isShare ? data.shared : data.partitions).map((each) => each.topic))];
     let planned = null;
     const topic = choose("Topic", [["", "all its topics"], ...topics.map((each) => [each, each])], "", preview);
     const to = choose("Goes on", [["at", "at a time"], ["earliest", "at the beginning"], ["latest", "at the end"]], "at", preview);

@@ -103,6 +103,11 @@ CASES: Final = [
     ),
     Case(lambda _: m.DescribeGroupsRequest(("group",)), ((Op.DESCRIBE, GROUP, "group"),)),
     Case(lambda _: m.DeleteGroupsRequest(("group",)), ((Op.DELETE, GROUP, "group"),)),
+    on_topic(
+        lambda topic: m.AlterShareGroupOffsetsRequest("group", (m.SharedStart(topic, 0, 0),)),
+        Op.READ,
+        (Op.READ, GROUP, "group"),
+    ),
     Case(lambda _: m.DescribeQuotasRequest(), ((Op.DESCRIBE_CONFIGS, CLUSTER, CLUSTER_NAME),)),
     Case(lambda _: m.AlterQuotasRequest(()), ((Op.ALTER_CONFIGS, CLUSTER, CLUSTER_NAME),)),
     on_topic(lambda topic: m.ListGapsRequest((topic,)), Op.DESCRIBE),
