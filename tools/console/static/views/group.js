@@ -47,7 +47,7 @@ export function mount(root, context, data) {
 
   function reset() {
     const topics = [...new Set((isShare ? data.shared : data.partitions).map((each) => each.topic))];
-    let planned = null;
+    let planned = null, asked = 0;
     const topic = choose("Topic", [["", "all its topics"], ...topics.map((each) => [each, each])], "", preview);
     const to = choose("Goes on", [["at", "at a time"], ["earliest", "at the beginning"], ["latest", "at the end"]], "at", preview);
     const at = h("input", { type: "datetime-local", step: "0.001", "aria-label": "Time", onchange: preview });
@@ -56,6 +56,7 @@ export function mount(root, context, data) {
       columns: ["Topic", "Partition", "Now at", "Goes to", "Read again", "Skipped"].map((label, i) => ({ label, className: i ? "number" : "" })),
       row: (each) => h("tr", {}, h("td", { class: "name" }, each.topic), ["partition", "current", "offset", "again", "skipped"].map((name) => h("td", { class: "number" }, count(each[name])))) });
     async function preview() {
+      const mine = ++asked;
       planned = null;
       at.hidden = to.value !== "at";
       if (to.value === "at" && !at.value) return;
@@ -63,12 +64,13 @@ export function mount(root, context, data) {
       if (topic.value) query.set("topic", topic.value);
       try {
         const told = await get(`${path}/reset?${query}`);
+        if (mine !== asked) return;
         planned = told.moves;
         list.set([]);
         list.set(planned);
         put(said, `${counted(told.again, "record")} will be read again, ${count(told.skipped)} skipped.`);
       } catch (error) {
-        put(said, error.message);
+        if (mine === asked) put(said, error.message);
       }
     }
     askFirst({ title: `Reset ${data.group}`, button: "Reset", children: [h("p", { class: "split" }, topic, to, at), said, list.node],
