@@ -105,7 +105,10 @@ class Asking:
                 self.world.begin()
                 api, version, body = native_requests.draw(self.world)
                 with longest_turn() as turns:
-                    await (client.send if body.get("acks") == 0 else client.call)(2, api, version, body)
+                    try:
+                        await (client.send if body.get("acks") == 0 else client.call)(2, api, version, body)
+                    except (EOFError, trio.BrokenResourceError) as exc:
+                        raise AssertionError(f"{self.fuzzed.log.why_ended()}: {api} {str(body)[:SHOWN]}") from exc
                     await self._finish()
                 self._note(f"native {api}", turns, body)
             await self.fuzzed.at_rest()

@@ -93,6 +93,10 @@ class Logged(logging.Handler):
         if record.levelno >= logging.ERROR or record.exc_info or "bug" in line:
             self.wrong.append(line)
 
+    def why_ended(self) -> str:
+        """What was said of connections last."""
+        return f"connections ended {self.ends[-3:]} after {self.lines[-3:]}"
+
 
 @contextmanager
 def logged() -> Iterator[Logged]:
@@ -261,7 +265,7 @@ async def native_client(fuzzed: Fuzzed, world: World, requests: int) -> None:
                 try:
                     correlation_id, error, answer = await client.call(each + 2, api, version, body)
                 except (EOFError, trio.BrokenResourceError):
-                    raise AssertionError(f"no answer and no last error to {api} {body}") from None
+                    raise AssertionError(f"no answer and no last error, {fuzzed.log.why_ended()}: {api} {body}") from None
                 if correlation_id == LAST_ERROR_ID:
                     fuzzed.ended += 1
                     break
