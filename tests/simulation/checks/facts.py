@@ -25,6 +25,7 @@ from ..history import (
     Found,
     GivenUp,
     Introduced,
+    LookedUp,
     Lost,
     Made,
     Moved,
@@ -122,9 +123,9 @@ class Facts:
     """Index of the event and the first offset that may have been lost, for each loss: behind the last record that is left there
     may have been markers, too."""
     shortened: set[TopicPartition] = attrs.field(factory=set)
-    """Which have lost records of which somebody was told."""
+    """Which have lost records or markers of which somebody was told."""
     passed: dict[TopicPartition, int] = attrs.field(factory=lambda: defaultdict(int))
-    """Up to which offset anybody has read."""
+    """Up to which offset anybody has read, or was told of."""
     missed: dict[str, Lost] = attrs.field(factory=dict)
     """Records that somebody was told of, with the first loss after which they were not there."""
     shaken: set[str] = attrs.field(factory=set)
@@ -221,6 +222,8 @@ class Facts:
             case Polled() if self.can_lose:
                 self.seen[event.partition].update((record.offset, record.id) for record in event.records)
                 self.passed[event.partition] = max(self.passed[event.partition], event.next_position)
+            case LookedUp() if self.can_lose and event.offset >= 0:
+                self.passed[event.partition] = max(self.passed[event.partition], event.offset + 1)
             case GivenUp(is_refused=True):
                 self.refused.update(event.ids)
             case Ended():
@@ -298,7 +301,7 @@ class Facts:
         first = min(lost, default=ENDLESS)
         end = max([synced, *(offset + 1 for offset in event.records if offset < first)])
         self.ends[where].append((index, end if lost or self.passed[where] > end else ENDLESS))
-        if lost:
+        if lost or self.passed[where] > max(end, event.end_offset):
             self.shortened.add(where)
         for offset in lost:
             record = seen.pop(offset)

@@ -28,7 +28,7 @@ from ..history import (
     Trims,
     Wrong,
 )
-from ..test_checker import IN, OTHER, SENT, WHO, A, B, C, acknowledged, found, kinds, polled, send, stamp, stored
+from ..test_checker import IN, OTHER, SENT, WHO, A, B, C, acknowledged, found, kinds, looked_up, polled, send, stamp, stored
 
 COMPACTED: Final = Made(**WHO, topic="in", config={"cleanup.policy": "compact", "delete.retention.ms": "1000"})
 KEYED: Final = [COMPACTED, send("a:0#k1", "a:1#k2", "a:2#k1"), acknowledged(0, "a:0#k1", "a:1#k2", "a:2#k1")]
@@ -130,6 +130,16 @@ def test_a_loss_takes_what_was_not_synced_so_long_ago() -> None:
     assert kinds(SENT, lost(100, None, synced=2), after) == {"lost", "divergent"}
     each = Made(**WHO, topic="in", config={"flush.messages": "1"})
     assert kinds(each, SENT, lost(100, None), after) == {"lost"}
+
+
+def test_a_lookup_may_have_found_what_was_lost_then() -> None:
+    """Seed 111787: it found the marker of a transaction, whose offset a record has now."""
+    before = [SENT, looked_up(2000, 3, 2100), lost(100, None, synced=3)]
+    after = [send("b:1500"), acknowledged(3, "b:1500"), stored(A, B, C, *found(3, "b:1500"))]
+    whole = survived(A, B, C)
+    assert kinds(*before, whole, *after) == set()
+    assert kinds(*before, attrs.evolve(whole, markers=(3,), end_offset=4), *after) == {"wrong time"}
+    assert kinds(*before[:2], *after) == {"wrong time"}
 
 
 def test_what_a_log_has_lost_it_lost_the_first_time_that_it_could() -> None:
