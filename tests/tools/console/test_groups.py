@@ -164,7 +164,7 @@ async def test_a_reset_is_seen_before_it_is_made(
     assert [each["offset"] for each in (await told(running, "/g"))["partitions"]] == [move[1] for move in moves]
 
 
-async def test_a_share_group_is_reset_when_its_members_have_left(running: Shown) -> None:
+async def test_a_share_group_is_reset_too(running: Shown) -> None:
     shares = running.broker.core.groups.share
     await shares.alter_offsets("s", [(PLACES[0], 4)])
     plan = await told(running, "/s/reset?at=7000")
