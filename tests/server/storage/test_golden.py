@@ -241,9 +241,6 @@ def test_appends_go_on_where_kafka_ended(tmp_path: Path, partition: TopicPartiti
     assert driven.records() == again.records()
 
 
-# ---- checkpoints -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/*-checkpoint")), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_offset_checkpoints_are_encoded_as_kafka_does(path: Path) -> None:
     data = path.read_bytes()

@@ -61,9 +61,6 @@ def flip(path: Path, position: int, bit: int) -> None:
     path.write_bytes(data)
 
 
-# ---- what is well ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_directory_that_kafka_closed_is_clean() -> None:
     seen = verified(GOLDEN / "clean")
     assert seen.damages == []
@@ -109,9 +106,6 @@ def test_batches_from_before_there_were_epochs_are_well(tmp_path: Path) -> None:
     (directory / f"{FIRST}.log").write_bytes(batch(START_MS))
     (directory / "leader-epoch-checkpoint").write_bytes(b"0\n0\n")
     assert verified(directory).damages == []
-
-
-# ---- flipped bits ----------------------------------------------------------------------------------------------------------
 
 
 def _flips(seed: int, directory: Path, count: int) -> list[tuple[Path, int, int]]:
@@ -174,9 +168,6 @@ def test_every_flipped_bit_in_a_partition_of_kafkas_is_reported(fast_path: Path,
         assert damages(directory) or is_harmless or is_unused, f"{path.name}: bit {bit} of byte {position}"
         flip(path, position, bit)
     assert damages(directory) == []
-
-
-# ---- single damages --------------------------------------------------------------------------------------------------------
 
 
 def test_a_damaged_batch_is_named_with_its_place_and_offsets(logs: StoppedLogs) -> None:

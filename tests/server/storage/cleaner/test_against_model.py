@@ -98,8 +98,6 @@ class History:
                 assert key not in seen, f"{key!r} at {offset} is superseded"
             seen.add(key)
 
-    # ---- what a consumer sees ----------------------------------------------------------------------------------------
-
     def read(self, isolation: Isolation) -> list[Record]:
         """Records as a consumer shows them: aborted ones left out as it does it, from the list and the markers."""
         snapshot = self.driven.log.snapshot()

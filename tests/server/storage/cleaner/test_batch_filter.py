@@ -94,8 +94,6 @@ def test_a_record_without_a_key_goes_and_is_counted() -> None:
     assert filtering.keyless_records == 1
 
 
-# ---- empty batches -------------------------------------------------------------------------------------------------------
-
 IDEMPOTENT: dict[str, Any] = {"producer_id": 23, "producer_epoch": 5, "base_sequence": 10}
 
 
@@ -134,9 +132,6 @@ def test_retained_delete_horizon_goes_with_the_records() -> None:
     assert (header.has_delete_horizon, header.base_timestamp) == (False, -1)
 
 
-# ---- tombstones ------------------------------------------------------------------------------------------------------------
-
-
 @CODECS
 def test_a_first_seen_tombstone_gets_a_delete_horizon_and_timestamps_stay(codec: CompressionType) -> None:
     """Kafka: MemoryRecordsTest.testBaseTimestampToDeleteHorizonConversion."""
@@ -171,9 +166,6 @@ def test_an_existing_horizon_stays_when_records_go() -> None:
 
 def test_a_superseded_tombstone_goes_at_once() -> None:
     assert run(batch_filter({b"b": 99}), batch_of((0, b"b", None)))[1] is None
-
-
-# ---- transactions ----------------------------------------------------------------------------------------------------------
 
 
 def marker(offset: int, *, commit: bool, producer_id: int = 23) -> bytes:

@@ -75,9 +75,6 @@ def aborted(driven: DrivenLog) -> set[tuple[int, int]]:
     return found
 
 
-# ---- keys ------------------------------------------------------------------------------------------------------------------
-
-
 def test_records_of_keys_that_the_map_has_at_later_offsets_go(tmp_path: Path) -> None:
     """Kafka: LogCleanerTest.testCleanSegments: exactly keys 1, 3, 5, 7, 9 go; all bytes of the segments are read."""
     driven = log_of(tmp_path, segment_bytes=400)
@@ -154,9 +151,6 @@ def test_the_map_has_exactly_the_keys_of_its_range(tmp_path: Path) -> None:
             assert built.get(str(number).encode()) == (number if start <= number < stop else -1)
 
 
-# ---- tombstones ------------------------------------------------------------------------------------------------------------
-
-
 def test_no_key_with_a_tombstone_survives_its_horizon(tmp_path: Path) -> None:
     """Kafka: LogCleanerTest.testCleaningWithDeletes."""
     driven = log_of(tmp_path, segment_bytes=400)
@@ -170,9 +164,6 @@ def test_no_key_with_a_tombstone_survives_its_horizon(tmp_path: Path) -> None:
     put(driven, 99, "so that there is something dirty")
     compaction.clean(driven, checkpoint)
     assert set(keys(driven)) == {str(number) for number in range(1, 20, 2)} | {"99"}
-
-
-# ---- producers -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_last_sequence_of_a_producer_outlives_its_records(tmp_path: Path) -> None:
@@ -277,9 +268,6 @@ def test_batches_of_an_older_epoch_outlive_a_marker_that_a_power_cut_takes(tmp_p
     assert known_after_power_cut(driven) == {1: 0}
 
 
-# ---- transactions ----------------------------------------------------------------------------------------------------------
-
-
 def test_aborted_records_vanish_and_what_is_reported_stays_right(tmp_path: Path) -> None:
     """Kafka: LogCleanerTest.testBasicTransactionAwareCleaning."""
     driven = log_of(tmp_path, segment_bytes=2048)
@@ -355,9 +343,6 @@ def test_undecided_records_are_not_cleaned(tmp_path: Path) -> None:
     done = compaction.clean(driven)
     assert done.chosen.end_offset == 1
     assert [record[0] for record in stored(driven)] == [0, 1]
-
-
-# ---- batches, segments, files ------------------------------------------------------------------------------------------------
 
 
 def test_the_end_of_the_range_is_kept_when_all_is_superseded(tmp_path: Path) -> None:

@@ -51,9 +51,6 @@ def names(fs: FileSystem, suffix: str) -> list[str]:
     return [name for name in fs.list_directory(DIRECTORY) if name.endswith(suffix)]
 
 
-# ---- a crash at every operation --------------------------------------------------------------------------------------------
-
-
 def round_moments(segment_bytes: int, *, records: int = 24) -> tuple[list[CrashFileSystem], DrivenLog]:
     """The disk in front of every change that a round makes, and at its end."""
     fs = CrashFileSystem(page_bytes=512)
@@ -132,9 +129,6 @@ def test_at_load_old_segments_are_gone_on_the_device_before_a_new_one_has_its_na
             assert sorted(names(fs, ".log")) == sorted(names(completed, ".log"))
 
 
-# ---- what Kafka leaves -----------------------------------------------------------------------------------------------------
-
-
 def interrupted(tmp_path: Path) -> tuple[DrivenLog, list[str]]:
     """A log with the `.cleaned` files of its only group; answers the names of its segment files before."""
     driven = filled(tmp_path, segment_bytes=320)
@@ -202,9 +196,6 @@ def test_files_of_the_log_that_are_nobodys_segment_stay(tmp_path: Path) -> None:
     assert set(kept) <= present
     assert "00000000000000000003.snapshot" not in present
     driven.close_files()
-
-
-# ---- readers, and other changes of the log -----------------------------------------------------------------------------------
 
 
 def test_a_reader_of_an_old_snapshot_finishes_on_the_old_files(tmp_path: Path) -> None:

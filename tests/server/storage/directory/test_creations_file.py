@@ -67,9 +67,6 @@ def named(topic_id: uuid.UUID, partitions: int) -> dict[str, Topic]:
     return {"topic": Topic(name="topic", topic_id=topic_id, partitions=partitions)}
 
 
-# ---- the file ---------------------------------------------------------------------------------------------------------
-
-
 @given(st.integers(0, 2**53), st.lists(CREATIONS, max_size=3))
 def test_what_is_being_made_reads_back(generation: int, creations: list[Creation]) -> None:
     data = encode_creations(generation, creations)
@@ -105,9 +102,6 @@ def test_beside_an_older_list_of_topics_it_says_nothing(tmp_path: Path) -> None:
     (tmp_path / CREATIONS_FILE).write_bytes(encode_creations(7, [MADE]))
     assert read_creations(FS, str(tmp_path), 7) == read_creations(FS, str(tmp_path), 8) == [MADE]
     assert read_creations(FS, str(tmp_path), 6) == []
-
-
-# ---- what is left over ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -167,9 +161,6 @@ def test_files_that_cannot_be_read_condemn_nothing(tmp_path: Path) -> None:
     assert left_over(FS, str(tmp_path), partitions) == set(partitions)
     creations.write_bytes(creations.read_bytes()[:-9])
     assert left_over(FS, str(tmp_path), partitions) == set()
-
-
-# ---- tools ------------------------------------------------------------------------------------------------------------
 
 
 def test_tools_pass_over_what_is_left_over_and_verify_names_it(tmp_path: Path) -> None:

@@ -40,9 +40,6 @@ def test_a_directory_is_locked_while_it_is_open(tmp_path: Path) -> None:
         pass
 
 
-# ---- identity --------------------------------------------------------------------------------------------------------
-
-
 def test_a_new_directory_takes_on_the_servers_identity(tmp_path: Path) -> None:
     with opened(tmp_path) as directory:
         assert (directory.cluster_id, directory.node_id, directory.directory_id) == (None, None, None)
@@ -87,9 +84,6 @@ def test_an_identity_that_cannot_be_read_is_refused_and_the_lock_released(tmp_pa
         pass
 
 
-# ---- clean marker ----------------------------------------------------------------------------------------------------
-
-
 def test_the_marker_of_a_clean_stop_is_there_once(tmp_path: Path) -> None:
     """Kafka: LogLoaderTest.testLogRecoveryIsCalledUponBrokerCrash, CleanShutdownFileHandlerTest.testCleanShutdownFileBasic."""
     with opened(tmp_path) as directory:
@@ -100,9 +94,6 @@ def test_the_marker_of_a_clean_stop_is_there_once(tmp_path: Path) -> None:
         with opened(tmp_path) as again:
             assert again.take_clean_marker() is was_clean
         assert not (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
-
-
-# ---- checkpoints -----------------------------------------------------------------------------------------------------
 
 
 def test_checkpoints_are_read_back_and_name_a_log_start_only_while_records_below_it_are_there(tmp_path: Path) -> None:
@@ -147,9 +138,6 @@ def test_topics_are_read_back(tmp_path: Path) -> None:
         assert (directory.contents().generation, directory.contents().topics) == (0, [])
         directory.write_topics(4, topics)
         assert (directory.contents().generation, directory.contents().topics) == (4, topics)
-
-
-# ---- names -----------------------------------------------------------------------------------------------------------
 
 
 class SyncedDirectories(OsFileSystem):
@@ -205,9 +193,6 @@ def test_names_are_on_the_device_before_anything_is_loaded(tmp_path: Path, clean
     assert directory.take_clean_marker() is clean
     assert fs.synced == [str(tmp_path)]
     directory.close()
-
-
-# ---- partitions ------------------------------------------------------------------------------------------------------
 
 
 def test_partitions_of_kafka_are_found_with_its_identity_and_checkpoints(tmp_path: Path) -> None:

@@ -32,9 +32,6 @@ TOPIC_ID = uuid.UUID("c2acf7d7-591e-4689-a804-fb2b3703c088")
 TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True)
 
 
-# ---- offsets ---------------------------------------------------------------------------------------------------------
-
-
 def test_offsets_are_version_count_and_a_line_each() -> None:
     assert encode_offsets({FOO: 10, BAR: 7}) == b"0\n2\nbar 3 7\nfoo 0 10\n"
     assert encode_offsets({}) == b"0\n0\n"
@@ -124,9 +121,6 @@ def test_entries_of_numbers_are_read_back(entries: list[tuple[int, int]]) -> Non
     assert decode_checkpoint("file", data, fields=2) == entries
 
 
-# ---- identities ------------------------------------------------------------------------------------------------------
-
-
 def test_partition_metadata_is_two_lines_without_a_last_newline() -> None:
     """Kafka: PartitionMetadataFileTest.testMaybeFlushWithTopicIdPresent."""
     data = encode_partition_metadata(TOPIC_ID)
@@ -173,9 +167,6 @@ def test_random_ids_are_no_reserved_ones_and_do_not_look_like_an_option() -> Non
     ids = [random_uuid() for _ in range(500)]
     assert len(set(ids)) == 500
     assert all(value.int >= 100 and not encode_uuid(value).startswith("-") for value in ids)
-
-
-# ---- meta.properties, the clean shutdown file ------------------------------------------------------------------------
 
 
 def test_meta_properties_are_read_back() -> None:

@@ -47,9 +47,6 @@ def content(fd: int) -> bytes:
     return FS.read(fd, FS.size(fd), 0)
 
 
-# ---- writes ----------------------------------------------------------------------------------------------------------
-
-
 def test_more_buffers_than_iov_max_are_written(fd: int) -> None:
     buffers = [b"%05d" % number for number in range(3 * IOV_MAX + 7)]
     FS.write(fd, buffers, 3)
@@ -84,9 +81,6 @@ def test_every_kind_of_buffer_is_written(fd: int, kind: Any) -> None:
     FS.write(fd, [kind(b"one")], 0)
     FS.write(fd, [kind(b"two"), kind(b"three")], 3)
     assert content(fd) == b"onetwothree"
-
-
-# ---- reads -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_read_is_short_at_the_end_of_the_file_only(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,9 +177,6 @@ def test_a_map_shows_later_writes_and_cannot_be_written(fd: int) -> None:
         view[0:1] = b"x"  # type: ignore[index]
 
 
-# ---- sync ------------------------------------------------------------------------------------------------------------
-
-
 def test_without_fdatasync_the_whole_file_is_synced(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     real = os.fsync
@@ -211,9 +202,6 @@ def test_a_log_works_where_nothing_of_linux_is_there(tmp_path: Path, monkeypatch
         driven.append(batch(), sync=True)
     driven.close()
     assert driven.reopen(was_clean=True).offsets() == list(range(10))
-
-
-# ---- directories and small files -------------------------------------------------------------------------------------
 
 
 def test_directories_are_made_listed_and_removed(tmp_path: Path) -> None:

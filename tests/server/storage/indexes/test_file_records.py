@@ -64,9 +64,6 @@ def batches_of(area: FileSlice) -> list[bytes]:
     return found
 
 
-# ---- slices ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_file_larger_than_32_bit_positions_is_refused() -> None:
     """Kafka: FileRecordsTest.testOpenOversizeFile."""
     with pytest.raises(StorageError, match=f"has {INT32_MAX + 5} bytes"):
@@ -93,9 +90,6 @@ def test_reading_leaves_the_place_of_the_next_append_alone(tmp_path: Path) -> No
     driven.append(batch(value=b"second"))
     assert driven.log.active.size > size
     assert [record.value for record in driven.records()] == [b"value", b"second"]
-
-
-# ---- walking ---------------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(0, 3000), max_size=30), st.integers(0, 61), st.data())
@@ -192,9 +186,6 @@ def test_what_is_no_batch_names_file_and_position(tmp_path: Path, damage: dict[s
         with pytest.raises(CorruptRecordError, match=found) as caught:
             walk(area)
         assert f"some.log: no record batch at position {len(first)}" in str(caught.value)
-
-
-# ---- preallocated files, truncation ----------------------------------------------------------------------------------
 
 
 def test_a_preallocated_file_has_its_length_at_once_and_no_records(tmp_path: Path) -> None:

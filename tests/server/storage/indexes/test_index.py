@@ -66,9 +66,6 @@ def pages(positions: list[int]) -> set[int]:
     return {position // PAGE_BYTES for position in positions}
 
 
-# ---- the search ------------------------------------------------------------------------------------------------------
-
-
 @KINDS
 @given(st.integers(0, 2**32), st.integers(0, 2_500), st.booleans())
 @example(1, 0, False)
@@ -123,9 +120,6 @@ def test_a_search_sees_only_the_entries_it_was_told_of(kind: type[AbstractIndex]
     index = kind("unused", BASE, 240)
     buffer = encoded(index, [(1, 1), (2, 2), (3, 3)])
     assert index.search(buffer, 2, 3) == (1, -1)
-
-
-# ---- the file --------------------------------------------------------------------------------------------------------
 
 
 @KINDS
@@ -215,9 +209,6 @@ def test_a_last_entry_that_cannot_follow_the_first_is_corrupt(
     path.write_bytes(encoded(kind(str(path), BASE, 240), [first, last]))
     with pytest.raises(CorruptIndexError, match="cannot follow the first one"):
         drive(FS, kind.load(str(path), BASE, 240))
-
-
-# ---- maps and readers ------------------------------------------------------------------------------------------------
 
 
 @KINDS

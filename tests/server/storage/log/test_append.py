@@ -51,9 +51,6 @@ def stored(driven: DrivenLog) -> list[tuple[BatchHeader, bytes]]:
     return found
 
 
-# ---- what is refused -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("delta", "count"), [(0, 3), (15, 3), (-3, 3), (5, 6), (1, 2), (-1, 0)])
 @CODECS
 def test_counts_that_disagree_with_each_other_or_with_the_records_are_refused(
@@ -166,9 +163,6 @@ def test_a_compacted_topic_refuses_records_without_a_key(codec: CompressionType)
     assert prepare(build_batch([keyed, keyed], compression_type=codec), config).records_count == 2
 
 
-# ---- timestamps ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("bound", "distance_ms"), [("before", -DAY_MS - 1), ("after", DAY_MS + 1)])
 @CODECS
 def test_a_timestamp_too_far_in_the_past_or_the_future_is_refused(codec: CompressionType, bound: str, distance_ms: int) -> None:
@@ -217,9 +211,6 @@ def test_a_wrong_max_timestamp_is_corrected_together_with_the_crc(codec: Compres
     ((header, data),) = prepare(patched(true, max_timestamp=START_MS + 1000)).batches
     assert bytes(data) == true
     check_batch(memoryview(data), header)
-
-
-# ---- what is stored --------------------------------------------------------------------------------------------------
 
 
 @CODECS
@@ -301,9 +292,6 @@ def test_a_null_value_is_stored_as_null(tmp_path: Path) -> None:
     assert (record.offset, record.key, record.value) == (0, None, None)
 
 
-# ---- offsets, groups, plans ------------------------------------------------------------------------------------------
-
-
 def test_offsets_go_on_across_a_roll(tmp_path: Path) -> None:
     """Kafka: UnifiedLogTest.testAppendInfoFirstOffset."""
     driven = open_driven(tmp_path)
@@ -346,9 +334,6 @@ def test_an_append_that_does_not_fit_asks_for_a_roll_and_is_not_taken(tmp_path: 
     assert str(plan.roll).startswith("size:")
     empty = plan_append(driven.log, [], sync=True)
     assert (empty.taken, empty.roll, empty.operations, empty.writes) == (0, None, [], False)
-
-
-# ---- sync, failure ---------------------------------------------------------------------------------------------------
 
 
 def test_a_synced_append_moves_the_recovery_point(tmp_path: Path) -> None:
@@ -398,9 +383,6 @@ def test_an_append_that_the_disk_refuses_leaves_no_trace_and_the_next_may_succee
     assert driven.offsets() == [0, 1]
     assert driven.append(batch()).base_offset == 2
     assert driven.reopen(was_clean=False).offsets() == [0, 1, 2]
-
-
-# ---- rolling by time -------------------------------------------------------------------------------------------------
 
 
 def test_rolling_by_time_during_appends(tmp_path: Path) -> None:

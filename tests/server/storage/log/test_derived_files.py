@@ -74,9 +74,6 @@ def changed(data: bytes, position: int) -> bytes:
     return data[:position] + bytes([data[position] ^ 4]) + data[position + 1 :]
 
 
-# ---- transaction indexes ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("slot", range(3))
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_transaction_index_that_was_changed_behind_a_clean_stop_is_made_anew_and_said(
@@ -194,9 +191,6 @@ def test_a_compacted_segment_is_known_by_its_new_index(tmp_path: Path, caplog: p
     assert caplog.text == ""
 
 
-# ---- the log start offset --------------------------------------------------------------------------------------------
-
-
 def trimmed(directory: Path, offset: int) -> DrivenLog:
     """Twenty records, one a batch, ten a segment, of which those below `offset` are deleted; their files are still there."""
     driven = open_driven(directory)
@@ -297,9 +291,6 @@ def test_retention_goes_on_where_the_file_cannot_be_written_and_it_is_tried_agai
     assert facts is not None
     assert facts.log_start_offset == driven.log.log_start_offset == 3
     assert driven.run(take_out_below(driven.log, 3, most=9)) == 3
-
-
-# ---- the file --------------------------------------------------------------------------------------------------------
 
 
 def test_a_log_without_aborted_transactions_or_deleted_records_has_no_file(tmp_path: Path) -> None:

@@ -137,9 +137,6 @@ def test_a_trimmed_log_has_the_gaps_between_its_ends() -> None:
     assert gaps_within(GAPS, 6, 10) == (OffsetGap(6, 8, "a"),)
 
 
-# ---- reading and cutting a log with a gap ----------------------------------------------------------------------------
-
-
 def gapped(directory: Path, **config: Any) -> DrivenLog:
     """Offsets 0 to 9 without 4 and 5, one to a batch."""
     driven = open_driven(directory, config=LogConfig(**config))

@@ -55,9 +55,6 @@ def retain(driven: DrivenLog, held_from: int, **options: Any) -> int:
     return log.log_start_offset
 
 
-# ---- what is held ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("held_from", "start"), [(0, 0), (4, 0), (5, 5), (9, 5), (14, 10), (15, 15), (17, 17), (NOTHING_HELD, 17)]
 )
@@ -83,9 +80,6 @@ def test_a_hold_takes_nothing_that_retention_keeps(tmp_path: Path) -> None:
     assert retain(driven, 3) == 0
 
 
-# ---- its bounds --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("most", "start"), [(-1, 5), (11 * SIZE, 5), (10 * SIZE, 10), (6 * SIZE, 10), (5 * SIZE, 15), (0, 20)])
 def test_past_its_bytes_the_oldest_go_and_at_least_that_much_stays(tmp_path: Path, most: int, start: int) -> None:
     driven = log_of(tmp_path, 20, **{"retention.hold.max.bytes": most, "disk.full.policy": "drop-oldest"})
@@ -107,9 +101,6 @@ def test_where_appends_are_refused_past_the_bounds_nothing_goes(tmp_path: Path) 
     assert is_past_bounds(driven.log, 7, driven.clock())
     assert is_wanted(driven.log, driven.clock())
     assert not is_past_bounds(driven.log, 10, driven.clock()), "the oldest segment is not held any more"
-
-
-# ---- what is lost ------------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_lost_is_counted_by_offsets_and_by_its_share_of_the_bytes(tmp_path: Path) -> None:
@@ -138,9 +129,6 @@ def test_what_was_dropped_is_known_after_a_restart_with_the_last_gap(tmp_path: P
     assert driven.log.derived.dropped == Dropped(12, 12 * SIZE, 16, 20)
 
 
-# ---- a full disk -------------------------------------------------------------------------------------------------------------
-
-
 def test_a_full_disk_takes_first_what_was_handed_on_then_by_priority_then_what_nobody_holds(tmp_path: Path) -> None:
     forwarded = log_of(tmp_path / "forwarded", 15, **{"retention.hold.groups": "up", "disk.full.priority": 9})
     plain = log_of(tmp_path / "plain", 15, **{"disk.full.priority": 1})
@@ -151,9 +139,6 @@ def test_a_full_disk_takes_first_what_was_handed_on_then_by_priority_then_what_n
     order += [{0: 5, 1: 10, 2: 5, 3: 10}, {0: 5, 1: 10, 2: 10, 3: 10}, {0: 10, 1: 10, 2: 10, 3: 10}]
     assert [oldest_first(logs, segments * SEGMENT, held_from) for segments in range(1, 9)] == order
     assert oldest_first(logs, 2**60, held_from) == order[-1], "active segments stay"
-
-
-# ---- the model ---------------------------------------------------------------------------------------------------------------
 
 
 @attrs.define(eq=False)

@@ -31,9 +31,6 @@ def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
-# ---- snapshots -------------------------------------------------------------------------------------------------------
-
-
 def test_a_snapshot_is_the_same_object_until_something_changes(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 5)
     first = driven.log.snapshot()
@@ -66,9 +63,6 @@ def test_the_readable_end_of_each_segment_follows_the_high_watermark(tmp_path: P
     driven.log.set_high_watermark(13, 10, 3 * SIZE)
     snapshot = driven.log.snapshot()
     assert [snapshot.readable_end(slot) for slot in range(3)] == [10 * SIZE, 3 * SIZE, 0]
-
-
-# ---- rolling ---------------------------------------------------------------------------------------------------------
 
 
 def test_rolling_an_empty_active_segment_makes_it_anew(tmp_path: Path) -> None:
@@ -137,9 +131,6 @@ def test_an_inactive_segment_has_trimmed_indexes(tmp_path: Path) -> None:
     assert path.stat().st_size == driven.log.segments.first.offset_index.entries * 8 > 0
 
 
-# ---- flushing --------------------------------------------------------------------------------------------------------
-
-
 def test_a_flush_syncs_every_unsynced_segment_and_new_names(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 25)
     plan = driven.log.plan_flush()
@@ -194,9 +185,6 @@ def test_the_name_of_a_rolled_segment_is_synced_before_its_records_count_as_flus
     driven.log.commit_flush(empty)
     driven.append(batch())
     assert SyncDirectory(driven.log.directory) in (*empty.operations, *driven.log.plan_flush().operations)
-
-
-# ---- taking segments out, the end ------------------------------------------------------------------------------------
 
 
 def test_only_files_that_exist_are_renamed_and_the_handles_follow(tmp_path: Path) -> None:

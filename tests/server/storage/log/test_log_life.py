@@ -115,8 +115,6 @@ class Life:
         }
         self.inline = InlineLog.open_orders(self.fs, DIRECTORY, self.config, lambda: self.now_ms, **options)
 
-    # ---- appends -------------------------------------------------------------------------------------------------------
-
     def append(self) -> None:
         """A group of plain, idempotent and transactional records and markers."""
         group: list[PreparedAppend] = []
@@ -206,8 +204,6 @@ class Life:
     def pass_time(self) -> None:
         self.now_ms += self.rng.choice([1, 40, 100])
 
-    # ---- what takes records away ---------------------------------------------------------------------------------------
-
     def delete_records(self) -> None:
         offset = self.rng.randint(self.log.log_start_offset, self.log.high_watermark)
         self.inline.run(increment_log_start_offset(self.log, offset))
@@ -249,8 +245,6 @@ class Life:
 
     def delete_doomed(self) -> None:
         self.inline.delete_doomed()
-
-    # ---- stopping and starting -----------------------------------------------------------------------------------------
 
     def restart(self) -> None:
         self.inline.close()
@@ -320,8 +314,6 @@ class Life:
             self.power_cut()
         self.is_cutting = False
         self.fs.cut_after(None)
-
-    # ---- what must hold ------------------------------------------------------------------------------------------------
 
     def take_over_what_is_there(self, *, lost_from: int | None) -> None:
         """Compare the files with the list, and go on with what they hold. `lost_from`: from there on a power cut may have
@@ -415,8 +407,6 @@ class Life:
             self.fs, self.log.snapshot(), max_bytes=self.rng.choice([1, 300]), isolation=isolation, skip_gaps=True
         )
         return [(record.offset, record.key, record.value) for record in records]
-
-    # ---- a history -----------------------------------------------------------------------------------------------------
 
     def deeds(self) -> list[tuple[int, Callable[[], None]]]:
         return [

@@ -121,8 +121,6 @@ class LogMachine(RuleBasedStateMachine):
         self.kept.clear()
         self.flushing = None
 
-    # ---- appends -----------------------------------------------------------------------------------------------------
-
     @rule(group=groups, sync=st.booleans(), publish=st.booleans())
     def append(self, group: Group, sync: bool, publish: bool) -> None:
         """One group commit. Without `sync` and `publish` the high watermark stays behind until the next flush."""
@@ -204,8 +202,6 @@ class LogMachine(RuleBasedStateMachine):
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms
 
-    # ---- the shape of the log ----------------------------------------------------------------------------------------
-
     @rule()
     def roll(self) -> None:
         self.inline.run(self.log.roll())
@@ -249,8 +245,6 @@ class LogMachine(RuleBasedStateMachine):
         self.flushing = None
         self.inline.delete_doomed()
 
-    # ---- questions -----------------------------------------------------------------------------------------------------
-
     @rule(data=st.data(), max_bytes=st.one_of(st.integers(0, 400), st.just(1 << 20)))
     def read(self, data: st.DataObject, max_bytes: int) -> None:
         offset = data.draw(st.integers(self.model.log_start_offset, self.model.log_end_offset))
@@ -277,8 +271,6 @@ class LogMachine(RuleBasedStateMachine):
         except (AssertionError, SnapshotExpiredError, CorruptRecordError, InvalidRecordError):
             if kept.snapshot.truncations == self.log.truncations:
                 raise
-
-    # ---- stopping and starting -------------------------------------------------------------------------------------------
 
     @rule()
     def restart(self) -> None:
@@ -350,8 +342,6 @@ class CrashingLogMachine(LogMachine):
         self.directory = "/data/orders-0"
         make_on_device(self.fs, self.directory)
 
-    # ---- failures that the log outlives ------------------------------------------------------------------------------
-
     @rule(group=groups, sync=st.booleans(), after_bytes=st.integers(0, 600))
     def append_on_a_full_device(self, group: Group, sync: bool, after_bytes: int) -> None:
         """What did not fit is gone without a trace; the log goes on."""
@@ -373,8 +363,6 @@ class CrashingLogMachine(LogMachine):
         self.fs.forget_failures()
         check_everything(self.fs, self.log.snapshot(), self.model)
         self.roll()
-
-    # ---- power cuts --------------------------------------------------------------------------------------------------
 
     @rule(seed=st.integers(0, 2**32), again_after=st.one_of(st.none(), st.integers(0, 30)))
     def power_cut(self, seed: int, again_after: int | None) -> None:

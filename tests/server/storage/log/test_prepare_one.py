@@ -88,9 +88,6 @@ def all_limits() -> st.SearchStrategy[BatchLimits]:
     return st.just(UNLIMITED) | st.builds(BatchLimits, records=few, headers_per_record=few, batches=few)
 
 
-# ---- what is accepted ------------------------------------------------------------------------------------------------------
-
-
 @given(plain_batches(), st.sampled_from([bytes, bytearray, memoryview]))
 def test_a_plain_batch_is_accepted_whatever_holds_it(records: bytes, holder: Any) -> None:
     assert check(holder(records), LogConfig())
@@ -156,9 +153,6 @@ def test_it_takes_no_more_lines_than_it_says_that_it_may(records: bytes) -> None
     assert 0 < lines < LINES_PER_STEP * steps_of(records)
 
 
-# ---- what is not -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("records", "config"),
     [
@@ -200,9 +194,6 @@ def test_limits_hold() -> None:
     records = batch(*[START_MS] * 10)
     assert check(records, LogConfig(), BatchLimits(records=10))
     assert not check(records, LogConfig(), BatchLimits(records=9))
-
-
-# ---- both, on anything -----------------------------------------------------------------------------------------------------
 
 
 @given(batches(), configs(), all_limits())

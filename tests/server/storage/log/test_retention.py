@@ -70,9 +70,6 @@ def bases(driven: DrivenLog) -> list[int]:
     return [segment.base_offset for segment in driven.log.segments]
 
 
-# ---- by size -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("kept_records", "segments"), [(10, 2), (15, 3), (14, 3), (9, 2), (5, 1), (4, 1), (0, 1)])
 def test_size_lets_go_what_leaves_at_least_that_much(tmp_path: Path, kept_records: int, segments: int) -> None:
     """Kafka: UnifiedLogTest.shouldDeleteSizeBasedSegments, shouldNotDeleteSizeBasedSegmentsWhenUnderRetentionSize."""
@@ -81,9 +78,6 @@ def test_size_lets_go_what_leaves_at_least_that_much(tmp_path: Path, kept_record
     assert len(driven.log.segments) == segments
     assert driven.log.size_in_bytes >= kept_records * SIZE
     assert driven.offsets() == list(range(driven.log.log_start_offset, 15))
-
-
-# ---- by time -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("retention_ms", [0, DAY_MS])
@@ -119,9 +113,6 @@ def test_with_a_clock_that_is_not_trusted_only_size_counts(tmp_path: Path) -> No
     driven.clock.advance(365 * DAY_MS)
     driven.run(expire_segments(driven.log, driven.clock(), by_time=False))
     assert driven.run(take_out_below(driven.log, driven.log.log_start_offset, most=ALL)) == 1
-
-
-# ---- policies and the log start offset -----------------------------------------------------------------
 
 
 def test_a_compacted_log_lets_nothing_go_for_age_or_size(tmp_path: Path) -> None:
@@ -161,9 +152,6 @@ def test_the_log_start_offset_only_grows_and_not_past_the_high_watermark(tmp_pat
     assert not driven.run(increment_log_start_offset(driven.log, 7))
     assert not driven.run(increment_log_start_offset(driven.log, 3))
     assert driven.log.log_start_offset == 7
-
-
-# ---- the high watermark, and the end of the log -----------------------------------------------------------------
 
 
 def test_only_segments_wholly_below_the_high_watermark_go(tmp_path: Path) -> None:
@@ -214,9 +202,6 @@ def test_offsets_go_on_after_everything_was_given_up_and_the_log_was_opened_agai
         driven.close()
 
 
-# ---- files -----------------------------------------------------------------
-
-
 def test_files_are_renamed_and_kept_for_the_delay(tmp_path: Path) -> None:
     """Kafka: UnifiedLogTest.testAsyncDelete."""
     driven = log_of(tmp_path, 15, retention_bytes=5 * SIZE, file_delete_delay_ms=1000)
@@ -265,9 +250,6 @@ def test_taking_many_segments_out_is_one_operation(tmp_path: Path) -> None:
     assert stop.value.value == 10
 
 
-# ---- giving up the oldest of several logs -----------------------------------------------------------------
-
-
 def test_the_oldest_segments_of_all_logs_go_first_until_it_is_enough(tmp_path: Path) -> None:
     one = log_of(tmp_path / "one", 0)
     two = log_of(tmp_path / "two", 0)
@@ -283,9 +265,6 @@ def test_the_oldest_segments_of_all_logs_go_first_until_it_is_enough(tmp_path: P
     one.log.set_high_watermark(7, 5, 2 * SIZE)
     assert oldest_first(logs, 2**60) == {0: 5, 1: 10}, "and what lies above the high watermark"
     assert oldest_first([], 1) == {}
-
-
-# ---- power cuts -----------------------------------------------------------------
 
 
 def flushed(records: int, **config: Any) -> tuple[CrashFileSystem, DrivenLog]:

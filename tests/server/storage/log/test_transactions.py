@@ -46,9 +46,6 @@ def values(records: list[Record]) -> list[int]:
     return [record.offset for record in records]
 
 
-# ---- sequences ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_sequence_that_does_not_follow_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
     """Kafka: UnifiedLogTest.testNonSequentialAppend."""
     driven = open_driven(tmp_path)
@@ -100,9 +97,6 @@ def test_under_log_append_time_a_duplicate_gets_the_time_of_the_first(tmp_path: 
     driven.clock.advance(1000)
     assert send(driven, 1, 0, txn=False) == first
     assert first.log_append_time == START_MS
-
-
-# ---- transactions ------------------------------------------------------------------------------------------------------
 
 
 def test_committed_reads_end_at_the_first_open_transaction(tmp_path: Path) -> None:
@@ -219,9 +213,6 @@ def test_a_transaction_index_is_on_the_device_when_its_segment_is_closed_below_t
     driven.roll()
     assert fs.durable_content(path) == fs.content(path) != b""
     driven.log.drop_maps()
-
-
-# ---- snapshots, truncation, restart ------------------------------------------------------------------------------------
 
 
 def test_rolls_take_snapshots_and_a_flush_deletes_none(tmp_path: Path) -> None:

@@ -116,9 +116,6 @@ def bytes_read(driven: DrivenLog, wanted: TimeRange) -> int:
     return size
 
 
-# ---- what is in a range ------------------------------------------------------------------------------------------------------
-
-
 def test_a_range_has_its_start_and_not_its_end(tmp_path: Path) -> None:
     driven = log_of(tmp_path, *range(10))
     assert offsets(read_range(driven, times(3, 7))) == [3, 4, 5, 6]
@@ -217,9 +214,6 @@ def test_an_aborted_transaction_does_not_reach_past_its_marker_though_that_has_a
     assert offsets(read_range(driven, times(0, 10))) == [0, 22]
 
 
-# ---- damage ------------------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def damaged(tmp_path: Path) -> Iterator[DrivenLog]:
     """Ten records, of which 4 and 5 were damaged and taken out."""
@@ -248,9 +242,6 @@ def test_a_gap_inside_of_a_range_is_refused_or_passed_over(damaged: DrivenLog) -
 def test_a_gap_outside_of_a_range_is_none_of_its_business(damaged: DrivenLog) -> None:
     assert offsets(read_range(damaged, times(1, 3))) == [1, 2]
     assert offsets(read_range(damaged, times(7, 9))) == [7, 8]
-
-
-# ---- what it costs -----------------------------------------------------------------------------------------------------------
 
 
 def test_segments_behind_the_range_are_not_read(tmp_path: Path) -> None:
@@ -297,8 +288,6 @@ def test_the_walk_tells_segments_slots_and_runs(tmp_path: Path) -> None:
     nothing = driven.run(explain_range(driven.log.snapshot(), times(90, 95), lambda read: True))
     assert (nothing["answer"]["offset"], nothing["segments"], nothing["segments_skipped"]) == (-1, [], 3)
 
-
-# ---- any log -----------------------------------------------------------------------------------------------------------------
 
 TIME: Final = st.integers(0, 60)
 

@@ -268,9 +268,6 @@ def test_leader_epochs_of_another_cluster_become_the_first(fs: CrashFileSystem) 
     assert opened.offsets() == list(range(9))
 
 
-# ---- what is refused -------------------------------------------------------------------------------------------------------
-
-
 def refusal(fs: FileSystem) -> str:
     before = files(fs, TARGET)
     with pytest.raises((LogDirectoryError, CorruptRecordError)) as caught:

@@ -66,9 +66,6 @@ def stored(path: Path, partition: TopicPartition) -> list[Record]:
     return records
 
 
-# ---- flipped bits ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_flipped_bit_anywhere_is_repaired_at_the_price_of_one_batch_at_most(fast_path: Path) -> None:
     rng, logs = random.Random(3), write_stopped_logs(fast_path / "data")
     partition = TopicPartition(TOPIC, 0)
@@ -110,9 +107,6 @@ def test_a_flipped_bit_in_a_partition_of_kafkas_is_repaired(fast_path: Path, nam
             if folder.is_dir():
                 folder.chmod(0o755)
         shutil.rmtree(fast_path / "data")
-
-
-# ---- what is done ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_clean_directory_is_left_alone(logs: StoppedLogs) -> None:

@@ -74,9 +74,6 @@ def goes_on(driven: DrivenLog, answers: Answers) -> None:
     assert driven.log.log_end_offset == end + 2 * len(PRODUCERS)
 
 
-# ---- restarts --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rolls", [False, True])
 def test_a_clean_stop_with_five_requests_in_flight_knows_each_of_them_again(tmp_path: Path, rolls: bool) -> None:
     driven = open_driven(tmp_path / NAME)
@@ -203,9 +200,6 @@ def test_a_file_that_does_not_belong_to_its_snapshot_is_passed_over_and_said(
     answered_again(driven, answers)
 
 
-# ---- with its snapshot -----------------------------------------------------------------------------------------------
-
-
 def offsets(driven: DrivenLog) -> tuple[tuple[int, ...], tuple[int, ...]]:
     files = read_partition(driven.fs, driven.log.directory)
     return files.snapshots, files.batches
@@ -255,9 +249,6 @@ def test_one_that_a_kill_left_without_its_snapshot_is_not_kept_for_another(tmp_p
     driven.close_files()
     driven = driven.reopen(was_clean=False)
     assert offsets(driven) == ((1, 2), ())
-
-
-# ---- the file --------------------------------------------------------------------------------------------------------
 
 
 batches = st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 5), st.integers(-1, 2**62)), max_size=5)

@@ -126,9 +126,6 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "triolog.server.storage")
 
 
-# ---- the log -----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("scan_all", [True, False])
 def test_a_cut_at_every_byte_keeps_exactly_the_whole_batches_before_it(scan_all: bool) -> None:
     killed, _, model, places = _images()
@@ -255,9 +252,6 @@ def test_garbage_of_any_length_behind_the_last_batch_is_cut_off(garbage: Callabl
         assert kept == ([garbage(size)] if any(garbage(size)) else [])
 
 
-# ---- the indexes -------------------------------------------------------------------------------------------------------------
-
-
 def _damages(content: bytes, seed: int) -> Iterator[bytes | None]:
     """No file, nothing in it, every cut, flipped bytes, zeros, noise, and more than there was."""
     yield None
@@ -334,9 +328,6 @@ def test_indexes_swapped_between_kinds_are_rebuilt_by_an_unclean_start(suffix: s
     for name in [name for name in killed if name.endswith(suffix)]:
         twin = killed.get(name.replace(suffix, other), b"")
         _check_kept(_open(_file_system({**killed, name: twin}), was_clean=False), model.batches)
-
-
-# ---- any file ----------------------------------------------------------------------------------------------------------------
 
 
 def _producing() -> tuple[Image, Image, frozenset[Record]]:

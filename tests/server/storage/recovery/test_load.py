@@ -153,9 +153,6 @@ def test_a_directory_under_the_name_of_a_log_is_refused(tmp_path: Path) -> None:
         open_driven(tmp_path)
 
 
-# ---- offsets that do not fit in 32 bits ------------------------------------------------------------------------------
-
-
 OVERFLOWS: Final = {
     "two": [0, 1, 2**31 + 9, 2**31 + 10],
     "many": [0, 1, 2, INT32_MAX - 1, INT32_MAX, *range(INT32_MAX + 5, INT32_MAX + 9)],

@@ -48,9 +48,6 @@ def names(directory: Path, suffix: str) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if path.name.endswith(suffix))
 
 
-# ---- after a clean stop ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("start", [0, 500])
 def test_a_log_whose_files_were_deleted_starts_at_its_log_start_offset(tmp_path: Path, start: int) -> None:
     """Kafka: UnifiedLogTest.testLogReinitializeAfterManualDelete."""
@@ -105,9 +102,6 @@ def test_after_a_clean_stop_no_segment_is_scanned(tmp_path: Path) -> None:
     assert_whole(again, 40)
 
 
-# ---- indexes that are missing or wrong -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("was_clean", [True, False])
 @pytest.mark.parametrize("content", [None, b"  "], ids=["deleted", "damaged"])
 def test_deleted_and_damaged_indexes_are_rebuilt(tmp_path: Path, content: bytes | None, was_clean: bool) -> None:
@@ -147,9 +141,6 @@ def test_an_empty_active_segment_survives_a_crash(tmp_path: Path) -> None:
     assert_whole(again.reopen(was_clean=True), 5)
 
 
-# ---- leftovers -------------------------------------------------------------------------------------------------------
-
-
 def test_indexes_without_a_log_are_deleted(tmp_path: Path) -> None:
     """Kafka: LogLoaderTest.testBogusIndexSegmentsAreRemoved."""
     for suffix in (".index", ".timeindex", ".txnindex"):
@@ -179,9 +170,6 @@ def test_a_log_file_above_32_bits_is_refused(tmp_path: Path) -> None:
         file.truncate(INT32_MAX + 5)
     with pytest.raises(StorageError, match=f"has {INT32_MAX + 5} bytes"):
         open_driven(tmp_path)
-
-
-# ---- after an unclean stop -------------------------------------------------------------------------------------------
 
 
 def flip(path: Path, position: int, mask: int = 1) -> None:

@@ -56,9 +56,6 @@ def aborted(driven: DrivenLog) -> list[list[AbortedTxn]]:
     return [drive(driven.fs, segment.view().aborted_transactions()) for segment in driven.log.segments]
 
 
-# ---- logs that Kafka wrote -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("was_clean", [True, False])
 @pytest.mark.parametrize(("state", "topic"), GOLDEN_LOGS)
 def test_producers_are_what_kafkas_snapshot_says(tmp_path: Path, state: str, topic: str, was_clean: bool) -> None:
@@ -103,9 +100,6 @@ def test_a_segment_whose_index_is_gone_gets_its_aborted_transactions_back(tmp_pa
     for path in [*directory.glob("*.txnindex"), *directory.glob("*.index")]:
         path.unlink()
     assert aborted(driven.reopen(was_clean=True)) == expected
-
-
-# ---- snapshots -------------------------------------------------------------------------------------------------------
 
 
 def one_record(producer_id: int, offset: int, sequence: int, **options: bool) -> bytes:
@@ -287,9 +281,6 @@ def test_a_log_that_went_on_empty_knows_no_producer(tmp_path: Path) -> None:
     three_segments(tmp_path)
     driven = open_driven(tmp_path, was_clean=False, log_start_offset=50, config=LogConfig())
     assert (driven.log.producers.entries, driven.log.log_end_offset) == ({}, 50)
-
-
-# ---- segments that Kafka could have written --------------------------------------------------------------------------
 
 
 def ended(producer_id: int, offset: int, *, commit: bool) -> bytes:

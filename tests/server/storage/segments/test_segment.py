@@ -97,9 +97,6 @@ def _one(operation: Any) -> Iterator[Any]:
     yield operation
 
 
-# ---- index entries ---------------------------------------------------------------------------------------------------
-
-
 def test_an_entry_is_due_when_earlier_appends_are_strictly_above_the_interval(tmp_path: Path) -> None:
     size = len(batch(1))
     segment = Segment(tmp_path, index_interval_bytes=2 * size)
@@ -166,9 +163,6 @@ def _values(cursor: SegmentCursor) -> list[Any]:
     return [getattr(cursor, name) for name in ("size", "max_timestamp", "offset_tail", "time_tail", "buffers")]
 
 
-# ---- limits of an append ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("base_offset", "largest_offset"),
     [(0, -(2**31)), (0, 2**31), (1, 0), (100, 10), (2**31, 0), (-(2**31), 0), (2**31, 2**32)],
@@ -197,9 +191,6 @@ def test_an_append_past_the_largest_position_is_refused(tmp_path: Path) -> None:
     segment.of.size = MAX_SEGMENT_BYTES - 10
     with pytest.raises(ValueError, match=f"are above {MAX_SEGMENT_BYTES}"):
         segment.put(40, 1)
-
-
-# ---- roll rules ------------------------------------------------------------------------------------------------------
 
 
 def test_size_rolls_strictly_above_segment_bytes(tmp_path: Path) -> None:
@@ -271,9 +262,6 @@ def test_without_timestamps_time_counts_from_the_segments_creation(tmp_path: Pat
     assert segment.waited(now_ms=1000, timestamp=99_999) == 700
 
 
-# ---- reads -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("interval", [0, 4096])
 def test_a_read_finds_the_first_batch_that_reaches_its_offset(tmp_path: Path, interval: int) -> None:
     """Kafka: LogSegmentTest.testReadOnEmptySegment, testReadAfterLast, testReadFromGap."""
@@ -336,9 +324,6 @@ def test_next_offset_is_behind_the_last_whole_batch(tmp_path: Path) -> None:
     assert drive(FS, segment.of.read_next_offset()) == 51
 
 
-# ---- truncation ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("interval", [0, 4096])
 def test_truncation_can_be_repeated(tmp_path: Path, interval: int) -> None:
     """Kafka: LogSegmentTest.testTruncate."""
@@ -399,9 +384,6 @@ def test_the_largest_timestamp_follows_a_truncation(tmp_path: Path, interval: in
     for cut, largest in zip(range(45, 40, -1), expected, strict=True):
         segment.truncate_to(cut)
         assert (segment.of.max_timestamp, segment.of.offset_of_max_timestamp) == largest
-
-
-# ---- becoming inactive, recovery -------------------------------------------------------------------------------------
 
 
 def test_an_inactive_segment_has_a_closing_entry_and_trimmed_indexes(tmp_path: Path) -> None:
