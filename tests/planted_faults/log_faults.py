@@ -234,7 +234,7 @@ READING: Final = (
         file="server/storage/lookups/fetch_at_once.py",
         old=" or (is_committed and snapshot.last_stable_offset != high_watermark):\n",
         new=":\n",
-        tests=(f"{STORAGE}/lookups/test_fetch_at_once.py::test_what_needs_another_look_is_left_to_the_long_way",),
+        tests=(f"{STORAGE}/lookups/test_at_once.py::test_what_needs_another_look_is_left_to_the_long_way",),
     ),
     Fault(
         name="time-at-once-above-the-high-watermark",
@@ -252,7 +252,7 @@ READING: Final = (
         new="    for wrong, next_offset in misplaced[:0]:\n",
         tests=(
             f"{STORAGE}/lookups/test_fetch_check.py::test_no_flipped_bit_leaves_the_log",
-            f"{STORAGE}/lookups/test_fetch_check.py::test_every_header_field_outside_of_the_crc_is_checked",
+            f"{STORAGE}/lookups/test_fetch_check.py::test_a_flipped_bit_of_a_header_hides_its_batch_and_no_other",
         ),
     ),
     Fault(

@@ -18,7 +18,7 @@ from triolog.server.storage.errors import StorageError
 from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES, LARGEST_READ_BYTES, FileSlice, whole_file
 from triolog.server.storage.log.truncate import truncate_to
 
-from tests.support.logs import START_MS, batch, open_driven
+from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 from tests.support.record_batches import patched
 
 T = TypeVar("T")
@@ -151,22 +151,18 @@ def test_a_batch_above_one_mib_is_shown_whole(tmp_path: Path) -> None:
 
 
 def test_reads_start_with_8_kib_and_grow_to_1_mib(tmp_path: Path) -> None:
-    area = write_file(tmp_path / "log", *(at(offset, value=bytes(50 * KIB)) for offset in range(100)))
     seen: list[DiskOp] = []
+    area = write_file(tmp_path / "log", *(at(offset, value=bytes(50 * KIB)) for offset in range(100)))
     assert drive(FS, observed(area.find_batch(lambda header: False), seen)) is None
     sizes = [operation.size for operation in seen if isinstance(operation, Read)]
     assert sizes[0] == FIRST_READ_BYTES == 8192
     assert max(sizes) == LARGEST_READ_BYTES
     assert sizes[1:8] == [FIRST_READ_BYTES << step for step in range(1, 8)]
-
-
-def test_a_lookup_that_ends_in_the_first_8_kib_is_one_read_and_has_the_batch(tmp_path: Path) -> None:
+    seen.clear()
     area = write_file(tmp_path / "log", *(at(offset) for offset in range(1000)))
-    seen: list[DiskOp] = []
     found = drive(FS, observed(area.find_batch(lambda header: header.base_offset == 50), seen))
     assert found is not None
-    assert found.data == at(50)
-    assert seen == [Read(area.file, 0, FIRST_READ_BYTES)]
+    assert (found.data, seen) == (at(50), [Read(area.file, 0, FIRST_READ_BYTES)]), "one read, which has the batch"
 
 
 @pytest.mark.parametrize(
@@ -188,42 +184,26 @@ def test_what_is_no_batch_names_file_and_position(tmp_path: Path, damage: dict[s
         assert f"some.log: no record batch at position {len(first)}" in str(caught.value)
 
 
-def test_a_preallocated_file_has_its_length_at_once_and_no_records(tmp_path: Path) -> None:
-    """Kafka: FileRecordsTest.testPreallocateTrue."""
-    driven = open_driven(tmp_path, config=LogConfig(preallocate=True, segment_bytes=MIB))
-    assert Path(driven.log.active.log.path).stat().st_size == MIB
-    assert driven.log.active.size == 0
-    assert driven.records() == []
+def test_a_preallocated_file_has_its_length_at_once_and_is_cut_to_its_records(tmp_path: Path) -> None:
+    """Kafka: FileRecordsTest.testPreallocateTrue, FileRecordsTest.testPreallocateClearShutdown,
+    LogSegmentTest.testCreateWithInitFileSizeClearShutdown. By a roll, a close, and the start after an unclean stop."""
 
+    def sizes(driven: DrivenLog) -> list[int]:
+        return [Path(segment.log.path).stat().st_size for segment in driven.log.segments]
 
-def test_a_preallocated_file_is_cut_to_its_records_on_close(tmp_path: Path) -> None:
-    """Kafka: FileRecordsTest.testPreallocateClearShutdown, LogSegmentTest.testCreateWithInitFileSizeClearShutdown."""
-    driven = open_driven(tmp_path, config=LogConfig(preallocate=True, segment_bytes=MIB))
-    driven.append(batch())
-    driven.append(batch())
-    path, size, records = Path(driven.log.active.log.path), driven.log.active.size, driven.records()
-    assert path.stat().st_size == MIB
-    driven.close()
-    assert path.stat().st_size == size == 2 * len(batch())
-    again = driven.reopen(was_clean=True)
-    assert again.log.active.size == size
-    assert again.append(batch()).base_offset == 2
-    assert again.records()[:2] == records
-
-
-def test_a_preallocated_segment_is_cut_to_its_records_when_it_is_rolled(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path, config=LogConfig(preallocate=True, segment_bytes=MIB))
+    driven, size = open_driven(tmp_path, config=LogConfig(preallocate=True, segment_bytes=MIB)), len(batch())
+    assert (sizes(driven), driven.log.active.size, driven.records()) == ([MIB], 0, [])
     driven.append(batch())
     driven.roll()
-    assert [Path(segment.log.path).stat().st_size for segment in driven.log.segments] == [len(batch()), MIB]
-
-
-def test_the_rest_of_a_preallocated_file_is_cut_off_after_an_unclean_stop(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path, config=LogConfig(preallocate=True, segment_bytes=MIB))
+    assert sizes(driven) == [size, MIB]
     driven.append(batch())
-    again = driven.reopen(was_clean=False)
-    assert again.offsets() == [0]
-    assert Path(again.log.active.log.path).stat().st_size == len(batch())
+    driven.close()
+    assert sizes(driven) == [size, size]
+    driven = driven.reopen(was_clean=True)
+    assert driven.log.active.size == size
+    assert driven.append(batch()).base_offset == 2
+    driven = driven.reopen(was_clean=False)
+    assert (sizes(driven), driven.offsets()) == ([size, 2 * size], [0, 1, 2])
 
 
 def test_a_truncation_to_the_present_end_truncates_no_file(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from triolog.protocol.limits import INT32_MAX
 from triolog.protocol.types import Bytes
-from triolog.server.storage.disk.diskops import FileHandle, Map, Truncate, drive
+from triolog.server.storage.disk.diskops import Map, Truncate, drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CorruptIndexError, SegmentOffsetOverflowError, SnapshotExpiredError
 from triolog.server.storage.indexes.index import WARM_BYTES, AbstractIndex
@@ -25,9 +26,13 @@ FS: Final = OsFileSystem()
 BASE: Final = 1_000
 PAGE_BYTES: Final = 4096
 KINDS: Final = pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
-FULL_SIZES: Final = pytest.mark.parametrize(
-    ("kind", "file_size"), [(OffsetIndex, 10_485_760), (TimeIndex, 10_485_756)], ids=["offset", "time"]
-)
+
+
+@pytest.fixture(params=[OffsetIndex, TimeIndex], ids=["offset", "time"])
+def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AbstractIndex]:
+    index = request.param(f"{tmp_path}/index", BASE, 240)
+    yield index
+    index.buffer = None  # a map keeps a descriptor
 
 
 class Touches:
@@ -62,10 +67,6 @@ def naive(keys: list[int], target: int) -> tuple[int, int]:
     return bisect_right(keys, target) - 1, upper if upper < len(keys) else -1
 
 
-def pages(positions: list[int]) -> set[int]:
-    return {position // PAGE_BYTES for position in positions}
-
-
 @KINDS
 @given(st.integers(0, 2**32), st.integers(0, 2_500), st.booleans())
 @example(1, 0, False)
@@ -87,11 +88,15 @@ def test_search_equals_a_naive_search_for_every_target(
         assert index.search(buffer, entries, target, by_value=by_value) == naive(keys, target)
 
 
-@pytest.mark.parametrize(("kind", "struct_name"), [(OffsetIndex, ">i"), (TimeIndex, ">q")])
+def _touched(kind: type[AbstractIndex]) -> tuple[AbstractIndex, Touches]:
+    touches = Touches(kind.key_struct)
+    return type("TouchedIndex", (kind,), {"key_struct": touches, "__slots__": ()})("unused", BASE, 80_000), touches
+
+
+@KINDS
 @pytest.mark.parametrize("entries", [1_500, 2_000, 5_003])
-def test_a_search_near_the_tail_reads_only_the_last_8_kib(kind: type[AbstractIndex], struct_name: str, entries: int) -> None:
-    touches = Touches(struct.Struct(struct_name))
-    index = type("TouchedIndex", (kind,), {"key_struct": touches, "__slots__": ()})("unused", BASE, 80_000)
+def test_a_search_near_the_tail_reads_only_the_last_8_kib(kind: type[AbstractIndex], entries: int) -> None:
+    index, touches = _touched(kind)
     pairs = ascending(7, entries)
     buffer = encoded(index, pairs)
     first_hot = entries - 1 - WARM_BYTES // kind.entry_size
@@ -100,95 +105,64 @@ def test_a_search_near_the_tail_reads_only_the_last_8_kib(kind: type[AbstractInd
         touches.positions.clear()
         index.search(buffer, entries, target)
         assert min(touches.positions) >= first_hot * kind.entry_size
-        seen |= pages(touches.positions)
-    assert len(seen) <= 3
-    assert seen <= pages([first_hot * kind.entry_size, (entries - 1) * kind.entry_size - PAGE_BYTES, len(buffer) - 1])
+        seen |= {position // PAGE_BYTES for position in touches.positions}
+    allowed = (first_hot * kind.entry_size, (entries - 1) * kind.entry_size - PAGE_BYTES, len(buffer) - 1)
+    assert seen <= {position // PAGE_BYTES for position in allowed}
 
 
-@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
+@KINDS
 def test_a_search_before_the_tail_reads_the_cold_section_too(kind: type[AbstractIndex]) -> None:
     """The counterpart: the claim above would hold for a search that never looks at anything."""
-    touches = Touches(kind.key_struct)
-    index = type("TouchedIndex", (kind,), {"key_struct": touches, "__slots__": ()})("unused", BASE, 80_000)
+    index, touches = _touched(kind)
     pairs = ascending(7, 5_003)
     index.search(encoded(index, pairs), len(pairs), pairs[1_000][0])
     assert min(touches.positions) < (len(pairs) - 1 - WARM_BYTES // kind.entry_size) * kind.entry_size
+    touches.positions.clear()
+    assert index.search(encoded(index, [(1, 1), (2, 2), (3, 3)]), 2, 3) == (1, -1), "only the entries it was told of"
 
 
-@KINDS
-def test_a_search_sees_only_the_entries_it_was_told_of(kind: type[AbstractIndex]) -> None:
-    index = kind("unused", BASE, 240)
-    buffer = encoded(index, [(1, 1), (2, 2), (3, 3)])
-    assert index.search(buffer, 2, 3) == (1, -1)
-
-
-@KINDS
-def test_no_file_exists_before_the_first_entry(tmp_path: Path, kind: type[AbstractIndex]) -> None:
-    index = kind(f"{tmp_path}/index", BASE, 240)
-    drive(FS, index.truncate_to(BASE))
-    assert not Path(index.path).exists()
-
-
-@FULL_SIZES
+@pytest.mark.parametrize(("kind", "file_size"), [(OffsetIndex, 10_485_760), (TimeIndex, 10_485_756)], ids=["offset", "time"])
 def test_the_file_is_preallocated_sparse_and_rounded_down(tmp_path: Path, kind: type[AbstractIndex], file_size: int) -> None:
     index = kind(f"{tmp_path}/index", BASE, 10_485_760)
-    _append(index, BASE + 1, 1)
+    _append(index, 1)
     status = Path(index.path).stat()
     assert status.st_size == file_size == index.max_entries * kind.entry_size
     assert status.st_blocks * 512 <= 64 * 1024
     assert index.size_in_bytes == kind.entry_size
 
 
-@KINDS
-def test_trim_cuts_the_file_to_its_entries_and_a_second_one_does_nothing(tmp_path: Path, kind: type[AbstractIndex]) -> None:
-    index = kind(f"{tmp_path}/index", BASE, 240)
-    _append(index, BASE + 1, 1)
+def test_the_file_has_as_many_bytes_as_its_entries_need_or_may_need(index: AbstractIndex) -> None:
+    kind, path = type(index), Path(index.path)
+    assert list(index.truncate_to(BASE)) == []
+    assert not path.exists()
+    _append(index, 1)
+    assert path.stat().st_size == 240
     assert drive(FS, index.trim())
-    assert Path(index.path).stat().st_size == kind.entry_size
-    assert list(index.trim()) == []  # no operation at all
-
-
-@KINDS
-def test_a_trimmed_index_is_full_until_it_may_grow_again(tmp_path: Path, kind: type[AbstractIndex]) -> None:
-    index = kind(f"{tmp_path}/index", BASE, 240)
-    _append(index, BASE + 1, 1)
-    drive(FS, index.trim())
+    assert path.stat().st_size == kind.entry_size
+    assert list(index.trim()) == [], "no operation at all"
+    drive(FS, index.mapped(1))
+    assert list(index.truncate_to(BASE + 2)) == []
     with pytest.raises(ValueError, match="is full"):
-        _append(index, BASE + 2, 2)
-    index.grow()
-    _append(index, BASE + 2, 2)
-    assert Path(index.path).stat().st_size == 240
-    assert [drive(FS, index.entry(slot)) for slot in range(2)] == [_pair(kind, 1), _pair(kind, 2)]
-
-
-@KINDS
-def test_resize_never_cuts_entries(tmp_path: Path, kind: type[AbstractIndex]) -> None:
-    index = kind(f"{tmp_path}/index", BASE, 240)
-    _append(index, BASE + 1, 1)
+        _append(index, 2)
     with pytest.raises(ValueError, match="cannot hold 1 entries"):
         drive(FS, index.resize(0))
-
-
-@KINDS
-def test_a_size_below_one_entry_is_refused(kind: type[AbstractIndex]) -> None:
+    assert list(index.resize(5 * kind.entry_size + 1)) == [Truncate(index.file, 5 * kind.entry_size)]
+    index.grow()
+    _append(index, 2)
+    assert path.stat().st_size == 240
+    assert [drive(FS, index.entry(slot)) for slot in range(2)] == [_pair(kind, 1), _pair(kind, 2)]
     with pytest.raises(ValueError, match="below one entry"):
         kind("unused", BASE, kind.entry_size - 1)
 
 
-@KINDS
-def test_an_empty_file_loads_without_a_map_and_a_missing_one_as_none(tmp_path: Path, kind: type[AbstractIndex]) -> None:
-    path = tmp_path / "index"
+def test_what_a_file_means_when_it_is_loaded(index: AbstractIndex) -> None:
+    """Kafka: TimeIndexTest.testSanityCheck."""
+    kind, path = type(index), Path(index.path)
     assert drive(FS, kind.load(str(path), BASE, 240)) is None
     path.touch()
     loaded = drive(FS, kind.load(str(path), BASE, 240))
     assert loaded is not None
     assert (loaded.entries, loaded.max_entries, loaded.buffer) == (0, 0, None)
-
-
-@KINDS
-def test_a_length_that_is_no_multiple_of_an_entry_is_corrupt(tmp_path: Path, kind: type[AbstractIndex]) -> None:
-    """Kafka: TimeIndexTest.testSanityCheck."""
-    path = tmp_path / "index"
     path.write_bytes(bytes(kind.entry_size + 1))
     with pytest.raises(CorruptIndexError, match="not a whole number"):
         drive(FS, kind.load(str(path), BASE, 240))
@@ -211,37 +185,26 @@ def test_a_last_entry_that_cannot_follow_the_first_is_corrupt(
         drive(FS, kind.load(str(path), BASE, 240))
 
 
-@KINDS
-def test_a_map_shows_what_is_appended_later(tmp_path: Path, kind: type[AbstractIndex]) -> None:
-    index = kind(f"{tmp_path}/index", BASE, 240)
-    _append(index, BASE + 1, 1)
-    buffer = drive(FS, index.mapped(1))
-    _append(index, BASE + 2, 2)
-    assert index.entry_at(buffer, 1) == _pair(kind, 2)
-    assert drive(FS, index.mapped(2)) is buffer
-
-
-@KINDS
-def test_a_reader_that_dropped_its_map_gets_it_back(tmp_path: Path, kind: type[AbstractIndex]) -> None:
+def test_a_reader_that_dropped_its_map_gets_it_back(index: AbstractIndex) -> None:
     """Kafka: OffsetIndexTest.forceUnmapTest, where a lookup without a map fails; here a cold index keeps none."""
-    index = kind(f"{tmp_path}/index", BASE, 240)
-    _append(index, BASE + 1, 1)
-    drive(FS, index.mapped(1))
+    _append(index, 1)
+    buffer = drive(FS, index.mapped(1))
+    _append(index, 2)
+    assert index.entry_at(buffer, 1) == _pair(type(index), 2), "a map shows what is appended later"
+    assert drive(FS, index.mapped(2)) is buffer
     index.buffer = None
-    assert drive(FS, index.entry(0)) == _pair(kind, 1)
+    assert drive(FS, index.entry(0)) == _pair(type(index), 1)
 
 
-@KINDS
-def test_truncation_leaves_the_map_of_an_earlier_reader_alone(tmp_path: Path, kind: type[AbstractIndex]) -> None:
-    index = kind(f"{tmp_path}/index", BASE, 240)
+def test_truncation_leaves_the_map_of_an_earlier_reader_alone(index: AbstractIndex) -> None:
     for number in range(1, 6):
-        _append(index, BASE + number, number)
+        _append(index, number)
     buffer = drive(FS, index.mapped(5))
     drive(FS, index.truncate_to(BASE + 2))
     index.grow()
-    _append(index, BASE + 9, 9)
-    assert [index.entry_at(buffer, slot) for slot in range(5)] == [_pair(kind, number) for number in range(1, 6)]
-    assert [drive(FS, index.entry(slot)) for slot in range(2)] == [_pair(kind, 1), _pair(kind, 9)]
+    _append(index, 9)
+    assert [index.entry_at(buffer, slot) for slot in range(5)] == [_pair(type(index), number) for number in range(1, 6)]
+    assert [drive(FS, index.entry(slot)) for slot in range(2)] == [_pair(type(index), 1), _pair(type(index), 9)]
 
 
 @KINDS
@@ -250,43 +213,34 @@ def test_truncate_to_keeps_exactly_the_entries_below_the_offset(
     tmp_path_factory: pytest.TempPathFactory, kind: type[AbstractIndex], seed: int, entries: int, cut: int
 ) -> None:
     index = kind(str(tmp_path_factory.mktemp("index") / "index"), BASE, 600)
-    pairs = [(offset, 10 * offset) for offset, _ in ascending(seed, entries)]
-    for offset, number in pairs:
-        _append(index, BASE + offset, number)
+    numbers = [number for number, _ in ascending(seed, entries)]
+    for number in numbers:
+        _append(index, number)
     drive(FS, index.truncate_to(BASE + cut))
-    kept = [(offset, number) for offset, number in pairs if offset < cut]
-    assert index.entries == len(kept)
-    assert [drive(FS, index.entry(slot)) for slot in range(len(kept))] == [
-        (BASE + offset, number) if kind is OffsetIndex else (number, BASE + offset) for offset, number in kept
-    ]
+    kept = [_pair(kind, number) for number in numbers if number < cut]
+    assert [drive(FS, index.entry(slot)) for slot in range(index.entries)] == kept
     if not kept:
         assert index.tail == index.empty_tail()
 
 
-@KINDS
-def test_a_map_of_fewer_bytes_than_expected_expires_the_snapshot(tmp_path: Path, kind: type[AbstractIndex]) -> None:
-    index = kind(f"{tmp_path}/index", BASE, 240)
-    _append(index, BASE + 1, 1)
+def test_a_map_of_fewer_bytes_than_expected_expires_the_snapshot(index: AbstractIndex) -> None:
+    _append(index, 1)
     drive(FS, index.trim())
     with pytest.raises(SnapshotExpiredError, match="expected"):
-        Map(index, 2 * kind.entry_size).run(FS)
+        Map(index, 2 * index.entry_size).run(FS)
     Path(index.path).unlink()
     with pytest.raises(SnapshotExpiredError, match="is gone"):
-        Map(index, kind.entry_size).run(FS)
+        Map(index, index.entry_size).run(FS)
 
 
-@KINDS
-def test_a_slot_without_an_entry_is_refused(tmp_path: Path, kind: type[AbstractIndex]) -> None:
+def test_a_slot_without_an_entry_is_refused(index: AbstractIndex) -> None:
     """Kafka: OffsetIndexTest.testEntryOverflow, TimeIndexTest.testEntryOverflow."""
-    index = kind(f"{tmp_path}/index", BASE, 240)
     for slot in (-1, 0):
         with pytest.raises(ValueError, match=f"slot {slot} was asked for"):
             drive(FS, index.entry(slot))
 
 
-@KINDS
-def test_only_offsets_of_32_bits_above_the_base_offset_fit(kind: type[AbstractIndex]) -> None:
-    index = kind("unused", BASE, 240)
+def test_only_offsets_of_32_bits_above_the_base_offset_fit(index: AbstractIndex) -> None:
     assert index.can_append_offset(BASE)
     assert index.can_append_offset(BASE + INT32_MAX)
     for offset in (BASE - 1, BASE + INT32_MAX + 1):
@@ -295,28 +249,13 @@ def test_only_offsets_of_32_bits_above_the_base_offset_fit(kind: type[AbstractIn
             index.relative_offset(offset)
 
 
-@KINDS
-def test_a_truncation_that_cuts_nothing_writes_nothing(tmp_path: Path, kind: type[AbstractIndex]) -> None:
-    index = kind(f"{tmp_path}/index", BASE, 240)
-    _append(index, BASE + 1, 1)
-    index.buffer = drive(FS, index.mapped(1))
-    assert list(index.truncate_to(BASE + 2)) == []
-
-
-@KINDS
-def test_resize_is_one_truncate_of_whole_entries(tmp_path: Path, kind: type[AbstractIndex]) -> None:
-    index = kind(f"{tmp_path}/index", BASE, 240)
-    (operation,) = index.resize(5 * kind.entry_size + 1)
-    assert operation == Truncate(index.file, 5 * kind.entry_size)
-    assert isinstance(index.file, FileHandle)
-
-
-def _append(index: AbstractIndex, offset: int, number: int) -> None:
+def _append(index: AbstractIndex, number: int) -> None:
+    """Of the offset that lies so many above the base offset."""
     if isinstance(index, OffsetIndex):
-        drive(FS, index.append(offset, number))
+        drive(FS, index.append(BASE + number, number))
     else:
         assert isinstance(index, TimeIndex)
-        drive(FS, index.maybe_append(number, offset))
+        drive(FS, index.maybe_append(number, BASE + number))
 
 
 def _pair(kind: type[AbstractIndex], number: int) -> tuple[int, int]:

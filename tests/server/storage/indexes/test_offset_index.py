@@ -38,7 +38,7 @@ def test_lookup_in_an_empty_index_returns_base_offset_and_position_0(index: Offs
 
 @given(st.sets(st.integers(BASE, BASE + 400), min_size=1, max_size=30), st.integers(BASE - 5, BASE + 410))
 def test_lookup_returns_the_greatest_entry_at_or_below_the_target(offsets: set[int], target: int) -> None:
-    """Kafka: OffsetIndexTest.randomLookupTest."""
+    """Kafka: OffsetIndexTest.randomLookupTest, lookupExtremeCases."""
     index = OffsetIndex("unused", BASE, 240)
     pairs = [(offset, 100 + 7 * slot) for slot, offset in enumerate(sorted(offsets))]
     tail, buffer = index.empty_tail(), b""
@@ -47,13 +47,6 @@ def test_lookup_returns_the_greatest_entry_at_or_below_the_target(offsets: set[i
         buffer += entry
     below = [pair for pair in pairs if pair[0] <= target]
     assert index.lookup_in(buffer, len(pairs), target) == ((len(below) - 1, *below[-1]) if below else (-1, BASE, 0))
-
-
-def test_lookup_at_both_ends(index: OffsetIndex) -> None:
-    """Kafka: OffsetIndexTest.lookupExtremeCases."""
-    fill(index, *((BASE + 1 + slot, slot) for slot in range(30)))
-    assert drive(FS, index.lookup(BASE)) == (BASE, 0)
-    assert drive(FS, index.lookup(BASE + 30)) == (BASE + 30, 29)
 
 
 def test_the_31st_of_30_entries_is_refused(index: OffsetIndex) -> None:

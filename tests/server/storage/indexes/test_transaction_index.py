@@ -58,14 +58,18 @@ def test_a_version_above_255_is_refused_because_kafka_reads_one_byte_of_it() -> 
 
 
 def test_reopened_it_appends_behind_its_last_entry(tmp_path: Path) -> None:
-    """Kafka: TransactionIndexTest.testPositionSetCorrectlyWhenOpened."""
+    """Kafka: TransactionIndexTest.testPositionSetCorrectlyWhenOpened, testFlush, testRenameIndex."""
     index = opened(tmp_path)
+    assert list(tmp_path.iterdir()) == [], "the file comes with the first entry"
     for txn in FOUR:
         drive(FS, append(index, txn))
     again = opened(tmp_path)
-    fifth = AbortedTxn(3, 50, 60, 55)
+    fifth, sixth = AbortedTxn(3, 50, 60, 55), AbortedTxn(3, 61, 70, 65)
     drive(FS, append(again, fifth))
-    assert entries(again) == [*FOUR, fifth]
+    Path(again.path).rename(again.path + ".deleted")
+    again.file.path += ".deleted"
+    drive(FS, append(again, sixth))
+    assert entries(again) == [*FOUR, fifth, sixth]
 
 
 @pytest.mark.parametrize("last_offset", [15, 10])
@@ -86,24 +90,6 @@ def test_aborted_transactions_of_a_range(start: int, stop: int, count: int, comp
     found: list[AbortedTxn] = []
     assert collect_aborted(FOUR, start, stop, found) is complete
     assert found == FOUR[{(11, 35): 1, (20, 41): 2}.get((start, stop), 0) :][:count]
-
-
-def test_the_file_exists_from_the_first_append_on(tmp_path: Path) -> None:
-    """Kafka: TransactionIndexTest.testFlush."""
-    index = opened(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    drive(FS, append(index, FOUR[0]))
-    assert [path.name for path in tmp_path.iterdir()] == ["00000000000000000000.txnindex"]
-
-
-def test_a_rename_keeps_the_entries(tmp_path: Path) -> None:
-    """Kafka: TransactionIndexTest.testRenameIndex."""
-    index = opened(tmp_path)
-    drive(FS, append(index, FOUR[0]))
-    Path(index.path).rename(index.path + ".deleted")
-    index.file.path += ".deleted"
-    drive(FS, append(index, FOUR[1]))
-    assert entries(index) == FOUR[:2]
 
 
 @pytest.mark.parametrize(("offset", "left"), [(0, 0), (15, 1), (16, 2), (51, 4)])

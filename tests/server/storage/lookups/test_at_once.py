@@ -1,4 +1,4 @@
-"""The short way of a lookup by time: what it answers is what the long way answers, and what it leaves to that."""
+"""The short ways of a lookup by time and of a fetch: they answer what the long ways answer, and leave the rest to them."""
 
 from __future__ import annotations
 
@@ -9,39 +9,56 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.protocol.limits import INT64_MAX
+from triolog.protocol.errors import CorruptRecordError
+from triolog.protocol.limits import INT64_MAX, KIB
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, with_timestamp
-from triolog.protocol.types import NO_TIMESTAMP, CompressionType, TimestampType
+from triolog.protocol.types import CompressionType, Isolation, TimestampType
 from triolog.server.config import LogConfig, RecordValidation
 from triolog.server.storage.disk.diskops import FileHandle
 from triolog.server.storage.disk.filesystem import read_at
 from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES, UNTOLD_HEADERS
+from triolog.server.storage.log.gaps import OffsetGap
 from triolog.server.storage.log.log_snapshot import LogSnapshot
 from triolog.server.storage.lookups.at_once import first_at_once
+from triolog.server.storage.lookups.explain import explain_offset
+from triolog.server.storage.lookups.fetch import FetchedRecords
+from triolog.server.storage.lookups.fetch_at_once import READ_WITH_ANSWER_BYTES, fetch_at_once
 from triolog.server.storage.lookups.timestamps import NO_SUCH_RECORD
 from triolog.server.storage.segments.segment_view import UNTOLD_RECORDS, TimestampAndOffset
 
+from tests.server.storage.lookups.drawn_logs import DrawnLog, drawn_logs
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
-TIMES = st.one_of(st.just(NO_TIMESTAMP), st.integers(0, 40))
+COMMITTED = Isolation.READ_COMMITTED
+SIZE = len(batch())
 
 
 @attrs.define(eq=False)
 class Shown:
-    """A log whose indexes are mapped, and the reads that lookups in it make."""
+    """A log whose indexes are mapped, and the reads that lookups in it and fetches from it make."""
 
     driven: DrivenLog
     is_cached: bool = True
     reads: list[tuple[int, int]] = attrs.field(factory=list)
 
-    def look_up(self, timestamp: int, snapshot: LogSnapshot | None = None) -> TimestampAndOffset | None:
+    def mapped(self, snapshot: LogSnapshot | None = None) -> LogSnapshot:
         snapshot = self.driven.log.snapshot() if snapshot is None else snapshot
         for slot in range(len(snapshot)):
             view = snapshot.segment(slot)
             for index, entries in ((view.time_index, view.time_entries), (view.offset_index, view.offset_entries)):
                 if entries:
                     self.driven.run(index.mapped(entries))
-        return first_at_once(snapshot, timestamp, self.cached_bytes)
+        return snapshot
+
+    def look_up(self, timestamp: int, snapshot: LogSnapshot | None = None) -> TimestampAndOffset | None:
+        return first_at_once(self.mapped(snapshot), timestamp, self.cached_bytes)
+
+    def fetch(
+        self, offset: int, max_bytes: int, snapshot: LogSnapshot | None = None, *, min_one_batch: bool = True, **options: Any
+    ) -> FetchedRecords | None:
+        return fetch_at_once(
+            self.mapped(snapshot), offset, max_bytes, self.cached_bytes, min_one_batch=min_one_batch, **options
+        )
 
     def cached_bytes(self, file: FileHandle, position: int, size: int) -> bytes | None:
         self.reads.append((position, size))
@@ -79,11 +96,13 @@ def test_a_record_above_the_high_watermark_is_none(tmp_path: Path) -> None:
 
 def test_what_is_not_cached_or_not_mapped_is_left_to_the_long_way(tmp_path: Path) -> None:
     log = shown(tmp_path, *(batch(START_MS + number) for number in range(50)), index_interval_bytes=100)
-    assert first_at_once(log.driven.log.snapshot(), START_MS + 40, log.cached_bytes) is None
+    snapshot = log.driven.log.snapshot()
+    assert first_at_once(snapshot, START_MS + 40, log.cached_bytes) is None
+    assert fetch_at_once(snapshot, 40, KIB, log.cached_bytes, min_one_batch=True) is None
     assert log.reads == []
     log.is_cached = False
-    assert log.look_up(START_MS + 40) is None
-    assert len(log.reads) == 1
+    assert log.look_up(START_MS + 40) is log.fetch(40, KIB) is None
+    assert len(log.reads) == 2
 
 
 @pytest.mark.parametrize(
@@ -140,38 +159,98 @@ def test_records_with_lengths_and_times_of_one_and_two_bytes_are_read(tmp_path: 
     assert log.look_up(START_MS + 1, behind) == (START_MS + step, 5, 0)
 
 
-@given(
-    appends=st.lists(st.tuples(st.lists(TIMES, min_size=1, max_size=4), st.booleans()), max_size=25),
-    interval=st.integers(0, 300),
-    log_start=st.floats(0, 1),
-    readable=st.floats(0, 1),
+def test_what_is_small_comes_in_one_read_with_the_way_to_it(tmp_path: Path) -> None:
+    log = shown(tmp_path, *[batch()] * 100, index_interval_bytes=10 * SIZE)
+    assert log.fetch(55, SIZE) == log.driven.read(55, SIZE)
+    [(position, _)] = log.reads
+    assert 0 < position <= 55 * SIZE
+
+
+def test_what_is_large_is_read_by_itself(tmp_path: Path) -> None:
+    """The index leads to the batch before the one that begins with the offset."""
+    driven = open_driven(tmp_path)
+    for _ in range(30):
+        driven.append(batch(START_MS, START_MS, value=bytes(FIRST_READ_BYTES)))
+    log = Shown(driven)
+    assert log.fetch(14, READ_WITH_ANSWER_BYTES) == driven.read(14, READ_WITH_ANSWER_BYTES)
+    assert [size for _, size in log.reads] == [FIRST_READ_BYTES, FIRST_READ_BYTES, READ_WITH_ANSWER_BYTES]
+
+
+def test_at_the_end_nothing_is_read(tmp_path: Path) -> None:
+    log = shown(tmp_path, *[batch()] * 3)
+    for isolation, aborted in ((Isolation.READ_UNCOMMITTED, None), (COMMITTED, ())):
+        assert log.fetch(3, KIB, isolation=isolation) == FetchedRecords(b"", 3, 0, 3, aborted=aborted)
+    assert log.reads == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"check_crcs": True},
+        {"gaps": (OffsetGap(4, 5, "file"),)},
+        {"log_start_offset": 3},
+        {"last_stable_offset": 4},
+    ],
+    ids=["checked", "with gaps", "below the start", "undecided"],
 )
-def test_every_answer_is_that_of_the_long_way(
-    tmp_path_factory: pytest.TempPathFactory,
-    appends: list[tuple[list[int], bool]],
-    interval: int,
-    log_start: float,
-    readable: float,
-) -> None:
-    """At any log start offset and any high watermark between two appends. It leaves no question open whose answer lies in the
-    first segment that reaches the time, unless a batch there may have lost its match to the log start offset."""
-    config = LogConfig(index_interval_bytes=interval, segment_index_bytes=60)
-    driven = open_driven(tmp_path_factory.mktemp("at_once"), config=config)
-    ends = [(0, 0, 0)]
-    for times, rolls in appends:
-        driven.append(batch(*times))
-        if rolls:
-            driven.roll()
-        ends.append((driven.log.log_end_offset, driven.log.active.base_offset, driven.log.active.size))
-    start = int(log_start * driven.log.log_end_offset)
-    log = Shown(driven.reopen(was_clean=False, log_start_offset=start))
-    high_watermark = ends[int(readable * (len(ends) - 1))]
-    if high_watermark[0] >= start:
-        log.driven.log.set_high_watermark(*high_watermark)
+def test_what_needs_another_look_is_left_to_the_long_way(tmp_path: Path, changes: dict[str, Any]) -> None:
+    log = shown(tmp_path, *[batch()] * 9)
     snapshot = log.driven.log.snapshot()
-    for timestamp in range(43):
-        found, expected = log.look_up(timestamp), log.driven.offset_for(timestamp)
-        assert found is None or found == expected, f"asked for {timestamp}"
-        slot = snapshot.slot_reaching(timestamp)
-        lies_in_first = slot < len(snapshot) and expected.offset >= 0 and snapshot.slot_of(expected.offset) == slot
-        assert found is not None or start or not lies_in_first, f"asked for {timestamp}"
+    assert log.fetch(2, KIB, snapshot, isolation=COMMITTED) is not None
+    assert log.fetch(2, KIB, attrs.evolve(snapshot, **changes), isolation=COMMITTED) is None
+
+
+def test_aborted_transactions_are_left_to_the_long_way(tmp_path: Path) -> None:
+    log = shown(tmp_path, *[batch()] * 3)
+    snapshot = log.driven.log.snapshot()
+    with_entries = attrs.evolve(snapshot, active=snapshot.active._replace(transaction_entries=1))
+    assert log.fetch(0, KIB, with_entries) is not None
+    assert log.fetch(0, KIB, with_entries, isolation=COMMITTED) is None
+
+
+def test_an_index_that_leads_too_far_is_left_to_the_long_way(tmp_path: Path) -> None:
+    """Which looks the segment through from its start then."""
+    log = shown(tmp_path, *[batch()] * 20, index_interval_bytes=SIZE)
+    index = Path(log.driven.log.active.offset_index.path)
+    entry = index.read_bytes()[:8]
+    log.driven.close()
+    index.write_bytes(entry[:4] + (9 * SIZE).to_bytes(4, "big") + index.read_bytes()[8:])
+    again = Shown(log.driven.reopen(was_clean=True))
+    (offset, _) = again.driven.run(again.driven.log.active.offset_index.entry(0))
+    assert again.fetch(offset, KIB) is None
+    assert again.driven.read(offset, KIB) == log.driven.read(offset, KIB)
+
+
+def test_a_batch_that_reaches_over_the_end_or_is_none_is_left_to_the_long_way(tmp_path: Path) -> None:
+    """Which refuses it: half a batch would be asked for again and again."""
+    log = shown(tmp_path, *[batch()] * 3)
+    path = Path(log.driven.log.active.log.path)
+    stored = bytearray(path.read_bytes())
+    stored[SIZE + 9] ^= 1  # the length of the second batch
+    path.write_bytes(stored)
+    assert log.fetch(0, KIB) is not None
+    assert log.fetch(1, KIB) is None
+    with pytest.raises(CorruptRecordError, match="all there are"):
+        log.driven.read(1, KIB)
+    path.write_bytes(bytes(path.stat().st_size))
+    assert log.fetch(1, KIB) is None
+    log.driven.log.drop_maps()
+
+
+@given(
+    drawn=drawn_logs(sizes=st.integers(0, 3000), intervals=st.integers(0, 5000)),
+    max_bytes=st.one_of(st.integers(0, 300), st.integers(300, 2 * READ_WITH_ANSWER_BYTES)),
+    min_one_batch=st.booleans(),
+    isolation=st.sampled_from(Isolation),
+)
+def test_every_fetch_is_that_of_the_long_way(
+    tmp_path_factory: pytest.TempPathFactory, drawn: DrawnLog, max_bytes: int, min_one_batch: bool, isolation: Isolation
+) -> None:
+    """Which leaves no fetch of a byte or more open; and the walk that explains it ends at the same batch."""
+    log = Shown(drawn.opened(tmp_path_factory.mktemp("at_once")))
+    for offset in range(log.driven.log.log_start_offset, log.driven.log.high_watermark + 1):
+        found = log.fetch(offset, max_bytes, min_one_batch=min_one_batch, isolation=isolation)
+        expected = log.driven.read(offset, max_bytes, min_one_batch=min_one_batch, isolation=isolation)
+        assert found == expected or (found is None and not max_bytes), f"from {offset}"
+        walk = log.driven.run(explain_offset(log.driven.log.snapshot(), offset, lambda read: True))
+        assert (walk["answer"]["offset"] == -1) is (len(log.driven.read(offset).records) == 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -124,11 +124,6 @@ def test_a_range_has_its_start_and_not_its_end(tmp_path: Path) -> None:
     assert offsets(read_range(driven, TimeRange())) == list(range(10))
 
 
-def test_records_that_were_written_late_come_where_their_offsets_are(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, 0, 10, 20, 5, 30, 11, 40, 50, 12, segment_bytes=3 * SIZE)
-    assert offsets(read_range(driven, times(5, 13))) == [1, 3, 5, 8]
-
-
 def test_batches_that_cannot_hold_records_of_the_range_do_not_come(tmp_path: Path) -> None:
     driven = log_of(tmp_path, *range(20), *range(100, 200), 15, *range(200, 300), *range(10), 16, segment_bytes=60 * SIZE)
     answer = page(driven, times(15, 18))
@@ -144,26 +139,8 @@ def test_an_empty_range_is_at_its_end_at_once(tmp_path: Path) -> None:
         answer = page(driven, wanted)
         assert (bytes(answer.records), answer.ends_range) == (b"", True)
     assert page(driven, times(20, 30)).next_offset == 10
-
-
-def test_a_range_that_ends_before_it_starts_is_refused(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, 0)
     with pytest.raises(InvalidRequestError, match="topic-0: end_timestamp 4 lies before start_timestamp 5"):
         page(driven, TimeRange(5, 4))
-
-
-def test_records_without_a_timestamp_are_in_no_range(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
-    driven.append(build_batch([(-1, None, b"", ()), (START_MS, None, b"", ()), (-1, None, b"", ())]))
-    assert offsets(read_range(driven, TimeRange(end=START_MS + 1))) == [1]
-
-
-def test_a_page_goes_on_where_the_one_before_ended(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, *range(10))
-    first = page(driven, times(2, 8), max_bytes=2 * SIZE)
-    assert (offsets(records_of(first, times(2, 8), NO_OFFSET)), first.next_offset, first.ends_range) == ([2, 3], 4, False)
-    last = page(driven, times(2, 8), first.next_offset)
-    assert (offsets(records_of(last, times(2, 8), 4)), last.next_offset, last.ends_range) == ([4, 5, 6, 7], 10, True)
 
 
 def test_one_batch_comes_whole_however_large_it_is(tmp_path: Path) -> None:
@@ -185,12 +162,16 @@ def test_an_offset_outside_of_the_log_is_refused_as_by_a_fetch(tmp_path: Path) -
             page(again, times(0, 4), outside)
 
 
-def test_under_log_append_time_the_range_is_one_of_appends(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+def test_a_range_is_one_of_the_times_that_records_have(tmp_path: Path) -> None:
+    """Under LogAppendTime those of their appends; without a time they are in no range."""
+    driven = log_of(tmp_path / "appended", message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     for _ in range(6):
         driven.append(batch(5, 7, 6))
         driven.clock.advance(10)
     assert offsets(read_range(driven, times(10, 30))) == [3, 4, 5, 6, 7, 8]
+    driven = log_of(tmp_path / "without")
+    driven.append(batch(-1, START_MS, -1))
+    assert offsets(read_range(driven, TimeRange(end=START_MS + 1))) == [1]
 
 
 def test_an_aborted_transaction_does_not_reach_past_its_marker_though_that_has_another_time(tmp_path: Path) -> None:
@@ -214,42 +195,29 @@ def test_an_aborted_transaction_does_not_reach_past_its_marker_though_that_has_a
     assert offsets(read_range(driven, times(0, 10))) == [0, 22]
 
 
-@pytest.fixture
-def damaged(tmp_path: Path) -> Iterator[DrivenLog]:
-    """Ten records, of which 4 and 5 were damaged and taken out."""
+def test_a_gap_inside_of_a_range_is_refused_or_passed_over(tmp_path: Path) -> None:
+    """Of ten records 4 and 5 were damaged and taken out. One outside of a range is none of its business."""
     driven = log_of(tmp_path, 0, 1, 2, 3, gap_policy=GapPolicy.REFUSE)
     driven.log.log_end_offset = 6
     driven.log.gaps = (OffsetGap(4, 6, "-"),)
     driven.log.changed()
     for timestamp in (6, 7, 8, 9):
         driven.append(batch(START_MS + timestamp))
-    yield driven
+    first = page(driven, times(2, 8))
+    assert (offsets(records_of(first, times(2, 8), NO_OFFSET)), first.next_offset, first.ends_range) == ([2, 3], 4, False)
+    with pytest.raises(OffsetInGapError, match="offset 4 was damaged"):
+        page(driven, times(2, 8), first.next_offset)
+    passed = page(driven, times(2, 8), skip_gaps=True)
+    assert offsets(records_of(passed, times(2, 8), NO_OFFSET)) == [2, 3, 6, 7]
+    assert passed.passed == driven.log.gaps
+    assert offsets(read_range(driven, times(1, 3))) == [1, 2]
+    assert offsets(read_range(driven, times(7, 9))) == [7, 8]
     driven.log.drop_maps()
 
 
-def test_a_gap_inside_of_a_range_is_refused_or_passed_over(damaged: DrivenLog) -> None:
-    first = page(damaged, times(2, 8))
-    assert (offsets(records_of(first, times(2, 8), NO_OFFSET)), first.next_offset, first.ends_range) == ([2, 3], 4, False)
-    with pytest.raises(OffsetInGapError, match="offset 4 was damaged"):
-        page(damaged, times(2, 8), first.next_offset)
-    passed = page(damaged, times(2, 8), skip_gaps=True)
-    assert offsets(records_of(passed, times(2, 8), NO_OFFSET)) == [2, 3, 6, 7]
-    assert passed.passed == damaged.log.gaps
-    with pytest.raises(OffsetInGapError):
-        page(damaged, times(2, 8), 4)
-
-
-def test_a_gap_outside_of_a_range_is_none_of_its_business(damaged: DrivenLog) -> None:
-    assert offsets(read_range(damaged, times(1, 3))) == [1, 2]
-    assert offsets(read_range(damaged, times(7, 9))) == [7, 8]
-
-
-def test_segments_behind_the_range_are_not_read(tmp_path: Path) -> None:
-    assert bytes_read(large_log(tmp_path), times(50, 60)) < 60_000
-
-
-def test_what_is_not_known_after_a_restart_is_looked_up_once(tmp_path: Path) -> None:
+def test_segments_behind_the_range_are_not_read_and_what_a_restart_forgot_is_looked_up_once(tmp_path: Path) -> None:
     driven = large_log(tmp_path)
+    assert bytes_read(driven, times(50, 60)) < 60_000
     driven.close()
     again = driven.reopen(was_clean=True)
     assert bytes_read(again, times(50, 60)) > 340_000

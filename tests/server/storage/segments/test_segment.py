@@ -115,13 +115,6 @@ def test_an_append_call_of_many_batches_has_at_most_one_entry(tmp_path: Path) ->
     assert segment.time_entries() == [(10, 41)]
 
 
-def test_a_time_entry_counts_the_call_it_is_made_for_and_names_its_last_offset(tmp_path: Path) -> None:
-    segment = Segment(tmp_path, index_interval_bytes=1)
-    segment.put(40, 5)
-    segment.put(41, 3, 9, 7)
-    assert segment.time_entries() == [(9, 43)]
-
-
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(-1, 50)), min_size=1, max_size=25), st.integers(0, 400))
 def test_the_rules_for_entries_equal_a_naive_model(
     tmp_path_factory: pytest.TempPathFactory, appends: list[tuple[int, int]], interval: int
@@ -209,30 +202,24 @@ def test_time_rolls_strictly_above_segment_ms_minus_jitter(tmp_path: Path) -> No
     assert str(segment.should_roll(largest_timestamp=5901)).startswith("time: 901 ms")
 
 
-def test_an_empty_segment_is_never_rolled_by_time(tmp_path: Path) -> None:
+def test_only_what_a_segment_holds_already_is_rolled_by_time(tmp_path: Path) -> None:
     segment = Segment(tmp_path, segment_ms=1000)
     assert segment.should_roll(now_ms=10_000, largest_timestamp=10_000) is None
+    segment.of.created_ms = 300
+    segment.put(40, NO_TIMESTAMP)
+    assert segment.waited(now_ms=1000, timestamp=99_999) == 700, "without timestamps it counts from its creation"
 
 
-def test_a_full_offset_index_rolls(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("step", "kind", "most"), [(0, "offset", 6), (1, "time", 3)], ids=["equal timestamps", "rising timestamps"]
+)
+def test_an_index_that_is_full_but_for_its_reserved_slot_rolls(tmp_path: Path, step: int, kind: str, most: int) -> None:
+    """48 bytes are 6 offset entries, and 4 time entries of which the last is reserved; equal timestamps make one of these."""
     segment = Segment(tmp_path, index_interval_bytes=0, segment_index_bytes=48)
-    for number in range(4):
-        segment.put(40 + number, 1)
-    # 48 bytes are 6 offset entries and 4 time entries; equal timestamps leave the time index at one.
-    for number in range(4, 7):
+    for number in range(most + 1):
         assert segment.should_roll(largest_offset=40 + number) is None
-        segment.put(40 + number, 1)
-    assert segment.of.offset_index.entries == 6
-    assert "offset index has all of its 6 entries" in str(segment.should_roll(largest_offset=47))
-
-
-def test_a_time_index_with_only_its_reserved_slot_left_rolls(tmp_path: Path) -> None:
-    segment = Segment(tmp_path, index_interval_bytes=0, segment_index_bytes=48)
-    for number in range(4):
-        assert segment.should_roll(largest_offset=40 + number) is None
-        segment.put(40 + number, 1 + number)
-    assert segment.of.time_index.entries == 3
-    assert "time index has all of its 3 entries" in str(segment.should_roll(largest_offset=44))
+        segment.put(40 + number, 1 + number * step)
+    assert f"{kind} index has all of its {most} entries" in str(segment.should_roll(largest_offset=41 + most))
 
 
 def test_an_offset_that_does_not_fit_rolls(tmp_path: Path) -> None:
@@ -255,53 +242,28 @@ def test_the_first_appends_largest_timestamp_is_what_time_counts_from(tmp_path: 
     assert segment.of.rolling_based_timestamp == 1000
 
 
-def test_without_timestamps_time_counts_from_the_segments_creation(tmp_path: Path) -> None:
-    segment = Segment(tmp_path)
-    segment.of.created_ms = 300
-    segment.put(40, NO_TIMESTAMP)
-    assert segment.waited(now_ms=1000, timestamp=99_999) == 700
-
-
-@pytest.mark.parametrize("interval", [0, 4096])
+@pytest.mark.parametrize("interval", [0, 150, 4096])
 def test_a_read_finds_the_first_batch_that_reaches_its_offset(tmp_path: Path, interval: int) -> None:
     """Kafka: LogSegmentTest.testReadOnEmptySegment, testReadAfterLast, testReadFromGap."""
     segment = Segment(tmp_path, index_interval_bytes=interval)
     assert segment.read(40) is None
-    segment.put(50, 1, 2)
-    segment.put(60, 3, 4)
-    assert [segment.read(offset) for offset in (51, 55, 61, 62)] == [50, 60, 60, None]
-
-
-@pytest.mark.parametrize("interval", [0, 150, 4096])
-def test_every_offset_is_found_through_the_index(tmp_path: Path, interval: int) -> None:
-    segment = Segment(tmp_path, index_interval_bytes=interval)
     for number in range(0, 60, 3):
         segment.put(40 + number, 1, 2, 3)
+    segment.put(110, 1)
     assert [segment.read(40 + number) for number in range(60)] == [40 + number // 3 * 3 for number in range(60)]
+    assert [segment.read(offset) for offset in (105, 110, 111)] == [110, 110, None]
 
 
-@pytest.mark.parametrize(
-    ("timestamp", "expected"),
-    [
-        (420, (420, 42)),
-        (421, (430, 43)),
-        (430, (430, 43)),
-        (431, (440, 44)),
-        (491, None),
-        (401, (410, 41)),
-        (399, (400, 40)),
-    ],
-)
-def test_a_lookup_by_time_finds_the_first_record_at_or_behind_it(
-    tmp_path: Path, timestamp: int, expected: tuple[int, int] | None
-) -> None:
+def test_a_lookup_by_time_finds_the_first_record_at_or_behind_it(tmp_path: Path) -> None:
     """Kafka: LogSegmentTest.testFindOffsetByTimestamp."""
     segment = Segment(tmp_path, index_interval_bytes=2 * len(batch(1)))
     for offset in range(40, 50):
         segment.put(offset, 10 * offset)
     assert 0 < len(segment.time_entries()) < 9
     assert segment.of.max_timestamp == 490
-    assert segment.find(timestamp) == expected
+    for timestamp in range(399, 493):
+        expected = next(((10 * offset, offset) for offset in range(40, 50) if 10 * offset >= timestamp), None)
+        assert segment.find(timestamp) == expected, timestamp
 
 
 def test_a_lookup_by_time_skips_what_lies_below_the_starting_offset(tmp_path: Path) -> None:
@@ -314,14 +276,6 @@ def test_a_lookup_by_time_skips_what_lies_below_the_starting_offset(tmp_path: Pa
     assert segment.find(25, 42) == (40, 45)
     assert segment.find(41, 40) is None
     assert segment.find(10, 46) is None
-
-
-def test_next_offset_is_behind_the_last_whole_batch(tmp_path: Path) -> None:
-    segment = Segment(tmp_path, index_interval_bytes=0)
-    assert drive(FS, segment.of.read_next_offset()) == 40
-    segment.put(40, 1, 2)
-    segment.put(50, 1)
-    assert drive(FS, segment.of.read_next_offset()) == 51
 
 
 @pytest.mark.parametrize("interval", [0, 4096])
@@ -341,9 +295,11 @@ def test_truncation_can_be_repeated(tmp_path: Path, interval: int) -> None:
 
 def test_truncation_to_a_gap_drops_what_lies_behind_it(tmp_path: Path) -> None:
     """Kafka: LogSegmentTest.shouldTruncateEvenIfOffsetPointsToAGapInTheLog."""
-    segment = Segment(tmp_path)
+    segment = Segment(tmp_path, index_interval_bytes=0)
+    assert drive(FS, segment.of.read_next_offset()) == 40
     segment.put(40, 1)
     segment.put(43, 2)
+    assert drive(FS, segment.of.read_next_offset()) == 44
     segment.truncate_to(41)
     assert segment.offsets() == [40]
 
@@ -386,13 +342,16 @@ def test_the_largest_timestamp_follows_a_truncation(tmp_path: Path, interval: in
         assert (segment.of.max_timestamp, segment.of.offset_of_max_timestamp) == largest
 
 
-def test_an_inactive_segment_has_a_closing_entry_and_trimmed_indexes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("timestamps", "closing"), [((7, 3), [(7, 40)]), ((NO_TIMESTAMP, NO_TIMESTAMP), [])])
+def test_an_inactive_segment_has_trimmed_indexes_and_a_closing_entry_if_it_has_timestamps(
+    tmp_path: Path, timestamps: tuple[int, int], closing: list[tuple[int, int]]
+) -> None:
     segment = Segment(tmp_path, index_interval_bytes=10_000)
-    segment.put(40, 7)
-    segment.put(41, 3)
+    for offset, timestamp in enumerate(timestamps, 40):
+        segment.put(offset, timestamp)
     drive(FS, segment.of.become_inactive())
-    assert segment.time_entries() == [(7, 40)]
-    assert Path(segment.of.time_index.path).stat().st_size == 12
+    assert segment.time_entries() == closing
+    assert Path(segment.of.time_index.path).stat().st_size == 12 * len(closing)
     assert Path(segment.of.offset_index.path).stat().st_size == 0
 
 
@@ -405,26 +364,16 @@ def test_the_closing_entry_takes_the_reserved_slot(tmp_path: Path) -> None:
     assert segment.time_entries() == [(2, 41), (3, 42), (4, 43), (99, 43)]
 
 
-def test_a_segment_without_timestamps_has_no_closing_entry(tmp_path: Path) -> None:
-    segment = Segment(tmp_path)
-    segment.put(40, NO_TIMESTAMP)
-    drive(FS, segment.of.become_inactive())
-    assert segment.time_entries() == []
-
-
-@pytest.mark.parametrize(
-    ("position", "expected"), [(5, 46), (10, 46), (22, 47), (23, 47), (34, 48), (38, None), (237, None), (2**31 + 10, None)]
-)
-def test_the_offset_behind_a_position_is_the_first_entrys_at_or_behind_it(
-    tmp_path: Path, position: int, expected: int | None
-) -> None:
+def test_the_offset_behind_a_position_is_the_first_entrys_at_or_behind_it(tmp_path: Path) -> None:
     """Kafka: OffsetIndexTest.testFetchUpperBoundOffset."""
     segment = Segment(tmp_path, base_offset=45)
-    assert drive(FS, segment.of.view().entry_behind(position)) is None
-    for entry in ((45, 0), (46, 10), (47, 23), (48, 37)):
+    assert drive(FS, segment.of.view().entry_behind(5)) is None
+    entries = [(45, 0), (46, 10), (47, 23), (48, 37)]
+    for entry in entries:
         drive(FS, segment.of.offset_index.append(*entry))
-    found = drive(FS, segment.of.view().entry_behind(position))
-    assert found == (expected and (expected, {46: 10, 47: 23, 48: 37}[expected]))
+    for position in (*range(1, 40), 237, 2**31 + 10):
+        expected = next((entry for entry in entries if entry[1] >= position), None)
+        assert drive(FS, segment.of.view().entry_behind(position)) == expected, position
 
 
 def test_recovery_rebuilds_a_damaged_index(tmp_path: Path) -> None:
