@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import pytest
 from triolog.protocol.errors import (
     CorruptRecordError,
@@ -28,13 +28,13 @@ from triolog.server.storage.log.append import AppendResult, plan_append
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
 from triolog.server.storage.producers.producer_cursor import AppendOrigin
 
-from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import START_MS, TOPIC_PARTITION, Clock, DrivenLog, batch, open_driven
 from tests.support.record_batches import patched
 
 CODECS: Final = pytest.mark.parametrize("codec", list(CompressionType), ids=lambda codec: codec.name.lower())
 APPEND_TIME: Final = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
 DAY_MS: Final = 86_400_000
+MARKER: Final = end_txn_marker(producer_id=1, producer_epoch=0, commit=True, timestamp=START_MS, coordinator_epoch=0)
 
 
 def prepare(records: Bytes, config: LogConfig | None = None, **options: Any) -> PreparedAppend:
@@ -84,29 +84,12 @@ def test_two_batches_are_refused_where_one_is_expected(codec: CompressionType) -
     assert prepare(records).records_count == 2
 
 
-def test_control_batches_of_clients_are_refused() -> None:
-    """Kafka: LogValidatorTest.testControlRecordsNotAllowedFromClients."""
-    marker = end_txn_marker(producer_id=1, producer_epoch=0, commit=True, timestamp=START_MS, coordinator_epoch=0)
-    with pytest.raises(InvalidRecordError, match="control batch"):
-        prepare(marker)
-    assert prepare(marker, origin=AppendOrigin.COORDINATOR).size == 78
-
-
 def test_a_coordinators_marker_is_stored_uncompressed_whatever_the_topic_says() -> None:
     """Kafka: LogValidatorTest.testControlRecordsNotCompressed."""
-    marker = end_txn_marker(producer_id=1, producer_epoch=0, commit=True, timestamp=START_MS, coordinator_epoch=0)
     config = LogConfig(compression_type=CompressionType.SNAPPY)
-    ((header, data),) = prepare(marker, config, origin=AppendOrigin.COORDINATOR).batches
-    assert bytes(data) == marker
+    ((header, data),) = prepare(MARKER, config, origin=AppendOrigin.COORDINATOR).batches
+    assert bytes(data) == MARKER
     assert header.compression_type is CompressionType.NONE
-
-
-@CODECS
-def test_a_producer_with_a_negative_sequence_is_refused(codec: CompressionType) -> None:
-    """Kafka: LogValidatorTest.checkInvalidSequence."""
-    records = batch(compression_type=codec, producer_id=1234, producer_epoch=0, base_sequence=0)
-    with pytest.raises(InvalidRecordError, match="producer 1234 sent base sequence -2"):
-        prepare(patched(records, base_sequence=-2))
 
 
 @pytest.mark.parametrize("position", [21, 30, 61, -1])
@@ -132,11 +115,21 @@ def test_max_message_bytes_counts_the_whole_batch() -> None:
         (batch() + batch()[:70], CorruptRecordError, "the last batch is incomplete: 70 bytes are left behind"),
         (patched(batch(), attributes=5), UnsupportedCompressionTypeError, "codec 5"),
         (patched(batch(), attributes=0x10), InvalidRecordError, "transactional and names no producer"),
+        (MARKER, InvalidRecordError, "control batch"),
+        *(
+            (
+                patched(batch(compression_type=codec, producer_id=1234, producer_epoch=0, base_sequence=0), base_sequence=-2),
+                InvalidRecordError,
+                "producer 1234 sent base sequence -2",
+            )
+            for codec in CompressionType
+        ),
     ],
 )
 def test_what_no_producer_sends_is_refused_and_the_partition_named(
     records: bytes, error: type[RequestError], message: str
 ) -> None:
+    """Kafka: LogValidatorTest.testControlRecordsNotAllowedFromClients, LogValidatorTest.checkInvalidSequence."""
     with pytest.raises(error, match=f"topic-0: .*{message}"):
         prepare(records)
 
@@ -173,17 +166,10 @@ def test_a_timestamp_too_far_in_the_past_or_the_future_is_refused(codec: Compres
         prepare(batch(START_MS, START_MS + distance_ms, START_MS, compression_type=codec), config)
 
 
-def test_timestamps_on_the_bounds_and_no_timestamp_are_accepted() -> None:
+def test_timestamps_on_the_bounds_are_accepted_and_any_under_log_append_time() -> None:
     config = LogConfig(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000)
     assert prepare(batch(START_MS - 1000, NO_TIMESTAMP, START_MS + 1000), config).max_timestamp == START_MS + 1000
-
-
-def test_under_log_append_time_the_bounds_do_not_hold() -> None:
-    config = LogConfig(
-        message_timestamp_type=TimestampType.LOG_APPEND_TIME,
-        message_timestamp_before_max_ms=0,
-        message_timestamp_after_max_ms=0,
-    )
+    config = attrs.evolve(config, message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert prepare(batch(1, START_MS * 2), config).records_count == 2
 
 
@@ -292,17 +278,6 @@ def test_a_null_value_is_stored_as_null(tmp_path: Path) -> None:
     assert (record.offset, record.key, record.value) == (0, None, None)
 
 
-def test_offsets_go_on_across_a_roll(tmp_path: Path) -> None:
-    """Kafka: UnifiedLogTest.testAppendInfoFirstOffset."""
-    driven = open_driven(tmp_path)
-    three = batch(START_MS, START_MS, START_MS)
-    assert driven.append(three).base_offset == 0
-    assert driven.append(three).base_offset == 3
-    driven.roll()
-    assert driven.append(three) == AppendResult(6, 8, NO_TIMESTAMP, 0)
-    assert [segment.base_offset for segment in driven.log.segments] == [0, 6]
-
-
 def test_a_group_is_one_write_per_file(tmp_path: Path) -> None:
     driven = open_driven(tmp_path, config=LogConfig(index_interval_bytes=1))
     plan = plan_append(driven.log, [driven.prepare(batch(START_MS + step)) for step in range(5)], sync=False)
@@ -317,46 +292,29 @@ def test_a_group_is_one_write_per_file(tmp_path: Path) -> None:
     assert [answer.base_offset for answer in plan.answers if isinstance(answer, AppendResult)] == [0, 1, 2, 3, 4]
 
 
-def test_planning_changes_nothing(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
-    driven.append(batch())
-    before = driven.log.snapshot()
-    plan_append(driven.log, [driven.prepare(batch())], sync=True)
-    assert driven.log.snapshot() is before
-    assert (driven.log.log_end_offset, driven.log.active.size) == (1, len(batch()))
-
-
 def test_an_append_that_does_not_fit_asks_for_a_roll_and_is_not_taken(tmp_path: Path) -> None:
-    size = len(batch())
-    driven = open_driven(tmp_path, config=LogConfig(segment_bytes=2 * size))
-    plan = plan_append(driven.log, [driven.prepare(batch()) for _ in range(3)], sync=False)
+    """Kafka: UnifiedLogTest.testAppendInfoFirstOffset: offsets go on across the roll."""
+    three = batch(START_MS, START_MS, START_MS)
+    driven = open_driven(tmp_path, config=LogConfig(segment_bytes=2 * len(three)))
+    plan = plan_append(driven.log, [driven.prepare(three) for _ in range(3)], sync=False)
     assert plan.taken == len(plan.answers) == 2
     assert str(plan.roll).startswith("size:")
     empty = plan_append(driven.log, [], sync=True)
     assert (empty.taken, empty.roll, empty.operations, empty.writes) == (0, None, [], False)
+    assert [driven.append(three).base_offset for _ in range(3)] == [0, 3, 6]
+    assert [segment.base_offset for segment in driven.log.segments] == [0, 6]
 
 
-def test_a_synced_append_moves_the_recovery_point(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
-    driven.append(batch())
-    assert driven.log.recovery_point == 0
-    driven.append(batch(), sync=True)
-    assert driven.log.recovery_point == 2
-
-
-def test_the_first_synced_append_also_syncs_the_name_of_its_file(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
+@pytest.mark.parametrize("sync_metadata", [True, False])
+def test_the_first_synced_append_also_syncs_the_name_of_its_file(tmp_path: Path, sync_metadata: bool) -> None:
+    """But where nothing outlives the process."""
+    driven = open_driven(tmp_path, sync_metadata=sync_metadata)
     first = plan_append(driven.log, [driven.prepare(batch())], sync=True)
-    assert first.operations[-2:] == [Sync(driven.log.active.log), SyncDirectory(driven.log.directory)]
+    file, name = Sync(driven.log.active.log), SyncDirectory(driven.log.directory)
+    assert [each for each in first.operations if not isinstance(each, Write)] == ([file, name] if sync_metadata else [file])
     driven.write(first)
     second = plan_append(driven.log, [driven.prepare(batch())], sync=True)
-    assert [operation for operation in second.operations if not isinstance(operation, Write)] == [Sync(driven.log.active.log)]
-
-
-def test_where_nothing_outlives_the_process_no_name_is_synced(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path, sync_metadata=False)
-    plan = plan_append(driven.log, [driven.prepare(batch())], sync=True)
-    assert not [operation for operation in plan.operations if isinstance(operation, SyncDirectory)]
+    assert [each for each in second.operations if not isinstance(each, Write)] == [file]
 
 
 def test_a_synced_append_takes_earlier_segments_and_their_indexes_with_it(tmp_path: Path) -> None:
@@ -369,20 +327,6 @@ def test_a_synced_append_takes_earlier_segments_and_their_indexes_with_it(tmp_pa
     synced = [operation.file for operation in plan.operations if isinstance(operation, Sync)]
     assert synced == [earlier.log, earlier.offset_index.file, earlier.time_index.file, driven.log.active.log]
     assert all(file in plan.files for file in synced)
-
-
-def test_an_append_that_the_disk_refuses_leaves_no_trace_and_the_next_may_succeed() -> None:
-    fs = CrashFileSystem()
-    driven = open_driven("/log", fs=fs, config=LogConfig(index_interval_bytes=1))
-    driven.append(batch())
-    driven.append(batch())
-    fs.fail_next("write", errno.ENOSPC, after_bytes=10)
-    with pytest.raises(OSError, match="No space left"):
-        driven.append(batch())
-    assert len(fs.content(driven.log.active.log.path)) == driven.log.active.size == 2 * len(batch())
-    assert driven.offsets() == [0, 1]
-    assert driven.append(batch()).base_offset == 2
-    assert driven.reopen(was_clean=False).offsets() == [0, 1, 2]
 
 
 def test_rolling_by_time_during_appends(tmp_path: Path) -> None:
@@ -408,18 +352,11 @@ def test_rolling_by_time_during_appends(tmp_path: Path) -> None:
     assert segments_after(clock() - 3601) == 5
     assert segments_after(clock()) == 6
     assert segments_after(clock()) == 6
-
-
-def test_an_empty_append_never_rolls(tmp_path: Path) -> None:
-    """Kafka: UnifiedLogTest.testTimeBasedLogRollDuringAppend."""
-    clock = Clock()
-    driven = open_driven(tmp_path, clock=clock, config=LogConfig(segment_ms=3600))
-    driven.append(batch(NO_TIMESTAMP))
     clock.advance(3601)
     with pytest.raises(InvalidRecordError):
         driven.append(b"")
     assert driven.append_group([]) == []
-    assert len(driven.log.segments) == 1
+    assert len(driven.log.segments) == 6
 
 
 def test_jitter_is_taken_off_segment_ms(tmp_path: Path) -> None:

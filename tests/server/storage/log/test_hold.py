@@ -74,18 +74,6 @@ def test_what_was_deleted_on_request_goes_whoever_needs_it(tmp_path: Path) -> No
     assert driven.log.segments.first.base_offset == 10
 
 
-def test_a_hold_takes_nothing_that_retention_keeps(tmp_path: Path) -> None:
-    bounds = {"retention.hold.max.bytes": 0, "retention.hold.max.ms": 0, "disk.full.policy": "drop-oldest"}
-    driven = log_of(tmp_path, 17, **bounds | {"retention.ms": -1})
-    assert retain(driven, 3) == 0
-
-
-@pytest.mark.parametrize(("most", "start"), [(-1, 5), (11 * SIZE, 5), (10 * SIZE, 10), (6 * SIZE, 10), (5 * SIZE, 15), (0, 20)])
-def test_past_its_bytes_the_oldest_go_and_at_least_that_much_stays(tmp_path: Path, most: int, start: int) -> None:
-    driven = log_of(tmp_path, 20, **{"retention.hold.max.bytes": most, "disk.full.policy": "drop-oldest"})
-    assert retain(driven, 7) == start
-
-
 def test_past_its_age_the_oldest_go(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 10, **{"retention.hold.max.ms": 2 * DAY_MS, "disk.full.policy": "drop-oldest"})
     driven.clock.advance(DAY_MS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,75 +17,49 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
     return LeaderEpochs([EpochEntry(*entry) for entry in entries])
 
 
-def test_a_start_offset_once_assigned_stays() -> None:
-    """Kafka: LeaderEpochFileCacheTest.shouldNotOverwriteLogEndOffsetForALeaderEpochOnceItHasBeenAssigned."""
-    found = epochs((2, 9))
-    assert not found.assign(2, 10)
-    assert found.entries == ((2, 9),)
-    assert found.end_offset_for(2, 11) == (2, 11)
-
-
-def test_epochs_increase_with_their_offsets() -> None:
-    """Kafka: LeaderEpochFileCacheTest.shouldEnforceMonotonicallyIncreasingEpochs."""
-    found = epochs((1, 5), (2, 6))
-    assert found.assign(1, 7)
-    assert found.entries == ((1, 7),)
-
-
-def test_an_earlier_start_of_the_same_epoch_drops_what_it_contradicts() -> None:
-    """Kafka: LeaderEpochFileCacheTest.shouldTruncateIfMatchingEpochButEarlierStartingOffset."""
-    found = epochs((5, 11), (6, 12), (7, 13))
-    assert found.assign(7, 12)
-    assert found.entries == ((5, 11), (7, 12))
-    assert found.end_offset_for(5, 20) == found.end_offset_for(6, 20) == (5, 12)
-
-
-def test_an_unknown_epoch_ends_where_the_next_higher_one_starts() -> None:
+def test_where_an_epoch_ends() -> None:
     """Kafka: LeaderEpochFileCacheTest.shouldReturnNextAvailableEpochIfThereIsNoExactEpochForTheOneRequested."""
-    found = epochs((0, 10), (2, 13), (4, 17))
-    assert found.end_offset_for(1, 20) == (0, 13)
-    assert found.end_offset_for(3, 20) == (2, 17)
-
-
-def test_what_cannot_be_said_of_an_epoch() -> None:
     found = epochs((2, 13), (4, 17))
-    assert found.end_offset_for(-1, 20) == found.end_offset_for(5, 20) == (-1, -1)
-    assert found.end_offset_for(4, 20) == (4, 20)
-    assert found.end_offset_for(1, 20) == (1, 13)
+    ends = {-1: (-1, -1), 1: (1, 13), 2: (2, 17), 3: (2, 17), 4: (4, 20), 5: (-1, -1)}
+    assert {epoch: found.end_offset_for(epoch, 20) for epoch in ends} == ends
+    assert epochs((0, 10), (2, 13)).end_offset_for(1, 20) == (0, 13)
     assert epochs().end_offset_for(0, 20) == (-1, -1)
 
 
-def test_truncation_from_the_end_drops_what_starts_there() -> None:
-    """Kafka: LeaderEpochFileCacheTest.shouldDropEntriesOnEpochBoundaryWhenRemovingLatestEntries."""
-    found = epochs((2, 6), (3, 8), (4, 11))
-    assert found.truncate_from_end(8)
-    assert found.entries == ((2, 6),)
-    assert not found.truncate_from_end(-1)
-    assert not found.truncate_from_end(7)
-
-
-def test_truncation_from_the_start_moves_the_epoch_it_falls_into() -> None:
-    """Kafka: LeaderEpochFileCacheTest.shouldUpdateOffsetBetweenEpochBoundariesOnClearEarliest."""
-    found = epochs((0, 0), (1, 7), (2, 10))
-    assert found.truncate_from_start(5)
-    assert found.entries == ((0, 5), (1, 7), (2, 10))
-    assert found.truncate_from_start(7)
-    assert found.entries == ((1, 7), (2, 10))
-    assert not found.truncate_from_start(7)
-    assert not found.truncate_from_start(3)
-
-
-def test_a_log_that_was_cut_goes_on_in_its_latest_epoch() -> None:
-    found = epochs((0, 0), (2, 6), (5, 9))
-    assert not found.go_on_from(12)
-    assert not found.go_on_from(9)
-    assert found.go_on_from(8)
-    assert found.entries == ((0, 0), (2, 6), (5, 8))
-    assert found.go_on_from(0)
-    assert found.entries == ((5, 0),)
-    nothing = epochs()
-    assert nothing.go_on_from(4)
-    assert nothing.entries == ((0, 4),)
+@pytest.mark.parametrize(
+    ("before", "change", "arguments", "after"),
+    [
+        ([(2, 9)], LeaderEpochs.assign, (2, 10), None),
+        ([(1, 5), (2, 6)], LeaderEpochs.assign, (1, 7), [(1, 7)]),
+        ([(5, 11), (6, 12), (7, 13)], LeaderEpochs.assign, (7, 12), [(5, 11), (7, 12)]),
+        ([(2, 6), (3, 8), (4, 11)], LeaderEpochs.truncate_from_end, (8,), [(2, 6)]),
+        ([(2, 6)], LeaderEpochs.truncate_from_end, (-1,), None),
+        ([(2, 6)], LeaderEpochs.truncate_from_end, (7,), None),
+        ([(0, 0), (1, 7), (2, 10)], LeaderEpochs.truncate_from_start, (5,), [(0, 5), (1, 7), (2, 10)]),
+        ([(0, 5), (1, 7), (2, 10)], LeaderEpochs.truncate_from_start, (7,), [(1, 7), (2, 10)]),
+        ([(1, 7), (2, 10)], LeaderEpochs.truncate_from_start, (7,), None),
+        ([(1, 7), (2, 10)], LeaderEpochs.truncate_from_start, (3,), None),
+        ([(0, 0), (2, 6), (5, 9)], LeaderEpochs.go_on_from, (12,), None),
+        ([(0, 0), (2, 6), (5, 9)], LeaderEpochs.go_on_from, (9,), None),
+        ([(0, 0), (2, 6), (5, 9)], LeaderEpochs.go_on_from, (8,), [(0, 0), (2, 6), (5, 8)]),
+        ([(0, 0), (2, 6), (5, 8)], LeaderEpochs.go_on_from, (0,), [(5, 0)]),
+        ([], LeaderEpochs.go_on_from, (4,), [(0, 4)]),
+        ([(0, 0)], LeaderEpochs.clear, (), []),
+        ([], LeaderEpochs.clear, (), None),
+    ],
+)
+def test_which_epochs_a_change_leaves(
+    before: list[tuple[int, int]], change: Any, arguments: tuple[int, ...], after: list[tuple[int, int]] | None
+) -> None:
+    """None: nothing has changed, and it says so. Kafka:
+    LeaderEpochFileCacheTest.shouldNotOverwriteLogEndOffsetForALeaderEpochOnceItHasBeenAssigned,
+    LeaderEpochFileCacheTest.shouldEnforceMonotonicallyIncreasingEpochs,
+    LeaderEpochFileCacheTest.shouldTruncateIfMatchingEpochButEarlierStartingOffset,
+    LeaderEpochFileCacheTest.shouldDropEntriesOnEpochBoundaryWhenRemovingLatestEntries,
+    LeaderEpochFileCacheTest.shouldUpdateOffsetBetweenEpochBoundariesOnClearEarliest."""
+    found = epochs(*before)
+    assert change(found, *arguments) is (after is not None)
+    assert found.entries == tuple(before if after is None else after)
 
 
 @given(ENTRIES, st.integers(0, 60))
@@ -108,32 +84,17 @@ def test_every_cache_ascends_and_answers_by_scan(entries: list[tuple[int, int]],
     assert LeaderEpochs(list(found)).epoch_for_offset(offset) == (expected[-1] if expected else None)
 
 
-@pytest.mark.parametrize("entry", [(-1, 0), (0, -1)])
-def test_negative_numbers_are_refused(entry: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="neither can be negative"):
-        epochs(entry)
-
-
 @given(ENTRIES)
 def test_the_file_reads_back(entries: list[tuple[int, int]]) -> None:
     found = epochs(*entries)
     assert decode_leader_epochs("file", found.encode()).entries == found.entries
 
 
-def test_the_file_has_a_line_for_each_epoch() -> None:
+def test_the_file_has_a_line_for_each_epoch_and_others_are_not_understood() -> None:
     assert epochs((0, 0), (2, 1200)).encode() == b"0\n2\n0 0\n2 1200\n"
-    with pytest.raises(CheckpointError, match="some-file"):
-        decode_leader_epochs("some-file", b"0\n1\n0\n")
-
-
-def test_clearing_says_whether_there_was_something() -> None:
-    found = epochs((0, 0))
-    assert found.clear()
-    assert not found.clear()
-    assert found.latest_epoch is None
-
-
-@pytest.mark.parametrize("entry", ["-1 0", "0 -1", f"{2**31} 0", f"0 {2**63}"])
-def test_a_file_with_a_number_that_cannot_be_is_not_understood(entry: str) -> None:
-    with pytest.raises(CheckpointError, match=r"^file: (entry 1 says epoch 2147483648 .*31 bits|'.*' is not a whole number)"):
-        decode_leader_epochs("file", f"0\n2\n0 0\n{entry}\n".encode())
+    for entry in ("0", "-1 0", "0 -1", f"{2**31} 0", f"0 {2**63}"):
+        with pytest.raises(CheckpointError, match=r"^file: (the line .* fields|entry 1 .*31 bits|'.*' is not a whole number)"):
+            decode_leader_epochs("file", f"0\n2\n0 0\n{entry}\n".encode())
+    for negative in ((-1, 0), (0, -1)):
+        with pytest.raises(ValueError, match="neither can be negative"):
+            epochs(negative)

@@ -32,19 +32,13 @@ def names(directory: Path) -> set[str]:
 
 
 def test_a_snapshot_is_the_same_object_until_something_changes(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, 5)
+    driven = log_of(tmp_path, 25)
     first = driven.log.snapshot()
     assert driven.log.snapshot() is first
     driven.append(batch())
-    assert driven.log.snapshot() is not first
-    assert (first.log_end_offset, driven.log.snapshot().log_end_offset) == (5, 6)
-
-
-def test_appends_do_not_look_at_inactive_segments_again(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, 25)
-    before = driven.log.snapshot()
-    driven.append(batch())
-    assert driven.log.snapshot().inactive is before.inactive
+    second = driven.log.snapshot()
+    assert (first.log_end_offset, second.log_end_offset) == (25, 26)
+    assert second.inactive is first.inactive, "appends do not look at inactive segments again"
     driven.roll()
     assert len(driven.log.snapshot().inactive) == 3
 
@@ -65,40 +59,31 @@ def test_the_readable_end_of_each_segment_follows_the_high_watermark(tmp_path: P
     assert [snapshot.readable_end(slot) for slot in range(3)] == [10 * SIZE, 3 * SIZE, 0]
 
 
-def test_rolling_an_empty_active_segment_makes_it_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_full", [False, True])
+def test_rolling_an_empty_active_segment_makes_it_anew(tmp_path: Path, is_full: bool) -> None:
     """Kafka: UnifiedLogTest.testRollSegmentThatAlreadyExists."""
     driven = open_driven(tmp_path)
     before = driven.log.active
-    driven.roll()
-    assert bases(driven) == [0]
+    if is_full:
+        driven.run(driven.log.active.become_inactive())
+        assert driven.log.active.offset_index.max_entries == 0
+    else:
+        driven.roll()
+    assert driven.append(batch()).base_offset == 0
     assert driven.log.active is not before
-    assert "00000000000000000000.log" in names(tmp_path)
-    assert driven.append(batch()).base_offset == 0
-    assert driven.offsets() == [0]
-
-
-def test_an_empty_active_segment_with_full_indexes_can_be_rolled(tmp_path: Path) -> None:
-    """Kafka: UnifiedLogTest.testRollSegmentThatAlreadyExists."""
-    driven = open_driven(tmp_path)
-    driven.run(driven.log.active.become_inactive())
-    assert driven.log.active.offset_index.max_entries == 0
-    assert driven.append(batch()).base_offset == 0
-    assert bases(driven) == [0]
     assert driven.log.active.offset_index.max_entries > 0
+    assert (bases(driven), driven.offsets()) == ([0], [0])
 
 
-def test_a_roll_below_the_active_segment_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [(9, "cannot roll to 9, the active segment starts at 10"), (10, "a segment with data starts at 10 already")],
+)
+def test_a_roll_below_the_active_segment_is_refused(tmp_path: Path, end: int, why: str) -> None:
     """Kafka: LocalLogTest.testRollSegmentErrorWhenNextOffsetIsIllegal."""
     driven = log_of(tmp_path, 15)
-    driven.log.log_end_offset = 9
-    with pytest.raises(ValueError, match="cannot roll to 9, the active segment starts at 10"):
-        driven.roll()
-
-
-def test_a_roll_to_a_segment_with_data_is_refused(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, 15)
-    driven.log.log_end_offset = 10
-    with pytest.raises(ValueError, match="a segment with data starts at 10 already"):
+    driven.log.log_end_offset = end
+    with pytest.raises(ValueError, match=why):
         driven.roll()
 
 
@@ -123,14 +108,6 @@ def test_a_new_segment_has_no_index_files_before_its_first_entry(tmp_path: Path)
     }
 
 
-def test_an_inactive_segment_has_trimmed_indexes(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, 10)
-    path = tmp_path / "00000000000000000000.index"
-    assert path.stat().st_size == LogConfig().segment_index_bytes
-    driven.roll()
-    assert path.stat().st_size == driven.log.segments.first.offset_index.entries * 8 > 0
-
-
 def test_a_flush_syncs_every_unsynced_segment_and_new_names(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 25)
     plan = driven.log.plan_flush()
@@ -152,17 +129,12 @@ def test_a_flush_up_to_a_roll_leaves_the_active_segment_alone(tmp_path: Path) ->
     assert [segment.base_offset for segment in driven.log.unsynced(25)] == [20]
 
 
-def test_a_second_flush_has_nothing_to_do(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, 25)
-    driven.flush()
-    assert driven.log.recovery_point == 25
-    assert driven.log.plan_flush().operations == ()
-
-
-def test_an_older_flush_never_lowers_the_recovery_point(tmp_path: Path) -> None:
+def test_a_second_flush_has_nothing_to_do_and_an_older_one_never_lowers_the_recovery_point(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 25)
     older = driven.log.plan_flush(20)
     driven.flush()
+    assert driven.log.recovery_point == 25
+    assert driven.log.plan_flush().operations == ()
     driven.log.commit_flush(older)
     assert driven.log.recovery_point == 25
 

@@ -532,17 +532,17 @@ def test_the_recovery_point_passes_a_closed_segment_only_with_its_indexes(rolls_
     machine.teardown()
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_a_log_that_was_cut_below_its_start_begins_there_after_a_power_cut(seed: int) -> None:
+def test_a_log_that_was_cut_below_its_start_begins_there_after_a_power_cut() -> None:
     """What the partition keeps of its log start offset beside the checkpoint is the larger one then, and out of date."""
-    machine = CrashingLogMachine()
-    machine.create(LogConfig())
-    machine.append([[(CompressionType.NONE, [(0, None, None)] * 6)]], True, True)
-    machine.log.log_start_offset = machine.model.log_start_offset = 5
-    machine.log.changed()
-    machine.power_cut_after_a_clean_stop(seed)
-    machine.truncate_at(0)
-    machine.append([[(CompressionType.NONE, [(0, None, None)] * 6)]], True, True)
-    machine.power_cut(seed, None)
-    assert machine.log.log_start_offset == 0
-    machine.teardown()
+    group: Group = [[(CompressionType.NONE, [(0, None, None)] * 6)]]
+    for seed in range(8):
+        machine = _crashing(LogConfig())
+        machine.append(group, True, True)
+        machine.log.log_start_offset = machine.model.log_start_offset = 5
+        machine.log.changed()
+        machine.power_cut_after_a_clean_stop(seed)
+        machine.truncate_at(0)
+        machine.append(group, True, True)
+        machine.power_cut(seed, None)
+        assert machine.log.log_start_offset == 0, seed
+        machine.teardown()

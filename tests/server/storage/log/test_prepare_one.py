@@ -190,12 +190,6 @@ def test_what_is_odd_is_left_to_the_long_way(records: Bytes, config: dict[str, A
     assert not check(records, attrs.evolve(LogConfig(), **config))
 
 
-def test_limits_hold() -> None:
-    records = batch(*[START_MS] * 10)
-    assert check(records, LogConfig(), BatchLimits(records=10))
-    assert not check(records, LogConfig(), BatchLimits(records=9))
-
-
 @given(batches(), configs(), all_limits())
 def test_what_is_accepted_is_what_the_long_way_makes_of_it(records: bytes, config: LogConfig, limits: BatchLimits) -> None:
     check(records, config, limits)
@@ -228,13 +222,13 @@ def test_every_bit_counts(records: bytes, repaired: bool) -> None:
         assert repaired or accepted is (12 <= position < 16), (position, bit)
 
 
-@pytest.mark.parametrize("position", range(61))
-def test_every_byte_of_a_header_with_a_true_crc(position: int) -> None:
+def test_every_byte_of_a_header_with_a_true_crc() -> None:
     records = with_producer(batch(START_MS, START_MS), 7, 0, INT32_MAX)
-    accepted = 0
-    for byte in range(256):
-        broken = bytearray(records)
-        broken[position] = byte
-        accepted += check(patched(bytes(broken)), LogConfig())
-    assert accepted >= 1
     assert parse_header(records).records_count == 2
+    for position in range(61):
+        accepted = 0
+        for byte in range(256):
+            broken = bytearray(records)
+            broken[position] = byte
+            accepted += check(patched(bytes(broken)), LogConfig())
+        assert accepted >= 1, position

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from triolog.server.config import LogConfig
 from triolog.server.storage.log.leader_epochs import FILE_NAME, LeaderEpochs, decode_leader_epochs
 from triolog.server.storage.log.truncate import truncate_fully_and_start_at, truncate_to
@@ -34,24 +32,17 @@ def epochs_on_disk(driven: DrivenLog) -> LeaderEpochs:
     return decode_leader_epochs(str(path), path.read_bytes())
 
 
-def test_truncation_at_or_behind_the_end_changes_nothing(tmp_path: Path) -> None:
-    """Kafka: UnifiedLogTest.testTruncateTo."""
-    driven = log_of(tmp_path, 10)
-    for offset in (10, 11):
-        assert not truncate(driven, offset)
-        assert (driven.log.log_end_offset, driven.log.size_in_bytes) == (10, 10 * SIZE)
-    with pytest.raises(ValueError, match="cannot truncate to offset -1"):
-        truncate(driven, -1)
-
-
 @pytest.mark.parametrize("per_segment", [1000, 4])
-def test_truncation_inside_and_to_nothing(tmp_path: Path, per_segment: int) -> None:
+def test_truncation_behind_the_end_inside_and_to_nothing(tmp_path: Path, per_segment: int) -> None:
     """Kafka: UnifiedLogTest.testTruncateTo."""
     driven = log_of(tmp_path, 10, per_segment=per_segment)
-    assert truncate(driven, 5)
-    assert (driven.log.log_end_offset, driven.log.size_in_bytes, driven.offsets()) == (5, 5 * SIZE, [0, 1, 2, 3, 4])
-    assert truncate(driven, 0)
-    assert (driven.log.log_end_offset, driven.log.size_in_bytes, driven.offsets()) == (0, 0, [])
+    with pytest.raises(ValueError, match="cannot truncate to offset -1"):
+        truncate(driven, -1)
+    before = driven.log.snapshot().truncations
+    for offset, end, cuts in ((11, 10, 0), (10, 10, 0), (5, 5, 1), (0, 0, 2)):
+        assert truncate(driven, offset) is (end < 10)
+        assert (driven.log.log_end_offset, driven.log.size_in_bytes, driven.offsets()) == (end, end * SIZE, [*range(end)])
+        assert driven.log.snapshot().truncations == before + cuts, "counted for readers"
     assert len(driven.log.segments) == 1
     assert driven.append(batch()).base_offset == 0
 
@@ -67,15 +58,6 @@ def test_truncating_fully_starts_at_any_offset(tmp_path: Path) -> None:
     assert (driven.log.log_end_offset, driven.log.log_start_offset) == (20, 15)
     assert driven.append(batch()).base_offset == 20
     assert driven.offsets() == [20]
-
-
-def test_truncation_below_the_first_segment_starts_anew_there(tmp_path: Path) -> None:
-    """Kafka: UnifiedLogTest.testTruncateTo."""
-    driven = open_driven(tmp_path, log_start_offset=1)
-    driven.append(batch())
-    assert truncate(driven, 0)
-    assert (driven.log.log_end_offset, driven.log.log_start_offset) == (0, 0)
-    assert [segment.base_offset for segment in driven.log.segments] == [0]
 
 
 def test_indexes_may_grow_again_after_a_truncation(tmp_path: Path) -> None:
@@ -94,23 +76,16 @@ def test_indexes_may_grow_again_after_a_truncation(tmp_path: Path) -> None:
 
 
 def test_high_watermark_recovery_point_and_log_start_follow_the_end_down(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testTruncateTo: a cut below the first segment starts anew there."""
     driven = open_driven(tmp_path, log_start_offset=3)
     for _ in range(7):
         driven.append(batch(), sync=True)
     assert (driven.log.high_watermark, driven.log.recovery_point) == (10, 10)
-    truncate(driven, 5)
-    assert (driven.log.log_start_offset, driven.log.high_watermark, driven.log.recovery_point) == (3, 5, 5)
-    truncate(driven, 1)
-    assert (driven.log.log_start_offset, driven.log.high_watermark, driven.log.recovery_point) == (1, 1, 1)
-
-
-def test_truncations_are_counted_for_readers(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, 10)
-    before = driven.log.snapshot().truncations
-    truncate(driven, 12)
-    assert driven.log.snapshot().truncations == before
-    truncate(driven, 4)
-    assert driven.log.snapshot().truncations == before + 1
+    for offset, start in ((5, 3), (1, 1)):
+        truncate(driven, offset)
+        log = driven.log
+        assert (log.log_start_offset, log.high_watermark, log.recovery_point, log.log_end_offset) == (start, *[offset] * 3)
+        assert [segment.base_offset for segment in log.segments] == [start]
 
 
 def test_segments_behind_the_cut_are_renamed_and_wait_for_their_deletion(tmp_path: Path) -> None:
@@ -164,37 +139,3 @@ def test_an_emptied_log_goes_on_in_its_epoch(tmp_path: Path, how: str) -> None:
     assert driven.log.snapshot().earliest_epoch == 5
     assert driven.offset_for(START_MS).leader_epoch == 5
     assert driven.offset_for(-2).leader_epoch == 5
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=20),
-    st.lists(st.integers(0, 60), min_size=1, max_size=4),
-    st.integers(0, 300),
-    st.booleans(),
-)
-def test_what_is_left_is_every_batch_that_ends_below_the_cut(
-    tmp_path_factory: pytest.TempPathFactory,
-    appends: list[tuple[int, bool]],
-    cuts: list[int],
-    interval: int,
-    was_clean: bool,
-) -> None:
-    driven = open_driven(tmp_path_factory.mktemp("truncate"), config=LogConfig(index_interval_bytes=interval))
-    expected: list[list[int]] = []
-    for count, rolls in appends:
-        first = driven.append(batch(*([START_MS] * count))).base_offset
-        expected.append(list(range(first, first + count)))
-        if rolls:
-            driven.roll()
-    for cut in cuts:
-        end = driven.log.log_end_offset
-        assert truncate(driven, cut) is (cut < end)
-        expected = [offsets for offsets in expected if offsets[-1] < cut]
-        assert driven.log.log_end_offset == min(cut, end)
-        assert driven.offsets() == [offset for offsets in expected for offset in offsets]
-        first = driven.append(batch(START_MS, START_MS)).base_offset
-        assert first == min(cut, end)
-        expected.append([first, first + 1])
-    if was_clean:
-        driven.close()
-    assert driven.reopen(was_clean=was_clean).offsets() == [offset for offsets in expected for offset in offsets]
