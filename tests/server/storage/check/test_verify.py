@@ -76,28 +76,21 @@ def test_of_a_directory_that_kafka_did_not_close_remarks_are_made() -> None:
     assert all("preallocated and not closed" in each.reason for each in seen.remarks if "index" in each.check)
 
 
-def test_a_log_of_ours_is_clean(logs: StoppedLogs) -> None:
-    seen = verified(logs.path)
+def test_a_log_of_ours_is_clean_whole_and_by_partition(logs: StoppedLogs) -> None:
+    summaries: list[PartitionSummary] = []
+    seen, fs = Seen(), OsFileSystem()
+    verify(fs, read_directory(fs, str(logs.path)), seen, checked=summaries.append)
     assert seen.findings == []
     assert [partition for partition, _ in seen.begun] == [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
     assert seen.done_bytes == sum(size for _, size in seen.begun)
-
-
-def test_a_summary_counts_what_is_there(logs: StoppedLogs) -> None:
-    summaries: list[PartitionSummary] = []
-    fs = OsFileSystem()
-    verify(fs, read_directory(fs, str(logs.path)), Seen(), checked=summaries.append)
     for summary in summaries:
         expected = logs.records[summary.files.topic_partition]
         assert summary.log_start_offset == 0
         assert summary.log_end_offset >= expected[-1].offset + 1
         assert summary.records >= len(expected)
-
-
-def test_one_partition_can_be_verified_alone(logs: StoppedLogs) -> None:
-    seen = verified(logs.partition(1))
-    assert seen.findings == []
-    assert [partition for partition, _ in seen.begun] == [TopicPartition(TOPIC, 1)]
+    alone = verified(logs.partition(1))
+    assert alone.findings == []
+    assert [partition for partition, _ in alone.begun] == [TopicPartition(TOPIC, 1)]
 
 
 def test_batches_from_before_there_were_epochs_are_well(tmp_path: Path) -> None:
@@ -170,19 +163,18 @@ def test_every_flipped_bit_in_a_partition_of_kafkas_is_reported(fast_path: Path,
     assert damages(directory) == []
 
 
-def test_a_damaged_batch_is_named_with_its_place_and_offsets(logs: StoppedLogs) -> None:
+@pytest.mark.parametrize("walk", [True, False])
+def test_a_damaged_batch_is_named_with_its_place_and_offsets(logs: StoppedLogs, walk: bool) -> None:
+    """Index entries for it are remarks."""
     log = sorted(logs.partition().glob("*.log"))[1]
-    base_offset = int(log.stem)
     flip(log, 70, 3)
-    (damage,) = [finding for finding in verified(logs.path).damages if finding.check == "batch"]
-    assert (damage.file, damage.position, damage.first_offset) == (str(log), 0, base_offset)
+    seen = verified(logs.path, walk=walk)
+    (damage,) = [finding for finding in seen.damages if finding.check == "batch"]
+    assert (damage.file, damage.position, damage.first_offset) == (str(log), 0, int(log.stem))
     assert damage.next_offset is not None
-    assert damage.next_offset > base_offset
+    assert damage.next_offset > int(log.stem)
     assert "carries CRC" in damage.reason
-
-
-def test_index_entries_for_a_damaged_batch_are_remarks(logs: StoppedLogs) -> None:
-    log = sorted(logs.partition().glob("*.log"))[1]
+    flip(log, 70, 3)
     flip(log, 600, 3)
     seen = verified(logs.path)
     assert {finding.check for finding in seen.damages} == {"batch"}
@@ -190,24 +182,14 @@ def test_index_entries_for_a_damaged_batch_are_remarks(logs: StoppedLogs) -> Non
     assert seen.remarks
 
 
-def test_a_missing_segment_in_the_middle_is_a_gap(logs: StoppedLogs) -> None:
-    bases = sorted(int(path.stem) for path in logs.partition().glob("*.log"))
-    for path in logs.partition().glob(f"{bases[1]:020d}.*"):
-        path.unlink()
-    (gap,) = [finding for finding in verified(logs.path).damages if finding.check == "gap"]
-    assert (gap.first_offset, gap.next_offset) == (bases[1], bases[2])
-    assert "a segment file is missing" in gap.reason
-
-
-def test_a_documented_gap_is_a_remark(logs: StoppedLogs) -> None:
+def test_a_missing_segment_in_the_middle_is_a_gap_and_a_remark_once_it_is_documented(logs: StoppedLogs) -> None:
     directory = logs.partition()
     bases = sorted(int(path.stem) for path in directory.glob("*.log"))
     for path in directory.glob(f"{bases[1]:020d}.*"):
         path.unlink()
-    for path in directory.glob("*.snapshot"):
-        path.unlink()
-    for path in directory.glob("*.txnindex"):
-        path.unlink()
+    (gap,) = [finding for finding in verified(logs.path).damages if finding.check == "gap"]
+    assert (gap.first_offset, gap.next_offset) == (bases[1], bases[2])
+    assert "a segment file is missing" in gap.reason
     (directory / "quarantine-checkpoint").write_bytes(encode_gaps([OffsetGap(bases[1], bases[2], NO_FILE)]))
     seen = verified(directory)
     assert [finding.check for finding in seen.damages if finding.check == "gap"] == []
@@ -249,26 +231,22 @@ def rewritten(path: Path, changed: Callable[[BatchMetadata], BatchMetadata]) -> 
 
 
 def test_earlier_batches_that_the_log_has_elsewhere_are_damage_and_repaired(logs: StoppedLogs) -> None:
-    path = sorted(logs.partition().glob("*.batches"))[-1]
-    before = decode_earlier(str(path), path.read_bytes())[1]
+    """Those that are gone from the log are none: compaction has taken them."""
+    path, far = sorted(logs.partition().glob("*.batches"))[-1], 10**6
+    whole = path.read_bytes()
+    before = decode_earlier(str(path), whole)[1]
     assert before
+    rewritten(path, lambda batch: batch._replace(last_sequence=batch.last_sequence - far, last_offset=batch.last_offset - far))
+    assert damages(logs.path) == []
+    path.write_bytes(whole)
     rewritten(path, lambda batch: batch._replace(last_sequence=batch.last_sequence + 1))
     (damage,) = verified(logs.path).damages
     assert (damage.check, damage.file) == ("snapshot", str(path))
     assert "is not what the log has there" in damage.reason
-    repair_directory(
-        OsFileSystem(), read_directory(OsFileSystem(), str(logs.path)), Seen(), dry_run=False, acted=lambda _: None
-    )
+    fs = OsFileSystem()
+    repair_directory(fs, read_directory(fs, str(logs.path)), Seen(), dry_run=False, acted=lambda _: None)
     assert damages(logs.path) == []
     assert decode_earlier(str(path), path.read_bytes())[1] == before
-
-
-def test_earlier_batches_that_are_gone_from_the_log_are_no_damage(logs: StoppedLogs) -> None:
-    """Compaction has taken them."""
-    path = sorted(logs.partition().glob("*.batches"))[-1]
-    far = 10**6
-    rewritten(path, lambda batch: batch._replace(last_sequence=batch.last_sequence - far, last_offset=batch.last_offset - far))
-    assert damages(logs.path) == []
 
 
 def test_earlier_batches_have_the_time_of_their_producer_when_a_restart_came_between(tmp_path: Path) -> None:
@@ -285,14 +263,6 @@ def test_earlier_batches_have_the_time_of_their_producer_when_a_restart_came_bet
     assert [name for _, name in damages(tmp_path / "topic-0")] == []
 
 
-def test_batches_without_a_snapshot_are_a_remark(logs: StoppedLogs) -> None:
-    stray = logs.partition() / f"{7:020}.batches"
-    stray.write_bytes(b"left")
-    seen = verified(logs.path)
-    assert seen.damages == []
-    assert str(stray) in {finding.file for finding in seen.remarks}
-
-
 def test_a_log_start_offset_that_only_the_partition_knows_is_a_remark(logs: StoppedLogs) -> None:
     path = logs.partition() / "derived.json"
     first = min(int(log.stem) for log in logs.partition().glob("*.log"))
@@ -302,34 +272,27 @@ def test_a_log_start_offset_that_only_the_partition_knows_is_a_remark(logs: Stop
     assert [finding.file for finding in seen.remarks if "records begin at offset" in finding.reason] == [str(path)]
 
 
-def test_an_index_without_a_log_is_damage(logs: StoppedLogs) -> None:
-    orphan = logs.partition() / "00000000000000099999.index"
-    orphan.write_bytes(b"")
-    assert damages(logs.path) == [("name", orphan.name)]
-
-
-def test_foreign_names_are_named(logs: StoppedLogs) -> None:
-    (logs.partition() / "notes.txt").write_text("hello")
-    (logs.partition() / "7.log").write_text("")
+def test_names_that_do_not_belong_there_are_damage_or_remarks(logs: StoppedLogs) -> None:
+    """What a crash left over, batches without a snapshot and a foreign file are nothing but remarks."""
+    leftovers = [f"{FIRST}.{suffix}" for suffix in ("log.deleted", "log.cleaned", "log.swap", "index.tmp")]
+    remarks = [*leftovers, f"{7:020}.batches", "notes.txt"]
+    damages = ["7.log", "00000000000000099999.index"]
+    for name in (*remarks, *damages):
+        (logs.partition() / name).write_bytes(b"" if name.endswith("index") else b"left")
     (logs.path / "holiday pictures").mkdir()
     seen = verified(logs.path)
-    assert {finding.file.rpartition("/")[2] for finding in seen.remarks} == {"notes.txt"}
-    assert {finding.file.rpartition("/")[2] for finding in seen.damages} == {"7.log", "holiday pictures"}
+    assert {Path(remark.file).name for remark in seen.remarks} == set(remarks)
+    assert {Path(finding.file).name for finding in seen.damages} == {*damages, "holiday pictures"}
+    assert [remark.check for remark in seen.remarks].count("leftover") == len(remarks) - 1
 
 
-def test_what_a_crash_left_over_is_a_remark(logs: StoppedLogs) -> None:
-    for suffix in ("log.deleted", "log.cleaned", "log.swap", "index.tmp"):
-        (logs.partition() / f"{FIRST}.{suffix}").write_bytes(b"")
-    seen = verified(logs.path)
-    assert seen.damages == []
-    assert [remark.check for remark in seen.remarks] == ["leftover"] * 4
-
-
-def test_a_snapshot_behind_the_log_is_damage(logs: StoppedLogs) -> None:
-    snapshot = sorted(logs.partition().glob("*.snapshot"))[-1]
-    behind = snapshot.with_name(f"{10**9:020d}.snapshot")
-    shutil.copyfile(snapshot, behind)
+def test_a_snapshot_behind_the_log_or_of_another_offset_is_damage(logs: StoppedLogs) -> None:
+    first, *_, last = sorted(logs.partition().glob("*.snapshot"))
+    behind = last.with_name(f"{10**9:020d}.snapshot")
+    shutil.copyfile(last, behind)
     assert damages(logs.path) == [("snapshot", behind.name)]
+    shutil.copyfile(last, first)
+    assert ("snapshot", first.name) in damages(logs.path)
 
 
 def test_a_snapshot_below_the_first_segment_only_has_to_be_readable(logs: StoppedLogs) -> None:
@@ -344,12 +307,6 @@ def test_a_snapshot_below_the_first_segment_only_has_to_be_readable(logs: Stoppe
     assert ("snapshot", below.name) in damages(logs.path)
 
 
-def test_a_snapshot_of_another_offset_is_damage(logs: StoppedLogs) -> None:
-    first, *_, last = sorted(logs.partition().glob("*.snapshot"))
-    shutil.copyfile(last, first)
-    assert ("snapshot", first.name) in damages(logs.path)
-
-
 @pytest.mark.parametrize("name", [RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE])
 def test_a_checkpoint_behind_the_log_is_damage(logs: StoppedLogs, name: str) -> None:
     (logs.path / name).write_bytes(encode_offsets({TopicPartition(TOPIC, 0): 10**6, TopicPartition(TOPIC, 1): 0}))
@@ -359,15 +316,15 @@ def test_a_checkpoint_behind_the_log_is_damage(logs: StoppedLogs, name: str) -> 
 
 
 def test_a_partition_of_another_topic_of_the_name_is_damage(logs: StoppedLogs) -> None:
-    (logs.partition(1) / "partition.metadata").write_bytes(encode_partition_metadata(random_uuid()))
-    assert damages(logs.path) == [("topic id", "partition.metadata")]
-
-
-def test_without_topics_json_partitions_of_a_topic_are_compared(logs: StoppedLogs) -> None:
-    (logs.path / "topics.json").unlink()
-    assert damages(logs.path) == []
-    (logs.partition(1) / "partition.metadata").write_bytes(encode_partition_metadata(random_uuid()))
-    assert damages(logs.path) == [("topic id", "partition.metadata")]
+    """Without topics.json the partitions of a topic are compared with each other."""
+    metadata = logs.partition(1) / "partition.metadata"
+    good = metadata.read_bytes()
+    for _ in range(2):
+        metadata.write_bytes(encode_partition_metadata(random_uuid()))
+        assert damages(logs.path) == [("topic id", "partition.metadata")]
+        metadata.write_bytes(good)
+        (logs.path / "topics.json").unlink(missing_ok=True)
+        assert damages(logs.path) == []
 
 
 @pytest.mark.parametrize("name", ["topics.json", "meta.properties", "producer-id-block", RECOVERY_POINT_FILE])
@@ -385,12 +342,6 @@ def test_zeros_behind_the_log_are_a_remark_only_where_it_was_not_closed(logs: St
     assert seen.damages == []
     (zeros,) = [remark for remark in seen.remarks if remark.check == "preallocated"]
     assert zeros.size == 5000
-
-
-def test_without_the_walk_a_wrong_crc_is_still_seen(logs: StoppedLogs) -> None:
-    log = logs.partition() / f"{FIRST}.log"
-    flip(log, 65, 0)
-    assert "batch" in {finding.check for finding in verified(logs.path, walk=False).damages}
 
 
 def test_an_empty_partition_is_clean(tmp_path: Path) -> None:

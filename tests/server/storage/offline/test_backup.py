@@ -85,9 +85,16 @@ def test_sealed_segments_are_hard_links_and_the_active_one_is_a_copy(logs: Stopp
     assert first.linked_files >= 3 * len(sealed)
 
 
-def test_without_links_nothing_is_shared(logs: StoppedLogs, tmp_path: Path) -> None:
-    backups = made(planned(logs), tmp_path / "copy", links=False)
+class NoLinks(OsFileSystem):
+    def link(self, source: str, target: str) -> None:
+        raise OSError(errno.EACCES, "links are refused", target)
+
+
+@pytest.mark.parametrize(("fs", "links"), [(OsFileSystem(), False), (NoLinks(), True)], ids=["not wanted", "refused"])
+def test_without_links_nothing_is_shared(logs: StoppedLogs, tmp_path: Path, fs: OsFileSystem, links: bool) -> None:
+    backups = make_backup(fs, planned(logs), str(tmp_path / "copy"), never, links=links)
     assert sum(backup.linked_files for backup in backups) == 0
+    assert verified(tmp_path / "copy").damages == []
     inodes = {path.stat().st_ino for path in logs.path.rglob("*") if path.is_file()}
     copies = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
     assert not inodes & {path.stat().st_ino for path in copies}
@@ -96,60 +103,40 @@ def test_without_links_nothing_is_shared(logs: StoppedLogs, tmp_path: Path) -> N
             assert path.stat().st_mtime_ns == (logs.path / path.relative_to(tmp_path / "copy")).stat().st_mtime_ns
 
 
-class NoLinks(OsFileSystem):
-    def link(self, source: str, target: str) -> None:
-        raise OSError(errno.EACCES, "links are refused", target)
-
-
-def test_where_links_are_refused_everything_is_copied(logs: StoppedLogs, tmp_path: Path) -> None:
-    backups = make_backup(NoLinks(), planned(logs), str(tmp_path / "copy"), never)
-    assert sum(backup.linked_files for backup in backups) == 0
-    assert verified(tmp_path / "copy").damages == []
-
-
-def test_what_is_appended_after_the_plan_is_not_in_the_copy(logs: StoppedLogs, tmp_path: Path) -> None:
-    driven = opened(logs.path)
+def test_what_is_appended_after_the_plan_or_torn_is_not_in_the_copy(logs: StoppedLogs, tmp_path: Path) -> None:
+    active = sorted(logs.partition().glob("*.log"))[-1]
+    whole = active.stat().st_size
     plan = planned(logs)
+    driven = opened(logs.path)
     for _ in range(5):
         driven.append(batch(START_MS))
+    driven.close()
     made(plan, tmp_path / "copy")
     copy = opened(tmp_path / "copy", was_clean=False)
     assert copy.records() == logs.records[PARTITION]
     copy.close()
-    driven.close()
+    os.truncate(active, whole + 50)
+    made(planned(logs), tmp_path / "torn")
+    assert (tmp_path / "torn" / str(PARTITION) / active.name).stat().st_size == whole
 
 
-def test_a_torn_append_at_the_end_is_not_copied(logs: StoppedLogs, tmp_path: Path) -> None:
-    active = sorted(logs.partition().glob("*.log"))[-1]
-    whole = active.stat().st_size
-    with active.open("ab") as file:
-        file.write(batch(START_MS, value=b"x" * 200)[:100])
-    made(planned(logs), tmp_path / "copy")
-    assert (tmp_path / "copy" / str(PARTITION) / active.name).stat().st_size == whole
-
-
-def test_a_segment_that_goes_meanwhile_is_noted_again(logs: StoppedLogs, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_segment_that_goes_or_is_replaced_meanwhile_is_noted_again(
+    logs: StoppedLogs, tmp_path: Path, is_replaced: bool
+) -> None:
     plan = planned(logs)
-    bases = sorted(int(path.stem) for path in logs.partition().glob("*.log"))
-    for path in logs.partition().glob(f"{bases[0]:020d}.*"):
+    first, *others = sorted(logs.partition().glob("*.log"))
+    data = first.read_bytes()
+    for path in [first] if is_replaced else [*logs.partition().glob(f"{first.stem}.*")]:
         path.rename(f"{path}.deleted")
+    if is_replaced:
+        first.write_bytes(data)
     waits: list[None] = []
     make_backup(OsFileSystem(), plan, str(tmp_path / "copy"), lambda: waits.append(None))
     assert len(waits) == 1
-    copied = sorted(int(path.stem) for path in (tmp_path / "copy" / str(PARTITION)).glob("*.log"))
-    assert copied == bases[1:]
-
-
-def test_a_segment_that_is_replaced_meanwhile_is_noted_again(logs: StoppedLogs, tmp_path: Path) -> None:
-    plan = planned(logs)
-    log = sorted(logs.partition().glob("*.log"))[1]
-    data = log.read_bytes()
-    log.rename(f"{log}.deleted")
-    log.write_bytes(data)
-    waits: list[None] = []
-    make_backup(OsFileSystem(), plan, str(tmp_path / "copy"), lambda: waits.append(None))
-    assert len(waits) == 1
-    assert (tmp_path / "copy" / str(PARTITION) / log.name).stat().st_ino == log.stat().st_ino
+    copied = sorted((tmp_path / "copy" / str(PARTITION)).glob("*.log"))
+    assert [path.name for path in copied] == [path.name for path in ([first, *others] if is_replaced else others)]
+    assert not is_replaced or copied[0].stat().st_ino == first.stat().st_ino
 
 
 def test_a_topic_that_is_deleted_meanwhile_is_not_in_the_copy(logs: StoppedLogs, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import Record, TopicPartition
 from triolog.server.config import LogConfig
 from triolog.server.storage.check.stored_records import DecidedTransactions, RecordRange, stored_batches
+from triolog.server.storage.check.verify import verify
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk.checkpoints import (
     HIGH_WATERMARK_FILE,
@@ -22,7 +23,7 @@ from triolog.server.storage.disk.checkpoints import (
     encode_partition_metadata,
     random_uuid,
 )
-from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem, replace_file
 from triolog.server.storage.log.gaps import read_gaps
 from triolog.server.storage.offline.repair_actions import Action, joined
 from triolog.server.storage.offline.repair_directory import RepairSummary, repair_directory
@@ -30,6 +31,8 @@ from triolog.server.storage.recovery.salvage import Damage
 
 from tests.server.storage.check.test_verify import GOLDEN, damages, finds_every_offset, flip, verified
 from tests.support.counts import counts
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.inline_log import make_on_device
 from tests.support.logs import open_driven
 from tests.support.stopped_logs import CONFIGS, TOPIC, Seen, StoppedLogs, write_stopped_logs
 
@@ -37,8 +40,8 @@ FLIPS: Final = 600
 MOST_RECORDS_IN_A_BATCH: Final = 4
 
 
-def repaired(path: Path, *, dry_run: bool = False) -> RepairSummary:
-    fs = OsFileSystem()
+def repaired(path: Path, *, dry_run: bool = False, fs: FileSystem | None = None) -> RepairSummary:
+    fs = fs or OsFileSystem()
     told: list[Action] = []
     summary = repair_directory(fs, read_directory(fs, str(path)), Seen(), dry_run=dry_run, acted=told.append)
     assert tuple(told) == summary.actions
@@ -49,21 +52,17 @@ def contents(path: Path) -> dict[str, bytes]:
     return {str(each.relative_to(path)): each.read_bytes() for each in sorted(path.rglob("*")) if each.is_file()}
 
 
-def stored(path: Path, partition: TopicPartition) -> list[Record]:
-    fs = OsFileSystem()
+def stored(fs: FileSystem, path: Path, partition: TopicPartition) -> list[Record]:
     (files,) = (each for each in read_directory(fs, str(path)).partitions if each.topic_partition == partition)
-    told: list[object] = []
     batches = stored_batches(
         fs,
         files,
         RecordRange(),
         DecidedTransactions(),
-        damaged=lambda file, damage: told.append(damage),
+        damaged=lambda file, damage: pytest.fail(f"{file}: {damage}"),
         advance=lambda done: None,
     )
-    records = [record for batch in batches for record in batch]
-    assert told == []
-    return records
+    return [record for batch in batches for record in batch]
 
 
 def test_a_flipped_bit_anywhere_is_repaired_at_the_price_of_one_batch_at_most(fast_path: Path) -> None:
@@ -82,7 +81,7 @@ def test_a_flipped_bit_anywhere_is_repaired_at_the_price_of_one_batch_at_most(fa
         assert summary.damages or is_harmless, where
         assert summary.left == (), where
         assert damages(path) == [], where
-        after = stored(path, partition)
+        after = stored(OsFileSystem(), path, partition)
         assert set(map(repr, after)) <= set(map(repr, before)), where
         assert len(before) - len(after) <= (MOST_RECORDS_IN_A_BATCH if file.suffix == ".log" else 0), where
         again = repaired(path)
@@ -129,7 +128,7 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(logs: StoppedLogs) -> None
     assert damages(logs.path) == []
 
 
-def test_no_byte_of_a_damaged_log_is_lost(logs: StoppedLogs) -> None:
+def test_no_byte_of_a_damaged_log_is_lost_and_once_repaired_it_opens_and_goes_on(logs: StoppedLogs) -> None:
     log = sorted(logs.partition().glob("*.log"))[1]
     flip(log, 70, 3)
     before = log.read_bytes()
@@ -138,39 +137,31 @@ def test_no_byte_of_a_damaged_log_is_lost(logs: StoppedLogs) -> None:
     assert side.read_bytes() + log.read_bytes() == before
     (gap,) = read_gaps(OsFileSystem(), str(logs.partition()))
     assert (gap.start_offset, gap.end_offset, gap.file) == (quarantined.first_offset, quarantined.next_offset, side.name)
+    driven = open_driven(logs.partition(), topic_partition=TopicPartition(TOPIC, 0), config=LogConfig().overlay(CONFIGS))
+    assert driven.log.gaps == (gap,)
+    driven.close()
+    assert verified(logs.partition()).damages == []
 
 
-def test_a_replaced_index_is_kept(logs: StoppedLogs) -> None:
-    index = sorted(logs.partition().glob("*.index"))[0]
-    good = index.read_bytes()
+def test_what_the_log_tells_comes_back_as_it_was(logs: StoppedLogs) -> None:
+    """Indexes and leader epochs; an index that is replaced is kept."""
+    before, directory = contents(logs.path), logs.partition()
+    for suffix in ("index", "timeindex", "txnindex"):
+        for path in directory.glob(f"*.{suffix}"):
+            path.unlink()
+    assert {action.kind for action in repaired(logs.path).actions} == {"rebuild"}
+    assert contents(logs.path) == before
+    epochs = directory / "leader-epoch-checkpoint"
+    for damage in (lambda: epochs.write_bytes(b"0\n1\n9 4\n"), epochs.unlink):
+        damage()
+        repaired(logs.path)
+        assert epochs.read_bytes() == before[str(epochs.relative_to(logs.path))]
+    index = sorted(directory.glob("*.index"))[0]
     flip(index, 3, 5)
     bad = index.read_bytes()
     repaired(logs.path)
-    assert index.read_bytes() == good
+    assert index.read_bytes() == before[str(index.relative_to(logs.path))]
     assert index.with_name(f"{index.name}.corrupt-0").read_bytes() == bad
-
-
-def test_a_missing_index_comes_back_as_it_was(logs: StoppedLogs) -> None:
-    before = contents(logs.path)
-    for path in [
-        *logs.partition().glob("*.index"),
-        *logs.partition().glob("*.timeindex"),
-        *logs.partition().glob("*.txnindex"),
-    ]:
-        path.unlink()
-    assert {action.kind for action in repaired(logs.path).actions} == {"rebuild"}
-    assert contents(logs.path) == before
-
-
-def test_leader_epochs_come_back_from_the_batches(logs: StoppedLogs) -> None:
-    path = logs.partition() / "leader-epoch-checkpoint"
-    good = path.read_bytes()
-    path.write_bytes(b"0\n1\n9 4\n")
-    repaired(logs.path)
-    assert path.read_bytes() == good
-    path.unlink()
-    repaired(logs.path)
-    assert path.read_bytes() == good
 
 
 @pytest.mark.parametrize("slot", [0, -1])
@@ -189,23 +180,17 @@ def test_one_batch_with_another_epoch_is_restored(logs: StoppedLogs, slot: int) 
     assert contents(logs.path) == before
 
 
-def test_a_missing_segment_becomes_a_documented_gap(logs: StoppedLogs) -> None:
-    bases = sorted(int(path.stem) for path in logs.partition().glob("*.log"))
+def test_a_missing_segment_becomes_a_documented_gap_and_strangers_are_renamed(logs: StoppedLogs) -> None:
+    (logs.partition() / "7.log").write_text("hello")
+    (logs.partition() / "00000000000000099999.index").write_bytes(bytes(8))
+    bases = sorted(int(path.stem) for path in logs.partition().glob("0*.log"))
     for path in logs.partition().glob(f"{bases[1]:020d}.*"):
         path.unlink()
     assert "document" in {action.kind for action in repaired(logs.path).actions}
-    assert damages(logs.path) == []
-    assert [(gap.start_offset, gap.end_offset) for gap in read_gaps(OsFileSystem(), str(logs.partition()))] == [
-        (bases[1], bases[2])
-    ]
-
-
-def test_strangers_are_renamed(logs: StoppedLogs) -> None:
-    (logs.partition() / "7.log").write_text("hello")
-    (logs.partition() / "00000000000000099999.index").write_bytes(bytes(8))
-    repaired(logs.path)
     assert (logs.partition() / "7.log.corrupt-0").read_text() == "hello"
     assert damages(logs.path) == []
+    (gap,) = read_gaps(OsFileSystem(), str(logs.partition()))
+    assert (gap.start_offset, gap.end_offset) == (bases[1], bases[2])
 
 
 def test_a_damaged_topic_id_comes_back_and_another_topics_stays(logs: StoppedLogs) -> None:
@@ -248,17 +233,6 @@ def test_what_cannot_be_told_is_left(logs: StoppedLogs, name: str) -> None:
     assert contents(logs.path) == before
 
 
-def test_a_repaired_log_opens_and_goes_on(logs: StoppedLogs) -> None:
-    log = sorted(logs.partition().glob("*.log"))[1]
-    flip(log, 70, 3)
-    repaired(logs.path)
-    partition = TopicPartition(TOPIC, 0)
-    driven = open_driven(logs.partition(), topic_partition=partition, config=LogConfig().overlay(CONFIGS))
-    assert len(driven.log.gaps) == 1
-    driven.close()
-    assert verified(logs.partition()).damages == []
-
-
 def test_a_swap_that_was_cut_off_is_completed_and_is_no_gap(logs: StoppedLogs) -> None:
     before = contents(logs.path)
     base = sorted(int(path.stem) for path in logs.partition().glob("*.log"))[1]
@@ -275,3 +249,60 @@ def test_damages_that_touch_are_one() -> None:
     stamped = Damage(30, 5, "stamp", 7, 8, b"stamp")
     parts = [Damage(0, 10, "first", 0, 2), Damage(10, 20, "second", 2, 7), stamped, Damage(35, 5, "third", 8, 9)]
     assert joined(parts) == [Damage(0, 30, "first", 0, 7), stamped, Damage(35, 5, "third", 8, 9)]
+
+
+DISK: Final = Path("/data")
+
+
+def damaged(files: dict[str, bytes]) -> dict[str, bytes]:
+    """A batch, an index, a snapshot and the leader epochs are wrong, and a segment's time index is gone."""
+    names = sorted(files)
+    logs = [name for name in names if name.endswith(".log")]
+    changed = dict(files)
+    for name, position in (
+        (logs[1], 75),
+        (logs[3].replace(".log", ".index"), 3),
+        (next(name for name in names if name.endswith(".snapshot")), 15),
+        (f"{TOPIC}-0/leader-epoch-checkpoint", 0),
+    ):
+        data = bytearray(changed[name])
+        data[position] ^= 2
+        changed[name] = bytes(data)
+    del changed[logs[2].replace(".log", ".timeindex")]
+    return changed
+
+
+def loaded(files: dict[str, bytes]) -> CrashFileSystem:
+    """All of it on the device."""
+    fs = CrashFileSystem()
+    make_on_device(fs, f"{DISK}/{TOPIC}-0")
+    for name, data in files.items():
+        replace_file(fs, f"{DISK}/{name}", data)
+    return fs
+
+
+def test_a_power_cut_at_any_change_of_a_repair_loses_nothing(tmp_path: Path) -> None:
+    """A disk that several cuts leave is looked at once: a repair does the same with the same files."""
+    logs, partition = write_stopped_logs(tmp_path / "data"), TopicPartition(TOPIC, 0)
+    broken = damaged(contents(logs.path))
+    whole = loaded(broken)
+    assert repaired(DISK, fs=whole).left == ()
+    expected = stored(whole, DISK, partition)
+    assert 0 < len(logs.records[partition]) - len(expected) <= MOST_RECORDS_IN_A_BATCH
+    fs = loaded(broken)
+    moments = fs.moments()
+    repaired(DISK, fs=fs)
+    assert len(moments) > 10
+    done = set()
+    for seed in range(counts(10)):
+        for changes, moment in enumerate(moments):
+            survivor = moment.crash(random.Random(1000 * seed + changes))
+            disk = tuple(survivor.tree().items())
+            if disk in done:
+                continue
+            done.add(disk)
+            where, seen = f"seed {seed}, after {changes} changes", Seen()
+            assert repaired(DISK, fs=survivor).left == (), where
+            verify(survivor, read_directory(survivor, str(DISK)), seen)
+            assert seen.damages == [], where
+            assert stored(survivor, DISK, partition) == expected, where
