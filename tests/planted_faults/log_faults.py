@@ -546,8 +546,6 @@ FAILED_SYNCS: Final = (
         old="        return self.request.was_clean or not self.durable\n",
         new="        return True\n",
         tests=(
-            f"{STORAGE}/recovery/test_failed_syncs.py::"
-            "test_what_is_acknowledged_after_a_restart_without_a_power_cut_survives_the_next_one",
             f"{STORAGE}/log/test_log_life.py::test_every_history_with_failed_syncs_keeps_what_it_promised",
         ),
     ),
@@ -559,8 +557,6 @@ FAILED_SYNCS: Final = (
         new="",
         tests=(
             f"{STORAGE}/disk/test_write_again.py::test_what_is_written_again_and_synced_is_on_the_device",
-            f"{STORAGE}/recovery/test_failed_syncs.py::"
-            "test_what_is_acknowledged_after_a_restart_without_a_power_cut_survives_the_next_one",
         ),
     ),
     Fault(

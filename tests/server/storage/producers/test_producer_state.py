@@ -130,7 +130,8 @@ def test_control_batches_that_are_no_markers_are_passed_over() -> None:
 
 
 def test_replay_refuses_nothing() -> None:
-    """Kafka: UnifiedLogTest.testDuplicateAppendToFollower: what is stored was accepted once."""
+    """Kafka: UnifiedLogTest.testDuplicateAppendToFollower, testMultipleProducersWithDuplicatesInSingleAppend: what is
+    stored was accepted once."""
     state = ProducerState()
     for offset, sequence in enumerate((0, 0, 7, 3)):
         state.replay(header(sequence, offset, epoch=2 if offset < 2 else 1), b"")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import shutil
 from pathlib import Path
 from typing import Final
 
@@ -36,14 +35,6 @@ def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
-def test_bytes_that_were_set_aside_stay(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, 25)
-    kept = tmp_path / "00000000000000000000.log.corrupt-0"
-    kept.write_bytes(b"kept")
-    driven.reopen(was_clean=False)
-    assert kept.read_bytes() == b"kept"
-
-
 @pytest.mark.parametrize(("was_clean", "recovery_point"), [(True, 0), (False, 30)])
 def test_a_log_file_that_is_missing_in_the_middle_is_named(tmp_path: Path, was_clean: bool, recovery_point: int) -> None:
     driven = log_of(tmp_path, 35)
@@ -55,18 +46,15 @@ def test_a_log_file_that_is_missing_in_the_middle_is_named(tmp_path: Path, was_c
     assert names(tmp_path) == before
 
 
-def test_a_hole_that_no_file_tells_of_is_stepped_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_a_hole_that_no_file_tells_of_or_that_a_power_cut_may_have_left_is_stepped_over(
+    tmp_path: Path, was_clean: bool
+) -> None:
     """Compaction and truncation leave holes too."""
     driven = log_of(tmp_path, 35)
-    for path in tmp_path.glob("00000000000000000010.*"):
+    for path in tmp_path.glob("00000000000000000010.*" if was_clean else "00000000000000000010.log"):
         path.unlink()
-    assert driven.reopen(was_clean=True).offsets() == [*range(10), *range(20, 35)]
-
-
-def test_a_hole_in_what_a_power_cut_may_have_taken_is_stepped_over(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, 35)
-    (tmp_path / "00000000000000000010.log").unlink()
-    assert driven.reopen(was_clean=False).offsets() == [*range(10), *range(20, 35)]
+    assert driven.reopen(was_clean=was_clean).offsets() == [*range(10), *range(20, 35)]
 
 
 @pytest.mark.parametrize(("log_start_offset", "is_missed"), [(20, False), (19, True)])
@@ -110,44 +98,32 @@ def test_no_file_of_a_deletion_is_unlinked_before_all_new_names_are_on_the_devic
 
 
 @pytest.mark.parametrize("was_clean", [True, False])
-def test_a_copy_of_a_segment_under_another_name_is_refused(tmp_path: Path, was_clean: bool) -> None:
-    driven = log_of(tmp_path, 35)
-    shutil.copyfile(tmp_path / "00000000000000000000.log", tmp_path / "00000000000000000005.log")
-    with pytest.raises(StorageError, match=r"whole batches, the first at position \d+, have offsets that cannot be here"):
-        driven.reopen(was_clean=was_clean)
+def test_a_segment_in_the_place_of_another_one_is_refused(tmp_path: Path, was_clean: bool) -> None:
+    """A copy, two that were swapped, and one of another log whose offsets do not fit."""
+    driven = log_of(tmp_path / "log", 35)
+    zero, five, ten = (tmp_path / "log" / f"{base:020}.log" for base in (0, 5, 10))
+    whole, second = zero.read_bytes(), ten.read_bytes()
+    other = b"".join(batch(START_MS, base_offset=offset) for offset in range(38))
+    for contents, why in (
+        ({five: whole}, r"whole batches, the first at position \d+, have offsets that cannot be here"),
+        ({zero: second, ten: whole}, "put the right one back or move it away"),
+        ({zero: other}, "a file of another log or another segment"),
+    ):
+        for path, content in contents.items():
+            path.write_bytes(content)
+        with pytest.raises(StorageError, match=why):
+            driven.reopen(was_clean=was_clean)
+        five.unlink(missing_ok=True)
+        zero.write_bytes(whole)
+        ten.write_bytes(second)
 
 
-@pytest.mark.parametrize("was_clean", [True, False])
-def test_swapped_segments_are_refused(tmp_path: Path, was_clean: bool) -> None:
-    driven = log_of(tmp_path, 35)
-    first, second = (tmp_path / f"{base:020}.log" for base in (0, 10))
-    first_bytes = first.read_bytes()
-    first.write_bytes(second.read_bytes())
-    second.write_bytes(first_bytes)
-    with pytest.raises(StorageError, match="put the right one back or move it away"):
-        driven.reopen(was_clean=was_clean)
-
-
-@pytest.mark.parametrize("was_clean", [True, False])
-def test_a_segment_of_another_log_is_refused_when_its_offsets_do_not_fit(tmp_path: Path, was_clean: bool) -> None:
-    driven = log_of(tmp_path / "mine", 35)
-    log_of(tmp_path / "other", 8)
-    other = open_driven(tmp_path / "other", config=LogConfig())
-    for _ in range(30):
-        other.append(batch())
-    shutil.copyfile(tmp_path / "other" / "00000000000000000000.log", tmp_path / "mine" / "00000000000000000000.log")
-    with pytest.raises(StorageError, match="a file of another log or another segment"):
-        driven.reopen(was_clean=was_clean)
-
-
-@pytest.mark.parametrize("name", ["notes.log", "5.log", "00000000000000000000.log.log", "-0000000000000000001.log"])
-def test_a_log_file_with_a_foreign_name_is_refused(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(b"")
-    with pytest.raises(StorageError, match=r"is not named after a base offset of 20 digits; move it away"):
-        open_driven(tmp_path)
-
-
-def test_a_directory_under_the_name_of_a_log_is_refused(tmp_path: Path) -> None:
+def test_a_log_file_with_a_foreign_name_or_that_is_a_directory_is_refused(tmp_path: Path) -> None:
+    for name in ("notes.log", "5.log", "00000000000000000000.log.log", "-0000000000000000001.log"):
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(StorageError, match=r"is not named after a base offset of 20 digits; move it away"):
+            open_driven(tmp_path)
+        (tmp_path / name).unlink()
     (tmp_path / "00000000000000000000.log").mkdir()
     with pytest.raises((StorageError, OSError), match=r"00000000000000000000\.log"):
         open_driven(tmp_path)

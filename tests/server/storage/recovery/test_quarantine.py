@@ -11,14 +11,14 @@ import pytest
 from triolog.protocol.records.batch import parse_header, stamp
 from triolog.protocol.records.builder import build_batch
 from triolog.server.config import LogConfig
-from triolog.server.storage.disk.filesystem import CREATE, replace_file
+from triolog.server.storage.disk.filesystem import replace_file
 from triolog.server.storage.log.gaps import OffsetGap
 from triolog.server.storage.recovery.quarantine import MOST_TAILS, cut_tail, delete_oldest_tails, quarantine, set_aside
 from triolog.server.storage.recovery.salvage import Damage
 
 from tests.support.counts import counts
 from tests.support.crash_fs import CrashFileSystem, PowerCut
-from tests.support.inline_log import InlineLog
+from tests.support.inline_log import InlineLog, make_on_device
 
 DIRECTORY: Final = "/orders-0"
 LOG: Final = f"{DIRECTORY}/{0:020}.log"
@@ -29,14 +29,9 @@ CONFIG: Final = LogConfig(segment_bytes=700, segment_index_bytes=96, index_inter
 def file_system(**files: bytes) -> CrashFileSystem:
     """Everything in it is on the device."""
     fs = CrashFileSystem(page_bytes=64)
-    fs.make_directory(DIRECTORY)
+    make_on_device(fs, DIRECTORY)
     for name, content in files.items():
-        fd = fs.open(f"{DIRECTORY}/{name}", CREATE)
-        fs.write(fd, [content], 0)
-        fs.sync(fd)
-        fs.close(fd)
-    fs.sync_directory(DIRECTORY)
-    fs.sync_directory("/")
+        replace_file(fs, f"{DIRECTORY}/{name}", content)
     return fs
 
 
@@ -115,15 +110,11 @@ def test_offsets_of_a_log_that_lost_its_end_behind_damage_are_given_to_nobody(le
     inline.close_descriptors()
 
 
-def test_a_side_file_has_exactly_the_bytes() -> None:
+def test_a_side_file_has_exactly_the_bytes_and_those_are_not_kept_twice() -> None:
     fs = file_system(**{f"{0:020}.log": bytes(range(100))})
-    assert set_aside(fs, LOG, 10, 20) == f"{0:020}.log.corrupt-10"
-    assert fs.content(f"{LOG}.corrupt-10") == bytes(range(10, 30))
-
-
-def test_bytes_that_are_kept_already_are_not_kept_twice() -> None:
-    fs = file_system(**{f"{0:020}.log": bytes(range(100))})
-    assert set_aside(fs, LOG, 10, 20) == set_aside(fs, LOG, 10, 20)
+    for _ in range(2):
+        assert set_aside(fs, LOG, 10, 20) == f"{0:020}.log.corrupt-10"
+        assert fs.content(f"{LOG}.corrupt-10") == bytes(range(10, 30))
     assert set_aside(fs, LOG, 10, 21) == f"{0:020}.log.corrupt-10.2"
 
 

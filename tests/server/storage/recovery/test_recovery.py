@@ -15,7 +15,6 @@ from triolog.server.config import LogConfig
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import StorageError
 from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES
-from triolog.server.storage.indexes.offset_index import ENTRY
 from triolog.server.storage.log.gaps import FILE_NAME as GAPS_FILE
 from triolog.server.storage.log.gaps import NO_FILE, OffsetGap
 from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
@@ -115,18 +114,6 @@ def test_deleted_and_damaged_indexes_are_rebuilt(tmp_path: Path, content: bytes 
     assert all(index.entries for segment in again.log.segments for index in segment.indexes)
 
 
-@pytest.mark.parametrize("position", [8 * SIZE, 1 << 16])
-def test_an_index_that_points_behind_its_log_is_rebuilt(tmp_path: Path, position: int) -> None:
-    driven = log_of(tmp_path, 8)
-    driven.close()
-    path = tmp_path / "00000000000000000000.index"
-    true = path.read_bytes()
-    path.write_bytes(true + ENTRY.pack(9, position))
-    again = driven.reopen(was_clean=True)
-    assert_whole(again, 8)
-    assert path.read_bytes() == true
-
-
 def test_an_empty_active_segment_survives_a_crash(tmp_path: Path) -> None:
     """Kafka: LogLoaderTest.testRecoverWithEmptyActiveSegment."""
     driven = log_of(tmp_path, 5)
@@ -141,28 +128,18 @@ def test_an_empty_active_segment_survives_a_crash(tmp_path: Path) -> None:
     assert_whole(again.reopen(was_clean=True), 5)
 
 
-def test_indexes_without_a_log_are_deleted(tmp_path: Path) -> None:
-    """Kafka: LogLoaderTest.testBogusIndexSegmentsAreRemoved."""
-    for suffix in (".index", ".timeindex", ".txnindex"):
-        (tmp_path / f"00000000000000000005{suffix}").write_bytes(b"left over")
-    driven = log_of(tmp_path, 8)
-    assert not [name for name in names(tmp_path, "") if name.startswith("00000000000000000005")]
-    assert_whole(driven, 8)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(f"{0:020}.{suffix}" for suffix in ("log.deleted", "index.deleted", "log.cleaned", "timeindex.cleaned", "log.tmp")),
-        *("leader-epoch-checkpoint.tmp", "x.snapshot.deleted"),
-    ],
-)
-def test_files_marked_for_deletion_are_deleted(tmp_path: Path, name: str) -> None:
-    """Kafka: LogLoaderTest.testOpenDeletesObsoleteFiles."""
+def test_indexes_without_a_log_and_files_marked_for_deletion_are_deleted(tmp_path: Path) -> None:
+    """Kafka: LogLoaderTest.testBogusIndexSegmentsAreRemoved, testOpenDeletesObsoleteFiles."""
     log_of(tmp_path, 5).close()
-    (tmp_path / name).write_bytes(b"left over")
+    before = names(tmp_path, "")
+    for name in (
+        *(f"{0:020}.{suffix}" for suffix in ("log.deleted", "index.deleted", "log.cleaned", "timeindex.cleaned", "log.tmp")),
+        *(f"{9:020}.{suffix}" for suffix in ("index", "timeindex", "txnindex")),
+        *("leader-epoch-checkpoint.tmp", "x.snapshot.deleted"),
+    ):
+        (tmp_path / name).write_bytes(b"left over")
     assert_whole(open_driven(tmp_path, config=SMALL), 5)
-    assert not names(tmp_path, name)
+    assert names(tmp_path, "") == before
 
 
 def test_a_log_file_above_32_bits_is_refused(tmp_path: Path) -> None:
@@ -203,26 +180,20 @@ def test_a_damaged_batch_costs_itself_and_nothing_else(tmp_path: Path, caplog: p
     assert again.offset_for(START_MS + 14)[:2] == (START_MS + 15, 15)
 
 
-@pytest.mark.parametrize("was_clean", [True, False])
-def test_a_gap_is_remembered(tmp_path: Path, was_clean: bool) -> None:
+def test_a_gap_is_remembered_until_it_lies_below_the_log_start_and_its_bytes_stay(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 35)
     flip(tmp_path / "00000000000000000010.log", 4 * SIZE + 70)
-    again = driven.reopen(was_clean=False)
-    expected = again.log.gaps
-    if was_clean:
-        again.close()
-    again = again.reopen(was_clean=was_clean)
-    assert again.log.gaps == expected
-    assert again.offsets(skip_gaps=True) == without(35, 14)
-
-
-def test_a_gap_below_the_log_start_is_forgotten_and_its_bytes_stay(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, 35)
-    flip(tmp_path / "00000000000000000010.log", 4 * SIZE + 70)
-    again = driven.reopen(was_clean=False)
-    again.close()
-    again = again.reopen(was_clean=True, log_start_offset=20)
-    assert again.log.gaps == ()
+    driven = driven.reopen(was_clean=False)
+    expected = driven.log.gaps
+    for was_clean in (False, True):
+        if was_clean:
+            driven.close()
+        driven = driven.reopen(was_clean=was_clean)
+        assert driven.log.gaps == expected
+        assert driven.offsets(skip_gaps=True) == without(35, 14)
+    driven.close()
+    driven = driven.reopen(was_clean=True, log_start_offset=20)
+    assert driven.log.gaps == ()
     assert (tmp_path / GAPS_FILE).read_text() == "0\n0\n"
     assert (tmp_path / f"00000000000000000010.log.corrupt-{4 * SIZE}").exists()
 
@@ -276,42 +247,32 @@ def test_promised_offsets_at_the_end_are_a_gap_and_are_not_given_out_again(tmp_p
     assert again.reopen(was_clean=True).offsets(skip_gaps=True) == without(9, 7)
 
 
-def test_a_whole_segment_of_garbage_is_a_gap(tmp_path: Path) -> None:
+def test_a_whole_segment_of_garbage_is_a_gap_and_at_the_end_no_log_end(tmp_path: Path) -> None:
+    """Nothing good lies behind the cut there, so nothing says that those offsets were given out."""
     driven = log_of(tmp_path, 35)
-    (tmp_path / "00000000000000000000.log").write_bytes(b"!" * SIZE)
-    again = driven.reopen(was_clean=False)
-    assert untimed(again.log.gaps) == (OffsetGap(0, 10, "00000000000000000000.log.corrupt-0"),)
-    assert again.offsets(skip_gaps=True) == list(range(10, 35))
-    assert (tmp_path / "00000000000000000000.log").read_bytes() == b""
-
-
-def test_garbage_in_the_last_segments_is_no_log_end(tmp_path: Path) -> None:
-    """Nothing good lies behind the cut, so nothing says that those offsets were given out."""
-    driven = log_of(tmp_path, 35)
-    for name in ("00000000000000000020.log", "00000000000000000030.log"):
+    garbage = ["00000000000000000000.log", "00000000000000000020.log", "00000000000000000030.log"]
+    for name in garbage:
         (tmp_path / name).write_bytes(b"!" * SIZE)
     again = driven.reopen(was_clean=False)
-    assert_whole(again, 20)
-    assert names(tmp_path, "corrupt-0") == ["00000000000000000020.log.corrupt-0", "00000000000000000030.log.corrupt-0"]
+    assert untimed(again.log.gaps) == (OffsetGap(0, 10, "00000000000000000000.log.corrupt-0"),)
+    assert again.offsets(skip_gaps=True) == list(range(10, 20))
+    assert (tmp_path / "00000000000000000000.log").read_bytes() == b""
+    assert names(tmp_path, "corrupt-0") == [f"{name}.corrupt-0" for name in garbage]
     assert again.append(batch()).base_offset == 20
 
 
-def test_segments_below_the_recovery_points_one_are_not_scanned(tmp_path: Path) -> None:
+def test_segments_are_scanned_from_the_one_on_that_holds_the_recovery_point(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 35)
     flip(tmp_path / "00000000000000000000.log", 70)
-    again = driven.reopen(was_clean=False, recovery_point=15)
-    assert (again.log.log_end_offset, again.log.gaps) == (35, ())
-    again = driven.reopen(was_clean=False, recovery_point=5)
-    assert untimed(again.log.gaps) == (OffsetGap(0, 1, "00000000000000000000.log.corrupt-0"),)
-
-
-def test_the_segment_that_holds_the_recovery_point_is_scanned(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, 35)
     path = tmp_path / "00000000000000000010.log"
     path.write_bytes(path.read_bytes()[: 7 * SIZE - 1])
+    gap = OffsetGap(16, 20, f"{path.name}.corrupt-{6 * SIZE}")
     again = driven.reopen(was_clean=False, recovery_point=20 - 1)
-    assert untimed(again.log.gaps) == (OffsetGap(16, 20, f"{path.name}.corrupt-{6 * SIZE}"),)
-    assert again.offsets(skip_gaps=True) == without(35, *range(16, 20))
+    assert untimed(again.log.gaps) == (gap,)
+    assert again.log.log_end_offset == 35
+    again = driven.reopen(was_clean=False, recovery_point=5)
+    assert untimed(again.log.gaps) == (OffsetGap(0, 1, "00000000000000000000.log.corrupt-0"), gap)
+    assert again.offsets(skip_gaps=True) == without(35, 0, *range(16, 20))
 
 
 @pytest.mark.parametrize("offset", [0, 1, 2**31], ids=["an old one", "the same", "above 32 bits"])
@@ -324,29 +285,6 @@ def test_an_offset_that_cannot_follow_ends_the_log(tmp_path: Path, offset: int, 
     assert (tmp_path / f"00000000000000000000.log.corrupt-{2 * SIZE}").exists()
 
 
-@pytest.mark.parametrize("bit", range(0, 17 * 8, 5))
-def test_a_flipped_bit_that_no_crc_covers_is_put_right(tmp_path: Path, bit: int) -> None:
-    """What lies before and behind leaves one possibility; of offset and length also in front of the next segment.
-
-    Every bit: see test_salvage.
-    """
-    driven = log_of(tmp_path, 21)
-    logs = {tmp_path / "00000000000000000000.log": 4, tmp_path / "00000000000000000010.log": 9 if bit < 96 else 4}
-    before = [path.read_bytes() for path in logs]
-    for path, slot in logs.items():
-        flip(path, slot * SIZE + bit // 8, 0x80 >> bit % 8)
-    again = driven.reopen(was_clean=False)
-    assert_whole(again, 21)
-    assert [path.read_bytes() for path in logs] == before
-    assert (again.log.gaps, again.log.leader_epochs.entries) == ((), ((0, 0),))
-
-
-def test_gaps_between_batches_are_kept(tmp_path: Path) -> None:
-    (tmp_path / "00000000000000000003.log").write_bytes(batch(base_offset=5) + batch(base_offset=50))
-    again = open_driven(tmp_path, was_clean=False)
-    assert (again.log.log_start_offset, again.offsets(), again.log.log_end_offset) == (3, [5, 50], 51)
-
-
 def test_a_legacy_message_format_ends_the_log_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     body = struct.pack(">bbqii", 1, 0, START_MS, -1, 40) + bytes(40)
     legacy = struct.pack(">qiI", 1, len(body) + 4, zlib.crc32(body)) + body
@@ -355,14 +293,6 @@ def test_a_legacy_message_format_ends_the_log_and_says_so(tmp_path: Path, caplog
         again = open_driven(tmp_path, was_clean=False)
     assert again.offsets() == [0]
     assert "magic 1, a legacy message format" in caplog.text
-
-
-def test_a_truncation_after_a_crash(tmp_path: Path) -> None:
-    """Kafka: LogLoaderTest.testReopenThenTruncate."""
-    driven = log_of(tmp_path, 25).reopen(was_clean=False)
-    driven.run(truncate_to(driven.log, 3))
-    assert len(driven.log.segments) == 1
-    assert (driven.log.log_end_offset, driven.offsets()) == (3, [0, 1, 2])
 
 
 def test_all_that_was_scanned_is_synced_before_the_log_is_served(tmp_path: Path) -> None:
@@ -408,6 +338,7 @@ def test_an_unreadable_epoch_file_is_forgotten_with_a_warning(tmp_path: Path, ca
 
 @pytest.mark.parametrize("was_clean", [True, False])
 def test_a_log_goes_on_as_if_it_had_not_been_closed(tmp_path: Path, was_clean: bool) -> None:
+    """Kafka: LogLoaderTest.testReopenThenTruncate."""
     driven = log_of(tmp_path, 15)
     if was_clean:
         driven.close()
@@ -416,6 +347,8 @@ def test_a_log_goes_on_as_if_it_had_not_been_closed(tmp_path: Path, was_clean: b
         again.append(batch(START_MS + offset))
     assert [segment.base_offset for segment in again.log.segments] == [0, 10, 20, 30]
     assert_whole(again, 35)
+    again.run(truncate_to(again.log, 3))
+    assert (len(again.log.segments), again.log.log_end_offset, again.offsets()) == (1, 3, [0, 1, 2])
 
 
 def test_rolling_by_time_goes_on_from_the_first_batch_on_disk(tmp_path: Path) -> None:

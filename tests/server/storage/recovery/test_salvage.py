@@ -55,42 +55,42 @@ def flipped(data: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
-def test_a_whole_file_is_its_batches(tmp_path: Path) -> None:
-    batches = log_of(5)
-    assert scan(tmp_path, b"".join(batches)) == (batches, [])
-    assert scan(tmp_path, b"") == ([], [])
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [],
+        log_of(5),
+        [batch(base_offset=offset) for offset in (105, 106, 200, 1_000, 5_000_000)],
+        [patched(each, partition_leader_epoch=epoch) for each, epoch in zip(log_of(6), (0, 0, 3, 3, 7, 900), strict=True)],
+        [patched(each, partition_leader_epoch=epoch) for each, epoch in zip(log_of(5), (-1, 2, -1, 2, -1), strict=True)],
+    ],
+    ids=["empty", "whole", "compacted", "epochs that rise", "without epochs"],
+)
+def test_a_whole_file_is_its_batches(tmp_path: Path, batches: list[bytes]) -> None:
+    assert scan(tmp_path, b"".join(batches), end_offset=6_000_000) == (batches, [])
+    if len(batches) == 5:
+        part = scan(tmp_path, b"".join(batches), start=SIZE, end=3 * SIZE, base_offset=START + 1)
+        assert part == (batches[1:3], [])
 
 
-def test_a_part_of_a_file_is_scanned(tmp_path: Path) -> None:
-    batches = log_of(5)
-    found = scan(tmp_path, b"".join(batches), start=SIZE, end=3 * SIZE, base_offset=START + 1)
-    assert found == (batches[1:3], [])
-
-
-@pytest.mark.parametrize("bit", range(8 * SIZE))
-def test_every_flipped_bit_costs_its_batch_at_most(tmp_path: Path, bit: int) -> None:
+def test_every_flipped_bit_costs_its_batch_at_most(tmp_path: Path) -> None:
     """Bits of the first 17 bytes cost nothing: the neighbours tell what they were."""
     batches = log_of(5)
     data = b"".join(batches)
-    good, damages = scan(tmp_path, flipped(data, 2 * 8 * SIZE + bit))
-    (damage,) = damages
-    assert (damage.position, damage.size, damage.first_offset, damage.next_offset) == (2 * SIZE, SIZE, 102, 103)
-    if bit < 17 * 8:
-        assert good == batches
-    else:
-        assert (good, damage.stamp) == (batches[:2] + batches[3:], None)
+    for bit in range(8 * SIZE):
+        good, (damage,) = scan(tmp_path, flipped(data, 2 * 8 * SIZE + bit))
+        assert damage[:2] + damage[3:5] == (2 * SIZE, SIZE, 102, 103), bit
+        assert good == (batches if bit < 17 * 8 else batches[:2] + batches[3:]), bit
+        assert bit < 17 * 8 or damage.stamp is None, bit
 
 
-@pytest.mark.parametrize("size", range(1, SIZE))
-def test_a_torn_batch_at_the_end_is_one_damage(tmp_path: Path, size: int) -> None:
+def test_a_torn_batch_at_the_end_is_one_damage(tmp_path: Path) -> None:
+    """The next segment says how many offsets are missing."""
     batches = log_of(3)
-    good, damages = scan(tmp_path, b"".join(batches)[: 2 * SIZE + size])
-    assert good == batches[:2]
-    assert [(each.position, each.size, each.first_offset, each.next_offset) for each in damages] == [(2 * SIZE, size, 102, 102)]
-
-
-def test_the_next_segment_says_how_many_offsets_are_missing_at_the_end(tmp_path: Path) -> None:
-    _, (damage,) = scan(tmp_path, b"".join(log_of(3))[:-1], end_offset=110)
+    for size in range(1, SIZE):
+        good, (damage,) = scan(tmp_path, b"".join(batches)[: 2 * SIZE + size])
+        assert (good, damage[:2], damage[3:5]) == (batches[:2], (2 * SIZE, size), (102, 102)), size
+    _, (damage,) = scan(tmp_path, b"".join(batches)[:-1], end_offset=110)
     assert (damage.first_offset, damage.next_offset) == (102, 110)
 
 
@@ -148,22 +148,18 @@ def test_a_batch_in_a_record_is_not_taken_for_one_of_the_log(tmp_path: Path) -> 
         assert scan(tmp_path, first + bytes(damaged) + last)[0] == [first, outer, last]
 
 
-def test_a_batch_in_a_record_is_not_taken_for_one_of_the_log_when_what_follows_is_damaged_too(tmp_path: Path) -> None:
-    """Then nothing confirms where the damaged batch ends; inside of what it claims only its successor may start."""
-    first, _, second, last = log_of(4)
-    outer = patched(batch(base_offset=START + 1, value=batch(base_offset=START + 3)), partition_leader_epoch=0)
-    data = first + flipped(outer, 8 * 65) + flipped(second, 8 * (SIZE - 1)) + last
-    good, damages = scan(tmp_path, data)
-    assert good == [first, last]
-    assert sum(each.size for each in damages) == len(outer) + SIZE
-
-
-def test_a_batch_at_the_very_end_of_a_record_is_not_taken_for_one_of_the_log(tmp_path: Path) -> None:
-    """In the last header of the last record it leads to what follows, as one of the log would."""
+@pytest.mark.parametrize("ends_the_record", [False, True])
+def test_a_batch_in_a_record_is_not_taken_for_one_of_the_log_when_what_follows_is_damaged_too(
+    tmp_path: Path, ends_the_record: bool
+) -> None:
+    """Then nothing confirms where the damaged batch ends; inside of what it claims only its successor may start. In the last
+    header of the last record it leads to what follows, as one of the log would."""
     first, _, second, last = log_of(4)
     inner = batch(base_offset=START + 3)
-    outer = build_batch([(START_MS, None, b"value", (("copy", inner),))], base_offset=START + 1, partition_leader_epoch=0)
-    assert outer.endswith(inner)
+    outer = patched(batch(base_offset=START + 1, value=inner), partition_leader_epoch=0)
+    if ends_the_record:
+        outer = build_batch([(START_MS, None, b"value", (("copy", inner),))], base_offset=START + 1, partition_leader_epoch=0)
+        assert outer.endswith(inner)
     data = first + flipped(outer, 8 * 65) + flipped(second, 8 * (SIZE - 1)) + last
     good, damages = scan(tmp_path, data)
     assert (good, sum(each.size for each in damages)) == ([first, last], len(outer) + SIZE)
@@ -179,32 +175,13 @@ def test_behind_a_length_out_of_the_file_and_a_gap_of_offsets_reading_goes_on_at
     assert (damage.position, damage.size, damage.first_offset, damage.next_offset) == (SIZE, SIZE, 101, 111)
 
 
-def test_gaps_of_a_compacted_log_are_no_damage(tmp_path: Path) -> None:
-    batches = [batch(base_offset=offset) for offset in (105, 106, 200, 1_000, 5_000_000)]
-    assert scan(tmp_path, b"".join(batches), end_offset=6_000_000) == (batches, [])
-
-
-def test_an_older_batch_is_misplaced(tmp_path: Path) -> None:
+def test_an_older_batch_and_one_that_reaches_into_the_next_segment_are_misplaced(tmp_path: Path) -> None:
     batches = log_of(4)
     good, (damage,) = scan(tmp_path, b"".join([*batches, batches[1]]))
     assert (good, damage.is_misplaced, damage.stamp) == (batches, True, None)
     assert damage.reason == f"offsets 101 to 101 do not lie in 104 to {START + INT32_MAX + 1}"
-
-
-def test_a_batch_that_reaches_into_the_next_segment_is_misplaced(tmp_path: Path) -> None:
-    batches = log_of(4)
     good, damages = scan(tmp_path, b"".join(batches), end_offset=102)
     assert (good, [each.is_misplaced for each in damages]) == (batches[:2], [True, True])
-
-
-def test_epochs_that_rise_are_no_damage(tmp_path: Path) -> None:
-    batches = [patched(each, partition_leader_epoch=epoch) for each, epoch in zip(log_of(6), (0, 0, 3, 3, 7, 900), strict=True)]
-    assert scan(tmp_path, b"".join(batches)) == (batches, [])
-
-
-def test_batches_without_an_epoch_are_no_damage(tmp_path: Path) -> None:
-    batches = [patched(each, partition_leader_epoch=epoch) for each, epoch in zip(log_of(5), (-1, 2, -1, 2, -1), strict=True)]
-    assert scan(tmp_path, b"".join(batches)) == (batches, [])
 
 
 def test_a_batch_larger_than_a_read_is_found(tmp_path: Path) -> None:

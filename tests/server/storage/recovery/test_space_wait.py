@@ -11,7 +11,7 @@ import attrs
 import pytest
 from triolog.protocol.types import Bytes, Isolation, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.disk.filesystem import FileSystem
+from triolog.server.storage.disk.filesystem import FileSystem, replace_file
 from triolog.server.storage.disk.memory_overlay import MemoryOverlay
 from triolog.server.storage.disk.write_again import ATTEMPTS
 from triolog.server.storage.errors import ErrorCode
@@ -20,6 +20,7 @@ from triolog.server.storage.recovery.space_wait import open_in_memory
 
 from tests.support.counts import counts
 from tests.support.crash_fs import CrashFileSystem
+from tests.support.inline_log import make_on_device
 from tests.support.logs import START_MS, Clock, DrivenLog, batch, open_driven
 from tests.support.stopped_logs import CONFIGS, fill_log
 
@@ -85,26 +86,27 @@ def stopped_log(state: str, seed: int) -> Stopped:
             promised = driven.log.log_end_offset
         else:
             driven.flush()
-    names, log = fs.list_directory(DIRECTORY), driven.log.active.log.path
+    files = {name: fs.content(f"{DIRECTORY}/{name}") for name in fs.list_directory(DIRECTORY)}
+    active, size = driven.log.active.log.path.rpartition("/")[2], driven.log.active.size
     match state:
         case "torn append":
-            _write(fs, log, driven.log.active.size, batch(START_MS, value=b"v" * 40)[:50])
+            files[active] = files[active][:size] + batch(START_MS, value=b"v" * 40)[:50]
         case "no indexes":
-            _unlink(fs, [name for name in names if name.endswith("index")])
+            files = {name: data for name, data in files.items() if not name.endswith("index")}
         case "no small files":
-            _unlink(fs, [name for name in names if not name.endswith((".log", "index"))])
+            files = {name: data for name, data in files.items() if name.endswith((".log", "index"))}
         case "promised end is lost":
-            _truncate(fs, log, driven.log.active.size // 2)
+            files[active] = files[active][: size // 2]
         case "damage in the middle":
-            _write(fs, log, 80, b"damage")
+            files[active] = files[active][:80] + b"damage" + files[active][86:]
         case "clean, an index is lost":
-            _unlink(fs, [next(name for name in names if name.endswith(".index"))])
+            del files[next(name for name in files if name.endswith(".index"))]
         case "no log":
-            _unlink(fs, names)
-    for name in fs.list_directory(DIRECTORY):
-        _sync(fs, f"{DIRECTORY}/{name}")
-    for directory in (DIRECTORY, "/data", "/"):
-        fs.sync_directory(directory)
+            files = {}
+    stopped = CrashFileSystem()
+    make_on_device(stopped, DIRECTORY)
+    for name, data in files.items():
+        replace_file(stopped, f"{DIRECTORY}/{name}", data)
     request = OpenLog(
         topic_partition=TopicPartition("topic", 0),
         directory=DIRECTORY,
@@ -113,30 +115,7 @@ def stopped_log(state: str, seed: int) -> Stopped:
         was_clean=clean,
         recovery_point=promised,
     )
-    return Stopped(fs, request)
-
-
-def _write(fs: CrashFileSystem, path: str, position: int, data: bytes) -> None:
-    fd = fs.open(path, 2)
-    fs.write(fd, [data], position)
-    fs.close(fd)
-
-
-def _truncate(fs: CrashFileSystem, path: str, size: int) -> None:
-    fd = fs.open(path, 2)
-    fs.truncate(fd, size)
-    fs.close(fd)
-
-
-def _sync(fs: CrashFileSystem, path: str) -> None:
-    fd = fs.open(path, 0)
-    fs.sync(fd)
-    fs.close(fd)
-
-
-def _unlink(fs: CrashFileSystem, names: Sequence[str]) -> None:
-    for name in names:
-        fs.unlink(f"{DIRECTORY}/{name}")
+    return Stopped(stopped, request)
 
 
 def seen_in(fs: FileSystem, request: OpenLog, log: Any = None) -> dict[str, Any]:
