@@ -15,7 +15,7 @@ OLDEST_FAULTS: Final = (
         file="server/storage/directory/topics_file.py",
         old="        check_checksum(path, document, _FIELDS, _ADVICE)\n",
         new="",
-        tests=(f"{STORAGE}/directory/test_topics_file.py::test_a_flipped_bit_is_noticed_wherever_it_is",),
+        tests=(f"{STORAGE}/directory/test_json_files.py::test_a_flipped_bit_is_noticed_wherever_it_is",),
     ),
     Fault(
         name="end-of-a-clean-stop",

@@ -48,9 +48,17 @@ def held(directory: str) -> Iterator[None]:
 
 
 def test_a_second_owner_in_this_process_is_refused_with_the_first_ones_name(tmp_path: Path) -> None:
-    with held(str(tmp_path)):
-        with pytest.raises(LogDirectoryError, match=f"{tmp_path} is locked by triolog, process {os.getpid()}; stop it first"):
-            DirectoryLock.acquire(str(tmp_path))
+    """Also under another name of the directory; another directory has another lock."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "alias").symlink_to("one")
+    with held(str(tmp_path / "one")), held(str(tmp_path / "two")):
+        for name in ("one", "alias"):
+            why = f"{tmp_path / name} is locked by triolog, process {os.getpid()}; stop it first"
+            with pytest.raises(LogDirectoryError, match=why):
+                DirectoryLock.acquire(str(tmp_path / name))
+    with pytest.raises(FileNotFoundError):
+        DirectoryLock.acquire(str(tmp_path / "none"))
 
 
 def test_removing_the_file_lets_no_second_owner_in_and_kafkas_file_is_not_made_anew(tmp_path: Path) -> None:
@@ -60,14 +68,6 @@ def test_removing_the_file_lets_no_second_owner_in_and_kafkas_file_is_not_made_a
             DirectoryLock.acquire(str(tmp_path))
         assert not (tmp_path / LOCK_FILE).exists()
     DirectoryLock.acquire(str(tmp_path)).release()
-
-
-def test_another_name_of_the_directory_is_no_way_around_the_lock(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "alias").symlink_to("real")
-    with held(str(tmp_path / "real")):
-        with pytest.raises(LogDirectoryError, match=f"process {os.getpid()}"):
-            DirectoryLock.acquire(str(tmp_path / "alias"))
 
 
 def test_where_directories_cannot_be_locked_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,20 +98,21 @@ def test_a_full_device_keeps_nobody_from_the_lock(tmp_path: Path, monkeypatch: p
     lock.release()
 
 
-def test_the_lock_can_be_taken_again_once_it_is_released(tmp_path: Path) -> None:
-    for _ in range(3):
-        lock = DirectoryLock.acquire(str(tmp_path))
-        assert lock.path == str(tmp_path / LOCK_FILE)
-        lock.release()
-    assert kafka_can_lock(tmp_path)
-
-
-def test_kafka_is_kept_out_also_after_a_second_owner_was_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_open_file_locks", [True, False])
+def test_kafka_is_kept_out_until_the_lock_is_released_also_after_a_second_owner_was_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_open_file_locks: bool
+) -> None:
+    """Where locks of open files are missing records are locked."""
+    if not has_open_file_locks:
+        monkeypatch.setattr(directory_lock, "_OPEN_FILE_LOCK", None)
     with held(str(tmp_path)):
         assert not kafka_can_lock(tmp_path)
-        with pytest.raises(LogDirectoryError):
+        with pytest.raises(LogDirectoryError, match="locked by triolog"):
             DirectoryLock.acquire(str(tmp_path))
-        assert not kafka_can_lock(tmp_path)
+        assert not (has_open_file_locks and kafka_can_lock(tmp_path))
+    with held(str(tmp_path)):
+        pass
+    assert kafka_can_lock(tmp_path)
 
 
 def test_a_directory_that_kafka_holds_is_refused(tmp_path: Path) -> None:
@@ -124,26 +125,6 @@ def test_a_directory_that_kafka_holds_is_refused(tmp_path: Path) -> None:
             DirectoryLock.acquire(str(tmp_path))
         holder.stdin.close()
     DirectoryLock.acquire(str(tmp_path)).release()
-
-
-def test_two_directories_have_two_locks(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-    with held(str(tmp_path / "one")), held(str(tmp_path / "two")):
-        pass
-
-
-def test_a_directory_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        DirectoryLock.acquire(str(tmp_path / "none"))
-
-
-def test_where_locks_of_open_files_are_missing_records_are_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory_lock, "_OPEN_FILE_LOCK", None)
-    with held(str(tmp_path)):
-        assert not kafka_can_lock(tmp_path)
-        with pytest.raises(LogDirectoryError, match="locked by triolog"):
-            DirectoryLock.acquire(str(tmp_path))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no locks of open files")

@@ -33,14 +33,7 @@ def opened(path: Path) -> Iterator[LogDirectory]:
         directory.close()
 
 
-def test_a_directory_is_locked_while_it_is_open(tmp_path: Path) -> None:
-    with opened(tmp_path / "data"), pytest.raises(LogDirectoryError), opened(tmp_path / "data"):
-        pass
-    with opened(tmp_path / "data"):
-        pass
-
-
-def test_a_new_directory_takes_on_the_servers_identity(tmp_path: Path) -> None:
+def test_a_new_directory_takes_on_the_servers_identity_and_one_of_another_server_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path) as directory:
         assert (directory.cluster_id, directory.node_id, directory.directory_id) == (None, None, None)
         directory.settle_identity("cluster", 7)
@@ -49,6 +42,9 @@ def test_a_new_directory_takes_on_the_servers_identity(tmp_path: Path) -> None:
         assert (again.cluster_id, again.node_id, again.directory_id) == ("cluster", 7, directory_id)
         before = (tmp_path / META_PROPERTIES_FILE).read_bytes()
         again.settle_identity("cluster", 7)
+        for cluster_id, node_id, found in (("other", 7, "cluster.id"), ("cluster", 8, "node.id")):
+            with pytest.raises(LogDirectoryError, match=f"{found}=.* belongs to another server"):
+                again.settle_identity(cluster_id, node_id)
     assert (tmp_path / META_PROPERTIES_FILE).read_bytes() == before
 
 
@@ -67,15 +63,9 @@ def test_an_identity_that_finds_no_space_is_written_with_the_next_checkpoints(tm
         assert again.directory_id == directory.directory_id
 
 
-@pytest.mark.parametrize(("cluster_id", "node_id", "found"), [("other", 7, "cluster.id"), ("cluster", 8, "node.id")])
-def test_a_directory_of_another_server_is_refused(tmp_path: Path, cluster_id: str, node_id: int, found: str) -> None:
-    with opened(tmp_path) as directory:
-        directory.settle_identity("cluster", 7)
-    with opened(tmp_path) as again, pytest.raises(LogDirectoryError, match=f"{found}=.* belongs to another server"):
-        again.settle_identity(cluster_id, node_id)
-
-
-def test_an_identity_that_cannot_be_read_is_refused_and_the_lock_released(tmp_path: Path) -> None:
+def test_a_directory_is_locked_while_it_is_open_and_not_when_its_identity_cannot_be_read(tmp_path: Path) -> None:
+    with opened(tmp_path), pytest.raises(LogDirectoryError), opened(tmp_path):
+        pass
     (tmp_path / META_PROPERTIES_FILE).write_text("version=1\ncluster.id=a\nnode.id=x\n")
     with pytest.raises(CheckpointError, match="cannot be read"), opened(tmp_path):
         pass
@@ -113,23 +103,18 @@ def test_a_checkpoint_that_cannot_be_read_counts_as_empty(tmp_path: Path, caplog
     assert "it is taken as empty, so more than needed is recovered" in caplog.text
 
 
-def test_a_checkpoint_that_says_nothing_new_is_not_written(tmp_path: Path) -> None:
-    with opened(tmp_path) as directory:
+def test_a_checkpoint_that_says_nothing_new_is_not_written_and_a_directory_that_is_gone_is_noticed(tmp_path: Path) -> None:
+    with opened(tmp_path / "data") as directory:
         directory.write_checkpoints({FOO: Offsets(10, 12, 5, 0)})
-        path = tmp_path / "recovery-point-offset-checkpoint"
+        path = tmp_path / "data" / "recovery-point-offset-checkpoint"
         before = path.stat().st_ino
         directory.write_checkpoints({FOO: Offsets(10, 13, 5, 0)})
         assert path.stat().st_ino == before
         directory.write_checkpoints({FOO: Offsets(11, 13, 5, 0)})
         assert path.stat().st_ino != before
-
-
-def test_a_directory_that_is_gone_is_noticed_although_no_checkpoint_has_changed(tmp_path: Path) -> None:
-    with opened(tmp_path / "data") as directory:
-        directory.write_checkpoints({FOO: Offsets(10, 12, 5, 0)})
         shutil.rmtree(tmp_path / "data")
         with pytest.raises(FileNotFoundError):
-            directory.write_checkpoints({FOO: Offsets(10, 12, 5, 0)})
+            directory.write_checkpoints({FOO: Offsets(11, 13, 5, 0)})
 
 
 def test_topics_are_read_back(tmp_path: Path) -> None:
@@ -212,20 +197,16 @@ def test_partitions_of_kafka_are_found_with_its_identity_and_checkpoints(tmp_pat
         assert directory.take_clean_marker()
 
 
-def test_marked_directories_are_told_apart(tmp_path: Path) -> None:
+def test_marked_directories_are_told_apart_and_a_foreign_one_is_refused(tmp_path: Path) -> None:
     mark = "0123456789abcdef0123456789abcdef"
     for name in ("foo-0", f"foo-1.{mark}-delete", f"foo-2.{mark}-stray", "lost+found", "__cluster_metadata-0"):
         (tmp_path / name).mkdir()
     (tmp_path / "a plain file").touch()
     with opened(tmp_path) as directory:
         contents = directory.contents()
-        found, doomed = contents.partitions, contents.doomed
-    assert found == {FOO: f"{tmp_path}/foo-0"}
-    assert doomed == {f"{tmp_path}/foo-1.{mark}-delete": TopicPartition("foo", 1)}
+        (tmp_path / "non_kafka_dir").mkdir()
+        with pytest.raises(LogDirectoryError, match="non_kafka_dir"):
+            directory.contents()
+    assert contents.partitions == {FOO: f"{tmp_path}/foo-0"}
+    assert contents.doomed == {f"{tmp_path}/foo-1.{mark}-delete": TopicPartition("foo", 1)}
     assert contents.stray == [f"{tmp_path}/foo-2.{mark}-stray"]
-
-
-def test_a_foreign_directory_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "non_kafka_dir").mkdir()
-    with opened(tmp_path) as directory, pytest.raises(LogDirectoryError, match="non_kafka_dir"):
-        directory.contents()

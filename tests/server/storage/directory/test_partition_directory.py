@@ -37,23 +37,16 @@ def request(directory: Path, *, sync_metadata: bool = True) -> OpenLog:
     )
 
 
-def test_a_new_partition_has_its_files_and_their_names_are_on_the_device(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sync_metadata", [True, False])
+def test_a_new_partition_has_its_files_and_their_names_are_on_the_device(tmp_path: Path, sync_metadata: bool) -> None:
+    """But where nothing outlives the process."""
     fs, directory = WatchedFileSystem(), tmp_path / "topic-0"
-    log = create_partition(fs, request(directory), TOPIC_ID)
-    assert sorted(path.name for path in directory.iterdir()) == [
-        "00000000000000000000.log",
-        "leader-epoch-checkpoint",
-        "partition.metadata",
-    ]
+    log = create_partition(fs, request(directory, sync_metadata=sync_metadata), TOPIC_ID)
+    names = ["00000000000000000000.log", "leader-epoch-checkpoint", "partition.metadata"]
+    assert sorted(path.name for path in directory.iterdir()) == names
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
     assert read_topic_id(fs, str(directory)) == TOPIC_ID
-    assert fs.synced[-1:] == [f"{directory}/"]
-
-
-def test_where_nothing_outlives_the_process_no_directory_is_synced(tmp_path: Path) -> None:
-    fs = WatchedFileSystem()
-    create_partition(fs, request(tmp_path / "topic-0", sync_metadata=False), TOPIC_ID)
-    assert fs.synced == []
+    assert fs.synced[-1:] == ([f"{directory}/"] if sync_metadata else [])
 
 
 def test_a_directory_of_another_topic_of_that_name_is_refused(tmp_path: Path) -> None:
@@ -66,12 +59,9 @@ def test_a_directory_of_another_topic_of_that_name_is_refused(tmp_path: Path) ->
     assert caught.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-def test_a_directory_without_metadata_belongs_to_any_topic(tmp_path: Path) -> None:
+def test_a_directory_without_metadata_belongs_to_any_topic_and_unreadable_metadata_is_an_error(tmp_path: Path) -> None:
     assert read_topic_id(OsFileSystem(), str(tmp_path)) is None
     check_topic_id(OsFileSystem(), str(tmp_path), TOPIC_ID)
-
-
-def test_metadata_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "partition.metadata").write_bytes(b"nonsense")
     with pytest.raises(CheckpointError, match=r"partition\.metadata"):
         read_topic_id(OsFileSystem(), str(tmp_path))
