@@ -53,60 +53,51 @@ def test_a_procedure_is_sent_the_answers_and_returns_its_own(tmp_path: Path) -> 
     assert drive(FS, procedure()) == [b"234", 10, b"89"]
 
 
-def test_an_operations_error_is_thrown_into_the_procedure_which_may_go_on(tmp_path: Path) -> None:
+def test_an_operations_error_names_the_file_and_is_thrown_into_the_procedure_which_may_go_on(tmp_path: Path) -> None:
+    (tmp_path / "a.log").mkdir()
+
     def procedure() -> Generator[Any, Any, str]:
         try:
             yield Rename(f"{tmp_path}/a", f"{tmp_path}/b")
         except FileNotFoundError:
             yield WriteFile(f"{tmp_path}/b", b"made", durable=False)
-        return "went on"
+        yield Read(FileHandle(str(tmp_path / "a.log")), 0, 10)
+        return "not reached"
 
-    assert drive(FS, procedure()) == "went on"
+    with pytest.raises(IsADirectoryError, match=r"a\.log"):
+        drive(FS, procedure())
     assert (tmp_path / "b").read_bytes() == b"made"
 
 
-def test_files_that_the_driver_opened_are_closed_again_also_after_an_error(tmp_path: Path) -> None:
-    file = FileHandle(path=str(tmp_path / "file"), writable=True, create_bytes=0)
+def test_files_that_the_driver_opened_are_closed_again_also_after_an_error_and_others_stay_open(tmp_path: Path) -> None:
+    file, other = (FileHandle(path=str(tmp_path / name), writable=True, create_bytes=0) for name in "ab")
+    other.fd = Open(other).run(FS)
 
     def procedure() -> Generator[Any, Any, None]:
         yield Write(file, 0, [b"abc"])
+        yield Write(other, 0, [b"abc"])
         assert file.fd is not None
+        yield Sync(other)
         raise RuntimeError("a bug")
 
     with pytest.raises(RuntimeError, match="a bug"):
         drive(FS, procedure())
     assert file.fd is None
+    Close(other.descriptor()).run(FS)
 
 
-def test_a_file_that_is_open_already_stays_open(tmp_path: Path) -> None:
-    file = FileHandle(path=str(tmp_path / "file"), writable=True, create_bytes=0)
-    file.fd = Open(file).run(FS)
-
-    def procedure() -> Generator[Any, Any, None]:
-        yield Write(file, 0, [b"abc"])
-        yield Sync(file)
-
-    drive(FS, procedure())
-    assert file.fd is not None
-    Close(file.descriptor()).run(FS)
-
-
-def test_a_file_that_is_gone_expires_the_snapshot_of_its_reader(tmp_path: Path) -> None:
+def test_a_file_is_made_with_its_length_where_it_has_one(tmp_path: Path) -> None:
+    """One that is gone expires the snapshot of its reader."""
+    path = tmp_path / "file"
     with pytest.raises(SnapshotExpiredError, match="file is gone"):
-        Open(FileHandle(path=str(tmp_path / "file"))).run(FS)
-
-
-def test_a_writable_file_without_a_length_to_make_it_with_is_not_made(tmp_path: Path) -> None:
+        Open(FileHandle(path=str(path))).run(FS)
     with pytest.raises(FileNotFoundError):
-        Open(FileHandle(path=str(tmp_path / "vanished.log"), writable=True)).run(FS)
+        Open(FileHandle(path=str(path), writable=True)).run(FS)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_writable_file_is_made_with_its_length(tmp_path: Path) -> None:
-    file = FileHandle(path=str(tmp_path / "file"), writable=True, create_bytes=800)
+    file = FileHandle(path=str(path), writable=True, create_bytes=800)
     for _ in range(2):
         Close(Open(file).run(FS)).run(FS)
-        assert (tmp_path / "file").stat().st_size == 800
+        assert path.stat().st_size == 800
 
 
 def test_a_descriptor_is_not_left_open_when_the_length_cannot_be_given(tmp_path: Path) -> None:
@@ -135,14 +126,6 @@ def test_a_created_file_is_empty_or_allocated_whatever_was_there(tmp_path: Path)
     assert path.stat().st_blocks * 512 >= 4096
 
 
-def test_unlinking_what_is_not_there_is_fine(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for _ in range(2):
-        Unlink(str(tmp_path / "file")).run(FS)
-    assert not (tmp_path / "file").exists()
-    assert FileSize(str(tmp_path / "file")).run(FS) is None
-
-
 def test_operations_run_in_order_until_the_first_error(tmp_path: Path) -> None:
     file = FileHandle(path=str(tmp_path / "file"), writable=True, create_bytes=0)
     file.fd = Open(file).run(FS)
@@ -162,33 +145,17 @@ def test_operations_run_in_order_until_the_first_error(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == b"abcd"
 
 
-@pytest.mark.parametrize("durable", [True, False])
-def test_a_small_file_is_replaced_whole(tmp_path: Path, durable: bool) -> None:
-    path = tmp_path / "file"
-    for content in (b"first and longer", b"second"):
-        WriteFile(str(path), content, durable=durable).run(FS)
-        assert path.read_bytes() == content
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
-
-
-def test_an_error_of_the_system_names_the_file(tmp_path: Path) -> None:
-    (tmp_path / "a.log").mkdir()
-
-    def read() -> Procedure[bytes]:
-        return (yield Read(FileHandle(str(tmp_path / "a.log")), 0, 10))
-
-    with pytest.raises(IsADirectoryError, match=r"a\.log"):
-        drive(OsFileSystem(), read())
-
-
 def test_many_renames_answer_the_names_that_are_there_now(tmp_path: Path) -> None:
     fs = OsFileSystem()
     names = [str(tmp_path / name) for name in ("a", "missing", "b")]
     for name in (names[0], names[2]):
         Path(name).write_text(name)
     assert RenameEach(names, ".gone").run(fs) == [names[0] + ".gone", names[2] + ".gone"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.gone", "b.gone"]
     assert RenameEach([], ".gone").run(fs) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.gone", "b.gone"]
+    for _ in range(2):
+        Unlink(names[0] + ".gone").run(fs)
+    assert FileSize(names[0] + ".gone").run(fs) is None
 
 
 def test_the_time_of_a_file_is_that_of_its_last_change(tmp_path: Path) -> None:

@@ -41,26 +41,27 @@ def make(fs: OsFileSystem, folder: Path) -> tuple[int, int, int]:
     return mode(folder / "a" / "b" / "file"), mode(folder / "a" / "b"), mode(folder / "a")
 
 
-@pytest.mark.parametrize("mask", [0, 0o022, 0o077, 0o277])
-@pytest.mark.parametrize("permissions", MODES)
+@pytest.mark.parametrize(
+    ("permissions", "mask", "modes"),
+    [
+        *((permissions, mask, modes) for permissions, modes in MODES.items() for mask in (0, 0o022, 0o077, 0o277)),
+        (DataPermissions.UMASK, 0, (0o666, 0o777)),
+        (DataPermissions.UMASK, 0o027, (0o640, 0o750)),
+    ],
+)
 def test_what_is_made_is_for_whom_it_is_said_to_be_whatever_the_umask(
-    tmp_path: Path, permissions: DataPermissions, mask: int
+    tmp_path: Path, permissions: DataPermissions, mask: int, modes: tuple[int, int]
 ) -> None:
+    """But where the umask is to decide, and there not of what is private."""
     with umask(mask):
-        made = make(OsFileSystem(permissions), tmp_path)
-    file_mode, directory_mode = MODES[permissions]
-    assert made == (file_mode, directory_mode, directory_mode)
+        assert make(OsFileSystem(permissions), tmp_path) == (*modes, modes[1])
+        replace_file(OsFileSystem(permissions), str(tmp_path / "secret"), b"x", private=True)
+    assert mode(tmp_path / "secret") == 0o600
 
 
 def test_without_anything_said_it_is_for_the_owner_alone(tmp_path: Path) -> None:
     with umask(0):
         assert make(OsFileSystem(), tmp_path) == (0o600, 0o700, 0o700)
-
-
-@pytest.mark.parametrize(("mask", "modes"), [(0, (0o666, 0o777, 0o777)), (0o027, (0o640, 0o750, 0o750))])
-def test_the_umask_decides_where_that_is_wanted(tmp_path: Path, mask: int, modes: tuple[int, int, int]) -> None:
-    with umask(mask):
-        assert make(OsFileSystem(DataPermissions.UMASK), tmp_path) == modes
 
 
 def test_what_is_there_keeps_its_mode(tmp_path: Path) -> None:
@@ -72,12 +73,6 @@ def test_what_is_there_keeps_its_mode(tmp_path: Path) -> None:
     fs.make_directory(str(tmp_path / "a" / "b"))
     fs.close(fs.open(str(tmp_path / "a" / "b" / "file"), CREATE | os.O_TRUNC))
     assert (mode(tmp_path / "a"), mode(tmp_path / "a" / "b"), mode(tmp_path / "a" / "b" / "file")) == (0o755, 0o751, 0o644)
-
-
-def test_a_private_file_is_private_also_where_the_umask_decides(tmp_path: Path) -> None:
-    with umask(0):
-        replace_file(OsFileSystem(DataPermissions.UMASK), str(tmp_path / "secret"), b"x", private=True)
-    assert mode(tmp_path / "secret") == 0o600
 
 
 def test_errors_are_those_of_the_system(tmp_path: Path) -> None:

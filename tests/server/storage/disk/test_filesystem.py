@@ -31,7 +31,6 @@ from tests.support.logs import batch, open_driven
 
 FS: Final = OsFileSystem()
 SHARED_MEMORY: Final = os.stat("/dev/shm" if os.path.isdir("/dev/shm") else "/")
-REAL_PWRITEV: Final = os.pwritev
 REAL_PWRITE: Final = os.pwrite
 REAL_PREAD: Final = os.pread
 
@@ -51,12 +50,6 @@ def test_more_buffers_than_iov_max_are_written(fd: int) -> None:
     buffers = [b"%05d" % number for number in range(3 * IOV_MAX + 7)]
     FS.write(fd, buffers, 3)
     assert content(fd) == bytes(3) + b"".join(buffers)
-
-
-def test_linux_takes_no_more_than_iov_max_buffers(fd: int) -> None:
-    os.pwritev(fd, [b"x"] * IOV_MAX, 0)
-    with pytest.raises(OSError, match="Invalid argument"):
-        os.pwritev(fd, [b"x"] * (IOV_MAX + 1), 0)
 
 
 @given(st.lists(st.binary(max_size=20), max_size=30), st.integers(0, 50), st.integers(1, 40))
@@ -92,14 +85,16 @@ def test_a_read_is_short_at_the_end_of_the_file_only(fd: int, monkeypatch: pytes
     assert FS.read(fd, 0, 0) == b""
 
 
-def test_a_cached_read_is_exact_or_none(fd: int) -> None:
+def test_a_cached_read_is_exact_or_none(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is also what is not cached, and where the system has no such reads."""
     FS.write(fd, [b"0123456789"], 0)
     assert FS.read_cached(fd, 4, 3) == b"3456"
     assert FS.read_cached(fd, 4, 8) is None
-
-
-def test_without_rwf_nowait_a_cached_read_declines(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    FS.write(fd, [b"0123456789"], 0)
+    monkeypatch.setattr(os, "preadv", _failing(errno.EAGAIN))
+    assert FS.read_cached(fd, 4, 3) is None
+    monkeypatch.setattr(os, "preadv", _failing(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
+        FS.read_cached(fd, 4, 3)
     monkeypatch.delattr(os, "RWF_NOWAIT")
     assert FS.read_cached(fd, 4, 3) is None
 
@@ -109,11 +104,6 @@ def _failing(code: int) -> Any:
         raise OSError(code, os.strerror(code))
 
     return preadv
-
-
-def test_a_page_that_is_not_cached_is_none(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "preadv", _failing(errno.EAGAIN))
-    assert FS.read_cached(fd, 4, 3) is None
 
 
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
@@ -133,24 +123,19 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     file_system_type.cache_clear()
 
 
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ("25 30 0:23 / /dev/shm rw,nosuid shared:3 - tmpfs tmpfs rw,size=64k", True),
-        ("25 30 0:23 / /mnt rw - ramfs none rw", True),
-        ("25 30 0:23 / /mnt/tmpfs rw - overlay tmpfs rw", False),
-        ("25 30 0:231 / /dev/shm rw - tmpfs tmpfs rw", False),
-        ("25 30 0:23", False),
-    ],
-)
-def test_what_lies_in_memory_is_told_by_its_device(mounts: Path, line: str, found: bool) -> None:
-    mounts.write_text(f"22 1 254:0 / / rw - ext4 /dev/vda rw\n{line}\n")
-    assert lies_in_memory(os.makedev(0, 23)) is found
-    assert not lies_in_memory(os.makedev(254, 0))
-
-
-def test_where_the_system_does_not_tell_nothing_lies_in_memory(mounts: Path) -> None:
-    assert not lies_in_memory(os.makedev(0, 23))
+def test_what_lies_in_memory_is_told_by_its_device(mounts: Path) -> None:
+    assert not lies_in_memory(os.makedev(0, 23)), "the system does not tell"
+    for line, found in {
+        "25 30 0:23 / /dev/shm rw,nosuid shared:3 - tmpfs tmpfs rw,size=64k": True,
+        "25 30 0:23 / /mnt rw - ramfs none rw": True,
+        "25 30 0:23 / /mnt/tmpfs rw - overlay tmpfs rw": False,
+        "25 30 0:231 / /dev/shm rw - tmpfs tmpfs rw": False,
+        "25 30 0:23": False,
+    }.items():
+        mounts.write_text(f"22 1 254:0 / / rw - ext4 /dev/vda rw\n{line}\n")
+        file_system_type.cache_clear()
+        assert lies_in_memory(os.makedev(0, 23)) is found, line
+        assert not lies_in_memory(os.makedev(254, 0))
 
 
 @pytest.mark.skipif(not lies_in_memory(SHARED_MEMORY.st_dev), reason="needs /dev/shm in memory")
@@ -162,12 +147,6 @@ def test_what_lies_in_memory_is_read_at_once() -> None:
         assert FS.read_cached(file.fileno(), 4, 8) is None
 
 
-def test_a_cached_read_that_fails_is_an_os_error(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "preadv", _failing(errno.EIO))
-    with pytest.raises(OSError, match="Input/output error"):
-        FS.read_cached(fd, 4, 3)
-
-
 def test_a_map_shows_later_writes_and_cannot_be_written(fd: int) -> None:
     FS.write(fd, [bytes(100)], 0)
     view = FS.map(fd, 100)
@@ -177,7 +156,9 @@ def test_a_map_shows_later_writes_and_cannot_be_written(fd: int) -> None:
         view[0:1] = b"x"  # type: ignore[index]
 
 
-def test_without_fdatasync_the_whole_file_is_synced(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_fdatasync_the_whole_file_is_synced_and_without_fallocate_it_has_its_length(
+    fd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[int] = []
     real = os.fsync
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(fd) or real(fd))  # type: ignore[func-returns-value]
@@ -186,9 +167,6 @@ def test_without_fdatasync_the_whole_file_is_synced(fd: int, monkeypatch: pytest
     monkeypatch.delattr(os, "fdatasync")
     FS.sync(fd)
     assert synced == [fd]
-
-
-def test_without_posix_fallocate_the_file_has_its_length(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "posix_fallocate")
     FS.allocate(fd, 4096)
     assert FS.size(fd) == 4096
@@ -218,12 +196,6 @@ def test_directories_are_made_listed_and_removed(tmp_path: Path) -> None:
         FS.unlink(f"{path}/{name}")
     FS.remove_directory(path)
     assert not FS.is_directory(path)
-
-
-def test_the_size_of_no_file_is_none(tmp_path: Path) -> None:
-    assert FS.file_size(str(tmp_path / "missing")) is None
-    (tmp_path / "file").write_bytes(b"abc")
-    assert FS.file_size(str(tmp_path / "file")) == 3
 
 
 def test_a_file_larger_than_asked_for_is_not_read(tmp_path: Path) -> None:
@@ -256,8 +228,11 @@ class Noted(OsFileSystem):
 
 
 def test_a_file_is_replaced_by_sync_rename_and_directory_sync(tmp_path: Path) -> None:
+    """Whatever a crash has left under the temporary name."""
     durable, fast = Noted(), Noted()
+    (tmp_path / "file.tmp").write_bytes(b"a much longer leftover of a crash")
     replace_file(durable, str(tmp_path / "file"), b"content")
+    assert (tmp_path / "file").read_bytes() == b"content"
     replace_file(fast, str(tmp_path / "file"), b"other", durable=False)
     assert durable.done == ["sync", "rename", f"sync {tmp_path.name}"]
     assert fast.done == ["rename"]
@@ -270,13 +245,6 @@ def test_a_file_that_cannot_be_synced_leaves_the_old_one() -> None:
     with pytest.raises(OSError, match="Input/output"):
         replace_file(fs, "/file", b"new")
     assert fs.content("/file") == b"old"
-
-
-def test_a_leftover_temporary_file_does_not_show(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    (tmp_path / "file.tmp").write_bytes(b"a much longer leftover of a crash")
-    replace_file(FS, str(path), b"new")
-    assert path.read_bytes() == b"new"
 
 
 def test_descriptors_are_not_inherited(fd: int) -> None:

@@ -17,7 +17,6 @@ from tests.support.gate_fs import GateFileSystem
 
 MOST_BYTES: Final = 1 << 20
 NAMES: Final = ("a.index", "b.index", "c.snapshot", "d.deleted", "leader-epoch-checkpoint")
-SEEDS: Final = range(counts(60))
 
 
 def content(fs: FileSystem, path: str) -> bytes:
@@ -73,24 +72,24 @@ def _change_one(fs: FileSystem, path: str, flags: int, position: int, data: byte
         fs.close(fd)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_it_answers_as_the_real_file_system_and_the_device_stays_as_it_is(tmp_path: Path, seed: int) -> None:
-    device, copy = tmp_path / "device", tmp_path / "copy"
-    rng = random.Random(seed)
-    for directory in (device, copy):
-        directory.mkdir()
-    for name in rng.sample(NAMES, 3):
-        data = rng.randbytes(rng.randrange(60))
-        (device / name).write_bytes(data)
-        (copy / name).write_bytes(data)
-    before, operations = tree(device), random.Random(seed).getrandbits(60)
-    overlay = MemoryOverlay(OsFileSystem(), MOST_BYTES)
-    seen = change_at_random(overlay, str(device), random.Random(operations))
-    assert seen == change_at_random(OsFileSystem(), str(copy), random.Random(operations))
-    assert tree(device) == before
-    overlay.drop(str(device))
-    assert {name: content(overlay, str(device / name)) for name in overlay.list_directory(str(device))} == before
-    assert overlay.held_bytes == 0
+def test_it_answers_as_the_real_file_system_and_the_device_stays_as_it_is(tmp_path: Path) -> None:
+    for seed in range(counts(60)):
+        device, copy = tmp_path / f"device-{seed}", tmp_path / f"copy-{seed}"
+        rng = random.Random(seed)
+        for directory in (device, copy):
+            directory.mkdir()
+        for name in rng.sample(NAMES, 3):
+            data = rng.randbytes(rng.randrange(60))
+            (device / name).write_bytes(data)
+            (copy / name).write_bytes(data)
+        before, operations = tree(device), random.Random(seed).getrandbits(60)
+        overlay = MemoryOverlay(OsFileSystem(), MOST_BYTES)
+        seen = change_at_random(overlay, str(device), random.Random(operations))
+        assert seen == change_at_random(OsFileSystem(), str(copy), random.Random(operations)), seed
+        assert tree(device) == before, seed
+        overlay.drop(str(device))
+        assert {name: content(overlay, str(device / name)) for name in overlay.list_directory(str(device))} == before, seed
+        assert overlay.held_bytes == 0
 
 
 def test_a_map_shows_later_writes_also_when_the_file_grew_meanwhile(tmp_path: Path) -> None:

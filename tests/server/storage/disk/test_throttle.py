@@ -25,27 +25,18 @@ def nothing() -> None:
     return None
 
 
-def test_work_takes_as_long_as_its_bytes_allow() -> None:
+def test_work_takes_as_long_as_its_bytes_allow_and_time_spent_on_it_is_not_saved_up() -> None:
     seconds = Seconds()
     throttle = Throttle(1000, seconds.clock, seconds.sleep)
     for _ in range(10):
         throttle.spend(250, nothing)
     assert seconds.now == pytest.approx(102.5)
-
-
-def test_time_spent_on_work_counts_and_is_not_saved_up() -> None:
-    seconds = Seconds()
-    throttle = Throttle(1000, seconds.clock, seconds.sleep)
     seconds.now += 50
-    throttle.spend(100, nothing)
-    throttle.spend(100, nothing)
-    assert sum(seconds.pauses) == pytest.approx(0.2)
-
-
-def test_without_a_limit_nobody_waits() -> None:
-    seconds = Seconds()
+    for _ in range(2):
+        throttle.spend(100, nothing)
+    assert sum(seconds.pauses) == pytest.approx(2.7)
     Throttle(0, seconds.clock, seconds.sleep).spend(10**12, nothing)
-    assert seconds.pauses == []
+    assert sum(seconds.pauses) == pytest.approx(2.7), "without a limit nobody waits"
 
 
 def test_a_long_pause_can_be_ended() -> None:
