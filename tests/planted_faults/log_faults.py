@@ -42,8 +42,8 @@ PRODUCERS: Final = (
         old=" or header.producer_epoch != self.epoch:\n            return False\n",
         new=":\n            return False\n",
         tests=(
-            f"{STORAGE}/producers/test_producer_entry.py::test_the_batch_behind_those_that_came_is_next",
-            f"{STORAGE}/producers/test_producer_entry.py::test_a_batch_that_is_next_is_one_that_the_whole_of_the_rules_takes",
+            f"{STORAGE}/producers/test_producer_cursor.py::test_the_batch_behind_those_that_came_is_next",
+            f"{STORAGE}/producers/test_producer_cursor.py::test_a_batch_that_is_next_is_one_that_the_whole_of_the_rules_takes",
         ),
     ),
     Fault(

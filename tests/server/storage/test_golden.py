@@ -19,10 +19,12 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import pytest
 from triolog.protocol.records.batch import iter_batches
-from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation, TopicPartition
+from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation, Record, TopicPartition
 from triolog.server.config import LogConfig
+from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE, read_cleaner_offsets
 from triolog.server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     LOG_START_FILE,
@@ -40,6 +42,7 @@ from triolog.server.storage.disk.checkpoints import (
     encode_partition_metadata,
 )
 from triolog.server.storage.disk.diskops import drive
+from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.disk.paths import partition_directory
 from triolog.server.storage.indexes.transaction_index import decode_entries
 from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
@@ -47,6 +50,8 @@ from triolog.server.storage.log.leader_epochs import LeaderEpochs, decode_leader
 from triolog.server.storage.producers.producer_state import ProducerState
 from triolog.server.storage.recovery.rebuild import scan_segment
 
+from tests.support import compaction
+from tests.support.compaction import put
 from tests.support.golden import GOLDEN
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven, scan_for_timestamp
 
@@ -66,7 +71,9 @@ BEHIND_THE_OPEN_TRANSACTION: Final = frozenset(range(199, 204))
 NOT_READABLE_IN_KAFKA: Final = {TopicPartition("emptied", 0): (19, 1_700_086_419_000)}
 
 
-def opened(tmp_path: Path, state: str, partition: TopicPartition, *, with_recovery_point: bool = False) -> DrivenLog:
+def opened(
+    tmp_path: Path, state: str, partition: TopicPartition, *, with_recovery_point: bool = False, **config: Any
+) -> DrivenLog:
     """A writable copy of one golden log, opened as the next start of a server would."""
     source = GOLDEN / state
     directory = tmp_path / partition_directory(partition)
@@ -76,7 +83,7 @@ def opened(tmp_path: Path, state: str, partition: TopicPartition, *, with_recove
     points = decode_offsets(RECOVERY_POINT_FILE, (source / RECOVERY_POINT_FILE).read_bytes())
     return open_driven(
         directory,
-        config=LogConfig().overlay(EXPECTED[partition.topic]["config"]),
+        config=attrs.evolve(LogConfig().overlay(EXPECTED[partition.topic]["config"]), **config),
         topic_partition=partition,
         was_clean=state == "clean",
         recovery_point=points[partition] if with_recovery_point else 0,
@@ -124,10 +131,6 @@ def described_records(driven: DrivenLog, isolation: Isolation = Isolation.READ_U
         ]
         for record in driven.records(isolation)
     ]
-
-
-def test_every_golden_partition_is_tested() -> None:
-    assert len(ALL) == len({str(partition) for partition in ALL}) >= 17
 
 
 @STATES
@@ -241,27 +244,26 @@ def test_appends_go_on_where_kafka_ended(tmp_path: Path, partition: TopicPartiti
     assert driven.records() == again.records()
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/*-checkpoint")), ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_offset_checkpoints_are_encoded_as_kafka_does(path: Path) -> None:
-    data = path.read_bytes()
-    offsets = decode_offsets(str(path), data)
-    assert offsets
-    assert sorted(encode_offsets(offsets).splitlines(keepends=True)) == sorted(data.splitlines(keepends=True))
-    assert encode_offsets(offsets).splitlines()[:2] == data.splitlines()[:2]
-
-
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob(f"*/*/{LEADER_EPOCH_FILE}")), ids=lambda path: path.parent.name)
-def test_leader_epoch_checkpoints_are_encoded_as_kafka_does(path: Path) -> None:
-    data = path.read_bytes()
-    epochs = decode_leader_epochs(str(path), data)
-    assert epochs.latest_epoch is not None
-    assert epochs.encode() == data
-
-
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob(f"*/*/{PARTITION_METADATA_FILE}")), ids=lambda path: path.parent.name)
-def test_partition_metadata_is_encoded_as_kafka_does(path: Path) -> None:
-    data = path.read_bytes()
-    assert encode_partition_metadata(decode_partition_metadata(str(path), data)) == data
+def test_checkpoints_are_encoded_as_kafka_does() -> None:
+    assert len(ALL) == len({str(partition) for partition in ALL}) >= 17
+    for path in [*GOLDEN.glob("*/*-checkpoint")]:
+        data = path.read_bytes()
+        offsets = decode_offsets(str(path), data)
+        assert offsets
+        assert sorted(encode_offsets(offsets).splitlines(keepends=True)) == sorted(data.splitlines(keepends=True))
+        assert encode_offsets(offsets).splitlines()[:2] == data.splitlines()[:2]
+    for path in [*GOLDEN.glob(f"*/*/{LEADER_EPOCH_FILE}")]:
+        epochs = decode_leader_epochs(str(path), path.read_bytes())
+        assert epochs.latest_epoch is not None
+        assert epochs.encode() == path.read_bytes()
+    for path in [*GOLDEN.glob(f"*/*/{PARTITION_METADATA_FILE}")]:
+        data = path.read_bytes()
+        assert encode_partition_metadata(decode_partition_metadata(str(path), data)) == data
+    data = (GOLDEN / "clean" / CLEAN_SHUTDOWN_FILE).read_bytes()
+    epoch = decode_clean_shutdown(data)
+    assert epoch is not None
+    assert encode_clean_shutdown(epoch) == data
+    assert not (GOLDEN / "unclean" / CLEAN_SHUTDOWN_FILE).exists()
 
 
 @STATES
@@ -281,9 +283,58 @@ def test_meta_properties_are_encoded_as_kafka_does(state: str) -> None:
     assert sorted(our_lines[2:]) == sorted(kafkas_lines[2:])
 
 
-def test_the_clean_shutdown_file_is_encoded_as_kafka_does() -> None:
-    data = (GOLDEN / "clean" / CLEAN_SHUTDOWN_FILE).read_bytes()
-    epoch = decode_clean_shutdown(data)
-    assert epoch is not None
-    assert encode_clean_shutdown(epoch) == data
-    assert not (GOLDEN / "unclean" / CLEAN_SHUTDOWN_FILE).exists()
+def last_of_each_key(records: list[Record]) -> dict[bytes | None, Record]:
+    return {record.key: record for record in records}
+
+
+@STATES
+def test_the_cleaner_checkpoint_of_kafka_is_read(state: str) -> None:
+    assert read_cleaner_offsets(OsFileSystem(), str(GOLDEN / state)) == {COMPACTED: 894}
+    assert (GOLDEN / state / CLEANER_OFFSET_FILE).read_bytes() == b"0\n1\ncompacted 0 894\n"
+
+
+@STATES
+@pytest.mark.parametrize("checkpoint", [894, None])
+def test_a_log_that_kafka_compacted_is_compacted_again(tmp_path: Path, state: str, checkpoint: int | None) -> None:
+    driven = opened(tmp_path, state, COMPACTED, cleanup_policy=("compact",))
+    before = driven.records()
+    for number in range(5):
+        put(driven, f"new-{number % 2}", number, timestamp=driven.clock())
+    done = compaction.clean(driven, checkpoint)
+    after = driven.records()
+    assert set(last_of_each_key(before).values()) <= set(after)
+    assert [(record.offset, record.key) for record in after[-2:]] == [(903, b"new-1"), (904, b"new-0")]
+    assert len({record.key for record in after}) == len(after)
+    assert done.result.next_dirty_offset == driven.log.log_end_offset == 905
+    again = driven.reopen(was_clean=False, recovery_point=driven.log.recovery_point)
+    assert again.records() == after
+    assert again.log.log_end_offset == 905
+
+
+@STATES
+def test_transactions_that_kafka_wrote_keep_their_answers(tmp_path: Path, state: str) -> None:
+    """What was aborted is gone, what was committed is all there: the keys of that log are all different or superseded."""
+    driven = opened(tmp_path, state, TXN, cleanup_policy=("compact",))
+    aborted = [txn for segment in driven.log.segments for txn in driven.run(segment.view().aborted_transactions())]
+    before = driven.records()
+    hidden = {
+        record.offset
+        for header, batch in compaction.raw_batches(driven)
+        if header.is_transactional and not header.is_control
+        for record in compaction.iter_records(batch, header)
+        if any(
+            txn.producer_id == header.producer_id and txn.first_offset <= record.offset <= txn.last_offset for txn in aborted
+        )
+    }
+    end = driven.log.last_stable_offset
+    shown = [record for record in before if record.offset not in hidden and record.offset < end]
+    done = compaction.clean(driven)
+    after = driven.records()
+    cleaned = [record for record in after if record.offset < done.chosen.end_offset]
+    assert hidden
+    assert not {record.offset for record in cleaned} & hidden
+    assert last_of_each_key([record for record in after if record.offset not in hidden and record.offset < end]) == {
+        key: record for key, record in last_of_each_key(shown).items() if key is not None
+    }
+    again = driven.reopen(was_clean=False, recovery_point=driven.log.recovery_point)
+    assert again.records() == after

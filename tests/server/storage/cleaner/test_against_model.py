@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from triolog.protocol.types import CompressionType, Isolation, TimestampType
 from triolog.server.config import LogConfig
 from triolog.server.storage.cleaner.compact import compact
-from triolog.server.storage.lookups import fetch
 
-from tests.support.compaction import end_transaction, iter_batches, iter_records, put_all
+from tests.support.compaction import end_transaction, put_all
 from tests.support.logs import DrivenLog, open_driven
 
 KEYS = st.integers(0, 5)
@@ -100,20 +99,7 @@ class History:
 
     def read(self, isolation: Isolation) -> list[Record]:
         """Records as a consumer shows them: aborted ones left out as it does it, from the list and the markers."""
-        snapshot = self.driven.log.snapshot()
-        end = snapshot.high_watermark if isolation is Isolation.READ_UNCOMMITTED else snapshot.last_stable_offset
-        found: list[Record] = []
-        offset = snapshot.log_start_offset
-        while offset < end:
-            answer = self.driven.run(fetch.fetch_batches(snapshot, offset, 200, min_one_batch=True, isolation=isolation))
-            if not answer.records:
-                break
-            for record, next_offset in _consume(answer.records, answer.aborted or ()):
-                if record is not None and record[0] >= offset:
-                    found.append(record)
-                last = next_offset
-            offset = last
-        return found
+        return [(record.offset, record.key, record.value) for record in self.driven.records(isolation)]
 
     def check_views(self) -> None:
         """Whoever starts at 0 ends with the last value of every key, under both isolation levels."""
@@ -136,23 +122,6 @@ def _state(records: Sequence[Record]) -> dict[bytes | None, bytes]:
     """What a table made of the records holds: a tombstone takes its key out."""
     last = {key: value for _, key, value in records}
     return {key: value for key, value in last.items() if value is not None}
-
-
-def _consume(records: Any, aborted: Sequence[Any]) -> Iterator[tuple[Record | None, int]]:
-    """What a consumer does with a fetch: a producer is skipped from the first offset of a transaction to its marker."""
-    ahead = sorted(aborted, key=lambda txn: txn.first_offset)
-    skipped: set[int] = set()
-    for header, batch in iter_batches(records):
-        while ahead and ahead[0].first_offset <= header.last_offset:
-            skipped.add(ahead.pop(0).producer_id)
-        if header.is_control:
-            for record in iter_records(batch, header):
-                if record.key is not None and record.key[2:4] == b"\0\0":
-                    skipped.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in skipped):
-            for record in iter_records(batch, header):
-                yield (record.offset, record.key, record.value), header.next_offset
-        yield None, header.next_offset
 
 
 @given(

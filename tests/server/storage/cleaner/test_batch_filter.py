@@ -1,4 +1,4 @@
-"""What compaction leaves of one batch."""
+"""What compaction leaves of one batch, and what it knows of transactions along a pass."""
 
 from __future__ import annotations
 
@@ -80,17 +80,11 @@ def test_log_append_time_is_kept() -> None:
     assert records(filtered.data) == [(3, 500, b"a", b"1")]
 
 
-def test_records_behind_the_map_stay_and_keys_that_are_not_in_it_too() -> None:
-    batch = batch_of((1, b"a", b"1"), (1, b"b", b"2"), (1, None, b"3"))
-    filtered, _ = run(batch_filter({b"a": 99}, latest=4), batch)
-    assert [record[0] for record in records(filtered.data)] == [4, 5]
-
-
-def test_a_record_without_a_key_goes_and_is_counted() -> None:
+def test_a_record_without_a_key_goes_and_is_counted_and_what_the_map_does_not_have_stays() -> None:
     """Kafka: LogCleanerTest.testCleaningWithUnkeyedMessages."""
-    filtering = batch_filter({})
-    filtered, _ = run(filtering, batch_of((1, None, b"1"), (1, b"k", b"2")))
-    assert [record[0] for record in records(filtered.data)] == [4]
+    filtering = batch_filter({b"a": 99}, latest=5)
+    filtered, _ = run(filtering, batch_of((1, None, b"1"), (1, b"a", b"2"), (1, b"b", b"3"), (1, None, b"4")))
+    assert [record[0] for record in records(filtered.data)] == [5, 6]
     assert filtering.keyless_records == 1
 
 
@@ -152,6 +146,7 @@ def test_a_horizon_counts_from_the_first_cleaning_and_not_from_the_record() -> N
     later, _ = run(batch_filter({b"b": 3}, now_ms=NOW + 49), bytes(filtered.data))
     assert later.data == filtered.data
     assert run(batch_filter({b"b": 3}, now_ms=NOW + 50), bytes(filtered.data))[1] is None
+    assert run(batch_filter({b"b": 99}), batch_of((0, b"b", None)))[1] is None, "superseded it goes at once"
 
 
 def test_an_existing_horizon_stays_when_records_go() -> None:
@@ -162,10 +157,6 @@ def test_an_existing_horizon_stays_when_records_go() -> None:
     assert header is not None
     assert (header.has_delete_horizon, header.base_timestamp) == (True, 2000)
     assert records(filtered.data) == [(4, 104, b"b", None)]
-
-
-def test_a_superseded_tombstone_goes_at_once() -> None:
-    assert run(batch_filter({b"b": 99}), batch_of((0, b"b", None)))[1] is None
 
 
 def marker(offset: int, *, commit: bool, producer_id: int = 23) -> bytes:
@@ -231,3 +222,33 @@ def test_damage_is_never_copied() -> None:
     damaged[-1] ^= 1
     with pytest.raises(CorruptRecordError, match="CRC"):
         run(batch_filter({b"a": 3}), bytes(damaged))
+
+
+def data_header(offset: int) -> BatchHeader:
+    return parse_header(batch_of((0, b"k", b"v"), **(TRANSACTIONAL | {"producer_id": 1})))._replace(base_offset=offset)
+
+
+def end_with_marker(transactions: CleanedTransactions, offset: int, *, commit: bool) -> bool:
+    data = marker(offset, commit=commit, producer_id=1)
+    return transactions.on_control_batch(parse_header(data), data)
+
+
+def test_batches_are_aborted_up_to_their_marker() -> None:
+    transactions = CleanedTransactions()
+    transactions.add_aborted([AbortedTxn(1, 2, 4, 5)])
+    assert [transactions.on_data_batch(data_header(offset)) for offset in (1, 2, 3)] == [False, True, True]
+    assert not end_with_marker(transactions, 4, commit=False)
+    assert transactions.take_cleaned_index() == [AbortedTxn(1, 2, 4, 5)]
+    assert not transactions.on_data_batch(data_header(5))
+
+
+@pytest.mark.parametrize("markers_between", [0, 1])
+def test_a_transaction_whose_marker_is_lost_ends_where_the_index_says(markers_between: int) -> None:
+    """Damage took the ABORT marker at 4 out; what the producer wrote afterwards was committed and stays."""
+    transactions = CleanedTransactions()
+    transactions.add_aborted([AbortedTxn(1, 2, 4, 5)])
+    assert transactions.on_data_batch(data_header(2))
+    for offset in range(5, 5 + markers_between):
+        end_with_marker(transactions, offset, commit=True)
+    assert not transactions.on_data_batch(data_header(7))
+    assert not end_with_marker(transactions, 8, commit=True), "a record of its transaction is there"

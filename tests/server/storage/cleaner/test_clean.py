@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,20 +111,6 @@ def compact_with(driven: DrivenLog, job: CleaningJob) -> int:
                 truncations = driven.run(replace_group(driven.log, job, group, truncations))
     except StopIteration as stop:
         return stop.value.next_dirty_offset  # type: ignore[no-any-return]
-
-
-def test_rounds_with_a_small_map_come_to_the_end(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, segment_bytes=300)
-    for number in range(50):
-        put(driven, number % 10, number)
-    driven.roll()
-    checkpoint: int | None = None
-    rounds = 0
-    while checkpoint != 50:
-        checkpoint = compaction.clean(driven, checkpoint, map_bytes=24 * 5).result.next_dirty_offset
-        rounds += 1
-    assert rounds > 3
-    assert stored(driven) == [(offset, str(offset % 10), str(offset)) for offset in range(40, 50)]
 
 
 def test_a_map_that_does_not_hold_one_batch_is_an_error_with_the_way_out(tmp_path: Path) -> None:
@@ -311,27 +297,22 @@ def test_a_commit_marker_goes_once_its_records_are_gone_and_its_time_has_come(tm
         put(driven, "other", "something dirty")
 
 
-def test_an_abort_whose_marker_is_in_the_active_segment_counts(tmp_path: Path) -> None:
-    driven = log_of(tmp_path)
-    put_all(driven, [(1, 1)])
-    put_all(driven, [(1, 2)], **transactional(1, 0))
-    driven.roll()
-    end_transaction(driven, 1, commit=False)
-    driven.flush()
-    done = compact(driven.fs, driven.log, None, map_bytes=MAP_BYTES)
-    driven.close_files()
-    assert done is not None
-    assert stored(driven) == [(0, "1", "1")]
-    assert last_offsets(driven) == [0, 1, 2]
-
-
-def test_an_aborted_record_does_not_replace_a_committed_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rolls", [False, True])
+def test_an_aborted_record_does_not_replace_a_committed_one(tmp_path: Path, rolls: bool) -> None:
+    """Also where its marker is in the active segment."""
     driven = log_of(tmp_path)
     put(driven, 1, "committed")
     put_all(driven, [(1, "aborted")], **transactional(1, 0))
+    if rolls:
+        driven.roll()
     end_transaction(driven, 1, commit=False)
-    compaction.clean(driven)
+    if not rolls:
+        driven.roll()
+    driven.flush()
+    assert compact(driven.fs, driven.log, None, map_bytes=MAP_BYTES) is not None
+    driven.close_files()
     assert stored(driven) == [(0, "1", "committed")]
+    assert last_offsets(driven) == [0, 1, 2]
 
 
 def test_undecided_records_are_not_cleaned(tmp_path: Path) -> None:
@@ -385,19 +366,6 @@ def test_cleaned_files_are_as_long_as_their_content(tmp_path: Path) -> None:
     assert Path(first.log.path).stat().st_size == first.size < 4096
     assert Path(first.offset_index.path).stat().st_size == first.offset_index.size_in_bytes
     assert Path(first.time_index.path).stat().st_size == first.time_index.size_in_bytes
-
-
-def test_small_segments_become_one(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, segment_bytes=200)
-    for number in range(40):
-        put(driven, number % 4, number)
-    segments = len(driven.log.segments)
-    checkpoint = compaction.clean(driven).result.next_dirty_offset
-    assert checkpoint == 40
-    put(driven, 0, "once more")
-    compaction.clean(driven, checkpoint)
-    assert len(driven.log.segments) < segments // 4
-    assert len(stored(driven)) == 4
 
 
 def test_a_segment_that_stays_as_it_is_is_not_written(tmp_path: Path) -> None:
@@ -454,30 +422,25 @@ def test_offsets_for_times_are_what_a_scan_gives(tmp_path: Path) -> None:
         assert driven.offset_for(timestamp).offset == expected
 
 
-def test_damage_ends_the_round_and_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda data: data[:RECORD_BATCH_OVERHEAD] + b"!" + data[RECORD_BATCH_OVERHEAD + 1 :], "CRC"),
+        (lambda data: data[:-1], r"ends inside the batch at position \d+ of \d+; see `triolog verify`"),
+    ],
+    ids=["a record", "the end"],
+)
+def test_damage_ends_the_round_and_changes_nothing(tmp_path: Path, damage: Callable[[bytes], bytes], why: str) -> None:
     driven = log_of(tmp_path, segment_bytes=300)
     for number in range(30):
         put(driven, number % 5, number)
     driven.roll()
     path = Path(list(driven.log.segments)[3].log.path)
-    content = bytearray(path.read_bytes())
-    content[RECORD_BATCH_OVERHEAD] ^= 1
-    path.write_bytes(content)
+    path.write_bytes(damage(path.read_bytes()))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(CorruptRecordError, match="CRC"):
+    with pytest.raises(CorruptRecordError, match=why):
         compaction.clean(driven)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_a_log_that_ends_inside_a_batch_is_said(tmp_path: Path) -> None:
-    driven = log_of(tmp_path)
-    put(driven, 1, 1)
-    put(driven, 1, 2)
-    driven.roll()
-    path = Path(driven.log.segments.first.log.path)
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(CorruptRecordError, match=r"ends inside the batch at position \d+ of \d+; see `triolog verify`"):
-        compaction.clean(driven)
 
 
 class _UnsyncedBytes(OsFileSystem):

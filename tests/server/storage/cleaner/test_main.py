@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,27 +57,25 @@ def test_it_goes_on_only_when_it_is_told_to(tmp_path: Path) -> None:
     assert {path.name[:20] for path in tmp_path.iterdir() if path.suffix == ".cleaned"} == {f"{base:020d}" for base in (0, 2)}
 
 
-def test_damage_is_told_as_such(tmp_path: Path) -> None:
-    job = job_of(tmp_path)
-    path = tmp_path / "00000000000000000004.log"
+def _flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    [line] = lines_of(job, 1)
-    assert line["kind"] == "damage"
-    assert "CRC" in line["error"]
 
 
-def test_a_segment_that_was_deleted_meanwhile_is_told_as_such(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "damage", "kind", "error"),
+    [
+        ("00000000000000000004.log", _flip, "damage", "CRC"),
+        ("00000000000000000004.log", Path.unlink, "gone", "00000000000000000004.log is gone"),
+        ("00000000000000000000.log.cleaned", Path.mkdir, "disk", ""),
+    ],
+)
+def test_what_ends_a_round_is_told_as_such(
+    tmp_path: Path, name: str, damage: Callable[[Path], None], kind: str, error: str
+) -> None:
     job = job_of(tmp_path)
-    (tmp_path / "00000000000000000004.log").unlink()
+    damage(tmp_path / name)
     [line] = lines_of(job, 1)
-    assert line["kind"] == "gone"
-    assert "00000000000000000004.log is gone" in line["error"]
-
-
-def test_what_the_disk_refuses_is_told_as_such(tmp_path: Path) -> None:
-    job = job_of(tmp_path)
-    (tmp_path / "00000000000000000000.log.cleaned").mkdir()
-    [line] = lines_of(job, 1)
-    assert line["kind"] == "disk"
+    assert line["kind"] == kind
+    assert error in line["error"]

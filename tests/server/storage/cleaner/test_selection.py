@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 from triolog.server.config import LogConfig
 from triolog.server.storage.cleaner.selection import CleanableOffsets, LogToClean, choose, cleanable_offsets, log_to_clean
@@ -38,9 +37,12 @@ def chosen(driven: DrivenLog, checkpoint: int | None, now_ms: int = START_MS + 1
 
 def test_a_log_that_was_never_cleaned_is_dirty_from_its_start_to_its_active_segment(tmp_path: Path) -> None:
     """Kafka: LogCleanerManagerTest.testCleanableOffsetsForNone."""
+    nothing = chosen(open_driven(tmp_path / "empty"), None)
+    assert (nothing.dirty_ratio, nothing.is_due(0.0)) == (0.0, False)
     driven = log_of(tmp_path)
     assert cleanable_offsets(driven.log, None, 0) == CleanableOffsets(0, 10, is_reset=False)
     assert chosen(driven, None).dirty_ratio == 1.0
+    assert not chosen(driven, None).is_due(1.0)
     put(driven, 1, 1)
     assert cleanable_offsets(driven.log, 4, 0) == CleanableOffsets(4, 10, is_reset=False)
     driven.run(driven.log.close())
@@ -107,16 +109,13 @@ def test_a_transaction_whose_marker_is_not_on_the_device_holds_the_end_back(tmp_
     assert cleanable_offsets(driven.log, None, 0).first_uncleanable_offset == 3
 
 
-@pytest.mark.parametrize(("lag_hours", "end"), [(1, 8), (3, 4), (4, 2), (100, 0), (0, 10)])
-def test_segments_younger_than_the_lag_wait(tmp_path: Path, lag_hours: int, end: int) -> None:
+@pytest.mark.parametrize(
+    ("lag_hours", "checkpoint", "end"), [(1, 0, 8), (3, 0, 4), (4, 0, 2), (100, 0, 0), (0, 0, 10), (3, 6, 6)]
+)
+def test_dirty_segments_younger_than_the_lag_wait(tmp_path: Path, lag_hours: int, checkpoint: int, end: int) -> None:
     """Kafka: LogCleanerManagerTest.testCleanableOffsetsForTime, testCleanableOffsetsForShortTime."""
     driven = log_of(tmp_path, min_compaction_lag_ms=lag_hours * HOUR_MS)
-    assert cleanable_offsets(driven.log, 0, START_MS + 4 * HOUR_MS).first_uncleanable_offset == end
-
-
-def test_the_lag_counts_for_dirty_segments_only(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, min_compaction_lag_ms=3 * HOUR_MS)
-    assert cleanable_offsets(driven.log, 6, START_MS + 4 * HOUR_MS).first_uncleanable_offset == 6
+    assert cleanable_offsets(driven.log, checkpoint, START_MS + 4 * HOUR_MS).first_uncleanable_offset == end
 
 
 @pytest.mark.parametrize("checkpoint", [3, 11])
@@ -142,11 +141,6 @@ def test_the_ratio_is_of_bytes_and_the_active_segment_does_not_count(tmp_path: P
     driven.run(driven.log.close())
 
 
-def test_an_empty_log_is_not_due(tmp_path: Path) -> None:
-    found = chosen(open_driven(tmp_path), None)
-    assert (found.dirty_ratio, found.is_due(0.0)) == (0.0, False)
-
-
 def test_an_old_dirty_record_makes_a_log_due_whatever_its_ratio(tmp_path: Path) -> None:
     """Kafka: LogCleanerManager.maxCompactionDelay, which goes by the first batch of each dirty segment."""
     driven = log_of(tmp_path, max_compaction_lag_ms=5 * HOUR_MS)
@@ -165,10 +159,6 @@ def test_without_a_most_lag_no_header_is_read(tmp_path: Path) -> None:
     for segment in driven.log.segments:
         Path(segment.log.path).unlink()
     assert not chosen(driven, None).needs_compaction_now
-
-
-def test_a_ratio_of_one_is_never_exceeded(tmp_path: Path) -> None:
-    assert not attrs.evolve(chosen(log_of(tmp_path), None)).is_due(1.0)
 
 
 @pytest.mark.parametrize(("policy", "segments"), [(("compact",), 2), (("delete",), 1)])

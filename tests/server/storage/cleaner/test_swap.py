@@ -143,17 +143,18 @@ def move(directory: Path, source: str, target: str) -> None:
             path.rename(directory / (path.name.removesuffix(source) + target))
 
 
-def suffixes(directory: Path) -> set[str]:
-    return {path.suffix for path in directory.iterdir()}
-
-
-def test_cleaned_files_are_discarded_at_load(tmp_path: Path) -> None:
-    """Kafka: LogCleanerTest.testRecoveryAfterCrash, first case: renamed to .cleaned only."""
+@pytest.mark.parametrize("swapped", [0, 1])
+def test_cleaned_files_and_a_swap_that_is_not_complete_are_discarded_at_load(tmp_path: Path, swapped: int) -> None:
+    """Kafka: LogCleanerTest.testRecoveryAfterCrash, first case: renamed to .cleaned only; and
+    LogLoader.removeTempFilesAndCollectSwapFiles: .swap at or behind a .cleaned goes."""
     driven, before = interrupted(tmp_path)
     expected = stored(driven)
+    cleaned = sorted(path for path in tmp_path.iterdir() if path.suffix == ".cleaned")
+    for path in cleaned[:swapped]:
+        path.rename(path.with_suffix(".swap"))
     complete_swaps(OsFileSystem(), str(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.endswith((".log", "index"))) == before
-    assert ".cleaned" not in suffixes(tmp_path)
+    assert {path.suffix for path in tmp_path.iterdir()} & {".cleaned", ".swap"} == set()
     assert stored(driven.reopen(was_clean=False, recovery_point=40)) == expected
 
 
@@ -168,21 +169,10 @@ def test_swap_files_are_completed_at_load(tmp_path: Path, old_are_deleted: bool)
             if not name.startswith(f"{driven.log.active.base_offset:020d}"):
                 (tmp_path / name).rename(tmp_path / f"{name}.deleted")
     complete_swaps(OsFileSystem(), str(tmp_path))
-    assert suffixes(tmp_path) & {".swap", ".cleaned"} == set()
+    assert {path.suffix for path in tmp_path.iterdir()} & {".cleaned", ".swap"} == set()
     opened = driven.reopen(was_clean=False, recovery_point=40)
     assert final(stored(opened)) == expected
     assert compaction.bases(opened.log) == [0, driven.log.active.base_offset]
-
-
-def test_a_swap_that_is_not_complete_is_taken_back(tmp_path: Path) -> None:
-    """Kafka: LogLoader.removeTempFilesAndCollectSwapFiles: .swap at or behind a .cleaned goes."""
-    driven, before = interrupted(tmp_path)
-    expected = stored(driven)
-    cleaned = sorted(path for path in tmp_path.iterdir() if path.suffix == ".cleaned")
-    cleaned[0].rename(cleaned[0].with_suffix(".swap"))
-    complete_swaps(OsFileSystem(), str(tmp_path))
-    assert sorted(path.name for path in tmp_path.iterdir() if path.name.endswith((".log", "index"))) == before
-    assert stored(driven.reopen(was_clean=False, recovery_point=40)) == expected
 
 
 def test_files_of_the_log_that_are_nobodys_segment_stay(tmp_path: Path) -> None:
@@ -213,21 +203,17 @@ def test_a_reader_of_an_old_snapshot_finishes_on_the_old_files(tmp_path: Path) -
 
 
 def test_a_segment_can_be_replaced_again_before_its_first_files_are_deleted(tmp_path: Path) -> None:
+    """Snapshots of producers go with the segments that were merged."""
     driven = filled(tmp_path)
+    driven.log.config = attrs.evolve(driven.log.config, segment_bytes=1 << 20)
     checkpoint = compaction.clean(driven).result.next_dirty_offset
+    assert compaction.bases(driven.log) == [0, 40]
+    assert sorted(path.name for path in tmp_path.glob("*.snapshot")) == ["00000000000000000040.snapshot"]
     put(driven, 3, "again")
     compaction.clean(driven, checkpoint)
     paths = [path for doomed in driven.log.doomed for path in doomed.paths]
     assert len(paths) == len(set(paths))
     assert all(Path(path).exists() and path.endswith(".deleted") for path in paths)
-
-
-def test_snapshots_of_producers_go_with_the_segments_that_were_merged(tmp_path: Path) -> None:
-    driven = filled(tmp_path)
-    driven.log.config = attrs.evolve(driven.log.config, segment_bytes=1 << 20)
-    compaction.clean(driven)
-    assert compaction.bases(driven.log) == [0, 40]
-    assert sorted(path.name for path in tmp_path.glob("*.snapshot")) == ["00000000000000000040.snapshot"]
 
 
 def cleaned_group(driven: DrivenLog) -> Any:

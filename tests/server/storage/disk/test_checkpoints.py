@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,13 @@ from triolog.server.storage.disk.checkpoints import (
     encode_uuid,
     random_uuid,
 )
+from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError
+from triolog.server.storage.producers.producer_id_block import (
+    PRODUCER_ID_BLOCK_FILE,
+    read_producer_id_block,
+    write_producer_id_block,
+)
 
 FOO, BAR = TopicPartition("foo", 0), TopicPartition("bar", 3)
 TOPIC_ID = uuid.UUID("c2acf7d7-591e-4689-a804-fb2b3703c088")
@@ -178,3 +185,18 @@ def test_the_clean_shutdown_file_has_the_broker_epoch_and_counts_without_one() -
     for data in (b"", b"nonsense", b"[]", b"{}", b'{"version":1,"brokerEpoch":10}', b'{"version":0,"brokerEpoch":"x"}'):
         assert decode_clean_shutdown(data) is None
     assert decode_clean_shutdown(b"[" * 100_000) is None
+
+
+FS = OsFileSystem()
+
+
+def test_a_block_of_producer_ids_that_makes_no_sense_is_an_error_and_not_zero(tmp_path: Path) -> None:
+    assert read_producer_id_block(FS, str(tmp_path)) == 0, "no file"
+    for durable in (True, False):
+        write_producer_id_block(FS, str(tmp_path), 2000, durable=durable)
+        assert (tmp_path / PRODUCER_ID_BLOCK_FILE).read_bytes() == b"0\n1\n2000\n"
+        assert read_producer_id_block(FS, str(tmp_path)) == 2000
+    for data in (b"", b"0\n", b"0\n0\n", b"0\n2\n1\n2\n", b"0\n1\n-5\n", b"1\n1\n5\n", b"0\n1\nx\n", b"\0" * 9):
+        (tmp_path / PRODUCER_ID_BLOCK_FILE).write_bytes(data)
+        with pytest.raises(CheckpointError, match=PRODUCER_ID_BLOCK_FILE):
+            read_producer_id_block(FS, str(tmp_path))

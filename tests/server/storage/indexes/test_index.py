@@ -1,4 +1,4 @@
-"""What both indexes share: the search, the sparse file, and what an existing file means."""
+"""Both indexes: the search, the sparse file, what an existing file means, and what each of them takes as its next entry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from triolog.protocol.limits import INT32_MAX
 from triolog.protocol.types import Bytes
 from triolog.server.storage.disk.diskops import Map, Truncate, drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.server.storage.errors import CorruptIndexError, SegmentOffsetOverflowError, SnapshotExpiredError
+from triolog.server.storage.errors import (
+    CorruptIndexError,
+    InvalidOffsetError,
+    SegmentOffsetOverflowError,
+    SnapshotExpiredError,
+)
 from triolog.server.storage.indexes.index import WARM_BYTES, AbstractIndex
 from triolog.server.storage.indexes.offset_index import OffsetIndex
 from triolog.server.storage.indexes.time_index import TimeIndex
@@ -260,3 +265,110 @@ def _append(index: AbstractIndex, number: int) -> None:
 
 def _pair(kind: type[AbstractIndex], number: int) -> tuple[int, int]:
     return (BASE + number, number) if kind is OffsetIndex else (number, BASE + number)
+
+
+@KINDS
+@given(st.sets(st.integers(0, 400), max_size=29), st.integers(-5, 410))
+def test_lookup_returns_the_greatest_entry_at_or_below_the_target(
+    kind: type[AbstractIndex], numbers: set[int], target: int
+) -> None:
+    """Kafka: OffsetIndexTest.randomLookupTest, lookupExtremeCases, TimeIndexTest.testLookUp."""
+    index = kind("unused", BASE, 360)
+    tail, buffer, pairs = index.empty_tail(), b"", [_pair(kind, number) for number in sorted(numbers)]
+    for pair in pairs:
+        tail, entry = index.entry_after(tail, *pair)
+        buffer += entry
+    wanted = BASE + target if kind is OffsetIndex else target
+    below = [pair for pair in pairs if pair[0] <= wanted]
+    nothing = (BASE, 0) if kind is OffsetIndex else (-1, BASE)
+    assert index.lookup_in(buffer, len(pairs), wanted) == (len(below) - 1, *(below[-1] if below else nothing))
+
+
+@pytest.fixture
+def offsets(tmp_path: Path) -> Iterator[OffsetIndex]:
+    """Of 30 entries."""
+    offsets = OffsetIndex(f"{tmp_path}/{BASE:020d}.index", BASE, 30 * 8)
+    yield offsets
+    offsets.buffer = None  # a map keeps a descriptor
+
+
+def test_the_31st_of_30_offset_entries_and_one_that_is_not_above_the_last_are_refused(offsets: OffsetIndex) -> None:
+    """Kafka: OffsetIndexTest.appendTooMany."""
+    assert drive(FS, offsets.lookup(92_000)) == (BASE, 0)
+    drive(FS, offsets.append(BASE + 1, 0))
+    for offset in (BASE + 1, BASE):
+        with pytest.raises(InvalidOffsetError, match=f"offset {offset} is not above the last one, {BASE + 1}"):
+            drive(FS, offsets.append(offset, 1))
+    for number in range(2, 31):
+        drive(FS, offsets.append(BASE + number, number))
+    assert offsets.entries == offsets.max_entries
+    with pytest.raises(ValueError, match="it has all of its 30 entries"):
+        drive(FS, offsets.append(BASE + 31, 30))
+    assert (offsets.entries, offsets.last_offset) == (30, BASE + 30)
+
+
+def test_a_reopened_index_has_its_entries_and_is_full(offsets: OffsetIndex) -> None:
+    """Kafka: OffsetIndexTest.testReopen, testSanityLastOffsetEqualToBaseOffset."""
+    for number, entry in enumerate(((BASE, 0), (BASE + 3, 0x01020304)), 1):
+        offsets.grow()
+        drive(FS, offsets.append(*entry))
+        drive(FS, offsets.trim())
+        reopened = drive(FS, OffsetIndex.load(offsets.path, BASE, 240))
+        assert reopened is not None
+        assert (reopened.entries, reopened.last_offset) == (number, entry[0])
+        assert drive(FS, reopened.lookup(entry[0])) == entry
+        with pytest.raises(ValueError, match="is full"):
+            drive(FS, reopened.append(BASE + 4, 2))
+    assert Path(offsets.path).read_bytes() == bytes.fromhex("00000000 00000000 00000003 01020304"), "relative, big endian"
+
+
+@pytest.fixture
+def times(tmp_path: Path) -> Iterator[TimeIndex]:
+    """Of 30 entries, of which the last is reserved."""
+    times = TimeIndex(f"{tmp_path}/{BASE:020d}.timeindex", BASE, 30 * 12)
+    yield times
+    times.buffer = None  # a map keeps a descriptor
+
+
+def put(index: TimeIndex, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
+    drive(FS, index.maybe_append(timestamp, offset, skip_full_check=skip_full_check))
+
+
+def test_the_last_slot_is_reserved(times: TimeIndex) -> None:
+    """Kafka: TimeIndexTest.testAppend, testIsFull."""
+    for number in range(1, 30):
+        put(times, number * 10, BASE + number * 10)
+    with pytest.raises(ValueError, match="29 of 30 entries are taken, the last is reserved"):
+        put(times, 10_000, BASE + 1000)
+    with pytest.raises(InvalidOffsetError, match=f"offset {BASE + 235} is below the last one"):
+        put(times, 10_000, BASE + 235, skip_full_check=True)
+    put(times, 10_000, BASE + 1000, skip_full_check=True)
+    assert (times.entries, times.last_entry) == (30, (10_000, BASE + 1000))
+
+
+def test_the_last_entry_of_an_empty_index_is_no_timestamp_at_the_base_offset(times: TimeIndex) -> None:
+    """Kafka: TimeIndexTest.testLastEntry. It ignores no timestamp and takes 0."""
+    put(times, -1, BASE)
+    assert (times.entries, times.last_entry) == (0, (-1, BASE))
+    put(times, 0, BASE)
+    assert (times.entries, times.last_entry) == (1, (0, BASE))
+    put(times, 0x0102030405060708, BASE + 3)
+    drive(FS, times.trim())
+    assert Path(times.path).read_bytes() == bytes.fromhex("0000000000000000 00000000 0102030405060708 00000003")
+
+
+def test_of_timestamps_at_one_offset_the_larger_is_an_entry_the_same_ignored_and_a_lower_one_refused(times: TimeIndex) -> None:
+    put(times, 10, BASE + 1)
+    assert list(times.maybe_append(10, BASE + 5)) == []
+    assert (times.entries, times.last_entry) == (1, (10, BASE + 1))
+    with pytest.raises(ValueError, match="timestamp 9 is below the last one, 10"):
+        put(times, 9, BASE + 5)
+    put(times, 11, BASE + 1)
+    assert (times.entries, times.last_entry) == (2, (11, BASE + 1))
+
+
+def test_truncation_drops_every_entry_of_an_offset_that_stands_twice(times: TimeIndex) -> None:
+    for timestamp, offset in ((1, BASE), (2, BASE + 3), (3, BASE + 3), (4, BASE + 3), (5, BASE + 7)):
+        put(times, timestamp, offset)
+    drive(FS, times.truncate_to(BASE + 3))
+    assert (times.entries, times.last_entry) == (1, (1, BASE))

@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError
 from triolog.protocol.types import NO_TIMESTAMP
 from triolog.server.config import LogConfig
-from triolog.server.storage.disk.checkpoints import decode_offsets, encode_offsets
-from triolog.server.storage.disk.filesystem import replace_file
 from triolog.server.storage.disk.path_ops import ListDirectory, RenameEach
 from triolog.server.storage.log.leader_epochs import EpochEntry
 from triolog.server.storage.log.retention import (
@@ -33,13 +31,12 @@ from triolog.server.storage.producers.producer_snapshots import list_snapshots
 
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.inline_log import make_on_device
-from tests.support.logs import START_MS, TOPIC_PARTITION, DrivenLog, batch, open_driven, read_all
+from tests.support.logs import START_MS, DrivenLog, batch, open_driven, read_all
 
 SIZE: Final = len(batch())
 DAY_MS: Final = 86_400_000
 PER_SEGMENT: Final = 5
 ALL: Final = 1000
-CHECKPOINT: Final = "/data/log-start-offset-checkpoint"
 
 
 def log_of(directory: Path | str, records: int, *, timestamp: int = START_MS, **config: Any) -> DrivenLog:
@@ -259,25 +256,6 @@ def flushed(records: int, **config: Any) -> tuple[CrashFileSystem, DrivenLog]:
     return fs, driven
 
 
-@given(st.integers(0, 2**32), st.booleans(), st.integers(1, 4))
-def test_a_power_cut_at_any_moment_loses_nothing_above_the_log_start_and_brings_nothing_below_back(
-    seed: int, everything: bool, pieces: int
-) -> None:
-    rng = random.Random(seed)
-    fs, driven = flushed(23, retention_bytes=0 if everything else 8 * SIZE)
-    expected = 23 if everything else 15
-    promised = _retain_until(fs, driven, pieces, rng.randrange(60))
-    after = fs.crash(rng)
-    start = _log_start_on_disk(after)
-    assert start in (0, expected)
-    assert not promised or start == expected
-    reopened = open_driven("/data/topic-0", fs=after, config=driven.log.config, was_clean=False, log_start_offset=start)
-    log_start = reopened.log.log_start_offset
-    assert start <= log_start <= expected
-    assert (reopened.log.log_end_offset, reopened.offsets()) == (23, list(range(log_start, 23)))
-    assert reopened.append(batch()).base_offset == 23
-
-
 @given(st.integers(0, 2**32), st.integers(0, 60))
 def test_without_a_checkpoint_a_power_cut_at_any_moment_leaves_a_log_that_starts_further_up_and_has_no_hole(
     seed: int, changes: int
@@ -308,29 +286,6 @@ def test_the_active_segment_stays_when_there_is_no_space_for_another_one(operati
     assert (driven.log.log_start_offset, driven.log.log_end_offset) == (20, 23)
     assert driven.run(expire_segments(driven.log, driven.clock())) == 5
     assert driven.log.log_start_offset == 23
-
-
-def _retain_until(fs: CrashFileSystem, driven: DrivenLog, pieces: int, changes: int) -> bool:
-    """Retention as the server does it, cut off after so many changes on disk; whether the checkpoint was written."""
-    promised = False
-    fs.cut_after(changes)
-    with contextlib.suppress(PowerCut):
-        driven.run(expire_segments(driven.log, driven.clock()))
-        replace_file(fs, CHECKPOINT, encode_offsets({TOPIC_PARTITION: driven.log.log_start_offset}))
-        promised = True
-        while driven.run(take_out_below(driven.log, driven.log.log_start_offset, most=pieces)):
-            continue
-        fs.sync_directory("/data/topic-0")
-        for path in [path for doomed in driven.log.doomed for path in doomed.paths]:
-            fs.unlink(path)
-    fs.cut_after(None)
-    return promised
-
-
-def _log_start_on_disk(fs: CrashFileSystem) -> int:
-    if fs.file_size(CHECKPOINT) is None:
-        return 0
-    return decode_offsets(CHECKPOINT, fs.content(CHECKPOINT))[TOPIC_PARTITION]
 
 
 def test_what_lies_beside_a_segment_goes_with_it(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from triolog.protocol.errors import InvalidProducerEpochError, InvalidRecordError, OutOfOrderSequenceError
 from triolog.protocol.records.batch import iter_batches
-from triolog.protocol.types import LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation, Record
+from triolog.protocol.types import Isolation, Record
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.path_ops import SyncDirectory, SyncFile
 from triolog.server.storage.log.append import AppendResult, commit_append, plan_append
@@ -18,7 +18,7 @@ from triolog.server.storage.log.truncate import truncate_fully_and_start_at, tru
 from triolog.server.storage.producers.producer_snapshots import list_snapshots
 
 from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import START_MS, DrivenLog, batch, open_driven, scan_for_timestamp
+from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
 COMMITTED = Isolation.READ_COMMITTED
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=0)
@@ -120,20 +120,6 @@ def test_the_last_stable_offset_waits_for_the_high_watermark(tmp_path: Path, com
     assert driven.log.last_stable_offset == 3
 
 
-def test_aborted_records_are_named_to_committed_readers(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
-    send(driven, 1, 0)
-    send(driven, 2, 0)
-    driven.append(batch())
-    end(driven, 1, committed=False)
-    end(driven, 2, committed=True)
-    fetched = driven.read(0, isolation=COMMITTED)
-    assert [(txn.producer_id, txn.first_offset) for txn in fetched.aborted or ()] == [(1, 0)]
-    assert driven.read(0).aborted is None
-    assert values(driven.records(COMMITTED)) == [1, 2]
-    assert (tmp_path / "00000000000000000000.txnindex").stat().st_size == 34
-
-
 def test_the_marker_of_an_aborted_transaction_can_lie_in_a_later_segment(tmp_path: Path) -> None:
     driven = open_driven(tmp_path, config=SMALL)
     send(driven, 1, 0)
@@ -154,19 +140,6 @@ def test_the_first_unstable_offset_is_not_below_the_log_start_offset(tmp_path: P
     assert driven.log.last_stable_offset == 5
     driven.log.check_invariant()
     assert driven.read(5, isolation=COMMITTED).records == b""
-
-
-def test_lookups_by_time_of_committed_readers_end_at_the_last_stable_offset(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
-    driven.append(batch(START_MS, START_MS + 10))
-    send(driven, 1, 0, START_MS + 20)
-    driven.append(batch(START_MS + 30))
-    for timestamp in (START_MS + 10, START_MS + 15, MAX_TIMESTAMP):
-        expected = scan_for_timestamp(driven.records(COMMITTED), timestamp)
-        assert driven.offset_for(timestamp, COMMITTED)[:2] == expected
-        assert driven.offset_for(timestamp)[:2] == scan_for_timestamp(driven.records(), timestamp)
-    assert driven.offset_for(LATEST_TIMESTAMP, COMMITTED).offset == 2
-    assert driven.offset_for(LATEST_TIMESTAMP).offset == 4
 
 
 def test_a_marker_with_a_lower_epoch_is_refused(tmp_path: Path) -> None:

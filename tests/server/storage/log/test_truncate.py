@@ -34,7 +34,7 @@ def epochs_on_disk(driven: DrivenLog) -> LeaderEpochs:
 
 @pytest.mark.parametrize("per_segment", [1000, 4])
 def test_truncation_behind_the_end_inside_and_to_nothing(tmp_path: Path, per_segment: int) -> None:
-    """Kafka: UnifiedLogTest.testTruncateTo."""
+    """Kafka: UnifiedLogTest.testTruncateTo, LogSegmentTest.testTruncate."""
     driven = log_of(tmp_path, 10, per_segment=per_segment)
     with pytest.raises(ValueError, match="cannot truncate to offset -1"):
         truncate(driven, -1)

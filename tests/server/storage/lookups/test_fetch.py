@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from triolog.protocol.errors import OffsetOutOfRangeError
 from triolog.protocol.records.batch import iter_batches, parse_header
 from triolog.protocol.types import CompressionType
@@ -122,32 +120,3 @@ def test_bytes_behind_the_high_watermark_are_not_read(tmp_path: Path) -> None:
     log.set_high_watermark(1, 0, len(batch()))
     assert first_offsets(driven, 0) == [0]
     assert len(driven.read(2).records) == 0
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=25),
-    st.integers(0, 400),
-    st.integers(1, 700),
-    st.booleans(),
-)
-def test_reading_on_from_every_offset_gives_every_batch_from_there(
-    tmp_path_factory: pytest.TempPathFactory,
-    appends: list[tuple[int, bool]],
-    interval: int,
-    max_bytes: int,
-    min_one_batch: bool,
-) -> None:
-    driven = open_driven(tmp_path_factory.mktemp("fetch"), config=LogConfig(index_interval_bytes=interval))
-    bases, owners = [], []
-    for count, rolls in appends:
-        result = driven.append(batch(*([START_MS] * count)))
-        bases.append(result.base_offset)
-        owners += [result.base_offset] * count
-        if rolls:
-            driven.roll()
-    for offset, owner in enumerate(owners):
-        found = first_offsets(driven, offset, max_bytes, min_one_batch=min_one_batch)
-        start = bases.index(owner)
-        assert found == bases[start : start + len(found)]
-        assert found or not min_one_batch
-    assert driven.offsets() == list(range(len(owners)))

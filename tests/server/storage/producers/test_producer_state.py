@@ -1,4 +1,4 @@
-"""Open transactions, expiry and replay of a log's producers, without a log around them."""
+"""Open transactions, those that are not on the device yet, expiry and replay of producers, without a log around them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from triolog.protocol.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, end
 from triolog.server.storage.indexes.transaction_index import AbortedTxn
 from triolog.server.storage.producers.producer_entry import CompletedTxn, EndTxnMarker
 from triolog.server.storage.producers.producer_state import ProducerState
+from triolog.server.storage.producers.unsynced_transactions import MOST_RANGES, UnsyncedTransactions
 
 from tests.support.producer_appends import PID, append, end, header
 
@@ -138,3 +139,52 @@ def test_replay_refuses_nothing() -> None:
     marker = end_txn_marker(producer_id=PID, producer_epoch=0, commit=True, timestamp=5, coordinator_epoch=1, base_offset=4)
     state.replay(parse_header(marker), marker)
     assert (state.entries[PID].epoch, state.end_offset) == (0, 5)
+
+
+def transaction(rng: random.Random, last_offset: int) -> CompletedTxn:
+    return CompletedTxn(rng.randrange(8), max(0, last_offset - rng.randint(1, 40)), last_offset, rng.random() < 0.3)
+
+
+def check(kept: UnsyncedTransactions, known: list[CompletedTxn]) -> None:
+    """What is told covers what is known, and is nothing where nothing is."""
+    assert len(kept) <= 2 * MOST_RANGES
+    assert kept.producers >= {txn.producer_id for txn in known}
+    if known:
+        assert kept.first_offset is not None
+        assert kept.first_offset <= min(txn.first_offset for txn in known)
+
+
+def test_no_transaction_is_forgotten_before_it_is_on_the_device() -> None:
+    for seed in range(20):
+        rng = random.Random(seed)
+        kept, known, last = UnsyncedTransactions(), list[CompletedTxn](), 0
+        for _ in range(3000):
+            last += rng.randint(1, 3)
+            txn = transaction(rng, last)
+            kept.add(txn)
+            known.append(txn)
+            if rng.random() < 0.002:
+                offset = rng.choice((last + 1, rng.randint(0, last)))
+                kept.on_recovery_point(offset)
+                known = [each for each in known if each.last_offset >= offset]
+            if rng.random() < 0.001:
+                last = rng.randint(last // 2, last)
+                cut = UnsyncedTransactions()
+                cut.take_over(kept, last + 1)
+                kept, known = cut, [each for each in known if each.last_offset <= last]
+            check(kept, known)
+        kept.on_recovery_point(last + 1)
+        assert (len(kept), kept.first_offset, kept.producers) == (0, None, set())
+
+
+def test_few_are_told_exactly() -> None:
+    rng = random.Random(0)
+    known = [transaction(rng, 10 * number + 1) for number in range(MOST_RANGES)]
+    kept = UnsyncedTransactions()
+    for txn in known:
+        kept.add(txn)
+    for offset in range(0, 10 * MOST_RANGES, 7):
+        kept.on_recovery_point(offset)
+        known = [each for each in known if each.last_offset >= offset]
+        assert kept.producers == {txn.producer_id for txn in known}
+        assert kept.first_offset == min((txn.first_offset for txn in known), default=None)

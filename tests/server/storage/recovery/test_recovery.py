@@ -104,7 +104,8 @@ def test_after_a_clean_stop_no_segment_is_scanned(tmp_path: Path) -> None:
 @pytest.mark.parametrize("was_clean", [True, False])
 @pytest.mark.parametrize("content", [None, b"  "], ids=["deleted", "damaged"])
 def test_deleted_and_damaged_indexes_are_rebuilt(tmp_path: Path, content: bytes | None, was_clean: bool) -> None:
-    """Kafka: LogLoaderTest.testIndexRebuild, testCorruptIndexRebuild. One index at a time: see test_damage."""
+    """Kafka: LogLoaderTest.testIndexRebuild, testCorruptIndexRebuild, LogSegmentTest.testRecoveryFixesCorruptIndex,
+    testRecoveryFixesCorruptTimeIndex. One index at a time: see test_damage."""
     driven = log_of(tmp_path, 35)
     driven.close()
     for name in names(tmp_path, "index"):
@@ -317,7 +318,7 @@ def test_a_log_that_cannot_be_synced_after_recovery_is_not_served(tmp_path: Path
 
 
 def test_leader_epochs_are_restored_from_the_batches(tmp_path: Path) -> None:
-    """Kafka: LogLoaderTest.testLogRecoversForLeaderEpoch."""
+    """Kafka: LogLoaderTest.testLogRecoversForLeaderEpoch, LogSegmentTest.testRecoveryRebuildsEpochCache."""
     driven = open_driven(tmp_path)
     for epoch, offset in ((1, 0), (2, 1), (2, 2), (3, 3)):
         driven.log.leader_epochs.assign(epoch, offset)

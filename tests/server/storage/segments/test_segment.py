@@ -18,9 +18,6 @@ from triolog.server.config import LogConfig
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import SegmentOffsetOverflowError
-from triolog.server.storage.log.leader_epochs import LeaderEpochs
-from triolog.server.storage.producers.producer_state import ProducerState
-from triolog.server.storage.recovery.rebuild import scan_segment
 from triolog.server.storage.segments.segment import LogSegment, SegmentCursor
 
 from tests.support.logs import batch
@@ -95,16 +92,6 @@ class Segment:
 
 def _one(operation: Any) -> Iterator[Any]:
     yield operation
-
-
-def test_an_entry_is_due_when_earlier_appends_are_strictly_above_the_interval(tmp_path: Path) -> None:
-    size = len(batch(1))
-    segment = Segment(tmp_path, index_interval_bytes=2 * size)
-    for number in range(8):
-        assert segment.put(40 + number, 1 + number) == size
-    # Two appends before make exactly the interval: no entry. Three are above it: the fourth append has one, and so on.
-    assert segment.offset_entries() == [(43, 3 * size), (46, 6 * size)]
-    assert segment.time_entries() == [(4, 43), (7, 46)]
 
 
 def test_an_append_call_of_many_batches_has_at_most_one_entry(tmp_path: Path) -> None:
@@ -266,33 +253,6 @@ def test_a_lookup_by_time_finds_the_first_record_at_or_behind_it(tmp_path: Path)
         assert segment.find(timestamp) == expected, timestamp
 
 
-def test_a_lookup_by_time_skips_what_lies_below_the_starting_offset(tmp_path: Path) -> None:
-    segment = Segment(tmp_path, index_interval_bytes=0)
-    segment.put(40, 10, 30, 20)
-    segment.put(43, 10)
-    segment.put(44, 15, 40)
-    assert segment.find(10) == (10, 40)
-    assert segment.find(10, 41) == (30, 41)
-    assert segment.find(25, 42) == (40, 45)
-    assert segment.find(41, 40) is None
-    assert segment.find(10, 46) is None
-
-
-@pytest.mark.parametrize("interval", [0, 4096])
-def test_truncation_can_be_repeated(tmp_path: Path, interval: int) -> None:
-    """Kafka: LogSegmentTest.testTruncate."""
-    segment = Segment(tmp_path, index_interval_bytes=interval)
-    offset = 40
-    for _ in range(30):
-        segment.put(offset, 1)
-        size = segment.put(offset + 1, 2)
-        assert segment.truncate_to(offset + 1) == size
-        assert segment.read(offset) == offset
-        assert segment.read(offset + 1) is None
-        offset += 1
-    assert segment.offsets() == list(range(40, 70))
-
-
 def test_truncation_to_a_gap_drops_what_lies_behind_it(tmp_path: Path) -> None:
     """Kafka: LogSegmentTest.shouldTruncateEvenIfOffsetPointsToAGapInTheLog."""
     segment = Segment(tmp_path, index_interval_bytes=0)
@@ -331,17 +291,6 @@ def test_a_segment_truncated_to_nothing_is_as_new(tmp_path: Path) -> None:
     assert segment.offsets() == [40, 41]
 
 
-@pytest.mark.parametrize("interval", [0, 150, 4096])
-def test_the_largest_timestamp_follows_a_truncation(tmp_path: Path, interval: int) -> None:
-    segment = Segment(tmp_path, index_interval_bytes=interval)
-    for offset, timestamp in zip(range(40, 46), (5, 9, 2, 9, 11, 3), strict=True):
-        segment.put(offset, timestamp)
-    expected = [(11, 44), (9, 41), (9, 41), (9, 41), (5, 40)]
-    for cut, largest in zip(range(45, 40, -1), expected, strict=True):
-        segment.truncate_to(cut)
-        assert (segment.of.max_timestamp, segment.of.offset_of_max_timestamp) == largest
-
-
 @pytest.mark.parametrize(("timestamps", "closing"), [((7, 3), [(7, 40)]), ((NO_TIMESTAMP, NO_TIMESTAMP), [])])
 def test_an_inactive_segment_has_trimmed_indexes_and_a_closing_entry_if_it_has_timestamps(
     tmp_path: Path, timestamps: tuple[int, int], closing: list[tuple[int, int]]
@@ -374,27 +323,3 @@ def test_the_offset_behind_a_position_is_the_first_entrys_at_or_behind_it(tmp_pa
     for position in (*range(1, 40), 237, 2**31 + 10):
         expected = next((entry for entry in entries if entry[1] >= position), None)
         assert drive(FS, segment.of.view().entry_behind(position)) == expected, position
-
-
-def test_recovery_rebuilds_a_damaged_index(tmp_path: Path) -> None:
-    """Kafka: LogSegmentTest.testRecoveryFixesCorruptIndex, testRecoveryFixesCorruptTimeIndex."""
-    segment = Segment(tmp_path, index_interval_bytes=100)
-    for number in range(100):
-        segment.put(40 + number, 10 * number)
-    expected = segment.offset_entries(), segment.time_entries()
-    for index in segment.of.indexes:
-        Path(index.path).write_bytes(os.urandom(500))
-    drive(FS, scan_segment(FS, segment.of, LeaderEpochs(), ProducerState(BASE)).put_in_place())
-    assert (segment.offset_entries(), segment.time_entries()[: len(expected[1])]) == expected
-    assert [segment.read(40 + number) for number in range(100)] == list(range(40, 140))
-    assert [segment.find(10 * number) for number in range(100)] == [(10 * number, 40 + number) for number in range(100)]
-
-
-def test_recovery_rebuilds_the_leader_epochs(tmp_path: Path) -> None:
-    """Kafka: LogSegmentTest.testRecoveryRebuildsEpochCache."""
-    segment = Segment(tmp_path, base_offset=100)
-    for offset, epoch in ((104, 0), (106, 1), (108, 1), (110, 2)):
-        segment.put(offset, 1, 2, partition_leader_epoch=epoch)
-    epochs = LeaderEpochs()
-    drive(FS, scan_segment(FS, segment.of, epochs, ProducerState(100)).put_in_place())
-    assert epochs.entries == ((0, 104), (1, 106), (2, 110))
