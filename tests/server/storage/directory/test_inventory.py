@@ -57,25 +57,17 @@ def test_a_log_directory_has_partitions_marked_and_foreign_directories(tmp_path:
     assert found.is_whole
 
 
-def test_topics_choose_partitions(tmp_path: Path) -> None:
-    for name in ("b-1", "b-0", "a-0"):
+def test_topics_and_the_directory_of_a_partition_choose_partitions(tmp_path: Path) -> None:
+    for name in ("b-1", "b-0", "a-0", "backup"):
         made(tmp_path / name, f"{BASE}.log")
-    found = read_directory(OsFileSystem(), str(tmp_path), topics=frozenset({"b"}))
+    fs = OsFileSystem()
+    found = read_directory(fs, str(tmp_path), topics=frozenset({"b"}))
     assert [str(files.topic_partition) for files in found.partitions] == ["b-0", "b-1"]
     assert not found.is_whole
     with pytest.raises(LogDirectoryError, match="has no partition of topic 'x'"):
-        read_directory(OsFileSystem(), str(tmp_path), topics=frozenset({"x"}))
-
-
-def test_the_directory_of_a_partition_stands_for_itself(tmp_path: Path) -> None:
-    path = made(tmp_path / "b-0", f"{BASE}.log")
-    found = read_directory(OsFileSystem(), str(path))
-    assert found.path == str(tmp_path)
-    assert [files.path for files in found.partitions] == [str(path)]
+        read_directory(fs, str(tmp_path), topics=frozenset({"x"}))
+    found = read_directory(fs, str(tmp_path / "b-0"))
+    assert (found.path, [files.path for files in found.partitions]) == (str(tmp_path), [str(tmp_path / "b-0")])
     assert not found.is_whole
-
-
-def test_logs_in_a_directory_of_another_name_are_no_partition(tmp_path: Path) -> None:
-    path = made(tmp_path / "backup", f"{BASE}.log")
     with pytest.raises(LogDirectoryError, match="not of the form topic-partition"):
-        read_directory(OsFileSystem(), str(path))
+        read_directory(fs, str(tmp_path / "backup"))

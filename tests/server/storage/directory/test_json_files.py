@@ -22,6 +22,7 @@ from triolog.server.storage.errors import CheckpointError
 from triolog.server.storage.log.derived_files import Facts, IndexFacts, decode_facts, encode_facts
 
 from tests.support.counts import FULL, mode
+from tests.support.flipped_files import flipped
 
 ID: Final = uuid.UUID("c2acf7d7-591e-4689-a804-fb2b3703c088")
 NAME: Final = "some/file.json"
@@ -66,9 +67,7 @@ def test_a_flipped_bit_is_noticed_wherever_it_is(file: JsonFile) -> None:
     for bit in range(8 * len(file.data)):
         is_in_name = 0 <= bit // 8 - checksum < len(b"crc32c")
         if is_in_name or bit % 5 == 0 or mode() == FULL:
-            flipped = bytearray(file.data)
-            flipped[bit // 8] ^= 1 << bit % 8
-            assert read(file, bytes(flipped)) in ((None,) if is_in_name else (None, whole)), f"bit {bit}"
+            assert read(file, flipped(file.data, bit)) in ((None,) if is_in_name else (None, whole)), f"bit {bit}"
 
 
 @EACH

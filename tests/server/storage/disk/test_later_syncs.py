@@ -71,7 +71,7 @@ def test_a_file_that_is_not_open_can_be_noted_if_it_is_there(fs: CrashFileSystem
     assert fs.durable_content("/d/a") == b"one"
 
 
-def test_what_is_deleted_again_is_not_due(fs: CrashFileSystem) -> None:
+def test_what_is_deleted_again_is_not_due_and_an_error_of_a_sync_comes_when_it_is_done(fs: CrashFileSystem) -> None:
     later = LaterSyncs(fs)
     fd = later.open("/d/a", CREATE)
     later.sync(fd)
@@ -79,10 +79,6 @@ def test_what_is_deleted_again_is_not_due(fs: CrashFileSystem) -> None:
     later.unlink("/d/a")
     assert len(later) == 0
     later.sync_now()
-
-
-def test_an_error_of_a_sync_comes_when_it_is_done(fs: CrashFileSystem) -> None:
-    later = LaterSyncs(fs)
     put(later, "/d/a", b"one")
     fs.fail_next("sync", 5)
     with pytest.raises(OSError, match="sync"):

@@ -140,7 +140,7 @@ def test_a_log_is_written_with_the_bytes_that_it_has_and_with_no_others(tmp_path
     assert path.read_bytes() == b"0123456789"
 
 
-def test_what_is_set_aside_of_a_log_takes_no_memory(tmp_path: Path) -> None:
+def test_what_is_set_aside_of_a_log_takes_no_memory_and_a_preallocated_file_that_of_its_entries(tmp_path: Path) -> None:
     path = str(tmp_path / f"{0:020d}.log.corrupt-7")
     overlay = MemoryOverlay(OsFileSystem(), 10)
     replace_file(overlay, path, bytes(100))
@@ -148,6 +148,13 @@ def test_what_is_set_aside_of_a_log_takes_no_memory(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not kept in memory") as raised:
         content(overlay, path)
     assert raised.value.errno == errno.ENOSPC
+    fd = overlay.open(str(tmp_path / "index"), CREATE)
+    overlay.truncate(fd, 10 << 20)
+    overlay.write(fd, [b"entry"], 0)
+    assert overlay.size(fd) == 10 << 20
+    assert overlay.read(fd, 8, 2) == b"try\0\0\0\0\0"
+    assert overlay.held_bytes == 5
+    overlay.close(fd)
 
 
 def test_memory_has_a_limit_and_what_is_forgotten_is_given_back(tmp_path: Path) -> None:
@@ -164,18 +171,7 @@ def test_memory_has_a_limit_and_what_is_forgotten_is_given_back(tmp_path: Path) 
     assert tree(tmp_path / "two") == {}
 
 
-def test_a_preallocated_file_takes_the_memory_of_its_entries_only(tmp_path: Path) -> None:
-    overlay = MemoryOverlay(OsFileSystem(), 100)
-    fd = overlay.open(str(tmp_path / "index"), CREATE)
-    overlay.truncate(fd, 10 << 20)
-    overlay.write(fd, [b"entry"], 0)
-    assert overlay.size(fd) == 10 << 20
-    assert overlay.read(fd, 8, 2) == b"try\0\0\0\0\0"
-    assert overlay.held_bytes == 5
-    overlay.close(fd)
-
-
-def test_no_directories_and_no_links_are_made_in_memory(tmp_path: Path) -> None:
+def test_no_directories_and_no_links_are_made_in_memory_and_descriptors_refuse_what_they_are_not_for(tmp_path: Path) -> None:
     overlay, path = MemoryOverlay(OsFileSystem(), 100), str(tmp_path / "index")
     replace_file(overlay, path, b"data")
     overlay.make_directory(str(tmp_path))
@@ -184,12 +180,6 @@ def test_no_directories_and_no_links_are_made_in_memory(tmp_path: Path) -> None:
             call(str(tmp_path / "new"))
     with pytest.raises(OSError, match="No such file"):
         overlay.open(str(tmp_path / "new" / "index"), CREATE)
-
-
-def test_a_descriptor_for_reading_refuses_writes_and_a_closed_one_everything(tmp_path: Path) -> None:
-    overlay = MemoryOverlay(OsFileSystem(), 100)
-    path = str(tmp_path / "index")
-    replace_file(overlay, path, b"data")
     fd = overlay.open(path, READ)
     with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
         overlay.write(fd, [b"x"], 0)

@@ -98,7 +98,9 @@ def test_a_transaction_index_that_was_changed_behind_a_clean_stop_is_made_anew_a
     assert caplog.text == ""
 
 
-def test_a_closed_segment_below_the_recovery_point_is_looked_at_after_a_kill_too(tmp_path: Path) -> None:
+def test_a_closed_segment_below_the_recovery_point_is_looked_at_after_a_kill_and_what_a_recovery_made_is_known(
+    tmp_path: Path,
+) -> None:
     driven = log_of(tmp_path / NAME)
     expected = committed(driven)
     driven.flush()
@@ -106,17 +108,9 @@ def test_a_closed_segment_below_the_recovery_point_is_looked_at_after_a_kill_too
     indexes(driven.log.directory)[0].unlink()
     again = driven.reopen(was_clean=False, recovery_point=driven.log.recovery_point)
     assert committed(again) == expected
-
-
-def test_what_a_recovery_made_is_known_from_then_on(tmp_path: Path) -> None:
-    driven = log_of(tmp_path / NAME)
-    expected = committed(driven)
-    driven.close_files()
-    again = driven.reopen(was_clean=False)
     (tmp_path / NAME / FILE_NAME).unlink()
     again.close_files()
-    again = driven.reopen(was_clean=False)
-    again.close()
+    driven.reopen(was_clean=False).close()
     for path in indexes(driven.log.directory):
         path.unlink()
     assert committed(driven.reopen(was_clean=True)) == expected
@@ -206,6 +200,7 @@ def trimmed(directory: Path, offset: int) -> DrivenLog:
 def test_records_that_were_deleted_stay_so_without_their_line_in_the_checkpoint(
     tmp_path: Path, was_clean: bool, checkpoint: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A larger offset there counts and is known then: a Kafka has deleted more meanwhile."""
     driven = trimmed(tmp_path / NAME, 7)
     (driven.close if was_clean else driven.close_files)()
     with caplog.at_level(logging.WARNING):
@@ -213,12 +208,8 @@ def test_records_that_were_deleted_stay_so_without_their_line_in_the_checkpoint(
     assert again.offsets() == list(range(7, 20))
     assert f"topic-0: {tmp_path}/log-start-offset-checkpoint says that its records begin at offset {checkpoint}" in caplog.text
     assert f"{tmp_path / NAME}/{FILE_NAME} that they begin at 7; the larger one counts" in caplog.text
-
-
-def test_a_larger_offset_in_the_checkpoint_counts_and_is_known_then(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A Kafka has deleted more meanwhile."""
-    driven = trimmed(tmp_path / NAME, 7)
-    driven.close()
+    again.close()
+    caplog.clear()
     with caplog.at_level(logging.WARNING):
         again = driven.reopen(was_clean=True, log_start_offset=9)
     assert (again.offsets(), caplog.text) == (list(range(9, 20)), "")

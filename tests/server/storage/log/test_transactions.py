@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triolog.protocol.errors import InvalidProducerEpochError, InvalidRecordError, OutOfOrderSequenceError
+from triolog.protocol.errors import InvalidRecordError, OutOfOrderSequenceError
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import Isolation, Record
 from triolog.server.config import LogConfig
@@ -140,15 +140,6 @@ def test_the_first_unstable_offset_is_not_below_the_log_start_offset(tmp_path: P
     assert driven.log.last_stable_offset == 5
     driven.log.check_invariant()
     assert driven.read(5, isolation=COMMITTED).records == b""
-
-
-def test_a_marker_with_a_lower_epoch_is_refused(tmp_path: Path) -> None:
-    """Kafka: UnifiedLogTest.testEndTxnWithFencedProducerEpoch."""
-    driven = open_driven(tmp_path)
-    send(driven, 1, 0, epoch=5)
-    (answer,) = driven.append_group([marker(1, committed=True, epoch=4)])
-    assert isinstance(answer, InvalidProducerEpochError)
-    assert driven.log.log_end_offset == 1
 
 
 def test_the_name_of_a_new_transaction_index_is_synced_before_the_recovery_point_leaves_its_segment(tmp_path: Path) -> None:

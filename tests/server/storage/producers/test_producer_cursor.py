@@ -38,11 +38,18 @@ def test_sequences_follow_each_other_and_epochs_fence() -> None:
         append(state, 2, 3)
 
 
-def test_a_new_epoch_begins_with_zero() -> None:
+def test_a_new_epoch_begins_with_zero_also_where_a_marker_has_raised_it() -> None:
+    """Kafka: ProducerStateManagerTest.testOutOfSequenceAfterControlRecordEpochBump."""
     state = ProducerState()
-    append(state, 0, 0)
-    with pytest.raises(OutOfOrderSequenceError, match="begins its epoch 1 with sequence 1, a new epoch begins with 0"):
-        append(state, 1, 1, epoch=1)
+    append(state, 0, 0, txn=True)
+    append(state, 1, 1, txn=True)
+    end(state, 2, epoch=1)
+    for epoch in (1, 2):
+        with pytest.raises(OutOfOrderSequenceError):
+            append(state, 2, 3, epoch=epoch, txn=True)
+    append(state, 0, 3, epoch=1, txn=True)
+    with pytest.raises(OutOfOrderSequenceError, match="begins its epoch 2 with sequence 1, a new epoch begins with 0"):
+        append(state, 1, 4, epoch=2, txn=True)
 
 
 def test_a_marker_without_state_leaves_its_epoch_and_no_sequence() -> None:
@@ -73,18 +80,6 @@ def test_after_the_largest_sequence_only_zero_follows() -> None:
     with pytest.raises(OutOfOrderSequenceError):
         append(state, 1, 1)
     append(state, 0, 1)
-
-
-def test_after_a_marker_raised_the_epoch_only_sequence_zero_is_accepted() -> None:
-    """Kafka: ProducerStateManagerTest.testOutOfSequenceAfterControlRecordEpochBump."""
-    state = ProducerState()
-    append(state, 0, 0, txn=True)
-    append(state, 1, 1, txn=True)
-    end(state, 2, epoch=1)
-    for epoch in (1, 2):
-        with pytest.raises(OutOfOrderSequenceError):
-            append(state, 2, 3, epoch=epoch, txn=True)
-    append(state, 0, 3, epoch=1, txn=True)
 
 
 def test_a_plain_batch_inside_an_open_transaction_is_an_invalid_state() -> None:
@@ -119,23 +114,17 @@ def test_overlapping_transactions_report_the_last_stable_offset_of_their_moment(
     assert end(state, 1102, pid=2, abort=True) == AbortedTxn(2, 1015, 1102, 1103)
 
 
-def test_coordinator_epochs_fence() -> None:
+def test_epochs_of_coordinators_and_of_producers_fence_markers() -> None:
     """Kafka: ProducerStateManagerTest.testCoordinatorFencing, UnifiedLogTest.testZombieCoordinatorFenced (also for an empty
-    transaction)."""
-    state = ProducerState()
-    append(state, 0, 0, txn=True)
-    for offset, coordinator_epoch in ((1, 1), (2, 1), (3, 2)):
-        end(state, offset, coordinator_epoch=coordinator_epoch)
-    with pytest.raises(TransactionCoordinatorFencedError, match="comes from coordinator epoch 1, the log knows 2"):
-        end(state, 4, coordinator_epoch=1)
-
-
-def test_a_marker_of_an_older_producer_epoch_is_refused() -> None:
-    """Kafka: UnifiedLogTest.testEndTxnWithFencedProducerEpoch."""
+    transaction), UnifiedLogTest.testEndTxnWithFencedProducerEpoch."""
     state = ProducerState()
     append(state, 0, 0, epoch=5, txn=True)
     with pytest.raises(InvalidProducerEpochError, match="the marker for producer 7 has epoch 4, the log knows 5"):
         end(state, 1, epoch=4)
+    for offset, coordinator_epoch in ((1, 1), (2, 1), (3, 2)):
+        end(state, offset, epoch=5, coordinator_epoch=coordinator_epoch)
+    with pytest.raises(TransactionCoordinatorFencedError, match="comes from coordinator epoch 1, the log knows 2"):
+        end(state, 4, epoch=5, coordinator_epoch=1)
 
 
 def test_a_transaction_that_opens_and_ends_on_one_cursor_is_complete() -> None:

@@ -26,6 +26,7 @@ from triolog.server.storage.producers.producer_snapshots import (
 )
 from triolog.server.storage.producers.producer_state import ProducerState
 
+from tests.support.flipped_files import flipped
 from tests.support.golden import GOLDEN
 from tests.support.logs import TOPIC_PARTITION
 
@@ -52,19 +53,12 @@ def entries(draw: st.DrawFn) -> ProducerEntry:
 
 
 @given(st.lists(entries()))
-def test_entries_come_back(written: list[ProducerEntry]) -> None:
+def test_entries_come_back_with_their_newest_batch(written: list[ProducerEntry]) -> None:
     assert decode_snapshot("f", encode_snapshot(written)) == written
-
-
-def test_no_producers_are_ten_bytes() -> None:
-    """As an empty topic of Kafka has them."""
-    assert len(encode_snapshot([])) == 10
-    assert decode_snapshot("f", encode_snapshot([])) == []
-
-
-def test_only_the_newest_batch_survives() -> None:
-    entry = ENTRY._replace(batches=(BatchMetadata(4, 45, 4, 900), *ENTRY.batches))
-    assert decode_snapshot("f", encode_snapshot([entry])) == [ENTRY]
+    earlier = (BatchMetadata(4, 45, 4, 900),)
+    more = [each._replace(batches=earlier + each.batches) if each.batches else each for each in written]
+    assert decode_snapshot("f", encode_snapshot(more)) == written
+    assert len(encode_snapshot([])) == 10, "as an empty topic of Kafka has them"
 
 
 def test_every_cut_and_every_flipped_bit_is_noticed() -> None:
@@ -73,10 +67,8 @@ def test_every_cut_and_every_flipped_bit_is_noticed() -> None:
         with pytest.raises(CorruptSnapshotError, match=r"^f "):
             decode_snapshot("f", data[:size])
     for bit in range(8 * len(data)):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
         with pytest.raises(CorruptSnapshotError):
-            decode_snapshot("f", bytes(flipped))
+            decode_snapshot("f", flipped(data, bit))
     with pytest.raises(CorruptSnapshotError):
         decode_snapshot("f", data + b"\0")
 
@@ -121,10 +113,12 @@ def test_a_second_snapshot_without_progress_writes_no_file(tmp_path: Path) -> No
 
 
 def test_the_newest_readable_snapshot_in_range_is_taken_and_a_broken_one_deleted(tmp_path: Path) -> None:
-    """Kafka: ProducerStateManagerTest.testTruncateAndReloadRemovesOutOfRangeSnapshots, testLoadFromCorruptSnapshotFile."""
-    for offset in (1, 2, 3, 4):
+    """Also one that is too large to be read. Kafka: ProducerStateManagerTest.testTruncateAndReloadRemovesOutOfRangeSnapshots,
+    testLoadFromCorruptSnapshotFile."""
+    for offset in (1, 2, 3, 4, 5):
         data = encode_snapshot([ENTRY._replace(epoch=offset)])
         Path(snapshot_path(str(tmp_path), offset)).write_bytes(data if offset != 3 else data[:-1])
+    os.truncate(snapshot_path(str(tmp_path), 5), MAX_SNAPSHOT_BYTES + 1)
 
     def load(log_start: int, end: int) -> ProducerState:
         return drive(FS, load_newest(str(tmp_path), drive(FS, list_snapshots(str(tmp_path))), log_start, end))
@@ -135,17 +129,6 @@ def test_the_newest_readable_snapshot_in_range_is_taken_and_a_broken_one_deleted
     assert load(0, 9).first_unstable_offset == 40
     nothing = load(2, 3)
     assert (nothing.end_offset, nothing.entries, nothing.snapshot_offset) == (2, {}, -1)
-
-
-def test_a_snapshot_that_is_too_large_to_be_read_is_passed_over_as_a_broken_one(tmp_path: Path) -> None:
-    """The log is opened, and its producers are replayed."""
-    Path(snapshot_path(str(tmp_path), 2)).write_bytes(encode_snapshot([ENTRY]))
-    large = Path(snapshot_path(str(tmp_path), 3))
-    large.touch()
-    os.truncate(large, MAX_SNAPSHOT_BYTES + 1)
-    loaded = drive(FS, load_newest(str(tmp_path), [2, 3], 0, 3))
-    assert (loaded.end_offset, list(loaded.entries)) == (2, [7])
-    assert not large.exists()
 
 
 def test_a_snapshot_inside_a_transaction_has_its_start_and_the_last_batch(tmp_path: Path) -> None:

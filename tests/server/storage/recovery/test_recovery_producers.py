@@ -194,7 +194,7 @@ def test_the_snapshot_of_a_clean_start_is_on_the_device_before_the_log_is_served
     assert decode_snapshot(path, fs.durable_content(path) or b"")[0].last_sequence == 0
 
 
-def test_snapshots_from_behind_the_scan_are_written_anew(tmp_path: Path) -> None:
+def test_snapshots_from_behind_the_scan_are_written_anew_and_the_one_below_it_is_where_replay_begins(tmp_path: Path) -> None:
     """Kafka: LogLoaderTest.testCorruptedLogRecoveryDoesNotDeleteProducerStateSnapshotsPostRecovery. What they said may be lost
     with the batches that were damaged."""
     three_segments(tmp_path)
@@ -205,27 +205,11 @@ def test_snapshots_from_behind_the_scan_are_written_anew(tmp_path: Path) -> None
     assert snapshot_offsets(tmp_path) == [1, 2, 3]
     found = decode_snapshot("", (tmp_path / f"{2:020}.snapshot").read_bytes())
     assert [each.last_sequence for each in found] == [1]
-
-
-def test_the_snapshot_below_the_first_scanned_segment_is_where_replay_begins(tmp_path: Path) -> None:
-    three_segments(tmp_path)
-    open_driven(tmp_path, was_clean=False).close()
+    driven.close()
     put_snapshot(tmp_path, 2, ProducerEntry(99, 3, -1, 1_000, None, ()))
     driven = open_driven(tmp_path, was_clean=False, recovery_point=2)
     assert set(driven.log.producers.entries) == {99, PRODUCER}
     assert last_sequence(driven) == 2
-
-
-def test_an_aborted_transaction_that_spans_segments_is_indexed_where_its_marker_is(tmp_path: Path) -> None:
-    marker = end_txn_marker(
-        producer_id=PRODUCER, producer_epoch=0, commit=False, timestamp=2_000, coordinator_epoch=0, base_offset=2
-    )
-    segment_of(tmp_path, 0, idempotent(0, 0, transactional=True))
-    segment_of(tmp_path, 1, idempotent(1, 1, transactional=True), marker)
-    driven = open_driven(tmp_path, was_clean=False)
-    assert aborted(driven) == [[], [AbortedTxn(PRODUCER, 0, 2, 3)]]
-    driven.close()
-    assert aborted(driven.reopen(was_clean=False, recovery_point=1)) == [[], [AbortedTxn(PRODUCER, 0, 2, 3)]]
 
 
 def test_damage_takes_the_sequences_of_its_batch_with_it(tmp_path: Path) -> None:
@@ -249,7 +233,9 @@ def ended(producer_id: int, offset: int, *, commit: bool) -> bytes:
 
 
 @pytest.mark.parametrize("is_open_before", [False, True])
-def test_recovery_indexes_the_aborted_transaction_and_knows_where_it_began(tmp_path: Path, is_open_before: bool) -> None:
+def test_recovery_indexes_the_aborted_transaction_where_its_marker_is_and_knows_where_it_began(
+    tmp_path: Path, is_open_before: bool
+) -> None:
     """Kafka: LogSegmentTest.testRecoverTransactionIndex."""
     first, second = 1, 2
     before = [one_record(second, 75, 0, is_transactional=True)] if is_open_before else []
@@ -266,7 +252,10 @@ def test_recovery_indexes_the_aborted_transaction_and_knows_where_it_began(tmp_p
     )
     driven = open_driven(tmp_path, was_clean=False)
     assert driven.log.producers.end_offset == 108
-    assert aborted(driven) == [[], [AbortedTxn(second, 75 if is_open_before else 102, 106, 100)]]
+    expected = [[], [AbortedTxn(second, 75 if is_open_before else 102, 106, 100)]]
+    assert aborted(driven) == expected
+    driven.close()
+    assert aborted(driven.reopen(was_clean=False, recovery_point=100)) == expected
 
 
 def test_a_batch_that_compaction_emptied_still_tells_the_last_sequence(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.recovery.salvage import Damage, GoodBatch, scan_batches
 
+from tests.support.flipped_files import flipped
 from tests.support.logs import START_MS, batch
 from tests.support.record_batches import patched
 from tests.support.watched_fs import WatchedFileSystem
@@ -47,12 +48,6 @@ def scan(tmp_path: Path, data: bytes, **options: int) -> tuple[list[bytes], list
         position += found.size
     assert position == options.get("end", len(data))
     return good, damages
-
-
-def flipped(data: bytes, bit: int) -> bytes:
-    changed = bytearray(data)
-    changed[bit // 8] ^= 1 << bit % 8
-    return bytes(changed)
 
 
 @pytest.mark.parametrize(
