@@ -1,4 +1,4 @@
-"""Rounds of cleaning over whole logs."""
+"""Rounds of cleaning over whole logs, the map of keys that a round makes, and which segments it writes together."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from typing import Any
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from triolog.protocol.errors import CorruptRecordError
-from triolog.protocol.limits import MIB
+from triolog.protocol.limits import INT32_MAX, MIB
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, iter_batches
 from triolog.protocol.types import Bytes, CompressionType, Isolation
 from triolog.server.config import LogConfig
 from triolog.server.storage.cleaner.clean import CleaningError, build_offset_map, clean
 from triolog.server.storage.cleaner.compact import compact
-from triolog.server.storage.cleaner.job import CleaningJob
+from triolog.server.storage.cleaner.grouping import group_segments
+from triolog.server.storage.cleaner.job import CleaningJob, SourceSegment
+from triolog.server.storage.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 from triolog.server.storage.cleaner.selection import LogToClean, plan_round
 from triolog.server.storage.cleaner.swap import replace_group
 from triolog.server.storage.cleaner.writer import SYNC_BYTES
@@ -480,3 +484,75 @@ def test_a_job_survives_its_way_to_another_process(tmp_path: Path) -> None:
     job = job_for(driven, 0, max_bytes_per_second=10)
     assert CleaningJob.decode(job.encode()) == job
     assert job.encode().count(b"\n") == 1
+
+
+drawn_keys = st.binary(max_size=12)
+
+
+@given(st.lists(st.tuples(drawn_keys, st.integers(0, 2**62)), max_size=200), st.lists(drawn_keys, max_size=20))
+def test_a_key_has_the_offset_that_it_was_given_last(puts: list[tuple[bytes, int]], others: list[bytes]) -> None:
+    offsets = OffsetMap(ENTRY_BYTES * 300)
+    offsets.put_all(puts)
+    expected = dict(puts)
+    assert offsets.entries == len(expected)
+    for key in [*expected, *others]:
+        assert offsets.get(key) == expected.get(key, -1)
+
+
+@pytest.mark.parametrize("slots", [3, 4, 7, 100, 1009])
+def test_a_full_map_finds_what_it_has_and_misses_what_it_has_not(slots: int) -> None:
+    """Kafka: OffsetMapTest.testBasicValidation, at the limit."""
+    offsets = OffsetMap(slots * ENTRY_BYTES, load_factor=1.0)
+    for number in range(offsets.max_entries - 1):
+        assert offsets.has_room(1)
+        offsets.put_all([(str(number).encode(), number)])
+    assert [offsets.get(str(number).encode()) for number in range(offsets.max_entries - 1)] == [*range(offsets.max_entries - 1)]
+    assert offsets.get(b"absent") == -1
+    assert not offsets.has_room(2)
+
+
+def test_memory_is_what_was_allowed_rounded_down_to_a_prime_number_of_entries() -> None:
+    """A key that is put again takes no room."""
+    assert OffsetMap(24 * 100).max_entries == int(97 * 0.9)
+    for memory_bytes in (0, 24, 71):
+        with pytest.raises(ValueError, match="holds no entry"):
+            OffsetMap(memory_bytes)
+    known = OffsetMap(3 * ENTRY_BYTES)
+    for offset in range(100):
+        known.put_all([(b"key", offset)])
+    assert (known.entries, known.get(b"key")) == (1, 99)
+
+
+LARGE = 2**31
+
+
+def source(base_offset: int, size: int = 10, index: int = 8) -> SourceSegment:
+    return SourceSegment(base_offset, size, index, index, 0)
+
+
+def groups(segments: list[SourceSegment], end_offset: int, *, most: int = LARGE, most_index: int = LARGE) -> list[list[int]]:
+    found = group_segments(segments, end_offset, max_bytes=most, max_index_bytes=most_index)
+    return [[each.base_offset for each in group] for group in found]
+
+
+TEN = [source(base_offset) for base_offset in range(10)]
+
+
+def test_offsets_of_a_group_fit_in_32_bits() -> None:
+    """Measured from its first source. An empty one goes with any: otherwise an empty log would be left every 2^31 offsets.
+    Kafka: LogCleanerTest.testSegmentGroupingWithSparseOffsets, testSegmentGroupingFollowingLoadOfZeroIndex."""
+    assert groups([source(0), source(1)], INT32_MAX + 1) == [[0, 1]]
+    assert groups([source(0), source(1)], INT32_MAX + 2) == [[0], [1]]
+    assert groups([source(0), source(1), source(INT32_MAX)], INT32_MAX + 2) == [[0, 1], [INT32_MAX]]
+    half = INT32_MAX // 2
+    assert groups([source(0), source(half), source(2 * half)], 3 * half) == [[0, half], [2 * half]]
+    assert groups([source(0), source(INT32_MAX + 5, size=0)], INT32_MAX + 9) == [[0, INT32_MAX + 5]]
+
+
+def test_groups_are_as_large_as_the_limits_let_them_be() -> None:
+    """Kafka: LogCleanerTest.testSegmentGrouping."""
+    alone, threes = [[base_offset] for base_offset in range(10)], [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+    assert groups(TEN, 10) == [[*range(10)]]
+    assert groups(TEN, 10, most=1) == groups(TEN, 10, most_index=1) == alone
+    assert groups(TEN, 10, most=3 * 10 + 1) == groups(TEN, 10, most_index=3 * 8 + 1) == threes
+    assert groups([], 0) == []

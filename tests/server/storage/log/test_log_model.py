@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import attrs
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from triolog.protocol.errors import CorruptRecordError, InvalidRecordError, RecordBatchTooLargeError
+from triolog.protocol.errors import CorruptRecordError, InvalidRecordError, RecordBatchTooLargeError, RequestError
 from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType, TimestampType
@@ -546,3 +546,32 @@ def test_a_log_that_was_cut_below_its_start_begins_there_after_a_power_cut() -> 
         machine.power_cut(seed, None)
         assert machine.log.log_start_offset == 0, seed
         machine.teardown()
+
+
+@given(
+    configs,
+    st.lists(groups, min_size=1, max_size=5).map(lambda drawn: [append for group in drawn for append in group]),
+    st.lists(st.integers(1, 7), min_size=1),
+    st.booleans(),
+)
+def test_a_group_writes_and_answers_what_its_appends_would_one_by_one(
+    config: LogConfig, drawn: Group, sizes: list[int], sync: bool
+) -> None:
+    config = attrs.evolve(config, segment_jitter_ms=0)
+    alone, grouped = _crashing(config), _crashing(config)
+    appends, told = [alone.prepared(append) for append in drawn], []
+    for machine in (alone, grouped):
+        answers: list[AppendResult | RequestError] = []
+        while len(answers) < len(appends):
+            size = 1 if machine is alone else sizes[len(answers) % len(sizes)]
+            answers += machine.inline.append(appends[len(answers) : len(answers) + size], sync=sync and machine is grouped)
+        told.append([each if isinstance(each, AppendResult) else (type(each), each.message) for each in answers])
+    assert told[0] == told[1]
+    for _ in range(2):
+        files = [
+            {name: machine.fs.content(f"{machine.directory}/{name}") for name in machine.fs.list_directory(machine.directory)}
+            for machine in (alone, grouped)
+        ]
+        assert files[0] == files[1]
+        for machine in (alone, grouped):
+            machine.inline.close()

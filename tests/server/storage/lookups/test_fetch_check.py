@@ -150,24 +150,6 @@ def test_behind_a_damaged_length_or_magic_nothing_is_said_of_the_index(
     driven.log.drop_maps()
 
 
-@pytest.mark.parametrize("interval", [0, 4096])
-def test_behind_several_damaged_batches_reading_goes_on(tmp_path: Path, interval: int) -> None:
-    """One in its records, two in their frames; also where nothing is checked."""
-    driven = filled(tmp_path, attrs.evolve(CONFIG, index_interval_bytes=interval))
-    batches = batches_of(driven)
-    damaged = {3: 70, 4: 10, 6: 16}
-    for number, byte in damaged.items():
-        flip(batches[number][0], 8 * (batches[number][1] + byte))
-    headers = [batches[number][2] for number in damaged]
-    wrong = {offset for header in headers for offset in range(header.base_offset, header.next_offset)}
-    assert {offset for offset in range(driven.log.log_end_offset) if is_refused(driven, offset)} == wrong
-    driven.close()
-    unchecked = driven.reopen(was_clean=True, config=LogConfig(segment_bytes=4000))
-    assert read_from(unchecked, batches[7][2].base_offset, 1) == [batches[7][3]]
-    driven.log.drop_maps()
-    unchecked.log.drop_maps()
-
-
 DAMAGES: Final = {
     "base offset": range(40),
     "length": range(8 * 8, 8 * 12),

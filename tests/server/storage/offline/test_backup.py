@@ -65,11 +65,18 @@ def opened(path: Path, *, was_clean: bool = True) -> DrivenLog:
     return open_driven(directory, topic_partition=PARTITION, config=config, was_clean=was_clean, recovery_point=point)
 
 
-def test_the_copy_has_every_record_and_verifies(logs: StoppedLogs, tmp_path: Path) -> None:
-    made(planned(logs), tmp_path / "copy")
-    assert verified(tmp_path / "copy").damages == []
-    assert not (tmp_path / "copy" / CLEAN_SHUTDOWN_FILE).exists()
-    driven = opened(tmp_path / "copy", was_clean=False)
+def test_the_copy_has_every_record_and_verifies_and_its_checkpoints_match_it(logs: StoppedLogs, tmp_path: Path) -> None:
+    (logs.path / LOG_START_FILE).write_bytes(encode_offsets({PARTITION: 5, TopicPartition("gone", 0): 7}))
+    (logs.path / RECOVERY_POINT_FILE).write_bytes(encode_offsets({PARTITION: 10**6}))
+    copy = tmp_path / "copy"
+    ends = {backup.topic_partition: backup.log_end_offset for backup in made(planned(logs), copy)}
+    assert not (copy / CLEAN_SHUTDOWN_FILE).exists()
+    read = {name: decode_offsets(name, (copy / name).read_bytes()) for name in (HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE)}
+    assert read[HIGH_WATERMARK_FILE] == ends
+    assert read[RECOVERY_POINT_FILE][PARTITION] == int(sorted(logs.partition().glob("*.log"))[-1].stem)
+    assert decode_offsets("", (copy / LOG_START_FILE).read_bytes()) == {PARTITION: 5}
+    assert verified(copy).damages == []
+    driven = opened(copy, was_clean=False)
     assert driven.records() == logs.records[PARTITION]
     driven.close()
 
@@ -190,21 +197,6 @@ def test_the_copy_is_for_its_owner_alone(logs: StoppedLogs, tmp_path: Path, link
     assert {mode for path, mode in modes.items() if path not in linked} == {0o700, 0o600}
 
 
-def test_checkpoints_match_the_copy(logs: StoppedLogs, tmp_path: Path) -> None:
-    (logs.path / LOG_START_FILE).write_bytes(encode_offsets({PARTITION: 5, TopicPartition("gone", 0): 7}))
-    (logs.path / RECOVERY_POINT_FILE).write_bytes(encode_offsets({PARTITION: 10**6}))
-    backups = made(planned(logs), tmp_path / "copy")
-    ends = {backup.topic_partition: backup.log_end_offset for backup in backups}
-
-    def read(name: str) -> dict[TopicPartition, int]:
-        return decode_offsets(name, (tmp_path / "copy" / name).read_bytes())
-
-    assert read(HIGH_WATERMARK_FILE) == ends
-    assert read(RECOVERY_POINT_FILE)[PARTITION] == int(sorted(logs.partition().glob("*.log"))[-1].stem)
-    assert read(LOG_START_FILE) == {PARTITION: 5}
-    assert verified(tmp_path / "copy").damages == []
-
-
 class ListedDirectories(OsFileSystem):
     """Notes which directories were listed, in order."""
 
@@ -242,16 +234,13 @@ def test_producer_ids_are_noted_behind_the_logs(logs: StoppedLogs, tmp_path: Pat
     assert read_producer_id_block(OsFileSystem(), str(tmp_path / "copy")) == 2000
 
 
-@pytest.mark.parametrize("target", ["data/inside", "data", "full"])
-def test_a_target_that_cannot_be_is_refused(logs: StoppedLogs, tmp_path: Path, target: str) -> None:
+def test_a_target_that_cannot_be_and_one_partition_are_refused(logs: StoppedLogs, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "something").touch()
     before = sorted(os.listdir(logs.path))
-    with pytest.raises(LogDirectoryError, match="name another one"):
-        made(planned(logs), tmp_path / target)
-    assert sorted(os.listdir(logs.path)) == before
-
-
-def test_one_partition_is_no_directory_to_copy(logs: StoppedLogs) -> None:
+    for target in ("data/inside", "data", "full"):
+        with pytest.raises(LogDirectoryError, match="name another one"):
+            made(planned(logs), tmp_path / target)
+        assert sorted(os.listdir(logs.path)) == before
     with pytest.raises(LogDirectoryError, match="is one partition"):
         plan_backup(OsFileSystem(), str(logs.partition()), never)
