@@ -545,9 +545,7 @@ FAILED_SYNCS: Final = (
         file="server/storage/recovery/recovery.py",
         old="        return self.request.was_clean or not self.durable\n",
         new="        return True\n",
-        tests=(
-            f"{STORAGE}/log/test_log_life.py::test_every_history_with_failed_syncs_keeps_what_it_promised",
-        ),
+        tests=(f"{STORAGE}/log/test_log_life.py::test_every_history_with_failed_syncs_keeps_what_it_promised",),
     ),
     Fault(
         name="written-again-where-it-was",
@@ -555,9 +553,7 @@ FAILED_SYNCS: Final = (
         file="server/storage/disk/write_again.py",
         old="        fs.forget(fd, forget_from, stop if stop < end else None)\n",
         new="",
-        tests=(
-            f"{STORAGE}/disk/test_write_again.py::test_what_is_written_again_and_synced_is_on_the_device",
-        ),
+        tests=(f"{STORAGE}/disk/test_write_again.py::test_what_is_written_again_and_synced_is_on_the_device",),
     ),
     Fault(
         name="folio-of-two-windows",

@@ -14,6 +14,7 @@ from triolog.server.storage.child_process import ParentWatch
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.log.log import Log
 
+from tests.server.storage.check.test_verify import flip
 from tests.support.logs import DrivenLog, batch, open_driven
 
 FS = OsFileSystem()
@@ -41,15 +42,9 @@ def answers(lines: list[dict[str, Any]], fs: OsFileSystem = FS) -> list[dict[str
     return [json.loads(line) for line in output.getvalue().splitlines()]
 
 
-def flip(path: str, position: int) -> None:
-    data = bytearray(Path(path).read_bytes())
-    data[position] ^= 4
-    Path(path).write_bytes(data)
-
-
 def test_a_damaged_batch_is_told_with_its_place_and_offsets(driven: DrivenLog) -> None:
     first, second, *rest = orders(driven.log)
-    flip(second["path"], 200)
+    flip(Path(second["path"]), 200, 2)
     good, damaged, *others = answers([first, second, *rest])
     assert good == {"damages": []}
     assert others == [{"damages": []}] * len(rest)

@@ -18,6 +18,7 @@ from triolog.server.storage.cleaner.selection import choose, plan_round
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 
+from tests.server.storage.check.test_verify import flip
 from tests.support.compaction import put
 from tests.support.logs import open_driven
 
@@ -57,16 +58,10 @@ def test_it_goes_on_only_when_it_is_told_to(tmp_path: Path) -> None:
     assert {path.name[:20] for path in tmp_path.iterdir() if path.suffix == ".cleaned"} == {f"{base:020d}" for base in (0, 2)}
 
 
-def _flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-
-
 @pytest.mark.parametrize(
     ("name", "damage", "kind", "error"),
     [
-        ("00000000000000000004.log", _flip, "damage", "CRC"),
+        ("00000000000000000004.log", lambda path: flip(path, -1, 0), "damage", "CRC"),
         ("00000000000000000004.log", Path.unlink, "gone", "00000000000000000004.log is gone"),
         ("00000000000000000000.log.cleaned", Path.mkdir, "disk", ""),
     ],

@@ -22,7 +22,6 @@ from triolog.server.storage.directory.partition_directory import (
     delete_directory,
     read_topic_id,
 )
-from triolog.server.storage.directory.topics_file import Topic
 from triolog.server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     META_PROPERTIES_FILE,
@@ -132,14 +131,6 @@ def test_a_checkpoint_that_says_nothing_new_is_not_written_and_a_directory_that_
         shutil.rmtree(tmp_path / "data")
         with pytest.raises(FileNotFoundError):
             directory.write_checkpoints({FOO: Offsets(11, 13, 5, 0)})
-
-
-def test_topics_are_read_back(tmp_path: Path) -> None:
-    topics = [Topic(name="foo", topic_id=uuid.uuid4(), partitions=2, configs={"segment.bytes": "100"})]
-    with opened(tmp_path) as directory:
-        assert (directory.contents().generation, directory.contents().topics) == (0, [])
-        directory.write_topics(4, topics)
-        assert (directory.contents().generation, directory.contents().topics) == (4, topics)
 
 
 class SyncedDirectories(OsFileSystem):

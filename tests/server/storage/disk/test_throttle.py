@@ -21,21 +21,17 @@ class Seconds:
         self.now += seconds
 
 
-def nothing() -> None:
-    return None
-
-
 def test_work_takes_as_long_as_its_bytes_allow_and_time_spent_on_it_is_not_saved_up() -> None:
     seconds = Seconds()
     throttle = Throttle(1000, seconds.clock, seconds.sleep)
     for _ in range(10):
-        throttle.spend(250, nothing)
+        throttle.spend(250, lambda: None)
     assert seconds.now == pytest.approx(102.5)
     seconds.now += 50
     for _ in range(2):
-        throttle.spend(100, nothing)
+        throttle.spend(100, lambda: None)
     assert sum(seconds.pauses) == pytest.approx(2.7)
-    Throttle(0, seconds.clock, seconds.sleep).spend(10**12, nothing)
+    Throttle(0, seconds.clock, seconds.sleep).spend(10**12, lambda: None)
     assert sum(seconds.pauses) == pytest.approx(2.7), "without a limit nobody waits"
 
 

@@ -18,7 +18,7 @@ from triolog.server.storage.errors import StorageError
 from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES, LARGEST_READ_BYTES, FileSlice, whole_file
 from triolog.server.storage.log.truncate import truncate_to
 
-from tests.support.logs import START_MS, DrivenLog, batch, open_driven
+from tests.support.logs import DrivenLog, batch, open_driven
 from tests.support.record_batches import patched
 
 T = TypeVar("T")
@@ -110,28 +110,6 @@ def test_every_walk_shows_the_same_whole_batches(
         assert found is not None
         assert (found.header.base_offset, found.position) == (wanted, positions[wanted])
         assert drive(FS, area.read_batch(found)) == batches[wanted]
-
-
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 4000)), max_size=40), st.integers(0, 20), st.data())
-def test_the_first_batch_that_reaches_an_offset_and_a_time_is_what_a_look_at_every_header_finds(
-    tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[int, int]], missing: int, data: st.DataObject
-) -> None:
-    stored = b"".join(at(offset, START_MS + time, value=bytes(size)) for offset, (time, size) in enumerate(batches))
-    area = write_file(tmp_path_factory.mktemp("reach") / "log", stored[: len(stored) - missing])
-    offset, timestamp = data.draw(st.integers(0, len(batches))), START_MS + data.draw(st.integers(-1, 41))
-    for found, matches in (
-        (area.find_reaching(offset), lambda header: header.last_offset >= offset),
-        (
-            area.find_reaching(offset, timestamp),
-            lambda header: header.last_offset >= offset and header.max_timestamp >= timestamp,
-        ),
-    ):
-        expected = drive(FS, area.find_batch(matches))
-        if expected is None and stored and missing:
-            with pytest.raises(CorruptRecordError, match="all there are"):
-                drive(FS, found)
-        else:
-            assert drive(FS, found) == expected
 
 
 def test_the_walk_ends_where_the_visitor_says_so(tmp_path: Path) -> None:

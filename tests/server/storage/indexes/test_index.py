@@ -272,7 +272,7 @@ def _pair(kind: type[AbstractIndex], number: int) -> tuple[int, int]:
 def test_lookup_returns_the_greatest_entry_at_or_below_the_target(
     kind: type[AbstractIndex], numbers: set[int], target: int
 ) -> None:
-    """Kafka: OffsetIndexTest.randomLookupTest, lookupExtremeCases, TimeIndexTest.testLookUp."""
+    """Kafka: OffsetIndexTest.randomLookupTest, OffsetIndexTest.lookupExtremeCases, TimeIndexTest.testLookUp."""
     index = kind("unused", BASE, 360)
     tail, buffer, pairs = index.empty_tail(), b"", [_pair(kind, number) for number in sorted(numbers)]
     for pair in pairs:

@@ -104,11 +104,15 @@ def test_a_flipped_bit_is_a_corrupt_record(position: int) -> None:
         prepare(records)
 
 
-def test_max_message_bytes_counts_the_whole_batch() -> None:
+def test_max_message_bytes_counts_the_whole_batch_and_again_what_it_is_rebuilt_as() -> None:
     records = batch()
     assert prepare(records, LogConfig(max_message_bytes=len(records))).size == len(records)
     with pytest.raises(RecordTooLargeError, match=f"above max.message.bytes={len(records) - 1}"):
         prepare(records, LogConfig(max_message_bytes=len(records) - 1))
+    sent = batch(value=bytes(5000), compression_type=CompressionType.GZIP)
+    config = LogConfig(compression_type=CompressionType.NONE, max_message_bytes=1000)
+    with pytest.raises(RecordTooLargeError, match=r"after conversion to compression.type"):
+        prepare(sent, config)
 
 
 @pytest.mark.parametrize(
@@ -205,9 +209,12 @@ def test_a_wrong_max_timestamp_is_corrected_together_with_the_crc(codec: Compres
 
 @CODECS
 def test_a_batch_is_stored_bit_for_bit_behind_its_stamp(tmp_path: Path, codec: CompressionType) -> None:
-    """Kafka: LogValidatorTest.checkNonCompressed, testRelativeOffsetAssignmentCompressedV2."""
+    """Kafka: LogValidatorTest.checkNonCompressed, testRelativeOffsetAssignmentCompressedV2,
+    UnifiedLogTest.testAppendMessageWithNullPayload."""
     driven = open_driven(tmp_path)
-    driven.append(batch(START_MS))
+    driven.append(batch(START_MS, value=None))
+    (record,) = driven.records()
+    assert (record.offset, record.key, record.value) == (0, None, None)
     sent = batch(
         START_MS - 1,
         START_MS + 1,
@@ -265,21 +272,6 @@ def test_another_codec_than_the_topics_rebuilds_the_batch(source: CompressionTyp
     assert bytes(data) == expected
     assert header.max_timestamp == START_MS + 1
     check_batch(memoryview(data), header)
-
-
-def test_a_rebuilt_batch_must_fit_max_message_bytes_again() -> None:
-    sent = batch(value=bytes(5000), compression_type=CompressionType.GZIP)
-    config = LogConfig(compression_type=CompressionType.NONE, max_message_bytes=1000)
-    with pytest.raises(RecordTooLargeError, match=r"after conversion to compression.type"):
-        prepare(sent, config)
-
-
-def test_a_null_value_is_stored_as_null(tmp_path: Path) -> None:
-    """Kafka: UnifiedLogTest.testAppendMessageWithNullPayload."""
-    driven = open_driven(tmp_path)
-    driven.append(batch(value=None))
-    (record,) = driven.records()
-    assert (record.offset, record.key, record.value) == (0, None, None)
 
 
 def test_a_group_is_one_write_per_file(tmp_path: Path) -> None:
@@ -421,18 +413,12 @@ def outcome(answer: AppendResult | RequestError) -> int | str:
     return f"ends at {answer.log_end_offset}"
 
 
-def test_an_append_goes_where_the_log_ends_or_nowhere(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
-    driven.append(batch(*[START_MS] * 3))
-    (answer,) = driven.append_group([expecting(driven, 2)])
-    assert isinstance(answer, RequestError)
-    assert answer.message.startswith("topic-0: the log ends at offset 3, expected_offset is 2; nothing was appended")
-
-
-def test_one_that_is_refused_does_not_roll(tmp_path: Path) -> None:
+def test_an_append_goes_where_the_log_ends_or_nowhere_and_one_that_is_refused_does_not_roll(tmp_path: Path) -> None:
     driven = open_driven(tmp_path, config=LogConfig(segment_bytes=len(batch())))
     driven.append(batch())
-    driven.append_group([expecting(driven, 0)])
+    (answer,) = driven.append_group([expecting(driven, 0)])
+    assert isinstance(answer, RequestError)
+    assert answer.message.startswith("topic-0: the log ends at offset 1, expected_offset is 0; nothing was appended")
     assert len(driven.log.segments) == 1
     assert [outcome(each) for each in driven.append_group([expecting(driven, 1)])] == [1]
     assert len(driven.log.segments) == 2

@@ -12,6 +12,8 @@ from triolog.server.config import LogConfig
 from tests.support.logs import DrivenLog, batch, open_driven
 
 TIMES = st.one_of(st.just(NO_TIMESTAMP), st.integers(0, 40))
+SIZES = st.just(5)
+INTERVALS = st.integers(0, 300)
 
 
 @attrs.frozen
@@ -50,7 +52,7 @@ class DrawnLog:
 
 
 def drawn_logs(
-    *, sizes: st.SearchStrategy[int] = st.just(5), intervals: st.SearchStrategy[int] = st.integers(0, 300)
+    *, sizes: st.SearchStrategy[int] = SIZES, intervals: st.SearchStrategy[int] = INTERVALS
 ) -> st.SearchStrategy[DrawnLog]:
     append = st.tuples(st.lists(TIMES, min_size=1, max_size=4), sizes, st.booleans())
     return st.builds(DrawnLog, st.lists(append, max_size=25), intervals, st.floats(0, 1), st.floats(0, 1), st.booleans())

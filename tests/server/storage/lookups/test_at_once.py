@@ -123,17 +123,14 @@ def test_a_batch_that_takes_longer_is_left_to_the_long_way(tmp_path: Path, late:
     assert log.look_up(START_MS + 1) is None
 
 
-def test_what_readers_have_to_check_is_left_to_the_long_way(tmp_path: Path) -> None:
-    assert shown(tmp_path, batch(START_MS), fetch_check_crcs=True).look_up(START_MS) is None
-
-
-def test_the_next_segment_is_left_to_the_long_way(tmp_path: Path) -> None:
+def test_the_next_segment_and_what_readers_have_to_check_are_left_to_the_long_way(tmp_path: Path) -> None:
     """All matches of the first segment lie below the log start offset."""
-    log = shown(tmp_path, batch(START_MS + 9))
+    log = shown(tmp_path / "log", batch(START_MS + 9))
     log.driven.roll()
     log.driven.append(batch(START_MS + 9))
     snapshot = attrs.evolve(log.driven.log.snapshot(), log_start_offset=1)
     assert log.look_up(START_MS + 9, snapshot) is None
+    assert shown(tmp_path / "checked", batch(START_MS), fetch_check_crcs=True).look_up(START_MS) is None
 
 
 @pytest.mark.parametrize("length", [0x17, 0x04, 0x02, 0xFF], ids=["negative", "too short", "without a time", "long"])
@@ -198,14 +195,9 @@ def test_what_needs_another_look_is_left_to_the_long_way(tmp_path: Path, changes
     snapshot = log.driven.log.snapshot()
     assert log.fetch(2, KIB, snapshot, isolation=COMMITTED) is not None
     assert log.fetch(2, KIB, attrs.evolve(snapshot, **changes), isolation=COMMITTED) is None
-
-
-def test_aborted_transactions_are_left_to_the_long_way(tmp_path: Path) -> None:
-    log = shown(tmp_path, *[batch()] * 3)
-    snapshot = log.driven.log.snapshot()
-    with_entries = attrs.evolve(snapshot, active=snapshot.active._replace(transaction_entries=1))
-    assert log.fetch(0, KIB, with_entries) is not None
-    assert log.fetch(0, KIB, with_entries, isolation=COMMITTED) is None
+    aborted = attrs.evolve(snapshot, active=snapshot.active._replace(transaction_entries=1))
+    assert log.fetch(0, KIB, aborted) is not None
+    assert log.fetch(0, KIB, aborted, isolation=COMMITTED) is None
 
 
 def test_an_index_that_leads_too_far_is_left_to_the_long_way(tmp_path: Path) -> None:

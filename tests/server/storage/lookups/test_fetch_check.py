@@ -46,17 +46,6 @@ def read_from(driven: DrivenLog, offset: int, max_bytes: int) -> list[bytes]:
     return [bytes(data) for _, data in iter_batches(driven.read(offset, max_bytes).records)]
 
 
-def test_a_good_log_is_answered_as_without_the_check(tmp_path: Path) -> None:
-    driven = filled(tmp_path)
-    driven.close()
-    unchecked = driven.reopen(was_clean=True, config=LogConfig(segment_bytes=4000))
-    for offset in range(driven.log.log_end_offset):
-        for max_bytes in (1, 500, 100_000):
-            assert bytes(driven.read(offset, max_bytes).records) == bytes(unchecked.read(offset, max_bytes).records)
-    driven.log.drop_maps()
-    unchecked.log.drop_maps()
-
-
 def test_no_flipped_bit_leaves_the_log(tmp_path: Path) -> None:
     """Every answer to every offset is made of batches that were written and begins with the one that holds the offset, or
     it is an error; and the batches that the flip does not touch are all still answered."""

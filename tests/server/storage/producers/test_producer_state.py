@@ -123,13 +123,6 @@ def test_a_cursor_that_is_not_committed_changes_nothing() -> None:
     assert (state.entries, state.ongoing, state.first_unstable_offset, state.end_offset) == before
 
 
-def test_control_batches_that_are_no_markers_are_passed_over() -> None:
-    state = ProducerState()
-    empty = header(-1, 0)._replace(attributes=CONTROL_FLAG | TRANSACTIONAL_FLAG, records_count=0)
-    assert state.replay(empty, b"") is None
-    assert (state.entries, state.end_offset) == ({}, 1)
-
-
 def test_replay_refuses_nothing() -> None:
     """Kafka: UnifiedLogTest.testDuplicateAppendToFollower, testMultipleProducersWithDuplicatesInSingleAppend: what is
     stored was accepted once."""
@@ -139,6 +132,9 @@ def test_replay_refuses_nothing() -> None:
     marker = end_txn_marker(producer_id=PID, producer_epoch=0, commit=True, timestamp=5, coordinator_epoch=1, base_offset=4)
     state.replay(parse_header(marker), marker)
     assert (state.entries[PID].epoch, state.end_offset) == (0, 5)
+    no_marker = header(-1, 5)._replace(attributes=CONTROL_FLAG | TRANSACTIONAL_FLAG, records_count=0)
+    assert state.replay(no_marker, b"") is None
+    assert (list(state.entries), state.end_offset) == ([PID], 6)
 
 
 def transaction(rng: random.Random, last_offset: int) -> CompletedTxn:

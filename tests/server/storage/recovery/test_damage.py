@@ -126,38 +126,38 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "triolog.server.storage")
 
 
+def _before(cut: int, name: str) -> list[ModelBatch]:
+    """Without what a cut of that file has taken."""
+    _, _, model, places = _images()
+    return [
+        batch
+        for batch, (header, position, path) in zip(model.batches, places, strict=True)
+        if not path.endswith(name) or position + header.size_bytes <= cut
+    ]
+
+
 @pytest.mark.parametrize("scan_all", [True, False])
 def test_a_cut_at_every_byte_keeps_exactly_the_whole_batches_before_it(scan_all: bool) -> None:
-    killed, _, model, places = _images()
+    killed, _, _, places = _images()
     name = _active_name()
     ends = {position + header.size_bytes for header, position, path in places if path.endswith(name)}
     for cut in sorted({*_sampled(range(len(killed[name]) + 1), 7), *ends, *(end - 1 for end in ends)}):
         fs = _file_system({**killed, name: killed[name][:cut]})
         inline = _open(fs, was_clean=False, recovery_point=0 if scan_all else _last_promised_base())
-        kept = [
-            batch
-            for batch, (header, position, path) in zip(model.batches, places, strict=True)
-            if not path.endswith(name) or position + header.size_bytes <= cut
-        ]
-        _check_kept(inline, kept, answers=mode() == FULL or cut % 4 == 0)
+        _check_kept(inline, _before(cut, name), answers=mode() == FULL or cut % 4 == 0)
 
 
 def test_a_cut_in_an_earlier_segment_is_a_gap_and_later_ones_stay() -> None:
-    killed, _, model, places = _images()
+    killed, _, _, places = _images()
     _, name, *_ = sorted(name for name in killed if name.endswith(".log"))
+    ends = [0, *(position + header.size_bytes for header, position, path in places if path.endswith(name))]
     for cut in _sampled(range(len(killed[name])), 16):
         inline = _open(_file_system({**killed, name: killed[name][:cut]}), was_clean=False)
-        ends = [0, *(position + header.size_bytes for header, position, path in places if path.endswith(name))]
-        kept = [
-            batch
-            for batch, (header, position, path) in zip(model.batches, places, strict=True)
-            if not path.endswith(name) or position + header.size_bytes <= cut
-        ]
         # Between two batches nothing is torn: that cannot be told from a log that always was so.
         end = max(position for position in ends if position <= cut)
         expected = [] if cut in ends else [f"{name}.corrupt-{end}" if any(killed[name][end:cut]) else "-"]
         assert [gap.file for gap in inline.log.gaps] == expected
-        _check_kept(inline, kept, answers=mode() == FULL or cut % 64 == 0)
+        _check_kept(inline, _before(cut, name), answers=mode() == FULL or cut % 64 == 0)
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])

@@ -35,13 +35,22 @@ def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
-@pytest.mark.parametrize(("was_clean", "recovery_point"), [(True, 0), (False, 30)])
-def test_a_log_file_that_is_missing_in_the_middle_is_named(tmp_path: Path, was_clean: bool, recovery_point: int) -> None:
+@pytest.mark.parametrize(
+    ("was_clean", "recovery_point", "log_start_offset"), [(True, 0, 0), (False, 30, 0), (False, 30, 19), (False, 30, 20)]
+)
+def test_a_log_file_that_is_missing_in_the_middle_is_named_and_below_the_log_start_offset_not_missed(
+    tmp_path: Path, was_clean: bool, recovery_point: int, log_start_offset: int
+) -> None:
+    """Retention took segments out; a power cut gave an older one and an index of a later one their names back."""
     driven = log_of(tmp_path, 35)
     (tmp_path / "00000000000000000010.log").unlink()
-    before = names(tmp_path)
+    before, options = names(tmp_path), {"recovery_point": recovery_point, "log_start_offset": log_start_offset}
+    if log_start_offset == 20:
+        reopened = driven.reopen(was_clean=was_clean, **options)
+        assert [offset for offset in reopened.offsets() if offset >= 20] == list(range(20, 35))
+        return
     with pytest.raises(StorageError, match=r"00000000000000000010\.log is missing; put it back") as caught:
-        driven.reopen(was_clean=was_clean, recovery_point=recovery_point)
+        driven.reopen(was_clean=was_clean, **options)
     assert "00000000000000000010.index" in str(caught.value)
     assert names(tmp_path) == before
 
@@ -55,17 +64,6 @@ def test_a_hole_that_no_file_tells_of_or_that_a_power_cut_may_have_left_is_stepp
     for path in tmp_path.glob("00000000000000000010.*" if was_clean else "00000000000000000010.log"):
         path.unlink()
     assert driven.reopen(was_clean=was_clean).offsets() == [*range(10), *range(20, 35)]
-
-
-@pytest.mark.parametrize(("log_start_offset", "is_missed"), [(20, False), (19, True)])
-def test_below_the_log_start_offset_no_segment_is_missed(tmp_path: Path, log_start_offset: int, is_missed: bool) -> None:
-    """Retention took segments out; a power cut gave an older one and an index of a later one their names back."""
-    driven = log_of(tmp_path, 35)
-    (tmp_path / "00000000000000000010.log").unlink()
-    expected = pytest.raises(StorageError, match="is missing; put it back") if is_missed else contextlib.nullcontext()
-    with expected:
-        reopened = driven.reopen(was_clean=False, recovery_point=30, log_start_offset=log_start_offset)
-        assert [offset for offset in reopened.offsets() if offset >= 20] == list(range(20, 35))
 
 
 def test_files_of_a_segment_that_is_on_its_way_out_tell_of_no_hole(tmp_path: Path) -> None:

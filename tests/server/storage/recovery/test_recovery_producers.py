@@ -338,17 +338,25 @@ def cut_in(tmp_path: Path, batches: list[bytes], whole: int) -> DrivenLog:
     return driven.reopen(was_clean=False)
 
 
+@pytest.mark.parametrize("comes_between", [False, True])
 @pytest.mark.parametrize("whole", [0, 1, 2])
-def test_of_an_append_that_a_kill_cut_in_two_the_rest_is_stored_when_it_is_sent_again(tmp_path: Path, whole: int) -> None:
+def test_of_an_append_that_a_kill_cut_in_two_the_rest_is_stored_when_it_is_sent_again(
+    tmp_path: Path, whole: int, comes_between: bool
+) -> None:
+    """One that lies in two places then has no base offset."""
     batches = three_batches()
     driven = cut_in(tmp_path, batches, whole)
+    if comes_between:
+        driven.append(build_batch([(1, None, b"between", ())]))
     answer = driven.append(b"".join(batches))
-    assert (answer.base_offset, answer.last_offset) == (1, 6)
-    assert driven.append(b"".join(batches)).base_offset == 1, "now all of it is known again"
-    assert driven.offsets() == list(range(7))
+    first = 2 if not whole else NO_OFFSET
+    assert (answer.base_offset, answer.last_offset) == ((first, 7) if comes_between else (1, 6))
+    if not comes_between:
+        assert driven.append(b"".join(batches)).base_offset == 1, "now all of it is known again"
+        with pytest.raises(OutOfOrderSequenceError):
+            driven.append(batches[0] + batches[2])
+    assert driven.offsets() == list(range(8 if comes_between else 7))
     assert last_sequence(driven) == 5
-    with pytest.raises(OutOfOrderSequenceError):
-        driven.append(batches[0] + batches[2])
     driven.close_files()
 
 
@@ -369,16 +377,6 @@ def test_an_append_out_of_which_a_power_cut_took_a_batch_does_not_count_as_store
     with pytest.raises(OutOfOrderSequenceError, match=f"damage took out {gap}"):
         driven.append(b"".join(batches))
     assert driven.append(batches[2]).base_offset == 4, "by itself it is there"
-    driven.close_files()
-
-
-def test_an_append_that_lies_in_two_places_has_no_base_offset(tmp_path: Path) -> None:
-    batches = three_batches()
-    driven = cut_in(tmp_path, batches, 2)
-    driven.append(build_batch([(1, None, b"between", ())]))
-    answer = driven.append(b"".join(batches))
-    assert (answer.base_offset, answer.last_offset) == (NO_OFFSET, 7)
-    assert driven.offsets() == list(range(8))
     driven.close_files()
 
 

@@ -1,4 +1,4 @@
-"""One segment: index entries due, roll rules, reads, truncation. Offsets are given by the test, not by a log."""
+"""One segment (index entries due, roll rules, reads, truncation; offsets are given by the test), and the map of them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import SegmentOffsetOverflowError
 from triolog.server.storage.segments.segment import LogSegment, SegmentCursor
+from triolog.server.storage.segments.segments import LogSegments
 
 from tests.support.logs import batch
 from tests.support.segment_files import contents
@@ -323,3 +324,70 @@ def test_the_offset_behind_a_position_is_the_first_entrys_at_or_behind_it(tmp_pa
     for position in (*range(1, 40), 237, 2**31 + 10):
         expected = next((entry for entry in entries if entry[1] >= position), None)
         assert drive(FS, segment.of.view().entry_behind(position)) == expected, position
+
+
+def segment_at(base_offset: int) -> LogSegment:
+    return LogSegment.at("nowhere", base_offset, LogConfig(), created_ms=0)
+
+
+def segments(*bases: int) -> LogSegments:
+    return LogSegments(segment_at(base) for base in bases)
+
+
+def bases(found: list[LogSegment]) -> list[int]:
+    return [one.base_offset for one in found]
+
+
+def test_a_segment_of_the_same_base_offset_replaces() -> None:
+    """Kafka: LogSegmentsTest.testBasicOperations."""
+    found = segments(40, 80)
+    old, new = found.first, segment_at(40)
+    assert found.add(new) is old
+    assert len(found) == 2
+    assert found.first is new
+    assert found.add(segment_at(60)) is None
+    assert bases(list(found)) == [40, 60, 80]
+    assert 60 in found
+    assert 61 not in found
+
+
+def test_values_start_with_the_segment_that_holds_the_first_offset() -> None:
+    found = segments(10, 20, 30)
+    assert bases(found.values(0, 5)) == []
+    assert bases(found.values(0, 11)) == [10]
+    assert bases(found.values(15, 20)) == [10]
+    assert bases(found.values(15, 21)) == [10, 20]
+    assert bases(found.values(35, 2**63 - 1)) == [30]
+    assert found.values(15, 15) == []
+    with pytest.raises(ValueError, match="wrong way round"):
+        found.values(16, 15)
+
+
+@given(st.sets(st.integers(0, 50), min_size=1), st.integers(-1, 52))
+def test_every_match_equals_a_scan(all_bases: set[int], offset: int) -> None:
+    """Kafka: LogSegmentsTest.testClosestMatchOperations, testHigherSegments."""
+    found, ordered = segments(*all_bases), sorted(all_bases)
+
+    def base(one: LogSegment | None) -> int | None:
+        return None if one is None else one.base_offset
+
+    assert base(found.floor(offset)) == max((one for one in ordered if one <= offset), default=None)
+    assert base(found.higher(offset)) == min((one for one in ordered if one > offset), default=None)
+    assert bases(found.higher_segments(offset)) == [one for one in ordered if one > offset]
+    assert found.active.base_offset == ordered[-1]
+
+
+def test_a_removed_segment_is_gone() -> None:
+    found = segments(1, 3, 5)
+    middle = found.floor(3)
+    assert middle is not None
+    found.remove(middle)
+    assert bases(list(found)) == [1, 5]
+    assert found.floor(4) is found.first
+
+
+def test_size_is_the_sum_of_all() -> None:
+    found = segments(1, 3)
+    for one, size in zip(found, (10, 20), strict=True):
+        one.size = size
+    assert found.size_in_bytes == 30
