@@ -70,7 +70,7 @@ PRODUCERS: Final = (
         new="    while last is None and count > len(headers):\n",
         tests=(
             f"{STORAGE}/recovery/test_recovery_producers.py"
-            "::test_of_an_append_that_a_kill_cut_in_two_the_rest_is_stored_when_it_is_sent_again[1]",
+            "::test_of_an_append_that_a_kill_cut_in_two_the_rest_is_stored_when_it_is_sent_again[1-False]",
         ),
     ),
     Fault(
