@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.records.batch import BatchHeader, iter_batches, parse_header
 from triolog.protocol.types import TopicPartition
+from triolog.server.storage.check.findings import MAX_PLACES_NAMED, FaultTally
 from triolog.server.storage.check.index_matching import IndexFile, OffsetMatching, TimeMatching
 from triolog.server.storage.check.partition_check import PartitionSummary
 from triolog.server.storage.check.verify import verify
@@ -438,3 +439,11 @@ def test_one_entry_of_zeros_is_the_time_zero_of_the_first_record(tmp_path: Path)
     path.write_bytes(TIME_ENTRY.pack(0, 0))
     with IndexFile(OsFileSystem(), str(path), TimeIndex, 7) as file:
         assert (list(file), file.zeros) == ([(0, 7)], 0)
+
+
+def test_places_name_the_first_and_count_the_rest() -> None:
+    places = FaultTally()
+    assert places.text is None
+    for number in range(MAX_PLACES_NAMED + 2):
+        places.add(f"place {number}")
+    assert places.text == "place 0; place 1; place 2; and 2 more"

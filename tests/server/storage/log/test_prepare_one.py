@@ -190,6 +190,11 @@ def test_what_is_odd_is_left_to_the_long_way(records: Bytes, config: dict[str, A
     assert not check(records, attrs.evolve(LogConfig(), **config))
 
 
+def test_limits_hold() -> None:
+    records = batch(*[START_MS] * 10)
+    assert [check(records, LogConfig(), BatchLimits(records=most)) for most in (10, 9)] == [True, False]
+
+
 @given(batches(), configs(), all_limits())
 def test_what_is_accepted_is_what_the_long_way_makes_of_it(records: bytes, config: LogConfig, limits: BatchLimits) -> None:
     check(records, config, limits)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from triolog.protocol.errors import InvalidRecordError, OutOfOrderSequenceError
 from triolog.protocol.records.batch import iter_batches
-from triolog.protocol.types import Isolation, Record
+from triolog.protocol.types import LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation, Record
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.path_ops import SyncDirectory, SyncFile
 from triolog.server.storage.log.append import AppendResult, commit_append, plan_append
@@ -18,7 +18,7 @@ from triolog.server.storage.log.truncate import truncate_fully_and_start_at, tru
 from triolog.server.storage.producers.producer_snapshots import list_snapshots
 
 from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import START_MS, DrivenLog, batch, open_driven
+from tests.support.logs import START_MS, DrivenLog, batch, open_driven, scan_for_timestamp
 
 COMMITTED = Isolation.READ_COMMITTED
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=0)
@@ -102,6 +102,18 @@ def test_committed_reads_end_at_the_first_open_transaction(tmp_path: Path) -> No
     assert end(driven, 1, committed=True) == 3
     assert driven.log.last_stable_offset == 4
     assert values(driven.records(COMMITTED)) == [0, 1, 2]
+
+
+def test_lookups_by_time_of_committed_readers_end_at_the_last_stable_offset(tmp_path: Path) -> None:
+    driven = open_driven(tmp_path)
+    driven.append(batch(START_MS, START_MS + 10))
+    send(driven, 1, 0, START_MS + 20)
+    driven.append(batch(START_MS + 30))
+    for isolation, end_offset in ((COMMITTED, 2), (Isolation.READ_UNCOMMITTED, 4)):
+        for timestamp in (START_MS + 10, START_MS + 15, MAX_TIMESTAMP):
+            expected = scan_for_timestamp(driven.records(isolation), timestamp)
+            assert driven.offset_for(timestamp, isolation)[:2] == expected
+        assert driven.offset_for(LATEST_TIMESTAMP, isolation).offset == end_offset
 
 
 @pytest.mark.parametrize("committed", [True, False])
