@@ -100,9 +100,13 @@ def test_a_log_of_ours_is_clean_whole_and_by_partition(logs: StoppedLogs) -> Non
     assert [partition for partition, _ in alone.begun] == [TopicPartition(TOPIC, 1)]
 
 
-def test_batches_from_before_there_were_epochs_are_well(tmp_path: Path) -> None:
+def test_an_empty_partition_and_batches_from_before_there_were_epochs_are_well(tmp_path: Path) -> None:
     directory = tmp_path / "old-0"
     directory.mkdir()
+    (tmp_path / CLEAN_SHUTDOWN_FILE).touch()
+    seen = verified(tmp_path)
+    assert (seen.damages, {remark.check for remark in seen.remarks}) == ([], {"name", "topic id"})
+    (tmp_path / CLEAN_SHUTDOWN_FILE).unlink()
     (directory / f"{FIRST}.log").write_bytes(batch(START_MS))
     (directory / "leader-epoch-checkpoint").write_bytes(b"0\n0\n")
     assert verified(directory).damages == []
@@ -346,14 +350,6 @@ def test_zeros_behind_the_log_are_a_remark_only_where_it_was_not_closed(logs: St
     assert seen.damages == []
     (zeros,) = [remark for remark in seen.remarks if remark.check == "preallocated"]
     assert zeros.size == 5000
-
-
-def test_an_empty_partition_is_clean(tmp_path: Path) -> None:
-    (tmp_path / "data" / "topic-0").mkdir(parents=True)
-    (tmp_path / "data" / CLEAN_SHUTDOWN_FILE).touch()
-    seen = verified(tmp_path / "data")
-    assert seen.damages == []
-    assert {remark.check for remark in seen.remarks} == {"name", "topic id"}
 
 
 SIZE = 100

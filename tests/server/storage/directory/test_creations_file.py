@@ -155,10 +155,5 @@ def test_tools_pass_over_what_is_left_over_and_verify_names_it(tmp_path: Path) -
     assert read_directory(FS, str(tmp_path)).left_over == ("topic-3",)
     summary = repair_directory(FS, read_directory(FS, str(tmp_path)), Seen(), dry_run=False, acted=lambda action: None)
     assert (summary.damages, summary.actions) == (0, ())
-
-
-def test_verify_says_when_the_file_is_damaged(tmp_path: Path) -> None:
-    logs = write_stopped_logs(tmp_path)
     (tmp_path / CREATIONS_FILE).write_bytes(b"{")
-    [damage] = verified(logs.path).damages
-    assert damage.file == str(tmp_path / CREATIONS_FILE)
+    assert str(tmp_path / CREATIONS_FILE) in {damage.file for damage in verified(logs.path).damages}

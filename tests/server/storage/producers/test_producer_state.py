@@ -151,24 +151,29 @@ def check(kept: UnsyncedTransactions, known: list[CompletedTxn]) -> None:
 
 
 def test_no_transaction_is_forgotten_before_it_is_on_the_device() -> None:
+    """What was forgotten stays so until the recovery point moves: now and then, and before that, is often enough to look."""
     for seed in range(20):
         rng = random.Random(seed)
         kept, known, last = UnsyncedTransactions(), list[CompletedTxn](), 0
-        for _ in range(3000):
+        for number in range(3000):
             last += rng.randint(1, 3)
             txn = transaction(rng, last)
             kept.add(txn)
             known.append(txn)
-            if rng.random() < 0.002:
+            is_synced, is_cut = rng.random() < 0.002, rng.random() < 0.001
+            if is_synced or is_cut or number % 20 == 0:
+                check(kept, known)
+            if is_synced:
                 offset = rng.choice((last + 1, rng.randint(0, last)))
                 kept.on_recovery_point(offset)
                 known = [each for each in known if each.last_offset >= offset]
-            if rng.random() < 0.001:
+            if is_cut:
                 last = rng.randint(last // 2, last)
                 cut = UnsyncedTransactions()
                 cut.take_over(kept, last + 1)
                 kept, known = cut, [each for each in known if each.last_offset <= last]
-            check(kept, known)
+            if is_synced or is_cut:
+                check(kept, known)
         kept.on_recovery_point(last + 1)
         assert (len(kept), kept.first_offset, kept.producers) == (0, None, set())
 
