@@ -57,6 +57,8 @@ async def test_features_whose_lowest_level_is_0_are_not_told_below_version_4(cli
     assert before.supported_features == []
     assert {each.name for each in since.supported_features} == {each.name for each in before.finalized_features}
     assert all(each.min_version == 0 for each in since.supported_features)
+    levels = {each.name: each.max_version_level for each in since.finalized_features}
+    assert (levels["share.version"], levels["streams.version"]) == (1, 1)
 
 
 async def test_a_client_may_have_any_name(client: KafkaStream) -> None:

@@ -97,12 +97,6 @@ async def test_what_is_refused_has_an_error_a_reason_and_nothing_else(
     assert answer.error_message
 
 
-async def test_an_unknown_member_and_a_wrong_epoch_are_told_apart(client: KafkaStream) -> None:
-    await client.call(JOIN, 1)
-    assert (await client.call(attrs.evolve(BEAT, member_id="nobody"), 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert (await client.call(attrs.evolve(BEAT, member_epoch=2), 1)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
-
-
 async def test_a_server_that_is_strict_asks_for_no_more_heartbeats_than_kafka(fast_path: Path) -> None:
     async with kafka_server(fast_path, group_consumer_heartbeat_interval_ms=100) as server, server.connected() as client:
         assert (await client.call(JOIN, 1)).heartbeat_interval_ms == 5_000

@@ -184,19 +184,6 @@ async def test_a_static_member_that_returns_replaces_itself_without_a_rebalance(
     assert (await client.call(old, 4)).error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
-async def test_a_member_whose_connection_ends_while_it_waits_is_one_until_its_session_ends(kafka: KafkaServer) -> None:
-    async with kafka.connected() as client:
-        join = await formed(client)
-        async with kafka.connected() as other:
-            second_id = (await other.call(joining(), 9)).member_id
-            await other.send(joining(second_id), 9)
-            beat = None
-            while beat is None or beat.error_code == 0:
-                beat = await client.call(beating(join.member_id, join.generation_id), 4)
-        again = await client.call(joining(join.member_id), 9)
-        assert len(again.members) == 2
-
-
 async def test_a_stop_of_the_server_does_not_wait_for_a_member_that_waits(fast_path: Path) -> None:
     async with kafka_server(fast_path, group_initial_rebalance_delay_ms=0) as kafka:
         async with kafka.connected() as client, kafka.connected() as other:

@@ -65,26 +65,11 @@ async def test_what_it_is_given_are_the_records(member: ShareMember) -> None:
     assert await member.values(max_records=2) == {3: b"3", 4: b"4"}
 
 
-async def test_the_answer_says_how_long_the_locks_last(member: ShareMember) -> None:
-    assert (await member.ask()).acquisition_lock_timeout_ms == 30_000
-
-
 async def test_two_members_never_have_the_same_record(member: ShareMember, other: ShareMember) -> None:
     assert await member.acquired(max_records=5) == [(0, 4, 1)]
     assert await other.acquired(max_records=500) == [(5, 9, 1)]
     assert await member.acquired([(2, 3, [RELEASE])], max_bytes=0) == []
     assert await other.acquired() == [(2, 3, 2)]
-
-
-async def test_in_record_limit_mode_there_are_not_more_than_wanted(member: ShareMember, client: KafkaStream) -> None:
-    await produced(client, batch(*map(str, range(10))))
-    await member.acquired(max_records=10)
-    assert await member.acquired(max_records=3, share_acquire_mode=1) == [(10, 12, 1)]
-    assert await member.acquired(max_records=3, share_acquire_mode=1) == [(13, 15, 1)]
-
-
-async def test_pieces_are_about_as_large_as_the_member_likes(member: ShareMember) -> None:
-    assert await member.acquired(batch_size=4) == [(0, 3, 1), (4, 7, 1), (8, 9, 1)]
 
 
 async def test_with_one_byte_of_room_there_is_one_batch(member: ShareMember) -> None:

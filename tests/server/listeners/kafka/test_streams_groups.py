@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from triolog.protocol.kafka.messages.groups import (
     DeleteGroupsRequest,
@@ -39,7 +37,6 @@ from triolog.protocol.kafka.messages.streams_groups import (
     StreamsGroupTaskIds,
     StreamsGroupTaskOffset,
 )
-from triolog.server.listeners.kafka.fake.kafka_versions import apis_of
 
 from tests.support.kafka_acls import allow
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
@@ -112,25 +109,6 @@ async def test_a_member_joins_gets_internal_topics_and_tasks_and_leaves(kafka: K
     answer = await client.call(heartbeat(-1), 0)
     assert (answer.error_code, answer.member_id, answer.member_epoch, statuses(answer)) == (0, MEMBER, -1, [])
     assert (await described(client)).group_state == "Empty"
-
-
-async def test_two_members_share_the_tasks_and_a_member_gives_up_what_the_other_is_to_have(
-    kafka: KafkaServer, client: KafkaStream
-) -> None:
-    await client.call(heartbeat(), 0)
-    await client.call(heartbeat(2), 0)
-    second = await client.call(heartbeat(member_id="b", process_id="p2"), 0)
-    assert (second.member_epoch, tasks(second.active_tasks)) == (4, {})
-    first = await client.call(heartbeat(3), 0)
-    kept = first.active_tasks
-    assert (first.member_epoch, sum(len(each.partitions) for each in kept)) == (3, 3)
-    second = await client.call(heartbeat(4, member_id="b"), 0)
-    assert second.active_tasks is None
-    first = await client.call(heartbeat(3, active_tasks=kept, standby_tasks=[], warmup_tasks=[]), 0)
-    assert first.member_epoch == 4
-    second = await client.call(heartbeat(4, member_id="b"), 0)
-    both = [(each.subtopology_id, number) for each in (*kept, *second.active_tasks) for number in each.partitions]
-    assert sorted(both) == [(name, number) for name in "01" for number in range(3)]
 
 
 async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -275,27 +253,6 @@ async def test_members_hear_where_the_state_of_others_is(kafka: KafkaServer, cli
     assert (answer.endpoint_information_epoch, answer.partitions_by_user_endpoint) == (1, None)
 
 
-@pytest.mark.parametrize("settings", [{"lenient": True, "group_streams_initial_rebalance_delay_ms": 40}])
-async def test_the_first_assignment_waits_for_more_members(kafka: KafkaServer, client: KafkaStream) -> None:
-    answer = await client.call(heartbeat(topology=PLAIN), 0)
-    assert (answer.member_epoch, tasks(answer.active_tasks)) == (1, {})
-    assert statuses(answer) == [(5, "Assignment delayed due to the configured initial rebalance delay.")]
-    while answer.member_epoch == 1:
-        answer = await client.call(heartbeat(1), 0)
-    assert (answer.member_epoch, tasks(answer.active_tasks)) == (2, {"0": [0, 1, 2]})
-
-
-@pytest.mark.parametrize("settings", [{"lenient": True, "group_streams_initial_rebalance_delay_ms": 0}])
-async def test_a_member_that_says_nothing_is_out_when_its_session_ends(kafka: KafkaServer, client: KafkaStream) -> None:
-    await kafka.broker.group_configs.change(
-        GROUP, lambda _: {"streams.session.timeout.ms": "20", "streams.heartbeat.interval.ms": "10"}
-    )
-    await client.call(heartbeat(topology=PLAIN), 0)
-    while (await described(client)).group_state != "Empty":
-        pass
-    assert (await refused(client, 2))[0] == ErrorCode.UNKNOWN_MEMBER_ID
-
-
 # ---- what is described -----------------------------------------------------------------------------------------------------
 
 
@@ -393,16 +350,6 @@ async def test_a_group_without_members_makes_way_for_a_classic_one_and_back(kafk
     assert (await described(client)).group_state == "Stable"
 
 
-async def test_a_group_is_deleted_with_its_offsets(kafka: KafkaServer, client: KafkaStream) -> None:
-    await client.call(heartbeat(topology=PLAIN), 0)
-    assert await committed(client, 2, MEMBER) == 0
-    await client.call(heartbeat(-1), 0)
-    (deleted,) = (await client.call(DeleteGroupsRequest(groups_names=[GROUP]), 2)).results
-    assert deleted.error_code == 0
-    assert (await client.call(ListGroupsRequest(states_filter=[], types_filter=[]), 5)).groups == []
-    assert (await client.call(heartbeat(topology=PLAIN), 0)).member_epoch == 2
-
-
 # ---- offsets -----------------------------------------------------------------------------------------------------------------
 
 
@@ -464,19 +411,6 @@ async def test_offsets_of_topics_that_are_read_are_not_deleted(kafka: KafkaServe
 # ---- restarts, rights, versions ----------------------------------------------------------------------------------------------
 
 
-async def test_a_group_is_what_it_was_after_a_restart(fast_path: Path, settings: dict[str, Any]) -> None:
-    async with kafka_server(fast_path, **settings) as kafka, kafka.connected() as client:
-        await kafka.broker.topics.create(TOPIC, 3)
-        await client.call(heartbeat(), 0)
-        await client.call(heartbeat(2), 0)
-        before = await described(client)
-    async with kafka_server(fast_path, **settings) as kafka, kafka.connected() as client:
-        after = await described(client)
-        assert (after.members, after.group_epoch, after.group_state) == (before.members, 3, "Stable")
-        answer = await client.call(heartbeat(3), 0)
-        assert (answer.member_epoch, answer.active_tasks, statuses(answer)) == (3, None, [])
-
-
 @pytest.mark.parametrize("settings", [{"acl_enable": True, "lenient": True, "group_streams_initial_rebalance_delay_ms": 0}])
 async def test_what_a_client_may_do_with_streams_groups(kafka: KafkaServer, client: KafkaStream) -> None:
     denied, hidden = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -493,13 +427,3 @@ async def test_what_a_client_may_do_with_streams_groups(kafka: KafkaServer, clie
     await allow(kafka, AclOperation.CREATE, ResourceType.TOPIC, REPARTITION)
     assert statuses(await client.call(heartbeat(2), 0)) == [(3, missing)]
     assert statuses(await client.call(heartbeat(2), 0)) == []
-
-
-async def test_clients_are_told_that_there_are_streams_groups(client: KafkaStream) -> None:
-    answer = await client.call(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
-    versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-    assert versions[ApiKey.STREAMS_GROUP_HEARTBEAT] == versions[ApiKey.STREAMS_GROUP_DESCRIBE] == (0, 0)
-    assert ("streams.version", 1) in {(each.name, each.max_version_level) for each in answer.finalized_features}
-    keys = {ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE}
-    assert keys <= apis_of("4.2").keys()
-    assert not keys & apis_of("4.1").keys()

@@ -297,21 +297,3 @@ async def test_a_producer_names_both_its_id_and_its_epoch(client: KafkaStream, e
         transactional_id=ID, transaction_timeout_ms=60_000, producer_id=expected[0], producer_epoch=expected[1]
     )
     assert (await client.call(request, 4)).error_code == ErrorCode.INVALID_REQUEST
-
-
-async def test_a_producer_that_goes_on_while_its_transaction_is_open_gets_the_epoch_that_ended_it(
-    kafka: KafkaServer, client: KafkaStream
-) -> None:
-    producer_id, epoch = await started(client)
-    assert await produce_code(client, (producer_id, epoch), 12, kafka) == 0
-    assert await started(client, 5, (producer_id, epoch)) == (producer_id, epoch + 1)
-
-
-async def test_a_producer_that_did_not_hear_of_its_epoch_after_a_transaction_is_told_it_again(
-    kafka: KafkaServer, client: KafkaStream
-) -> None:
-    before = await started(client)
-    assert await produce_code(client, before, 12, kafka) == 0
-    after = await ended(client, before, commit=True, version=5)
-    assert await started(client, 5, before) == (after.producer_id, after.producer_epoch)
-    assert await ended_state(client) == "Empty"
