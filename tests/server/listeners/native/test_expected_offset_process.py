@@ -39,15 +39,6 @@ def test_each_partition_of_a_request_has_its_own_expectation(client: WireClient,
     assert [answer.base_offset for answer in answers] == [0, -1, 0]
 
 
-def test_of_two_appends_that_expect_the_same_offset_one_succeeds(client: WireClient, topic: str) -> None:
-    asked = [
-        client.send(messages.ProduceRequest((messages.ProducePartition(topic, 0, batch(value=b"%d" % number), 0),)))
-        for number in range(2)
-    ]
-    first, second = (client.receive_message(each).partitions[0] for each in asked)  # type: ignore[attr-defined]
-    assert (first.error, second.log_end_offset) == (None, 1)
-
-
 def test_a_batch_that_comes_again_is_answered_as_the_first_time(client: WireClient, topic: str) -> None:
     producer = client.call(messages.InitProducerRequest())
     data = build_batch(
