@@ -34,12 +34,6 @@ def native_produce(timeout_ms: int) -> messages.ProduceRequest:
     return messages.ProduceRequest((messages.ProducePartition(TOPIC, 0, batch("x")),), timeout_ms=timeout_ms)
 
 
-async def test_a_kafka_produce_is_answered_when_its_timeout_is_over(tmp_path: Path) -> None:
-    async with held_up(tmp_path) as server, server.kafka_client() as client:
-        answer = await client.call(produce_request(batch("x"), timeout_ms=1), 9)
-        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-
-
 async def test_a_native_produce_is_answered_when_its_timeout_is_over(tmp_path: Path) -> None:
     async with held_up(tmp_path) as server, server.native_client() as client:
         with trio.fail_after(30):

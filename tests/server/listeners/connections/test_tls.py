@@ -139,15 +139,6 @@ async def test_a_client_that_does_not_trust_the_server_goes_away(tmp_path: Path,
         await until(lambda: broker.security.statistics.failed_handshakes == 1)
 
 
-async def test_an_expired_certificate_is_the_clients_to_refuse(tmp_path: Path, certificates: Certificates) -> None:
-    def exchange(address: Address) -> None:
-        with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
-            shaken(address, certificates.client_context())
-
-    async with serving(tmp_path, certificates, ssl_certificate_file=certificates.expired) as (_, address):
-        await trio.to_thread.run_sync(exchange, address)
-
-
 @pytest.mark.parametrize("data", [b"\0\0\0\x10" + bytes(16), b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + b"\xff" * 40])
 async def test_what_is_no_tls_ends_the_connection_and_is_counted(
     tmp_path: Path, certificates: Certificates, data: bytes
@@ -193,15 +184,6 @@ async def test_a_stop_does_not_wait_for_handshakes(tmp_path: Path, certificates:
                 while await stalled.receive_some(1):
                     pass
         await stalled.aclose()
-
-
-async def test_a_tls_hello_on_a_plain_port_ends_that_connection(tmp_path: Path, certificates: Certificates) -> None:
-    def exchange(address: Address) -> None:
-        with pytest.raises((ssl.SSLError, ConnectionError)):
-            shaken(address, certificates.client_context())
-
-    async with serving(tmp_path, certificates, kafka_security=ListenerSecurity.PLAINTEXT) as (_, address):
-        await trio.to_thread.run_sync(exchange, address)
 
 
 async def test_bytes_that_break_tls_end_the_connection(tmp_path: Path, certificates: Certificates) -> None:

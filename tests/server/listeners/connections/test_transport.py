@@ -176,18 +176,6 @@ async def test_an_answer_outside_of_a_turn_leaves_at_once() -> None:
         assert ends.transport.counters.sent_bytes == 2
 
 
-async def test_what_the_kernel_does_not_take_at_once_follows_in_order() -> None:
-    answers = [bytes([number]) * 30_000 for number in range(20)]
-    async with pair() as ends, trio.open_nursery() as nursery:
-        ends.transport.needs_writer = lambda: nursery.start_soon(ends.transport.write)
-        for answer in answers:
-            ends.transport.send([answer])
-        assert ends.transport.unsent_bytes > 0
-        assert await ends.received(600_000) == b"".join(answers)
-    assert ends.transport.unsent_bytes == 0
-    assert ends.transport.counters.sent_bytes == 600_000
-
-
 async def test_an_answer_does_not_overtake_one_that_is_being_sent() -> None:
     async with pair() as ends, trio.open_nursery() as nursery:
         ends.transport.needs_writer = lambda: nursery.start_soon(ends.transport.write)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import struct
 from pathlib import Path
@@ -126,11 +125,6 @@ async def test_a_request_that_comes_a_byte_at_a_time_is_answered(client: KafkaSt
     assert struct.unpack_from(">i", await client.receive_frame()) == (1,)
 
 
-async def test_a_client_id_may_be_null(client: KafkaStream) -> None:
-    await client.send_raw(frame(HELLO, 3, 5, client_id=None))
-    assert struct.unpack_from(">i", await client.receive_frame()) == (5,)
-
-
 # ---- order -------------------------------------------------------------------------------------------------------------
 
 
@@ -212,41 +206,6 @@ async def test_a_client_that_sends_no_more_still_gets_its_answers(client: KafkaS
     assert await client.is_closed_by_server()
 
 
-async def test_a_client_that_goes_in_mid_request_leaves_nothing(kafka: KafkaServer) -> None:
-    async with kafka.connected() as client:
-        await client.send_raw(frame(HELLO, 3, 1)[:-1])
-    await until(lambda: kafka.listener.connections == 0)
-    assert kafka.admission.budget.held == 0
-
-
-async def test_a_reset_in_mid_answer_ends_that_connection_only(kafka: KafkaServer) -> None:
-    async with kafka.connected() as producer:
-        for _ in range(8):
-            await produced(producer, batch(b"x" * 1_000_000))
-    async with kafka.connected(receive_buffer_bytes=4096) as client:
-        await client.send(fetch_request(fetch_partition()), 11)
-        await client.stream.receive_some(100)
-        await client.reset()
-    await until(lambda: kafka.listener.connections == 0)
-    assert kafka.admission.budget.held == 0
-    assert await is_serving(kafka)
-
-
-@pytest.mark.parametrize("goes", ["reset", "close", "behind other requests"])
-async def test_a_peer_that_goes_while_its_fetch_is_parked_is_noticed_at_once(kafka: KafkaServer, goes: str) -> None:
-    """Nobody receives from it, and nothing else would wake the fetch."""
-    async with kafka.connected() as client:
-        await client.send(fetch_request(fetch_partition(), max_wait_ms=PARKED_MS), 11)
-        if goes == "behind other requests":
-            for _ in range(3):
-                await client.send(fetch_request(fetch_partition(), max_wait_ms=PARKED_MS), 11)
-        await until(lambda: kafka.admission.budget.held > 0)
-        if goes == "reset":
-            await client.reset()
-    await until(lambda: kafka.listener.connections == 0)
-    assert kafka.admission.budget.held == 0
-
-
 async def test_a_client_that_never_reads_is_read_from_no_more(kafka: KafkaServer) -> None:
     """What it has not taken is bounded: by one answer above the limit."""
     async with kafka.connected() as producer:
@@ -304,13 +263,6 @@ async def test_a_parked_fetch_is_not_idle(fast_path: Path) -> None:
             assert answer.responses[0].partitions[0].error_code == 0
 
 
-async def test_peers_that_vanish_are_looked_for(kafka: KafkaServer, client: KafkaStream) -> None:
-    """One that is gone without a word costs a connection until the system finds out."""
-    await client.call(HELLO, 3)
-    endpoint = session_of(kafka).transport.stream.socket
-    assert endpoint.getsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE)
-
-
 # ---- stop, and bugs ------------------------------------------------------------------------------------------------------
 
 
@@ -322,18 +274,6 @@ async def test_a_stop_answers_a_parked_fetch_and_takes_no_more(kafka: KafkaServe
     assert (partition.error_code, partition.records) == (0, b"")
     assert await client.is_closed_by_server()
     await until(lambda: kafka.listener.connections == 0)
-
-
-async def test_a_stop_lets_produces_be_answered(fast_path: Path) -> None:
-    gate = GateFileSystem()
-    async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
-        await kafka.broker.topics.create(TOPIC)
-        with gate.hold("write", "topic-0/00000000000000000000.log"):
-            await client.send(produce_request(batch("taken")), 9)
-            await until(lambda: kafka.admission.budget.held > 0)
-            kafka.listener.stop(grace_s=30)
-        assert (await client.receive()).responses[0].partition_responses[0].error_code == 0
-        assert await client.is_closed_by_server()
 
 
 async def test_a_request_that_comes_as_the_connection_is_told_to_stop_gives_its_bytes_back(fast_path: Path) -> None:
@@ -352,17 +292,6 @@ async def test_a_request_that_comes_as_the_connection_is_told_to_stop_gives_its_
         assert (await client.receive()).responses[0].partition_responses[0].error_code == 0
         assert await client.is_closed_by_server()
         await until(lambda: budget.held == 0)
-
-
-async def test_nothing_keeps_the_session_of_a_peer_that_went_away_while_its_fetch_waited(kafka: KafkaServer) -> None:
-    async with kafka.connected() as gone:
-        await gone.send(fetch_request(fetch_partition(), max_wait_ms=600_000), 12)
-        await until(lambda: kafka.listener.connections == 1 and kafka.admission.budget.used == 0)
-        await gone.reset()
-    await until(lambda: kafka.listener.connections == 0)
-    await trio.lowlevel.checkpoint()
-    gc.collect()
-    assert not [each for each in gc.get_objects() if isinstance(each, KafkaSession)]
 
 
 async def test_a_fetch_whose_connection_fails_before_it_waits_meets_no_bug(
