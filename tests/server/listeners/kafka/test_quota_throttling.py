@@ -68,13 +68,6 @@ def test_a_produce_above_the_quota_is_stored_and_its_client_told_for_how_long(cl
     assert answer.throttle_time_ms == throttled_ms(len(frame(body, version, 0)) - 4, 100)
 
 
-def test_a_produce_within_the_quota_is_not_throttled(client: KafkaWire) -> None:
-    limit(client, PRODUCED, 10_000)
-    for _ in range(4):
-        assert client.call(produce_request(KILOBYTES, topic=TOPIC), 9).throttle_time_ms == 0
-    assert client.call(produce_request(KILOBYTES, topic=TOPIC), 9).throttle_time_ms > 0
-
-
 @pytest.mark.parametrize("acks", [-1, 0])
 def test_nothing_more_is_taken_from_the_connection_until_the_time_is_over(
     broker: BlockingBroker, client: KafkaWire, acks: int
@@ -96,38 +89,6 @@ def test_nothing_more_is_taken_from_the_connection_until_the_time_is_over(
         assert not is_answered(client)
     broker.clock.advance(200)
     assert client.receive_frame()
-
-
-def test_a_quota_is_shared_by_the_connections_of_its_client(broker: BlockingBroker, client: KafkaWire) -> None:
-    limit(client, PRODUCED, 100)
-    assert client.call(produce_request(KILOBYTES, topic=TOPIC), 9).throttle_time_ms > 0
-    assert broker.kafka is not None
-    with KafkaWire.connect(broker.kafka) as other:
-        assert other.call(produce_request(batch("x"), topic=TOPIC), 9).throttle_time_ms > 0
-
-
-@pytest.mark.parametrize(
-    ("parts", "holds"),
-    [
-        ([("user", "ANONYMOUS")], True),
-        ([("user", None)], True),
-        ([("client-id", None)], True),
-        ([("user", "ANONYMOUS"), ("client-id", CLIENT_ID)], True),
-        ([("user", "alice")], False),
-        ([("client-id", "other")], False),
-    ],
-    ids=str,
-)
-def test_a_quota_holds_for_whom_it_names(client: KafkaWire, parts: Parts, holds: bool) -> None:
-    limit(client, PRODUCED, 100, parts)
-    assert (client.call(produce_request(KILOBYTES, topic=TOPIC), 9).throttle_time_ms > 0) == holds
-
-
-def test_a_quota_that_is_removed_holds_no_more(client: KafkaWire, broker: BlockingBroker) -> None:
-    limit(client, PRODUCED, 100)
-    limit(client, PRODUCED, None)
-    assert client.call(produce_request(KILOBYTES, topic=TOPIC), 9).throttle_time_ms == 0
-    assert client.call(METADATA, 9).throttle_time_ms == 0
 
 
 # ---- bytes fetched -----------------------------------------------------------------------------------------------------------
@@ -183,13 +144,6 @@ def test_a_fetch_reads_no_more_at_once_than_the_quota_gives_in_ten_seconds(clien
         client.call(produce_request(small, topic=TOPIC), 9)
     limit(client, FETCHED, 500)
     assert fetched(client.call(fetch_request(fetch_partition(0), topic=TOPIC), 12)) == [5000]
-
-
-def test_a_batch_that_is_larger_than_the_quota_is_read_all_the_same(broker: BlockingBroker, client: KafkaWire) -> None:
-    client.call(produce_request(KILOBYTES, topic=TOPIC), 9)
-    limit(client, FETCHED, 10)
-    assert fetched(fetch(client, 0)) == [len(KILOBYTES)]
-    assert fetch(client, 0).throttle_time_ms > 0
 
 
 # ---- time, connections -------------------------------------------------------------------------------------------------------

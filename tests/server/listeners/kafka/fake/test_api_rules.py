@@ -114,14 +114,6 @@ async def test_a_rule_of_one_streams_group_leaves_the_other_alone(
     assert len(watch.requests.find(Wanted(api="StreamsGroupHeartbeat", group="other", answered=True))) == 1
 
 
-async def test_with_the_effect_applied_a_member_of_a_streams_group_is_in_all_the_same(
-    kafka: KafkaServer, watch: Watch, client: KafkaStream
-) -> None:
-    watch.faults.add(rule_of({"api": "StreamsGroupHeartbeat", "error": "NOT_COORDINATOR", "applied": True, "once": True}))
-    assert (await client.call(heartbeat(), 0)).error_code == ErrorCode.NOT_COORDINATOR
-    assert len(kafka.broker.groups.streams.describe(STREAMS).members) == 1
-
-
 async def test_a_member_of_a_streams_group_names_the_topics_of_its_topology_when_it_joins(
     watch: Watch, client: KafkaStream
 ) -> None:

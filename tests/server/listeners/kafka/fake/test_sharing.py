@@ -98,15 +98,6 @@ async def test_what_is_said_of_a_partition_that_fails_does_not_count(watch: Watc
     assert await member.acknowledge((0, 9, [ACCEPT])) is ErrorCode.NONE
 
 
-async def test_with_the_effect_applied_it_counts_all_the_same(watch: Watch, member: ShareMember) -> None:
-    await member.acquired()
-    told = {"topic": TOPIC, "error": "NOT_LEADER_OR_FOLLOWER", "applied": True, "once": True}
-    watch.faults.add(rule_of({"api": "ShareAcknowledge", **told}))
-    assert await member.acknowledge((0, 9, [ACCEPT])) is NOT_LEADER
-    assert await member.acknowledge((0, 9, [ACCEPT])) is ErrorCode.NONE, "all of it is done"
-    assert await member.acquired() == []
-
-
 async def test_records_of_a_share_consumer_are_corrupted_as_others_are(watch: Watch, member: ShareMember) -> None:
     watch.faults.add(rule_of({"api": "ShareFetch", "corrupt": True, "once": True}))
     answer = found(await member.ask(max_records=1))
