@@ -17,16 +17,13 @@ from triolog.protocol.kafka.messages.admin.acls import (
     DescribeAclsRequest,
 )
 from triolog.protocol.kafka.messages.admin.cluster import DescribeClusterRequest
-from triolog.protocol.kafka.messages.admin.topics import CreateTopicsCreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
-from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from triolog.protocol.kafka.messages.metadata import MetadataRequest
 from triolog.protocol.kafka.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     InitProducerIdRequest,
     InitProducerIdResponse,
-    ListTransactionsRequest,
 )
 from triolog.protocol.limits import INT32_MIN
 from triolog.server.broker import Broker
@@ -34,7 +31,6 @@ from triolog.server.listeners.kafka.access.guard import BY_THEMSELVES, FREE, RUL
 from triolog.server.security.acls import Acl
 
 from tests.support.kafka_login import logged_in, server_with_users
-from tests.support.kafka_server import NO_TOPIC_ID, batch, fetch_partition, fetch_request, produce_request
 from tests.support.kafka_stream import KafkaStream
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
@@ -115,70 +111,17 @@ async def test_without_acls_enabled_that_is_said(tmp_path: Path) -> None:
         assert codes == [ErrorCode.SECURITY_DISABLED] * 3
 
 
-async def test_only_who_may_alter_the_cluster_changes_acls(tmp_path: Path) -> None:
-    async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice:
-        described = await alice.call(DescribeAclsRequest(**OPEN_FILTER), 3)
-        created = await alice.call(CreateAclsRequest(creations=[creation()]), 3)
-        deleted = await alice.call(DeleteAclsRequest(filters=[DeleteAclsFilter(**OPEN_FILTER)]), 3)
-        codes = [described.error_code, created.results[0].error_code, deleted.filter_results[0].error_code]
-        assert codes == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 3
-        await allow(server.broker, AclOperation.ALTER, CLUSTER, "kafka-cluster")
-        assert (await alice.call(DescribeAclsRequest(**OPEN_FILTER), 3)).error_code == 0
-
-
 # ---- enforcement -------------------------------------------------------------------------------------------------------------
-
-
-async def produced(client: KafkaStream, **options: Any) -> int:
-    answer = await client.call(produce_request(batch("x", **options.pop("batch", {})), **options), 9)
-    code: int = answer.responses[0].partition_responses[0].error_code
-    return code
-
-
-async def test_producing_and_fetching_take_write_and_read(tmp_path: Path) -> None:
-    async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice, logged_in(server, "root") as root:
-        await server.broker.topics.create("topic")
-        assert await produced(root) == 0
-        assert await produced(alice) == DENIED
-        assert await produced(alice, topic="none") == DENIED
-        fetch = fetch_request(fetch_partition())
-        assert (await alice.call(fetch, 12)).responses[0].partitions[0].error_code == DENIED
-        await allow(server.broker, AclOperation.WRITE)
-        assert await produced(alice) == 0
-        assert (await alice.call(fetch, 12)).responses[0].partitions[0].error_code == DENIED
-        by_id = fetch_request(fetch_partition(), topic_id=server.topic_id())
-        assert (await alice.call(by_id, 13)).responses[0].partitions[0].error_code == DENIED
-        await allow(server.broker, AclOperation.READ)
-        assert (await alice.call(fetch, 12)).responses[0].partitions[0].error_code == 0
-        assert server.broker.security.statistics.denied >= 4
-
-
-async def test_a_topic_is_seen_and_made_by_whom_acls_name(tmp_path: Path) -> None:
-    def asked(name: str, **fields: Any) -> MetadataRequest:
-        return MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True, **fields)
-
-    async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice:
-        await server.broker.topics.create("topic")
-        await server.broker.topics.create("hidden")
-        answer = await alice.call(asked("topic"), 12)
-        [topic] = answer.topics
-        assert (topic.error_code, topic.topic_id, topic.partitions) == (DENIED, NO_TOPIC_ID, [])
-        assert (await alice.call(MetadataRequest(topics=None), 12)).topics == []
-        await allow(server.broker, AclOperation.WRITE)
-        assert [topic.name for topic in (await alice.call(MetadataRequest(topics=None), 12)).topics] == ["topic"]
-        await allow(server.broker, AclOperation.DESCRIBE, name="new")
-        assert (await alice.call(asked("new"), 12)).topics[0].error_code == DENIED
-        assert "new" not in server.broker.topics.names()
-        await allow(server.broker, AclOperation.CREATE, name="new")
-        assert (await alice.call(asked("new"), 12)).topics[0].error_code == 0
 
 
 async def test_authorized_operations_are_those_of_the_client(tmp_path: Path) -> None:
     everything = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
     async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice, logged_in(server, "root") as root:
-        await server.broker.topics.create("topic")
+        for name in ("hidden", "topic"):
+            await server.broker.topics.create(name)
         await allow(server.broker, AclOperation.READ)
         answer = await alice.call(MetadataRequest(topics=None, **everything), 10)
+        assert [topic.name for topic in answer.topics] == ["topic"]
         assert answer.topics[0].topic_authorized_operations == bit_field([AclOperation.READ, AclOperation.DESCRIBE])
         assert answer.cluster_authorized_operations == 0
         assert (await alice.call(MetadataRequest(topics=None), 10)).cluster_authorized_operations == INT32_MIN
@@ -211,51 +154,6 @@ async def test_elements_that_are_refused_leave_the_others_served(tmp_path: Path)
         assert (await alice.call(request, 7)).topics[0].partitions[0].error_code == DENIED
 
 
-async def test_topics_are_made_and_deleted_by_whom_acls_name(tmp_path: Path) -> None:
-    def new(*names: str) -> CreateTopicsRequest:
-        topics = [
-            CreateTopicsCreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-            for name in names
-        ]
-        return CreateTopicsRequest(topics=topics, timeout_ms=1000)
-
-    async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice:
-        await allow(server.broker, AclOperation.CREATE, name="mine")
-        answer = await alice.call(new("mine", "other"), 7)
-        assert {topic.name: topic.error_code for topic in answer.topics} == {"mine": 0, "other": DENIED}
-        mine = next(topic for topic in answer.topics if topic.name == "mine")
-        assert (mine.topic_config_error_code, mine.num_partitions) == (DENIED, -1)
-        assert list(server.broker.topics.names()) == ["mine"]
-        deletion = DeleteTopicsRequest(topics=[], topic_names=["mine", "other"], timeout_ms=1000)
-        answer = await alice.call(deletion, 5)
-        assert {each.name: each.error_code for each in answer.responses} == {"mine": DENIED, "other": DENIED}
-        await allow(server.broker, AclOperation.DELETE, name="mine")
-        answer = await alice.call(deletion, 5)
-        assert {each.name: each.error_code for each in answer.responses} == {"mine": 0, "other": DENIED}
-
-
-async def test_transactions_take_write_on_their_id_and_producers_on_any_topic(tmp_path: Path) -> None:
-    def init(transactional_id: str | None) -> InitProducerIdRequest:
-        return InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1000)
-
-    async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice:
-        assert (await alice.call(init(None), 4)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert (await alice.call(init("t"), 4)).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        await server.broker.topics.create("topic")
-        await allow(server.broker, AclOperation.WRITE)
-        await allow(server.broker, AclOperation.WRITE, TRANSACTIONAL_ID, "t")
-        assert (await alice.call(init(None), 4)).error_code == 0
-        producer = await alice.call(init("t"), 4)
-        assert producer.error_code == 0
-        assert await joined_codes(alice, producer, "topic", "other") == [ErrorCode.OPERATION_NOT_ATTEMPTED, DENIED]
-        listed = ListTransactionsRequest(
-            state_filters=[], producer_id_filters=[], duration_filter=-1, transactional_id_pattern=None
-        )
-        assert [each.transactional_id for each in (await alice.call(listed, 2)).transaction_states] == ["t"]
-        async with logged_in(server, "bob") as bob:
-            assert (await bob.call(listed, 2)).transaction_states == []
-
-
 async def joined_codes(client: KafkaStream, producer: InitProducerIdResponse, *topics: str) -> list[int]:
     """What each of these topics' first partition is told that is to join the transaction of "t"."""
     request = AddPartitionsToTxnRequest(
@@ -283,20 +181,6 @@ async def test_of_partitions_that_may_not_join_each_is_told_why(tmp_path: Path) 
         assert await joined_codes(alice, producer, "topic", "hidden", "unknown") == [rest, DENIED, unknown]
         assert await joined_codes(alice, producer, "hidden", "none") == [DENIED, DENIED]
         assert await joined_codes(alice, producer, "topic") == [0]
-
-
-@pytest.mark.parametrize(("version", "key_type", "code"), [(3, 0, 30), (3, 1, 53), (4, 0, 30), (4, 1, 53)])
-async def test_coordinators_are_told_to_who_may_see_the_group_or_id(
-    tmp_path: Path, version: int, key_type: int, code: int
-) -> None:
-    async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice:
-        kind = (GROUP, TRANSACTIONAL_ID)[key_type]
-        await allow(server.broker, AclOperation.DESCRIBE, kind, "mine")
-        if version < 4:
-            answers = [await alice.call(FindCoordinatorRequest(key, key_type, []), version) for key in ("mine", "other")]
-        else:
-            answers = (await alice.call(FindCoordinatorRequest("", key_type, ["mine", "other"]), version)).coordinators
-        assert [answer.error_code for answer in answers] == [0, code]
 
 
 def test_every_api_is_asked_for_or_asks_itself() -> None:

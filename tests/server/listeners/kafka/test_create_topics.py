@@ -80,17 +80,17 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("topic", "error"), REFUSED, ids=lambda value: value if isinstance(value, str) else value.name)
-async def test_what_kafka_refuses_is_refused_alone(
-    kafka: KafkaServer, client: KafkaStream, topic: CreateTopicsCreatableTopic, error: str
-) -> None:
+async def test_what_kafka_refuses_is_refused_alone(kafka: KafkaServer, client: KafkaStream) -> None:
     await kafka.broker.topics.create("to_pic")
-    answer = await client.call(create_topics(topic, new_topic("beside")), LATEST)
-    assert error_names(answer.topics) == [error, "NONE"]
-    refused = answer.topics[0]
-    assert (refused.name, refused.topic_id, refused.num_partitions, refused.replication_factor) == (topic.name, NO_ID, -1, -1)
-    assert refused.error_message
-    assert list(kafka.broker.topics.names()) == ["beside", "to_pic", TOPIC]
+    for number, (topic, error) in enumerate(REFUSED):
+        answer = await client.call(create_topics(topic, new_topic(f"beside-{number}")), LATEST)
+        assert error_names(answer.topics) == [error, "NONE"], topic
+        refused = answer.topics[0]
+        assert (refused.name, refused.topic_id) == (topic.name, NO_ID), topic
+        assert (refused.num_partitions, refused.replication_factor) == (-1, -1), topic
+        assert refused.error_message, topic
+    beside = {f"beside-{number}" for number in range(len(REFUSED))}
+    assert set(kafka.broker.topics.names()) == {*beside, "to_pic", TOPIC}
 
 
 async def test_a_topic_that_is_there_twice_is_refused_once(kafka: KafkaServer, client: KafkaStream) -> None:

@@ -19,35 +19,29 @@ def asking(*keys: str, key_type: int = GROUP) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(key=keys[0] if keys else "", key_type=key_type, coordinator_keys=list(keys))
 
 
-@pytest.mark.parametrize("version", range(4))
 @pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
-async def test_one_key_is_answered_with_this_broker(
-    kafka: KafkaServer, client: KafkaStream, version: int, key_type: int
+async def test_keys_are_answered_with_this_broker_in_their_order(
+    kafka: KafkaServer, client: KafkaStream, key_type: int
 ) -> None:
-    answer = await client.call(asking("key", key_type=key_type), version)
-    assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, kafka.broker.node_id, *kafka.address)
-    assert answer.coordinators == []
+    here = (0, kafka.broker.node_id, *kafka.address)
+    for version in range(4):
+        answer = await client.call(asking("key", key_type=key_type), version)
+        assert (answer.error_code, answer.node_id, answer.host, answer.port) == here, version
+        assert answer.coordinators == [], version
+    for version in range(4, 7):
+        answer = await client.call(asking("b", "a", "b", key_type=key_type), version)
+        found = [(each.key, each.error_code, each.node_id, each.host, each.port) for each in answer.coordinators]
+        assert found == [(key, *here) for key in ("b", "a", "b")], version
+        assert (await client.call(asking(), version)).coordinators == [], version
 
 
-@pytest.mark.parametrize("version", range(4, 7))
-@pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
-async def test_several_keys_are_answered_in_their_order(
-    kafka: KafkaServer, client: KafkaStream, version: int, key_type: int
-) -> None:
-    answer = await client.call(asking("b", "a", "b", key_type=key_type), version)
-    assert [(each.key, each.error_code, each.node_id, each.host, each.port) for each in answer.coordinators] == [
-        (key, 0, kafka.broker.node_id, *kafka.address) for key in ("b", "a", "b")
-    ]
-    assert (await client.call(asking(), version)).coordinators == []
-
-
-@pytest.mark.parametrize("version", range(1, 7))
 @pytest.mark.parametrize("key_type", [SHARE, 77, -1])
-async def test_other_kinds_have_no_coordinator(client: KafkaStream, version: int, key_type: int) -> None:
-    answer = await client.call(asking("key", key_type=key_type), version)
-    only = answer if version < 4 else answer.coordinators[0]
-    assert (only.error_code, only.node_id, only.host, only.port) == (INVALID_REQUEST, -1, "", -1)
-    assert only.error_message
+async def test_other_kinds_have_no_coordinator(client: KafkaStream, key_type: int) -> None:
+    for version in range(1, 7):
+        answer = await client.call(asking("key", key_type=key_type), version)
+        only = answer if version < 4 else answer.coordinators[0]
+        assert (only.error_code, only.node_id, only.host, only.port) == (INVALID_REQUEST, -1, "", -1), version
+        assert only.error_message, version
 
 
 async def test_clients_are_sent_where_the_server_says(fast_path: Path) -> None:

@@ -131,12 +131,3 @@ async def test_a_user_that_is_there_twice_is_refused(tmp_path: Path) -> None:
         assert await alter(root, put("carol")) == {"carol": 0}
         assert await alter(root, take("carol"), put("carol")) == {"carol": ErrorCode.DUPLICATE_RESOURCE}
         assert await describe(root, "carol", "carol") == {"carol": ErrorCode.DUPLICATE_RESOURCE}
-
-
-async def test_only_who_may_alter_the_cluster_makes_users(tmp_path: Path) -> None:
-    async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice:
-        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert await alter(alice, put("carol"), take("dave")) == {"carol": denied, "dave": denied}
-        answer = await alice.call(DescribeUserScramCredentialsRequest(users=None), 0)
-        assert (answer.error_code, answer.results) == (denied, [])
-        assert server.broker.security.scram_users() == {}

@@ -78,7 +78,7 @@ async def test_topics_that_may_not_be_seen_use_up_no_room_and_are_no_cursor(kafk
         answer = await client.call(request, 0)
         assert (answer.next_cursor.topic_name, answer.next_cursor.partition_index) == (TOPIC, 1)
         [seen, *refused] = answer.topics
-        assert (seen.name, len(seen.partitions)) == (TOPIC, 1)
+        assert (seen.name, len(seen.partitions), seen.topic_authorized_operations) == (TOPIC, 1, 1 << DESCRIBE)
         assert [(each.name, each.error_code, each.topic_id) for each in refused] == [
             (name, DENIED, NO_TOPIC_ID) for name in names if name == HIDDEN
         ]
