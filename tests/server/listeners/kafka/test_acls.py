@@ -9,22 +9,11 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.kafka.authorization import OPERATIONS, AclOperation, AclPermission, PatternType, ResourceType, bit_field
-from triolog.protocol.kafka.messages.admin.acls import (
-    CreateAclsAclCreation,
-    CreateAclsRequest,
-    DeleteAclsFilter,
-    DeleteAclsRequest,
-    DescribeAclsRequest,
-)
+from triolog.protocol.kafka.messages import transactions
+from triolog.protocol.kafka.messages.admin import acls
 from triolog.protocol.kafka.messages.admin.cluster import DescribeClusterRequest
 from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from triolog.protocol.kafka.messages.metadata import MetadataRequest
-from triolog.protocol.kafka.messages.transactions import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
 from triolog.protocol.limits import INT32_MIN
 from triolog.server.broker import Broker
 from triolog.server.listeners.kafka.access.guard import BY_THEMSELVES, FREE, RULES
@@ -56,7 +45,7 @@ async def allow(broker: Broker, operation: AclOperation, kind: ResourceType = TO
     await broker.security.create_acls([Acl(kind, name, PatternType.LITERAL, "User:alice", "*", operation, AclPermission.ALLOW)])
 
 
-def creation(**changes: Any) -> CreateAclsAclCreation:
+def creation(**changes: Any) -> acls.CreateAclsAclCreation:
     fields = {
         "resource_type": TOPIC,
         "resource_name": "orders",
@@ -67,7 +56,7 @@ def creation(**changes: Any) -> CreateAclsAclCreation:
         "permission_type": AclPermission.ALLOW,
         **changes,
     }
-    return CreateAclsAclCreation(**fields)
+    return acls.CreateAclsAclCreation(**fields)
 
 
 # ---- the three APIs ----------------------------------------------------------------------------------------------------------
@@ -78,12 +67,14 @@ async def test_acls_are_made_described_and_deleted(tmp_path: Path, version: int)
     async with server_with_users(tmp_path) as server, logged_in(server, "root") as root:
         wrong = creation(resource_type=CLUSTER, resource_name="other")
         answer = await root.call(
-            CreateAclsRequest(creations=[creation(), wrong, creation(operation=AclOperation.WRITE), creation(operation=77)]),
+            acls.CreateAclsRequest(
+                creations=[creation(), wrong, creation(operation=AclOperation.WRITE), creation(operation=77)]
+            ),
             version,
         )
         assert [result.error_code for result in answer.results] == [0, 42, 0, 42]
         assert "kafka-cluster" in answer.results[1].error_message
-        answer = await root.call(DescribeAclsRequest(**OPEN_FILTER), version)
+        answer = await root.call(acls.DescribeAclsRequest(**OPEN_FILTER), version)
         [resource] = answer.resources
         assert (resource.resource_type, resource.resource_name, resource.pattern_type) == (2, "orders", 4)
         assert [(acl.principal, acl.host, acl.operation, acl.permission_type) for acl in resource.acls] == [
@@ -92,11 +83,11 @@ async def test_acls_are_made_described_and_deleted(tmp_path: Path, version: int)
         ]
         matching = {**OPEN_FILTER, "resource_name_filter": "orders-1", "pattern_type_filter": PatternType.MATCH}
         filters = [
-            DeleteAclsFilter(**{**matching, "operation": AclOperation.READ}),
-            DeleteAclsFilter(**{**OPEN_FILTER, "operation": AclOperation.UNKNOWN}),
-            DeleteAclsFilter(**{**OPEN_FILTER, "principal_filter": "User:bob"}),
+            acls.DeleteAclsFilter(**{**matching, "operation": AclOperation.READ}),
+            acls.DeleteAclsFilter(**{**OPEN_FILTER, "operation": AclOperation.UNKNOWN}),
+            acls.DeleteAclsFilter(**{**OPEN_FILTER, "principal_filter": "User:bob"}),
         ]
-        answer = await root.call(DeleteAclsRequest(filters=filters), version)
+        answer = await root.call(acls.DeleteAclsRequest(filters=filters), version)
         assert [result.error_code for result in answer.filter_results] == [0, ErrorCode.INVALID_REQUEST, 0]
         assert [[acl.operation for acl in result.matching_acls] for result in answer.filter_results] == [[3], [], []]
         assert len(server.broker.security._copies.state.acls) == 1
@@ -104,9 +95,9 @@ async def test_acls_are_made_described_and_deleted(tmp_path: Path, version: int)
 
 async def test_without_acls_enabled_that_is_said(tmp_path: Path) -> None:
     async with server_with_users(tmp_path, acl_enable=False) as server, logged_in(server, "root") as root:
-        described = await root.call(DescribeAclsRequest(**OPEN_FILTER), 3)
-        created = await root.call(CreateAclsRequest(creations=[creation()]), 3)
-        deleted = await root.call(DeleteAclsRequest(filters=[DeleteAclsFilter(**OPEN_FILTER)]), 3)
+        described = await root.call(acls.DescribeAclsRequest(**OPEN_FILTER), 3)
+        created = await root.call(acls.CreateAclsRequest(creations=[creation()]), 3)
+        deleted = await root.call(acls.DeleteAclsRequest(filters=[acls.DeleteAclsFilter(**OPEN_FILTER)]), 3)
         codes = [described.error_code, created.results[0].error_code, deleted.filter_results[0].error_code]
         assert codes == [ErrorCode.SECURITY_DISABLED] * 3
 
@@ -154,13 +145,13 @@ async def test_elements_that_are_refused_leave_the_others_served(tmp_path: Path)
         assert (await alice.call(request, 7)).topics[0].partitions[0].error_code == DENIED
 
 
-async def joined_codes(client: KafkaStream, producer: InitProducerIdResponse, *topics: str) -> list[int]:
+async def joined_codes(client: KafkaStream, producer: transactions.InitProducerIdResponse, *topics: str) -> list[int]:
     """What each of these topics' first partition is told that is to join the transaction of "t"."""
-    request = AddPartitionsToTxnRequest(
+    request = transactions.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="t",
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.producer_epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in topics],
+        v3_and_below_topics=[transactions.AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in topics],
         transactions=[],
     )
     answer = (await client.call(request, 3)).results_by_topic_v3_and_below
@@ -176,7 +167,7 @@ async def test_of_partitions_that_may_not_join_each_is_told_why(tmp_path: Path) 
         await allow(server.broker, AclOperation.WRITE)
         await allow(server.broker, AclOperation.WRITE, name="unknown")
         await allow(server.broker, AclOperation.WRITE, TRANSACTIONAL_ID, "t")
-        producer = await alice.call(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4)
+        producer = await alice.call(transactions.InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4)
         unknown, rest = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         assert await joined_codes(alice, producer, "topic", "hidden", "unknown") == [rest, DENIED, unknown]
         assert await joined_codes(alice, producer, "hidden", "none") == [DENIED, DENIED]

@@ -6,18 +6,7 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.admin.cluster import (
-    AlterPartitionReassignmentsReassignablePartition,
-    AlterPartitionReassignmentsReassignableTopic,
-    AlterPartitionReassignmentsRequest,
-    DescribeClusterRequest,
-    ElectLeadersRequest,
-    ElectLeadersTopicPartitions,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsTopics,
-    UpdateFeaturesFeatureUpdateKey,
-    UpdateFeaturesRequest,
-)
+from triolog.protocol.kafka.messages.admin import cluster as m
 from triolog.protocol.limits import INT32_MIN
 from triolog.protocol.types import TopicPartition
 
@@ -34,8 +23,8 @@ ALL_CLUSTER_OPERATIONS = 8096
 # ---- DescribeCluster -------------------------------------------------------------------------------------------------------
 
 
-def cluster(*, operations: bool = False, endpoints: int = 1) -> DescribeClusterRequest:
-    return DescribeClusterRequest(
+def cluster(*, operations: bool = False, endpoints: int = 1) -> m.DescribeClusterRequest:
+    return m.DescribeClusterRequest(
         include_cluster_authorized_operations=operations, endpoint_type=endpoints, include_fenced_brokers=True
     )
 
@@ -62,8 +51,8 @@ async def test_other_endpoints_are_not_here(kafka: KafkaServer, client: KafkaStr
 
 
 async def elected(client: KafkaStream, asked: dict[str, list[int]] | None, kind: int, version: int = 2) -> Any:
-    partitions = asked and [ElectLeadersTopicPartitions(topic=name, partitions=numbers) for name, numbers in asked.items()]
-    answer = await client.call(ElectLeadersRequest(election_type=kind, topic_partitions=partitions), version)
+    partitions = asked and [m.ElectLeadersTopicPartitions(topic=name, partitions=numbers) for name, numbers in asked.items()]
+    answer = await client.call(m.ElectLeadersRequest(election_type=kind, topic_partitions=partitions), version)
     found = {topic.topic: error_names(topic.partition_result) for topic in answer.replica_election_results}
     return found if answer.error_code == 0 else ErrorCode(answer.error_code).name
 
@@ -95,16 +84,16 @@ async def test_a_kind_of_election_that_does_not_exist_is_refused(kafka: KafkaSer
 async def test_a_partition_is_where_it_is(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     asked = [(0, [1]), (1, None), (2, [9]), (2, []), (2, [1, 1]), (7, [1]), (8, None)]
     topics = [
-        AlterPartitionReassignmentsReassignableTopic(
+        m.AlterPartitionReassignmentsReassignableTopic(
             name=name,
             partitions=[
-                AlterPartitionReassignmentsReassignablePartition(partition_index=number, replicas=replicas)
+                m.AlterPartitionReassignmentsReassignablePartition(partition_index=number, replicas=replicas)
                 for number, replicas in pairs
             ],
         )
         for name, pairs in ((TOPIC, asked), ("nope", asked[:1]))
     ]
-    answer = await client.call(AlterPartitionReassignmentsRequest(topics=topics), version)
+    answer = await client.call(m.AlterPartitionReassignmentsRequest(topics=topics), version)
     assert answer.error_code == 0
     here, nowhere = (error_names(topic.partitions) for topic in answer.responses)
     assert here == [
@@ -118,8 +107,8 @@ async def test_a_partition_is_where_it_is(kafka: KafkaServer, client: KafkaStrea
 
 @pytest.mark.parametrize("topics", [None, [TOPIC], ["nope"]], ids=str)
 async def test_nothing_moves(kafka: KafkaServer, client: KafkaStream, topics: list[str] | None) -> None:
-    asked = topics and [ListPartitionReassignmentsTopics(name=name, partition_indexes=[0]) for name in topics]
-    answer = await client.call(ListPartitionReassignmentsRequest(topics=asked), 0)
+    asked = topics and [m.ListPartitionReassignmentsTopics(name=name, partition_indexes=[0]) for name in topics]
+    answer = await client.call(m.ListPartitionReassignmentsRequest(topics=asked), 0)
     assert (answer.error_code, answer.topics) == (0, [])
 
 
@@ -139,10 +128,10 @@ async def test_nothing_moves(kafka: KafkaServer, client: KafkaStream, topics: li
 )
 async def test_levels_of_features_stay(client: KafkaStream, updates: dict[str, int], error: str) -> None:
     asked = [
-        UpdateFeaturesFeatureUpdateKey(feature=name, max_version_level=level, allow_downgrade=True)
+        m.UpdateFeaturesFeatureUpdateKey(feature=name, max_version_level=level, allow_downgrade=True)
         for name, level in updates.items()
     ]
     for version in range(3):
-        answer = await client.call(UpdateFeaturesRequest(feature_updates=asked, validate_only=False), version)
+        answer = await client.call(m.UpdateFeaturesRequest(feature_updates=asked, validate_only=False), version)
         expected = list(updates) if error == "NONE" and version < 2 else []
         assert (error_names([answer]), [each.feature for each in answer.results]) == ([error], expected), version

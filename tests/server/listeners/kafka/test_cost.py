@@ -5,9 +5,8 @@ same on every machine, idle or busy."""
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -16,21 +15,16 @@ import trio
 import trio.testing
 from triolog.protocol.kafka.apis import APIS, Api, ApiKey
 from triolog.protocol.kafka.entities import ITSELF
+from triolog.protocol.kafka.messages import streams_groups
 from triolog.protocol.kafka.messages.admin.acls import DeleteAclsFilter
 from triolog.protocol.kafka.messages.offsets import OffsetFetchRequestGroup
 from triolog.protocol.kafka.messages.share_group_offsets import DescribeShareGroupOffsetsRequestGroup
-from triolog.protocol.kafka.messages.streams_groups import (
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopology,
-    StreamsGroupTopicInfo,
-)
 from triolog.protocol.types import TopicPartition
 from triolog.server.groups.streams.values import StreamsStatusCode
 from triolog.server.listeners.kafka.error_answers import element_of
 from triolog.server.listeners.kafka.fake.subjects import TOPICS, Place
 
-from tests.support.kafka_server import KafkaServer, batch, kafka_server
+from tests.support.kafka_server import TOPIC, KafkaServer, batch
 from tests.support.kafka_stream import KafkaStream
 
 pytestmark = pytest.mark.full
@@ -96,16 +90,9 @@ ELSEWHERE: Final = frozenset(
 
 
 @pytest.fixture
-async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
+def settings() -> dict[str, Any]:
     """Every write is synced, and therefore takes a thread: whether a small one does otherwise depends on how busy it is."""
-    async with kafka_server(fast_path, durability="fsync", auto_create_topics_enable=False) as server:
-        yield server
-
-
-@pytest.fixture
-async def client(kafka: KafkaServer) -> AsyncIterator[KafkaStream]:
-    async with kafka.connected() as connected:
-        yield connected
+    return {"durability": "fsync", "auto_create_topics_enable": False}
 
 
 @contextmanager
@@ -158,29 +145,29 @@ def request_of(api: Api, place: Place, topics: list[Any]) -> Any:
     return made(api.request, **{outer: [made(element_of(api.request, outer), **{inner: topics})]})
 
 
-def streams_heartbeat(names: list[str]) -> StreamsGroupHeartbeatRequest:
+def streams_heartbeat(names: list[str]) -> streams_groups.StreamsGroupHeartbeatRequest:
     """The first member of an application of its own: one part of its topology reads the topics and has a changelog for each,
     and hands on to another one through as many more."""
     changelogs, handed_on = [f"changelog-{name}" for name in names], [f"handed-on-{name}" for name in names]
     reader = made(
-        StreamsGroupHeartbeatSubtopology,
+        streams_groups.StreamsGroupHeartbeatSubtopology,
         subtopology_id="reader",
         source_topics=names,
-        state_changelog_topics=[made(StreamsGroupTopicInfo, name=name) for name in changelogs],
+        state_changelog_topics=[made(streams_groups.StreamsGroupTopicInfo, name=name) for name in changelogs],
         repartition_sink_topics=handed_on,
     )
     heir = made(
-        StreamsGroupHeartbeatSubtopology,
+        streams_groups.StreamsGroupHeartbeatSubtopology,
         subtopology_id="heir",
-        repartition_source_topics=[made(StreamsGroupTopicInfo, name=name) for name in handed_on],
+        repartition_source_topics=[made(streams_groups.StreamsGroupTopicInfo, name=name) for name in handed_on],
     )
     return made(
-        StreamsGroupHeartbeatRequest,
+        streams_groups.StreamsGroupHeartbeatRequest,
         group_id=f"application-{len(names)}-{names[0]}",
         member_id="member",
         process_id="process",
         rebalance_timeout_ms=30_000,
-        topology=StreamsGroupHeartbeatTopology(epoch=0, subtopologies=[reader, heir]),
+        topology=streams_groups.StreamsGroupHeartbeatTopology(epoch=0, subtopologies=[reader, heir]),
         active_tasks=[],
         standby_tasks=[],
         warmup_tasks=[],
@@ -294,10 +281,9 @@ async def test_a_topology_costs_what_its_topics_cost(kafka: KafkaServer, client:
 
 @pytest.mark.parametrize(("key", "path"), GROUP_APIS, ids=by_name)
 async def test_a_request_costs_what_its_groups_cost(kafka: KafkaServer, client: KafkaStream, key: ApiKey, path: str) -> None:
-    await kafka.broker.topics.create("topic")
     names = [f"group-{number}" for number in range(MANY)]
     for name in names:
-        await kafka.broker.offsets.commit(name, [(TopicPartition("topic", 0), 7, None)])
+        await kafka.broker.offsets.commit(name, [(TopicPartition(TOPIC, 0), 7, None)])
     await check_growth(client, key, lambda count: of_others(key, path, names[:count]))
 
 
@@ -327,10 +313,8 @@ async def check_turns(client: KafkaStream, key: ApiKey, request: Callable[[int],
 async def test_missing_partitions_are_looked_for_in_turns(
     kafka: KafkaServer, client: KafkaStream, key: ApiKey, place: Place
 ) -> None:
-    await kafka.broker.topics.create("topic", 3)
-
     def request(count: int) -> Any:
-        return of_partitions(kafka, key, place, "topic", range(1000, 1000 + count))
+        return of_partitions(kafka, key, place, TOPIC, range(1000, 1000 + count))
 
     await check_turns(client, key, request)
 
@@ -338,10 +322,9 @@ async def test_missing_partitions_are_looked_for_in_turns(
 async def test_a_produce_to_missing_partitions_looks_for_them_in_turns(kafka: KafkaServer, client: KafkaStream) -> None:
     """What has a batch gets as far as the logs."""
     [place] = [place for key, place in PARTITION_APIS if key is ApiKey.PRODUCE]
-    await kafka.broker.topics.create("topic", 3)
 
     def request(count: int) -> Any:
-        return of_partitions(kafka, ApiKey.PRODUCE, place, "topic", range(1000, 1000 + count), records=batch("x"))
+        return of_partitions(kafka, ApiKey.PRODUCE, place, TOPIC, range(1000, 1000 + count), records=batch("x"))
 
     await check_turns(client, ApiKey.PRODUCE, request)
 
@@ -353,7 +336,7 @@ async def test_missing_topics_are_looked_for_in_turns(client: KafkaStream, key: 
 
 
 async def test_the_topics_of_a_topology_are_looked_for_in_turns(client: KafkaStream) -> None:
-    def request(count: int) -> StreamsGroupHeartbeatRequest:
+    def request(count: int) -> streams_groups.StreamsGroupHeartbeatRequest:
         return streams_heartbeat([f"missing-{number}" for number in range(max(1, count // LISTS))])
 
     await check_turns(client, ApiKey.STREAMS_GROUP_HEARTBEAT, request)

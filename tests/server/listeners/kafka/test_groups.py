@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.groups import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    LeaveGroupMemberIdentity,
-    LeaveGroupRequest,
-    ListGroupsRequest,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
+from triolog.protocol.kafka.messages import groups
 from triolog.protocol.limits import INT32_MIN
 
 from tests.support.kafka_server import KafkaServer, kafka_server
@@ -31,40 +19,39 @@ JOIN_VERSIONS, SYNC_VERSIONS, HEARTBEAT_VERSIONS, LEAVE_VERSIONS = range(10), ra
 
 
 @pytest.fixture
-async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
+def settings() -> dict[str, Any]:
     """A group forms as soon as its members are there."""
-    async with kafka_server(fast_path, group_initial_rebalance_delay_ms=0) as server:
-        yield server
+    return {"group_initial_rebalance_delay_ms": 0}
 
 
-def joining(member_id: str = "", *, instance_id: str | None = None, **fields: Any) -> JoinGroupRequest:
+def joining(member_id: str = "", *, instance_id: str | None = None, **fields: Any) -> groups.JoinGroupRequest:
     given = {
         "group_id": GROUP,
         "session_timeout_ms": 30_000,
         "rebalance_timeout_ms": 30_000,
         "protocol_type": "consumer",
-        "protocols": [JoinGroupRequestProtocol(name="range", metadata=b"wants")],
+        "protocols": [groups.JoinGroupRequestProtocol(name="range", metadata=b"wants")],
         **fields,
     }
-    return JoinGroupRequest(member_id=member_id, group_instance_id=instance_id, **given)
+    return groups.JoinGroupRequest(member_id=member_id, group_instance_id=instance_id, **given)
 
 
-def syncing(member_id: str, generation: int, assignments: dict[str, bytes] | None = None) -> SyncGroupRequest:
-    return SyncGroupRequest(
+def syncing(member_id: str, generation: int, assignments: dict[str, bytes] | None = None) -> groups.SyncGroupRequest:
+    return groups.SyncGroupRequest(
         group_id=GROUP,
         generation_id=generation,
         member_id=member_id,
         protocol_type="consumer",
         protocol_name="range",
         assignments=[
-            SyncGroupRequestAssignment(member_id=each, assignment=assignment)
+            groups.SyncGroupRequestAssignment(member_id=each, assignment=assignment)
             for each, assignment in (assignments or {}).items()
         ],
     )
 
 
-def beating(member_id: str, generation: int) -> HeartbeatRequest:
-    return HeartbeatRequest(group_id=GROUP, generation_id=generation, member_id=member_id)
+def beating(member_id: str, generation: int) -> groups.HeartbeatRequest:
+    return groups.HeartbeatRequest(group_id=GROUP, generation_id=generation, member_id=member_id)
 
 
 async def joined(client: KafkaStream, version: int = 9, **options: Any) -> Any:
@@ -161,13 +148,13 @@ async def test_a_heartbeat_tells_members_from_others_in_every_version(client: Ka
 @pytest.mark.parametrize("version", LEAVE_VERSIONS)
 async def test_members_leave_one_by_one_or_from_version_3_on_several_at_once(client: KafkaStream, version: int) -> None:
     join = await formed(client)
-    leaving = [LeaveGroupMemberIdentity(member_id=name) for name in ("nobody", join.member_id)]
+    leaving = [groups.LeaveGroupMemberIdentity(member_id=name) for name in ("nobody", join.member_id)]
     if version < 3:
         for name, code in (("nobody", ErrorCode.UNKNOWN_MEMBER_ID), (join.member_id, 0)):
-            answer = await client.call(LeaveGroupRequest(group_id=GROUP, member_id=name, members=[]), version)
+            answer = await client.call(groups.LeaveGroupRequest(group_id=GROUP, member_id=name, members=[]), version)
             assert (answer.error_code, answer.members) == (code, [])
     else:
-        answer = await client.call(LeaveGroupRequest(group_id=GROUP, member_id="", members=leaving), version)
+        answer = await client.call(groups.LeaveGroupRequest(group_id=GROUP, member_id="", members=leaving), version)
         assert answer.error_code == 0
         assert [each.error_code for each in answer.members] == [ErrorCode.UNKNOWN_MEMBER_ID, 0]
     assert (await client.call(beating(join.member_id, join.generation_id), 4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -178,7 +165,7 @@ async def test_a_static_member_that_returns_replaces_itself_without_a_rebalance(
     again = await client.call(joining(instance_id="machine"), 9)
     assert (again.error_code, again.generation_id, again.skip_assignment) == (0, first.generation_id, True)
     assert again.member_id != first.member_id
-    old = HeartbeatRequest(
+    old = groups.HeartbeatRequest(
         group_id=GROUP, generation_id=first.generation_id, member_id=first.member_id, group_instance_id="machine"
     )
     assert (await client.call(old, 4)).error_code == ErrorCode.FENCED_INSTANCE_ID
@@ -203,7 +190,9 @@ async def test_a_stop_of_the_server_does_not_wait_for_a_member_that_waits(fast_p
 @pytest.mark.parametrize("version", range(7))
 async def test_a_group_is_described_with_its_members_and_an_unknown_one_is_dead(client: KafkaStream, version: int) -> None:
     join = await formed(client)
-    answer = await client.call(DescribeGroupsRequest(groups=[GROUP, "unknown"], include_authorized_operations=False), version)
+    answer = await client.call(
+        groups.DescribeGroupsRequest(groups=[GROUP, "unknown"], include_authorized_operations=False), version
+    )
     found, unknown = answer.groups
     assert (found.error_code, found.group_state, found.protocol_type, found.protocol_data) == (0, "Stable", "consumer", "range")
     [member] = found.members
@@ -220,7 +209,7 @@ async def test_groups_are_listed_by_state_and_type_as_far_as_the_version_goes(cl
     asked = {"everything": ([], []), "stable": (["stable"], []), "empty": (["Empty"], []), "consumer": ([], ["consumer"])}
     found = {}
     for name, (states, types) in asked.items():
-        answer = await client.call(ListGroupsRequest(states_filter=states, types_filter=types), version)
+        answer = await client.call(groups.ListGroupsRequest(states_filter=states, types_filter=types), version)
         found[name] = [(group.group_id, group.protocol_type) for group in answer.groups]
     everything = [(GROUP, "consumer")]
     assert found == {
@@ -234,11 +223,11 @@ async def test_groups_are_listed_by_state_and_type_as_far_as_the_version_goes(cl
 @pytest.mark.parametrize("version", range(4))
 async def test_only_groups_without_members_are_deleted(client: KafkaStream, version: int) -> None:
     join = await formed(client)
-    deleting = DeleteGroupsRequest(groups_names=[GROUP, "unknown"])
+    deleting = groups.DeleteGroupsRequest(groups_names=[GROUP, "unknown"])
     results = (await client.call(deleting, version)).results
     assert [result.error_code for result in results] == [ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_ID_NOT_FOUND]
     assert [bool(result.error_message) for result in results] == [version >= 3] * 2
-    await client.call(LeaveGroupRequest(group_id=GROUP, member_id=join.member_id, members=[]), 0)
+    await client.call(groups.LeaveGroupRequest(group_id=GROUP, member_id=join.member_id, members=[]), 0)
     results = (await client.call(deleting, version)).results
     assert [result.error_code for result in results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
     assert results[0].error_message is None

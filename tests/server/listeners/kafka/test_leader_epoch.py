@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from triolog.protocol.kafka.messages.list_offsets import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
+from triolog.protocol.kafka.messages import list_offsets
 
 from tests.support.kafka_server import TOPIC, batch, produced
 from tests.support.kafka_stream import KafkaStream
@@ -20,9 +16,9 @@ UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH = 3, 74, 7
 async def end_of(
     client: KafkaStream, epoch: int, *, version: int = 4, topic: str = TOPIC, partition: int = 0, current: int = -1
 ) -> Any:
-    asked = OffsetForLeaderPartition(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
-    topics = [OffsetForLeaderTopic(topic=topic, partitions=[asked])]
-    answer = await client.call(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), version)
+    asked = list_offsets.OffsetForLeaderPartition(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
+    topics = [list_offsets.OffsetForLeaderTopic(topic=topic, partitions=[asked])]
+    answer = await client.call(list_offsets.OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), version)
     assert answer.topics[0].topic == topic
     [found] = answer.topics[0].partitions
     assert found.partition == partition

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.admin.quorum import (
-    DescribeQuorumPartitionData,
-    DescribeQuorumRequest,
-    DescribeQuorumTopicData,
-)
+from triolog.protocol.kafka.messages.admin import quorum
 
 from tests.support.kafka_server import KafkaServer
 from tests.support.kafka_stream import KafkaStream
@@ -16,11 +12,11 @@ from tests.support.kafka_stream import KafkaStream
 METADATA = "__cluster_metadata"
 
 
-def asking(*named: tuple[str, list[int]]) -> DescribeQuorumRequest:
-    return DescribeQuorumRequest(
+def asking(*named: tuple[str, list[int]]) -> quorum.DescribeQuorumRequest:
+    return quorum.DescribeQuorumRequest(
         topics=[
-            DescribeQuorumTopicData(
-                topic_name=name, partitions=[DescribeQuorumPartitionData(partition_index=number) for number in numbers]
+            quorum.DescribeQuorumTopicData(
+                topic_name=name, partitions=[quorum.DescribeQuorumPartitionData(partition_index=number) for number in numbers]
             )
             for name, numbers in named
         ]

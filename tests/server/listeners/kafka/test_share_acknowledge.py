@@ -7,17 +7,10 @@ from pathlib import Path
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.share_fetch import (
-    ShareAcknowledgementBatch,
-    ShareAcknowledgePartition,
-    ShareAcknowledgeTopic,
-    ShareFetchRequestPartition,
-    ShareFetchRequestTopic,
-)
+from triolog.protocol.kafka.messages import share_fetch
 from triolog.server.broker import OffsetReset, ShareConfig
 
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produced
-from tests.support.kafka_stream import KafkaStream
 from tests.support.share_members import ACCEPT, GROUP, RENEW, ShareMember
 
 PARTITIONS = 3
@@ -36,21 +29,18 @@ async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
         yield server
 
 
-@pytest.fixture
-def member(kafka: KafkaServer, client: KafkaStream) -> ShareMember:
-    return ShareMember(client, kafka.topic_id())
-
-
 async def test_each_partition_succeeds_or_fails_alone(kafka: KafkaServer, member: ShareMember) -> None:
-    asked = [ShareFetchRequestPartition(partition_index=each, acknowledgement_batches=[]) for each in range(PARTITIONS)]
-    await member.ask(topics=[ShareFetchRequestTopic(topic_id=member.topic_id, partitions=asked)])
-    said = ShareAcknowledgementBatch(first_offset=0, last_offset=1, acknowledge_types=[ACCEPT])
-    wrong = ShareAcknowledgementBatch(first_offset=0, last_offset=2, acknowledge_types=[ACCEPT])
+    asked = [
+        share_fetch.ShareFetchRequestPartition(partition_index=each, acknowledgement_batches=[]) for each in range(PARTITIONS)
+    ]
+    await member.ask(topics=[share_fetch.ShareFetchRequestTopic(topic_id=member.topic_id, partitions=asked)])
+    said = share_fetch.ShareAcknowledgementBatch(first_offset=0, last_offset=1, acknowledge_types=[ACCEPT])
+    wrong = share_fetch.ShareAcknowledgementBatch(first_offset=0, last_offset=2, acknowledge_types=[ACCEPT])
     partitions = [
-        ShareAcknowledgePartition(partition_index=number, acknowledgement_batches=[wrong if number == 1 else said])
+        share_fetch.ShareAcknowledgePartition(partition_index=number, acknowledgement_batches=[wrong if number == 1 else said])
         for number in range(PARTITIONS)
     ]
-    topics = [ShareAcknowledgeTopic(topic_id=member.topic_id, partitions=partitions)]
+    topics = [share_fetch.ShareAcknowledgeTopic(topic_id=member.topic_id, partitions=partitions)]
     answer = await member.acknowledge_all(topics)
     assert {each.partition_index: each.error_code for each in answer.responses[0].partitions} == {
         0: ErrorCode.NONE,

@@ -19,7 +19,7 @@ from triolog.server.listeners.kafka.share_acknowledgements import MAX_MEMBER_ID_
 from tests.support.brokers import until
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produced
 from tests.support.kafka_stream import KafkaStream
-from tests.support.share_members import ACCEPT, GAP, GROUP, REJECT, RELEASE, RENEW, ShareMember, ranges
+from tests.support.share_members import ACCEPT, GAP, GROUP, REJECT, RENEW, ShareMember, ranges
 from tests.support.transactions import TransactionalProducer
 
 EARLIEST = ShareConfig(offset_reset=OffsetReset.EARLIEST)
@@ -37,11 +37,6 @@ async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
             for value in range(10):
                 await produced(client, batch(str(value)))
         yield server
-
-
-@pytest.fixture
-def member(kafka: KafkaServer, client: KafkaStream) -> ShareMember:
-    return ShareMember(client, kafka.topic_id())
 
 
 @pytest.fixture
@@ -63,13 +58,6 @@ async def test_a_member_is_given_records_and_the_next_ones_when_it_has_said_what
 async def test_what_it_is_given_are_the_records(member: ShareMember) -> None:
     assert await member.values(max_records=3) == {0: b"0", 1: b"1", 2: b"2"}
     assert await member.values(max_records=2) == {3: b"3", 4: b"4"}
-
-
-async def test_two_members_never_have_the_same_record(member: ShareMember, other: ShareMember) -> None:
-    assert await member.acquired(max_records=5) == [(0, 4, 1)]
-    assert await other.acquired(max_records=500) == [(5, 9, 1)]
-    assert await member.acquired([(2, 3, [RELEASE])], max_bytes=0) == []
-    assert await other.acquired() == [(2, 3, 2)]
 
 
 async def test_with_one_byte_of_room_there_is_one_batch(member: ShareMember) -> None:
@@ -122,18 +110,6 @@ async def test_a_fetch_waits_for_records(kafka: KafkaServer, member: ShareMember
     await member.acquired()
     async with kafka.connected() as producer:
         assert await waits(kafka, member, lambda: produced(producer, batch("new"))) == [(10, 10, 1)]
-
-
-async def test_a_fetch_waits_for_what_another_member_gives_back(
-    kafka: KafkaServer, member: ShareMember, other: ShareMember
-) -> None:
-    await other.acquired()
-    assert await waits(kafka, member, lambda: other.acknowledge((3, 4, [RELEASE]))) == [(3, 4, 2)]
-
-
-async def test_a_fetch_waits_for_a_member_that_leaves(kafka: KafkaServer, member: ShareMember, other: ShareMember) -> None:
-    await other.acquired()
-    assert await waits(kafka, member, other.leave) == [(0, 9, 2)]
 
 
 async def test_a_fetch_waits_for_a_member_whose_connection_ends(kafka: KafkaServer, member: ShareMember) -> None:
@@ -270,14 +246,6 @@ async def test_what_cannot_be_said_changes_nothing(
     assert await member.acknowledge((2, 9, [ACCEPT])) is ErrorCode.NONE
 
 
-async def test_what_is_said_twice_is_wrong_the_second_time(member: ShareMember) -> None:
-    await member.acquired()
-    assert await member.acknowledge((1, 2, [ACCEPT])) is ErrorCode.NONE
-    assert await member.acknowledge((1, 2, [ACCEPT])) is ErrorCode.INVALID_RECORD_STATE
-    assert await member.acknowledge((0, 0, [ACCEPT])) is ErrorCode.NONE
-    assert await member.acknowledge((0, 2, [ACCEPT])) is ErrorCode.NONE, "it is long over"
-
-
 async def test_an_unknown_topic_and_an_unknown_partition_are_told_apart(member: ShareMember) -> None:
     member.partition = 7
     answer = await member.ask()
@@ -349,19 +317,3 @@ async def test_a_group_may_begin_with_what_is_not_older_than_a_duration(
     await kafka.broker.logs.delete_records(PARTITION, 10)
     kafka.broker.shares.config_of = lambda _: ShareConfig(offset_reset=OffsetReset.BY_DURATION, offset_reset_duration_ms=1_000)
     assert await member.acquired() == [(11, 11, 1)]
-
-
-async def test_records_that_were_deleted_are_not_waited_for(kafka: KafkaServer, member: ShareMember) -> None:
-    await member.acquired(max_records=6)
-    await kafka.broker.logs.delete_records(PARTITION, 8)
-    assert await member.acquired([(0, 5, [ACCEPT])]) == [(8, 9, 1)]
-
-
-async def test_a_group_that_begins_anew_has_nothing_of_before(kafka: KafkaServer, member: ShareMember) -> None:
-    await member.acquired()
-    await kafka.broker.shares.initialize(GROUP, kafka.topic_id(), 0, start_offset=4, state_epoch=1)
-    assert await member.acquired() == [(4, 9, 1)]
-    assert kafka.broker.shares.read_summary(GROUP, kafka.topic_id(), 0) == (1, 4, 0, 0)
-    assert kafka.broker.shares.in_flight(GROUP, kafka.topic_id(), 0) == (4, 10, 6, 0)
-    await kafka.broker.shares.delete(GROUP, kafka.topic_id(), 0)
-    assert kafka.broker.shares.read_summary(GROUP, kafka.topic_id(), 0) is None

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsRequestTopic,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-    DescribeShareGroupOffsetsRequestTopic,
-)
+from triolog.protocol.kafka.messages import share_group_offsets
 from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from triolog.protocol.limits import INT32_MIN
 
-from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produce_request
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, produce_request
 from tests.support.kafka_stream import KafkaStream
 
 GROUP = "group"
@@ -35,13 +24,6 @@ DESCRIBE = ShareGroupDescribeRequest(group_ids=[GROUP], include_authorized_opera
 @pytest.fixture
 def settings() -> dict[str, Any]:
     return {"lenient": True, "group_share_heartbeat_interval_ms": 100, "group_share_max_size": 2}
-
-
-@pytest.fixture
-async def kafka(fast_path: Path, settings: dict[str, Any]) -> AsyncIterator[KafkaServer]:
-    async with kafka_server(fast_path, **settings) as server:
-        await server.broker.topics.create(TOPIC, 3)
-        yield server
 
 
 def assigned(assignment: Any) -> dict[bytes, list[int]]:
@@ -60,9 +42,12 @@ def with_changes(request: ShareGroupHeartbeatRequest, **changes: Any) -> ShareGr
 
 
 async def offsets(client: KafkaStream, *topics: tuple[str, list[int]], group: str = GROUP, version: int = 1) -> Any:
-    asked = [DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers) for name, numbers in topics]
-    request = DescribeShareGroupOffsetsRequest(
-        groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=asked if topics else None)]
+    asked = [
+        share_group_offsets.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
+        for name, numbers in topics
+    ]
+    request = share_group_offsets.DescribeShareGroupOffsetsRequest(
+        groups=[share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=asked if topics else None)]
     )
     (answer,) = (await client.call(request, version)).groups
     return answer
@@ -70,18 +55,21 @@ async def offsets(client: KafkaStream, *topics: tuple[str, list[int]], group: st
 
 async def altered(client: KafkaStream, *topics: tuple[str, dict[int, int]], group: str = GROUP) -> Any:
     asked = [
-        AlterShareGroupOffsetsRequestTopic(
+        share_group_offsets.AlterShareGroupOffsetsRequestTopic(
             topic_name=name,
-            partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=n, start_offset=at) for n, at in each.items()],
+            partitions=[
+                share_group_offsets.AlterShareGroupOffsetsRequestPartition(partition_index=n, start_offset=at)
+                for n, at in each.items()
+            ],
         )
         for name, each in topics
     ]
-    return await client.call(AlterShareGroupOffsetsRequest(group_id=group, topics=asked), 0)
+    return await client.call(share_group_offsets.AlterShareGroupOffsetsRequest(group_id=group, topics=asked), 0)
 
 
 async def deleted(client: KafkaStream, *topics: str, group: str = GROUP) -> Any:
-    asked = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
-    return await client.call(DeleteShareGroupOffsetsRequest(group_id=group, topics=asked), 0)
+    asked = [share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
+    return await client.call(share_group_offsets.DeleteShareGroupOffsetsRequest(group_id=group, topics=asked), 0)
 
 
 def shown(group: Any) -> dict[str, dict[int, tuple[int, int, int]]]:

@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
+from triolog.protocol.kafka.messages import groups, streams_groups
+from triolog.protocol.kafka.messages import offsets as m
 from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.groups import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    ListGroupsRequest,
-)
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-)
 from triolog.protocol.kafka.messages.share_groups import ShareGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.streams_groups import (
-    StreamsGroupCopartitionGroup,
-    StreamsGroupDescribeRequest,
-    StreamsGroupEndpoint,
-    StreamsGroupHeartbeatTopology,
-    StreamsGroupKeyValue,
-    StreamsGroupTaskIds,
-    StreamsGroupTaskOffset,
-)
 
 from tests.support.kafka_acls import allow
-from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
+from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
 from tests.support.streams_requests import (
     CHANGELOG,
@@ -64,14 +38,7 @@ def settings() -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-async def kafka(fast_path: Path, settings: dict[str, Any]) -> AsyncIterator[KafkaServer]:
-    async with kafka_server(fast_path, **settings) as server:
-        await server.broker.topics.create(TOPIC, 3)
-        yield server
-
-
-def tasks(parts: list[StreamsGroupTaskIds] | None) -> dict[str, list[int]] | None:
+def tasks(parts: list[streams_groups.StreamsGroupTaskIds] | None) -> dict[str, list[int]] | None:
     return None if parts is None else {each.subtopology_id: each.partitions for each in parts}
 
 
@@ -86,7 +53,7 @@ async def refused(client: KafkaStream, epoch: int = 0, **fields: Any) -> tuple[i
 
 
 async def described(client: KafkaStream, group: str = GROUP) -> Any:
-    request = StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+    request = streams_groups.StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
     return (await client.call(request, 0)).groups[0]
 
 
@@ -113,8 +80,8 @@ async def test_a_member_joins_gets_internal_topics_and_tasks_and_leaves(kafka: K
 
 async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaStream) -> None:
     invalid, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.GROUP_ID_NOT_FOUND
-    ids = [StreamsGroupTaskIds(subtopology_id="0", partitions=[0])]
-    offsets = [StreamsGroupTaskOffset(subtopology_id="0", partition=0, offset=0)]
+    ids = [streams_groups.StreamsGroupTaskIds(subtopology_id="0", partitions=[0])]
+    offsets = [streams_groups.StreamsGroupTaskOffset(subtopology_id="0", partition=0, offset=0)]
     for fields, message in (
         ({"instance_id": "i"}, "Static membership is not yet supported."),
         ({"task_offsets": offsets}, "TaskOffsets are not supported yet."),
@@ -149,9 +116,12 @@ async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaS
     owned = {"standby_tasks": [], "warmup_tasks": []}
     await client.call(heartbeat(2), 0)
     for task, message in (
-        (StreamsGroupTaskIds(subtopology_id="7", partitions=[0]), "Subtopology 7 does not exist in the topology."),
         (
-            StreamsGroupTaskIds(subtopology_id="0", partitions=[3]),
+            streams_groups.StreamsGroupTaskIds(subtopology_id="7", partitions=[0]),
+            "Subtopology 7 does not exist in the topology.",
+        ),
+        (
+            streams_groups.StreamsGroupTaskIds(subtopology_id="0", partitions=[3]),
             "Task 3 for subtopology 0 is invalid. Number of tasks for this subtopology: 3",
         ),
     ):
@@ -193,7 +163,7 @@ async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaS
     ids=["the server's own", "names", "changelogs", "no sources", "no sink", "loops"],
 )
 async def test_a_topology_that_cannot_be_is_refused(
-    kafka: KafkaServer, client: KafkaStream, said: StreamsGroupHeartbeatTopology, message: str
+    kafka: KafkaServer, client: KafkaStream, said: streams_groups.StreamsGroupHeartbeatTopology, message: str
 ) -> None:
     assert await refused(client, topology=said) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
     assert (await described(client)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -205,7 +175,9 @@ async def test_topics_that_are_missing_or_do_not_fit_are_told_until_they_do(kafk
         "0",
         source_topics=["late", "five"],
         copartition_groups=[
-            StreamsGroupCopartitionGroup(source_topics=[0, 1], source_topic_regex=[], repartition_source_topics=[])
+            streams_groups.StreamsGroupCopartitionGroup(
+                source_topics=[0, 1], source_topic_regex=[], repartition_source_topics=[]
+            )
         ],
     )
     answer = await client.call(heartbeat(topology=topology(joined)), 0)
@@ -238,7 +210,10 @@ async def test_the_end_of_an_application_is_asked_for_and_told_to_all(kafka: Kaf
 
 
 async def test_members_hear_where_the_state_of_others_is(kafka: KafkaServer, client: KafkaStream) -> None:
-    here, there = StreamsGroupEndpoint(host="here", port=1), StreamsGroupEndpoint(host="there", port=65_535)
+    here, there = (
+        streams_groups.StreamsGroupEndpoint(host="here", port=1),
+        streams_groups.StreamsGroupEndpoint(host="there", port=65_535),
+    )
     answer = await client.call(heartbeat(topology=PLAIN, user_endpoint=here), 0)
     assert answer.endpoint_information_epoch == 0
     answer = await client.call(heartbeat(member_id="b", topology=PLAIN, user_endpoint=there, process_id="p2"), 0)
@@ -257,8 +232,8 @@ async def test_members_hear_where_the_state_of_others_is(kafka: KafkaServer, cli
 
 
 async def test_a_group_is_described_with_its_topology_and_tasks(kafka: KafkaServer, client: KafkaStream) -> None:
-    tags = [StreamsGroupKeyValue(key="zone", value="a")]
-    endpoint = StreamsGroupEndpoint(host="h", port=80)
+    tags = [streams_groups.StreamsGroupKeyValue(key="zone", value="a")]
+    endpoint = streams_groups.StreamsGroupEndpoint(host="h", port=80)
     await client.call(heartbeat(client_tags=tags, user_endpoint=endpoint, rack_id="r"), 0)
     group = await described(client)
     assert [topic.partitions for each in group.topology.subtopologies for topic in each.state_changelog_topics] == [0]
@@ -296,20 +271,20 @@ async def test_standby_tasks_come_with_the_groups_configuration(kafka: KafkaServ
 # ---- other kinds of groups ---------------------------------------------------------------------------------------------------
 
 
-def classic_join() -> JoinGroupRequest:
-    return JoinGroupRequest(
+def classic_join() -> groups.JoinGroupRequest:
+    return groups.JoinGroupRequest(
         group_id=GROUP,
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,
         member_id="",
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        protocols=[groups.JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
 
 
 async def test_a_name_is_of_one_kind_at_a_time(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.call(heartbeat(topology=PLAIN), 0)
-    listed = (await client.call(ListGroupsRequest(states_filter=[], types_filter=["streams"]), 5)).groups
+    listed = (await client.call(groups.ListGroupsRequest(states_filter=[], types_filter=["streams"]), 5)).groups
     assert [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in listed] == [
         (GROUP, "streams", "Stable", "streams")
     ]
@@ -329,14 +304,14 @@ async def test_a_name_is_of_one_kind_at_a_time(kafka: KafkaServer, client: Kafka
     answer = await client.call(share, 1)
     assert (answer.error_code, answer.error_message) == (unknown, f"Group {GROUP} is not a share group.")
     assert (await client.call(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)).groups[0].error_code == unknown
-    (told,) = (await client.call(DescribeGroupsRequest(groups=[GROUP]), 6)).groups
+    (told,) = (await client.call(groups.DescribeGroupsRequest(groups=[GROUP]), 6)).groups
     assert (told.error_code, told.group_state) == (unknown, "Dead")
     for name, request in (("consumers", consumer), ("shared", share)):
         request.group_id = name
         assert (await client.call(request, 1)).error_code == 0
         assert await refused(client, group_id=name) == (unknown, f"Group {name} is not a streams group.")
         assert (await described(client, name)).error_message == f"Group {name} is not a streams group."
-    (deleted,) = (await client.call(DeleteGroupsRequest(groups_names=[GROUP]), 2)).results
+    (deleted,) = (await client.call(groups.DeleteGroupsRequest(groups_names=[GROUP]), 2)).results
     assert deleted.error_code == ErrorCode.NON_EMPTY_GROUP
 
 
@@ -354,15 +329,15 @@ async def test_a_group_without_members_makes_way_for_a_classic_one_and_back(kafk
 
 
 async def committed(client: KafkaStream, epoch: int, member_id: str, topic: str = TOPIC, partition: int = 0) -> int:
-    request = OffsetCommitRequest(
+    request = m.OffsetCommitRequest(
         group_id=GROUP,
         generation_id_or_member_epoch=epoch,
         member_id=member_id,
         topics=[
-            OffsetCommitRequestTopic(
+            m.OffsetCommitRequestTopic(
                 name=topic,
                 partitions=[
-                    OffsetCommitRequestPartition(partition_index=partition, committed_offset=1, committed_metadata=None)
+                    m.OffsetCommitRequestPartition(partition_index=partition, committed_offset=1, committed_metadata=None)
                 ],
             )
         ],
@@ -386,21 +361,21 @@ async def test_offsets_are_committed_by_who_has_had_the_task_since_then(kafka: K
     assert await committed(client, 2, MEMBER, partition=kept.partitions[0]) == 0
     assert await committed(client, 2, MEMBER, partition=lost) == stale
     assert await committed(client, 2, MEMBER, topic="other") == stale
-    group = OffsetFetchRequestGroup(group_id=GROUP, member_id=MEMBER, member_epoch=3, topics=None)
+    group = m.OffsetFetchRequestGroup(group_id=GROUP, member_id=MEMBER, member_epoch=3, topics=None)
     for asked, code in ((3, 0), (2, stale)):
         group.member_epoch = asked
-        answer = await client.call(OffsetFetchRequest(groups=[group], require_stable=False), 9)
+        answer = await client.call(m.OffsetFetchRequest(groups=[group], require_stable=False), 9)
         assert answer.groups[0].error_code == code
     group.member_id = "nobody"
-    answer = await client.call(OffsetFetchRequest(groups=[group], require_stable=False), 9)
+    answer = await client.call(m.OffsetFetchRequest(groups=[group], require_stable=False), 9)
     assert answer.groups[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 async def test_offsets_of_topics_that_are_read_are_not_deleted(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.call(heartbeat(topology=PLAIN), 0)
     await committed(client, 2, MEMBER)
-    topic = OffsetDeleteRequestTopic(name=TOPIC, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
-    request = OffsetDeleteRequest(group_id=GROUP, topics=[topic])
+    topic = m.OffsetDeleteRequestTopic(name=TOPIC, partitions=[m.OffsetDeleteRequestPartition(partition_index=0)])
+    request = m.OffsetDeleteRequest(group_id=GROUP, topics=[topic])
     answer = await client.call(request, 0)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     await client.call(heartbeat(-1), 0)

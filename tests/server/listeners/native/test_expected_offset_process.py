@@ -6,9 +6,8 @@ import threading
 
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.native import messages
-from triolog.protocol.records.builder import build_batch
 
-from tests.support.logs import START_MS, batch
+from tests.support.logs import batch
 from tests.support.server_process import ServerProcess
 from tests.support.wire_client import WireClient
 
@@ -37,20 +36,6 @@ def test_each_partition_of_a_request_has_its_own_expectation(client: WireClient,
     ]
     assert [answer.log_end_offset for answer in answers] == [None, 1, None]
     assert [answer.base_offset for answer in answers] == [0, -1, 0]
-
-
-def test_a_batch_that_comes_again_is_answered_as_the_first_time(client: WireClient, topic: str) -> None:
-    producer = client.call(messages.InitProducerRequest())
-    data = build_batch(
-        [(START_MS, None, b"once", ())],
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        base_sequence=0,
-    )
-    for _ in range(2):
-        (answer,) = entry_of(client, messages.ProducePartition(topic, 0, data, 0))
-        assert (answer.error, answer.base_offset) == (None, 0)
-        client.produce(topic, 0, batch())
 
 
 def test_writers_that_race_for_the_end_lose_and_overwrite_nothing(server: ServerProcess, topic: str) -> None:

@@ -12,24 +12,16 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequestPartition, ShareFetchRequestTopic
 from triolog.server.broker import OffsetReset, ShareConfig
 from triolog.server.embedded import open_broker
-from triolog.server.faults.faults import Faults
-from triolog.server.faults.requests import RequestLog
 from triolog.server.faults.rules import rule_of
 from triolog.server.listeners.kafka.fake.watched import Watch
 from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produced
-from tests.support.kafka_stream import KafkaStream, connected
-from tests.support.logs import START_MS
+from tests.support.kafka_stream import connected
 from tests.support.share_members import ACCEPT, GROUP, ShareMember, ranges
 
 EARLIEST: Final = ShareConfig(offset_reset=OffsetReset.EARLIEST)
 NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-@pytest.fixture
-def watch() -> Watch:
-    return Watch(Faults(), RequestLog(), lambda: START_MS)
 
 
 @pytest.fixture
@@ -45,11 +37,6 @@ async def kafka(fast_path: Path, watch: Watch) -> AsyncIterator[KafkaServer]:
                     await produced(client, batch(str(value)), partition=partition)
         watch.requests.clear()
         yield server
-
-
-@pytest.fixture
-def member(kafka: KafkaServer, client: KafkaStream) -> ShareMember:
-    return ShareMember(client, kafka.topic_id())
 
 
 def both(kafka: KafkaServer) -> list[ShareFetchRequestTopic]:

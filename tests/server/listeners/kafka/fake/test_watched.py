@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequ
 from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
-from triolog.server.faults.faults import Fault, Faults
-from triolog.server.faults.requests import LoggedRequest, RequestLog, Wanted
+from triolog.server.faults.faults import Fault
+from triolog.server.faults.requests import LoggedRequest, Wanted
 from triolog.server.faults.rules import rule_of
 from triolog.server.listeners.kafka.fake.watched import Watch
 
@@ -36,18 +35,6 @@ from tests.support.kafka_stream import KafkaStream
 from tests.support.logs import START_MS
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-@pytest.fixture
-def watch() -> Watch:
-    return Watch(Faults(), RequestLog(), lambda: START_MS)
-
-
-@pytest.fixture
-async def kafka(fast_path: Path, watch: Watch) -> AsyncIterator[KafkaServer]:
-    async with kafka_server(fast_path, watch=watch) as server:
-        await server.broker.topics.create(TOPIC, 3)
-        yield server
 
 
 def rule(watch: Watch, **told: Any) -> Fault:
