@@ -289,9 +289,6 @@ async def test_many_small_batches_in_one_request_take_no_long_turn(attacked: Ser
         assert not any(part.error_code for part in answer.responses[0].partition_responses)
 
 
-# ---- limits ------------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("records", "code", "says"),
     [
@@ -324,9 +321,6 @@ async def test_plain_records_with_too_many_headers_are_refused_before_they_are_p
     record = messages.PlainRecord(None, b"k", b"v", (("h", b""),) * 10_001)
     with pytest.raises(RequestError, match="has 10001 headers, above max_headers_per_record"):
         await attacked.server.broker.writer.prepare_records(PARTITION, (record,))
-
-
-# ---- everybody else --------------------------------------------------------------------------------------------------------
 
 
 ATTACKS: Final[dict[str, Attack]] = {

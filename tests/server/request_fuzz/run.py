@@ -175,9 +175,6 @@ class Fuzzed:
             assert (await client.call(ApiVersionsRequest(client_software_name="f", client_software_version="1"), 3)).api_keys
 
 
-# ---- clients ---------------------------------------------------------------------------------------------------------------
-
-
 @asynccontextmanager
 async def speaking(fuzzed: Fuzzed, user: str | None) -> AsyncIterator[KafkaStream]:
     async with connected(fuzzed.server.address) as client:
@@ -305,9 +302,6 @@ class NativeStream:
         data = bytes(self._received[:size])
         del self._received[:size]
         return data
-
-
-# ---- the whole -------------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager

@@ -112,8 +112,6 @@ class World:
         ]
         self.me = self.personas[0]
 
-    # ---- chance --------------------------------------------------------------------------------------------------------
-
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
 
@@ -128,8 +126,6 @@ class World:
         """Somebody else may speak next."""
         self.me = self.one_of(self.personas)
         self._has_many = False
-
-    # ---- values --------------------------------------------------------------------------------------------------------
 
     def count(self) -> int:
         """Of the elements of an array. Rarely many."""
@@ -189,8 +185,6 @@ class World:
 
     def blob(self) -> bytes:
         return self.mostly(b"", b"\0", b"\0\1", b"x" * 300, self.random.randbytes(40), usually=0.2)
-
-    # ---- records -------------------------------------------------------------------------------------------------------
 
     def records(self) -> bytes:
         """A batch, mostly one that is taken."""

@@ -53,9 +53,6 @@ async def server(fast_path: Path) -> AsyncIterator[BothListeners]:
         yield started
 
 
-# ---- requests ----------------------------------------------------------------------------------------------------------------
-
-
 async def test_parked_fetches_with_padding_keep_none_of_it_and_hold_up_nobody(server: BothListeners) -> None:
     """Three of them froze every request of both protocols for as long as they waited, without any right."""
     async with established(server) as clients, kafka_peers(server, 3) as attackers:
@@ -153,9 +150,6 @@ async def test_a_peer_that_is_not_known_holds_no_more_than_one_small_frame(serve
         nursery.cancel_scope.cancel()
 
 
-# ---- answers -----------------------------------------------------------------------------------------------------------------
-
-
 async def test_answers_that_nobody_reads_have_a_limit_and_readers_are_served(server: BothListeners) -> None:
     """Twenty-five readers that never read took 1.4 GB for a minute."""
     answers = server.admission.answers
@@ -178,9 +172,6 @@ async def test_answers_that_nobody_reads_have_a_limit_and_readers_are_served(ser
 
 def kafka_sessions(server: BothListeners) -> list[Any]:
     return [served.serve.__self__ for served in server.kafka.listener._served]  # type: ignore[attr-defined]
-
-
-# ---- places ------------------------------------------------------------------------------------------------------------------
 
 
 async def test_peers_that_leave_parked_requests_behind_give_their_places_back(fast_path: Path) -> None:
@@ -297,9 +288,6 @@ async def test_peers_that_vanish_are_found_out_within_a_minute(server: BothListe
         idle_s, interval_s, probes = (endpoint.getsockopt(socket.IPPROTO_TCP, option) for option in options)
         assert endpoint.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert idle_s + interval_s * probes <= 60
-
-
-# ---- what stays --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["unfinished", "parked", "unread answers", "ordinary"])

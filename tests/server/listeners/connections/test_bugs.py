@@ -19,7 +19,6 @@ from triolog.protocol.native import messages
 from triolog.protocol.native.connection import LastError
 from triolog.server.listeners.connections.bugs import report_bug
 from triolog.server.listeners.connections.counters import OUT_OF_MEMORY, ProtocolCounters
-from triolog.server.listeners.connections.seldom import AGAIN_S, Seldom
 from triolog.server.listeners.connections.sockets import Admission, Listener, Served
 from triolog.server.listeners.connections.transport import Transport
 from triolog.server.listeners.kafka import pending_produce
@@ -213,13 +212,6 @@ async def test_accepting_is_tried_again_whatever_is_lacking_and_said_once_a_minu
     said = [record.getMessage() for record in caplog.records if "accepting" in record.getMessage()]
     assert len(said) == 2  # of 1,008 within 100 s
     assert ", 1 times since" in said[0]
-
-
-def test_what_happens_again_is_said_with_how_often_it_was_not() -> None:
-    seldom = Seldom()
-    assert [seldom.left_out("a", now) for now in (0.0, 1.0, AGAIN_S - 1)] == [0, None, None]
-    assert seldom.left_out("b", 1.0) == 0
-    assert [seldom.left_out("a", now) for now in (AGAIN_S, AGAIN_S + 1)] == [2, None]
 
 
 async def test_bugs_at_different_places_are_both_said(caplog: pytest.LogCaptureFixture) -> None:

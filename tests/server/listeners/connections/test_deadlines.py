@@ -56,15 +56,6 @@ async def test_who_was_removed_is_not_told(autojump_clock: trio.testing.MockCloc
         assert (answered.ended, len(late.ended)) == ([], 1)
 
 
-async def test_one_that_begins_to_wait_after_a_pause_is_told_too(autojump_clock: trio.testing.MockClock) -> None:
-    async with running() as deadlines:
-        await trio.sleep(1000)
-        late = Waits()
-        deadlines.add(late, 5)
-        await trio.sleep(10)
-        assert len(late.ended) == 1
-
-
 async def test_nobody_is_woken_while_nothing_waits(autojump_clock: trio.testing.MockClock) -> None:
     """The clock jumps only over waits: with a check each second this would take a million of them."""
     steps = 0

@@ -179,9 +179,6 @@ def test_bytes_that_break_tls_end_the_connection(broker: BlockingBroker, certifi
     assert asked(shaken(broker, certificates.client_context())) == 0
 
 
-# ---- configuration ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_context_says_what_is_missing_or_wrong(tmp_path: Path, certificates: Certificates) -> None:
     other = tmp_path / "other.pem"
     other.write_text("no certificate")

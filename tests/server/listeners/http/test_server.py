@@ -166,9 +166,6 @@ async def test_a_body_in_chunks_of_a_byte_leaves_others_their_turns() -> None:
     assert turns >= chunks / http.PIECES_PER_TURN
 
 
-# ---- streams -----------------------------------------------------------------------------------------------------------------
-
-
 @asynccontextmanager
 async def streaming(stream: Stream) -> AsyncIterator[tuple[Listener, Address]]:
     """Whose answers are all this stream."""

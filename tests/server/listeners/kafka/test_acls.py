@@ -59,9 +59,6 @@ def creation(**changes: Any) -> acls.CreateAclsAclCreation:
     return acls.CreateAclsAclCreation(**fields)
 
 
-# ---- the three APIs ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", [1, 2, 3])
 async def test_acls_are_made_described_and_deleted(tmp_path: Path, version: int) -> None:
     async with server_with_users(tmp_path) as server, logged_in(server, "root") as root:
@@ -100,9 +97,6 @@ async def test_without_acls_enabled_that_is_said(tmp_path: Path) -> None:
         deleted = await root.call(acls.DeleteAclsRequest(filters=[acls.DeleteAclsFilter(**OPEN_FILTER)]), 3)
         codes = [described.error_code, created.results[0].error_code, deleted.filter_results[0].error_code]
         assert codes == [ErrorCode.SECURITY_DISABLED] * 3
-
-
-# ---- enforcement -------------------------------------------------------------------------------------------------------------
 
 
 async def test_authorized_operations_are_those_of_the_client(tmp_path: Path) -> None:

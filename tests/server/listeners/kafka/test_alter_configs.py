@@ -45,9 +45,6 @@ async def change(client: KafkaStream, *operations: tuple[str, int, str | None], 
     return error_names(answer.responses)[0]
 
 
-# ---- AlterConfigs ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", range(3))
 async def test_what_is_not_named_follows_the_defaults_again(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     request = (TOPIC_TYPE, TOPIC, [("retention.ms", "7")])
@@ -100,9 +97,6 @@ async def test_changing_nothing_of_a_broker_succeeds(kafka: KafkaServer, client:
     assert error_names((await client.call(alter((BROKER_TYPE, "1", [])), 2)).responses) == ["NONE"]
     unset = (BROKER_TYPE, "1", [("leader.replication.throttled.rate", DELETE, None)])
     assert error_names((await client.call(alter_incrementally(unset), 1)).responses) == ["NONE"]
-
-
-# ---- IncrementalAlterConfigs -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(2))

@@ -20,9 +20,6 @@ ALL_CLUSTER_OPERATIONS = 8096
 """What Kafka 4.3 answers where nobody is kept from anything."""
 
 
-# ---- DescribeCluster -------------------------------------------------------------------------------------------------------
-
-
 def cluster(*, operations: bool = False, endpoints: int = 1) -> m.DescribeClusterRequest:
     return m.DescribeClusterRequest(
         include_cluster_authorized_operations=operations, endpoint_type=endpoints, include_fenced_brokers=True
@@ -45,9 +42,6 @@ async def test_the_controller_is_a_node_that_is_listed(kafka: KafkaServer, clien
 async def test_other_endpoints_are_not_here(kafka: KafkaServer, client: KafkaStream, endpoints: int, error: str) -> None:
     answer = await client.call(cluster(endpoints=endpoints), 1)
     assert (error_names([answer]), answer.brokers) == ([error], [])
-
-
-# ---- ElectLeaders ----------------------------------------------------------------------------------------------------------
 
 
 async def elected(client: KafkaStream, asked: dict[str, list[int]] | None, kind: int, version: int = 2) -> Any:
@@ -75,9 +69,6 @@ async def test_a_partition_that_is_offline_gets_no_leader(kafka: KafkaServer, cl
 
 async def test_a_kind_of_election_that_does_not_exist_is_refused(kafka: KafkaServer, client: KafkaStream) -> None:
     assert await elected(client, {TOPIC: [0]}, 9) == "INVALID_REQUEST"
-
-
-# ---- reassignments ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(2))
@@ -110,9 +101,6 @@ async def test_nothing_moves(kafka: KafkaServer, client: KafkaStream, topics: li
     asked = topics and [m.ListPartitionReassignmentsTopics(name=name, partition_indexes=[0]) for name in topics]
     answer = await client.call(m.ListPartitionReassignmentsRequest(topics=asked), 0)
     assert (answer.error_code, answer.topics) == (0, [])
-
-
-# ---- features --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

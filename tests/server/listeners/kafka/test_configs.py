@@ -36,9 +36,6 @@ async def described(client: KafkaStream, kind: int, name: str, version: int = LA
     return {config.name: config for config in result.configs}
 
 
-# ---- topics ----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", range(1, 5))
 async def test_a_topic_has_all_keys_of_kafkas_and_ours(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     await kafka.broker.topics.alter_configs(TOPIC, {"retention.ms": "5"})
@@ -83,9 +80,6 @@ async def test_no_keys_ask_for_all_and_unknown_ones_are_left_out(
 ) -> None:
     assert len(await described(client, TOPIC_TYPE, TOPIC, keys=keys)) == len(TOPIC_KEYS) + len(KEPT_KEYS)
     assert [*await described(client, TOPIC_TYPE, TOPIC, keys=["nope", "retention.ms"])] == ["retention.ms"]
-
-
-# ---- brokers ---------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_broker_tells_its_keys_by_kafkas_names_read_only(fast_path: Path) -> None:
@@ -137,9 +131,6 @@ async def test_what_is_not_there_is_refused_alone(kafka: KafkaServer, client: Ka
     answer = await client.call(describe(*asked, (TOPIC_TYPE, TOPIC)), LATEST)
     assert error_names(answer.results) == [*(error for _, _, error in REFUSED), "NONE"]
     assert all(result.error_message and not result.configs for result in answer.results[:-1])
-
-
-# ---- what has a configuration ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

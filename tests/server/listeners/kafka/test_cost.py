@@ -217,9 +217,6 @@ def by_name(value: Any) -> str | None:
     return getattr(value, "name", None)
 
 
-# ---- linear growth -----------------------------------------------------------------------------------------------------------
-
-
 async def cost(client: KafkaStream, key: ApiKey, request: Any) -> int:
     """Of a request whose like was made before, so that nothing is loaded or compiled any more, of a server at rest."""
     await trio.testing.wait_all_tasks_blocked()
@@ -291,9 +288,6 @@ async def test_a_request_costs_what_its_groups_cost(kafka: KafkaServer, client: 
 async def test_a_request_costs_what_its_configurations_cost(kafka: KafkaServer, client: KafkaStream, key: ApiKey) -> None:
     names = await topics_made(kafka, MANY)
     await check_growth(client, key, lambda count: of_others(key, "resources", names[:count]))
-
-
-# ---- turns -------------------------------------------------------------------------------------------------------------------
 
 
 async def check_turns(client: KafkaStream, key: ApiKey, request: Callable[[int], Any]) -> None:

@@ -59,9 +59,6 @@ def _partitions(kafka: KafkaServer) -> list[TopicPartition]:
     return [TopicPartition(TOPIC, number) for number in range(3) if TOPIC in kafka.broker.topics.names()]
 
 
-# ---- what is answered ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_records_come_as_they_were_stored(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     await produced(client, batch("0", "1"), partition=2)
@@ -162,17 +159,11 @@ async def test_negative_limits_are_refused(client: KafkaStream, field: str) -> N
     assert partition.error_code == ErrorCode.INVALID_REQUEST
 
 
-# ---- sizes ---------------------------------------------------------------------------------------------------------------
-
-
 async def test_one_answer_has_a_limit_whatever_is_asked_for(client: KafkaStream) -> None:
     for _ in range(70):
         await produced(client, batch(b"x" * 1_000_000))
     partition = await fetched(client, fetch_partition())
     assert 50_000_000 < len(partition.records) < 60_000_000
-
-
-# ---- waiting -------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_fetch_waits_for_the_first_byte(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -208,9 +199,6 @@ async def test_deleted_records_wake_a_reader_of_them(kafka: KafkaServer, client:
     async with parked(kafka, fetch_request(fetch_partition(0), max_wait_ms=PARKED_MS, min_bytes=10_000)) as answers:
         await kafka.broker.logs.delete_records(PARTITION, -1)
     assert answers[0].responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-
-
-# ---- transactions --------------------------------------------------------------------------------------------------------
 
 
 async def test_only_readers_of_committed_records_wait_for_the_transaction(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -252,9 +240,6 @@ async def test_aborted_transactions_are_named_to_readers_of_committed_records(
     assert len(marker) == 2
 
 
-# ---- leader epochs -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("epoch", "error"), [(-1, 0), (0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH), (-2, ErrorCode.FENCED_LEADER_EPOCH)], ids=str
 )
@@ -286,9 +271,6 @@ async def test_an_epoch_that_the_log_never_had_is_out_of_range(client: KafkaStre
     await produced(client, batch("x"))
     partition = await fetched(client, fetch_partition(0, last_fetched_epoch=7), max_wait_ms=PARKED_MS)
     assert (partition.error_code, partition.high_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-
-
-# ---- topic ids -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS[9:])

@@ -107,13 +107,6 @@ async def test_a_session_moves_on_once_where_its_fetch_has_to_wait_for_the_devic
         assert kafka.broker.disk.statistics().cold_reads > before
 
 
-async def test_a_session_serves_partitions_that_the_request_leaves_out(reader: Reader) -> None:
-    await reader.told(*ALL)
-    for number in range(3):
-        await produced(reader.client, batch("x"), partition=number)
-    assert set(await reader.told(fetch_partition(0, partition=2))) == {0, 1, 2}
-
-
 async def test_forgotten_partitions_are_not_served_and_added_ones_are(reader: Reader) -> None:
     assert set(await reader.told(*ALL[:2])) == {0, 1}
     assert set(await reader.told(ALL[2], forgotten=(0, 77))) == {2}
@@ -158,9 +151,6 @@ async def test_a_wait_in_a_session_ends_with_news(kafka: KafkaServer, reader: Re
         await produced(other, batch("x"), partition=2)
         answer = await reader.client.receive()
     assert [each.partition_index for each in answer.responses[0].partitions] == [2]
-
-
-# ---- the life of a session -----------------------------------------------------------------------------------------------
 
 
 async def test_a_session_that_is_closed_is_gone(kafka: KafkaServer, reader: Reader) -> None:
@@ -225,17 +215,6 @@ async def test_a_topic_made_again_does_not_continue_in_a_session(kafka: KafkaSer
     answer = await reader.client.call(fetch_of([], session_epoch=2, **request), 17)
     [partition] = answer.responses[0].partitions
     assert (partition.error_code, partition.records) == (ErrorCode.INCONSISTENT_TOPIC_ID, b"")
-
-
-async def test_an_id_that_is_unknown_at_first_is_found_later(kafka: KafkaServer, reader: Reader) -> None:
-    """A session may know of a topic before the broker does."""
-    topic = FetchTopic(topic="", topic_id=b"\x07" * 16, partitions=[fetch_partition()])
-    answer = await reader.client.call(fetch_of([topic], session_epoch=0), 17)
-    assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    assert answer.session_id > 0
-
-
-# ---- limits --------------------------------------------------------------------------------------------------------------
 
 
 def _asked(count: int, topic: str = "t") -> dict[Key, Asked]:

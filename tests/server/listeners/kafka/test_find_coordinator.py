@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.server.settings.broker_config import Address
 
-from tests.support.kafka_server import KafkaServer, kafka_server
+from tests.support.kafka_server import KafkaServer
 from tests.support.kafka_stream import KafkaStream
 
 INVALID_REQUEST = 42
@@ -42,10 +39,3 @@ async def test_other_kinds_have_no_coordinator(client: KafkaStream, key_type: in
         only = answer if version < 4 else answer.coordinators[0]
         assert (only.error_code, only.node_id, only.host, only.port) == (INVALID_REQUEST, -1, "", -1), version
         assert only.error_message, version
-
-
-async def test_clients_are_sent_where_the_server_says(fast_path: Path) -> None:
-    advertised = Address("broker.example", 19092)
-    async with kafka_server(fast_path, door={"advertised": advertised}) as kafka, kafka.connected() as client:
-        answer = await client.call(asking("group"), 3)
-        assert (answer.host, answer.port) == advertised

@@ -160,17 +160,6 @@ async def test_members_leave_one_by_one_or_from_version_3_on_several_at_once(cli
     assert (await client.call(beating(join.member_id, join.generation_id), 4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_a_static_member_that_returns_replaces_itself_without_a_rebalance(client: KafkaStream) -> None:
-    first = await formed(client, instance_id="machine")
-    again = await client.call(joining(instance_id="machine"), 9)
-    assert (again.error_code, again.generation_id, again.skip_assignment) == (0, first.generation_id, True)
-    assert again.member_id != first.member_id
-    old = groups.HeartbeatRequest(
-        group_id=GROUP, generation_id=first.generation_id, member_id=first.member_id, group_instance_id="machine"
-    )
-    assert (await client.call(old, 4)).error_code == ErrorCode.FENCED_INSTANCE_ID
-
-
 async def test_a_stop_of_the_server_does_not_wait_for_a_member_that_waits(fast_path: Path) -> None:
     async with kafka_server(fast_path, group_initial_rebalance_delay_ms=0) as kafka:
         async with kafka.connected() as client, kafka.connected() as other:
@@ -182,9 +171,6 @@ async def test_a_stop_of_the_server_does_not_wait_for_a_member_that_waits(fast_p
             with trio.fail_after(10):
                 kafka.listener.stop(60)
                 assert (await other.receive()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-# ---- what administrators see -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(7))

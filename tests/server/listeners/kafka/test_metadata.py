@@ -70,9 +70,6 @@ async def test_a_topic_that_is_named_twice_is_answered_once(client: KafkaStream)
     assert [topic.name for topic in answer.topics] == [TOPIC, "missing"]
 
 
-# ---- topics that are made by being asked for -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_missing_topic_is_made_when_the_request_lets_it(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     """Before version 4 every request does. The answer has it already."""
@@ -120,9 +117,6 @@ async def test_internal_topics_are_marked(kafka: KafkaServer, client: KafkaStrea
     assert {topic.name: topic.is_internal for topic in answer.topics} == {"__consumer_offsets": True, TOPIC: False}
 
 
-# ---- ids -----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", VERSIONS[10:])
 async def test_a_topic_is_found_by_its_id_from_version_12_on(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     """An answer of the versions before cannot leave a name out."""
@@ -146,9 +140,6 @@ async def test_a_topic_that_is_made_again_has_another_id(kafka: KafkaServer, cli
     assert (await client.call(asking(None, topic_id=before), 12)).topics[0].error_code == UNKNOWN_TOPIC_ID
     [topic] = (await client.call(asking(TOPIC), 12)).topics
     assert topic.topic_id not in (before, NO_TOPIC_ID)
-
-
-# ---- the rest ------------------------------------------------------------------------------------------------------------
 
 
 async def test_operations_that_nobody_asks_for_are_the_smallest_number(client: KafkaStream) -> None:

@@ -147,9 +147,6 @@ async def test_deleted_offsets_are_gone_and_others_stay(client: KafkaStream) -> 
     assert (await client.call(unknown, 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-# ---- transactions ----------------------------------------------------------------------------------------------------------
-
-
 async def started(client: KafkaStream) -> tuple[int, int]:
     answer = await client.call(transactions.InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=60_000), 4)
     return answer.producer_id, answer.producer_epoch

@@ -30,9 +30,6 @@ async def answered(client: KafkaStream, request: ProduceRequest, version: int = 
     return partition
 
 
-# ---- what is stored ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_records_are_stored_and_their_offset_is_answered(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     for number, acks in enumerate((-1, 1, -1)):
@@ -88,9 +85,6 @@ async def test_log_append_time_is_answered(kafka: KafkaServer, client: KafkaStre
     await kafka.broker.topics.create("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
     partition = await answered(client, produce_request(batch("x", timestamp=1), topic="stamped"))
     assert partition.log_append_time_ms == START_MS
-
-
-# ---- what is refused -----------------------------------------------------------------------------------------------------
 
 
 async def test_acks_that_mean_nothing_are_refused(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -158,9 +152,6 @@ async def test_zstd_is_refused_before_version_7_whatever_the_topic_makes_of_it(
     assert (await answered(client, request, 7)).error_code == 0
 
 
-# ---- idempotence ---------------------------------------------------------------------------------------------------------
-
-
 def _numbered(sequence: int, *, epoch: int = 0) -> bytes:
     return batch("x", producer_id=7, producer_epoch=epoch, base_sequence=sequence)
 
@@ -206,9 +197,6 @@ def of_length(length: int) -> bytes:
     """A batch that says it has so many bytes behind its length."""
     whole = batch("x")
     return whole[:8] + length.to_bytes(4, "big", signed=True) + whole[12:]
-
-
-# ---- time and memory -----------------------------------------------------------------------------------------------------
 
 
 async def test_a_timeout_of_0_is_no_reason_to_say_that_it_took_too_long(client: KafkaStream) -> None:

@@ -56,9 +56,6 @@ def throttled_ms(size: int, bound: float) -> int:
     return round((size / 10 - bound) / bound * 10_000)
 
 
-# ---- bytes produced ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", [3, 9, 12])
 def test_a_produce_above_the_quota_is_stored_and_its_client_told_for_how_long(client: KafkaWire, version: int) -> None:
     limit(client, PRODUCED, 100)
@@ -89,9 +86,6 @@ def test_nothing_more_is_taken_from_the_connection_until_the_time_is_over(
         assert not is_answered(client)
     broker.clock.advance(200)
     assert client.receive_frame()
-
-
-# ---- bytes fetched -----------------------------------------------------------------------------------------------------------
 
 
 def one_batch(offset: int, **fields: Any) -> FetchRequest:
@@ -146,9 +140,6 @@ def test_a_fetch_reads_no_more_at_once_than_the_quota_gives_in_ten_seconds(clien
     assert fetched(client.call(fetch_request(fetch_partition(0), topic=TOPIC), 12)) == [5000]
 
 
-# ---- time, connections -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", [9, 12])
 def test_a_request_that_took_too_much_time_is_answered_and_its_client_quiet_for_a_second_at_most(
     broker: BlockingBroker, client: KafkaWire, version: int
@@ -191,9 +182,6 @@ def test_an_address_that_connects_too_often_is_not_served(broker: BlockingBroker
         later.call(METADATA, 9)
 
 
-# ---- ends --------------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_stop_does_not_wait_for_who_is_quiet(fast_path: Path) -> None:
     async with kafka_server(fast_path) as kafka:
         await kafka.broker.topics.create(TOPIC, 1)
@@ -222,9 +210,6 @@ async def test_a_produce_that_has_expired_is_charged_once(fast_path: Path) -> No
         assert counted == {PRODUCED: 1}
 
 
-# ---- changes of topics -------------------------------------------------------------------------------------------------------
-
-
 def test_who_makes_and_deletes_too_many_partitions_is_refused_until_they_are_paid_for(
     broker: BlockingBroker, client: KafkaWire
 ) -> None:
@@ -251,9 +236,6 @@ def test_a_client_that_does_not_know_the_error_is_told_to_be_quiet_and_gets_what
         assert mutated(answer) == ["NONE"]
         assert answer.throttle_time_ms >= 8_000
         broker.clock.advance(answer.throttle_time_ms / 1000)
-
-
-# ---- what tests do with a broker ---------------------------------------------------------------------------------------------
 
 
 def test_a_quota_holds_at_every_node_after_a_crash_and_in_a_fork() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import trio
-from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.kafka.messages.metadata import MetadataRequest
@@ -17,8 +16,6 @@ from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceReq
 from triolog.protocol.limits import MAX_REQUEST_BYTES
 from triolog.protocol.types import TopicPartition
 from triolog.server.listeners.connections.unsent import FREE_BYTES, MAX_UNSENT_BYTES
-from triolog.server.listeners.kafka import calls
-from triolog.server.listeners.kafka.door import Call
 from triolog.server.listeners.kafka.session import KafkaSession
 
 from tests.support.brokers import LARGE, until
@@ -53,9 +50,6 @@ async def is_serving(kafka: KafkaServer) -> bool:
     """Whether another connection is answered."""
     async with kafka.connected() as other:
         return (await other.call(HELLO, 3)).error_code == 0
-
-
-# ---- framing -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("key", [999, -1, 4, ApiKey.SASL_HANDSHAKE + 1000])
@@ -117,15 +111,6 @@ async def test_a_body_that_ends_too_early_ends_the_connection(kafka: KafkaServer
     await client.send_raw(struct.pack(">i", len(whole) - 6) + whole[4:-2])
     assert await client.is_closed_by_server()
     assert await is_serving(kafka)
-
-
-async def test_a_request_that_comes_a_byte_at_a_time_is_answered(client: KafkaStream) -> None:
-    for byte in frame(HELLO, 3, 1):
-        await client.send_raw(bytes([byte]))
-    assert struct.unpack_from(">i", await client.receive_frame()) == (1,)
-
-
-# ---- order -------------------------------------------------------------------------------------------------------------
 
 
 async def test_answers_come_in_the_order_of_the_requests(client: KafkaStream) -> None:
@@ -191,9 +176,6 @@ async def test_acks_0_ends_the_connection_when_it_fails(
     await client.send(produce_request(**fields), 9, expects_answer=False)
     assert await client.is_closed_by_server()
     assert await is_serving(kafka)
-
-
-# ---- peers that do what no client should ---------------------------------------------------------------------------------
 
 
 async def test_a_client_that_sends_no_more_still_gets_its_answers(client: KafkaStream) -> None:
@@ -263,9 +245,6 @@ async def test_a_parked_fetch_is_not_idle(fast_path: Path) -> None:
             assert answer.responses[0].partitions[0].error_code == 0
 
 
-# ---- stop, and bugs ------------------------------------------------------------------------------------------------------
-
-
 async def test_a_stop_answers_a_parked_fetch_and_takes_no_more(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.send(fetch_request(fetch_partition(), max_wait_ms=PARKED_MS, max_bytes=LARGE), 11)
     await until(lambda: kafka.admission.budget.held > 0)
@@ -320,34 +299,3 @@ async def test_a_connection_that_fails_in_many_ways_is_ended_once(
         assert await client.is_closed_by_server()
     assert len(caplog.records) == 1
     assert kafka.admission.counters("kafka").refused == 1
-
-
-async def test_a_bug_ends_the_connection_that_meets_it_and_no_other(
-    kafka: KafkaServer, client: KafkaStream, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def handler(call: Call, body: object) -> object:
-        raise ZeroDivisionError("planted")
-
-    known = calls.handler_of
-    monkeypatch.setattr(calls, "handler_of", lambda key: handler if key is ApiKey.METADATA else known(key))
-    with caplog.at_level(logging.ERROR):
-        await client.send(MetadataRequest(topics=None, include_cluster_authorized_operations=False), 5)
-        assert await client.is_closed_by_server()
-    assert "ZeroDivisionError: planted" in caplog.text
-    assert await is_serving(kafka)
-    assert kafka.admission.budget.held == 0
-
-
-async def test_requests_errors_bytes_and_connections_are_counted(tmp_path: Path) -> None:
-    async with kafka_server(tmp_path) as server:
-        await server.broker.topics.create(TOPIC)
-        counters = server.admission.counters("kafka")
-        async with server.connected() as client:
-            await produced(client, batch("a"))
-            await client.call(produce_request(batch("b"), partition=9), 9)
-            assert (counters.connections, counters.accepted) == (1, 1)
-        produce = counters.apis["Produce"]
-        assert produce.durations.count == 2
-        assert produce.errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1}
-        assert counters.received_bytes > 100
-        assert counters.sent_bytes > 50

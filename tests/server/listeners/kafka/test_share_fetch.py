@@ -85,9 +85,6 @@ async def test_records_of_aborted_transactions_are_given_to_who_does_not_mind(
     assert kafka.broker.shares.in_flight(GROUP, kafka.topic_id(), 0) == (14, 14, 0, 0)
 
 
-# ---- waiting ---------------------------------------------------------------------------------------------------------------
-
-
 async def waits(kafka: KafkaServer, member: ShareMember, wake: Callable[[], Any], **fields: Any) -> list[tuple[int, int, int]]:
     """What a member is given that waits until `wake` has been called, for a minute if nothing wakes it."""
     taken: list[list[tuple[int, int, int]]] = []
@@ -130,9 +127,6 @@ async def test_a_fetch_that_waits_in_vain_is_answered_with_nothing(member: Share
 
 async def test_a_fetch_that_wants_more_bytes_than_there_are_takes_what_there_is_in_the_end(member: ShareMember) -> None:
     assert await member.acquired(max_wait_ms=1, min_bytes=2**19) == [(0, 9, 1)]
-
-
-# ---- sessions --------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_session_remembers_its_partitions_until_they_are_forgotten(member: ShareMember) -> None:
@@ -182,9 +176,6 @@ async def test_there_is_a_limit_of_sessions(member: ShareMember, other: ShareMem
     monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)
     await other.acquired()
     assert (await member.ask(max_wait_ms=1)).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
-
-
-# ---- what is wrong ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -294,9 +285,6 @@ async def test_an_acknowledgement_begins_no_session(member: ShareMember) -> None
     assert await member.acknowledge((0, 0, [ACCEPT])) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
     member.epoch = 1
     assert await member.acknowledge((0, 0, [ACCEPT])) is ErrorCode.SHARE_SESSION_NOT_FOUND
-
-
-# ---- where it begins -------------------------------------------------------------------------------------------------------
 
 
 async def test_a_group_begins_where_its_configuration_says(

@@ -80,9 +80,6 @@ def shown(group: Any) -> dict[str, dict[int, tuple[int, int, int]]]:
     }
 
 
-# ---- members ---------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_member_joins_beats_and_leaves(kafka: KafkaServer, client: KafkaStream) -> None:
     answer = await client.call(JOIN, 1)
     assert (answer.error_code, answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (0, MEMBER, 2, 100)
@@ -122,9 +119,6 @@ async def test_a_strict_server_asks_for_no_more_heartbeats_than_kafka_does(kafka
     assert (await client.call(JOIN, 1)).heartbeat_interval_ms == 5_000
 
 
-# ---- what is seen of groups ------------------------------------------------------------------------------------------------
-
-
 async def test_groups_are_described(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.call(with_changes(JOIN, rack_id="rack", subscribed_topic_names=[TOPIC, "later"]), 1)
     await client.call(BEAT, 1)
@@ -144,9 +138,6 @@ async def test_groups_are_described(kafka: KafkaServer, client: KafkaStream) -> 
     await client.call(LEAVE, 1)
     (group,) = (await client.call(DESCRIBE, 1)).groups
     assert (group.group_state, group.group_epoch, group.assignment_epoch, group.members) == ("Empty", 4, 3, [])
-
-
-# ---- start offsets ---------------------------------------------------------------------------------------------------------
 
 
 async def test_offsets_are_altered_described_and_deleted(kafka: KafkaServer, client: KafkaStream) -> None:

@@ -57,9 +57,6 @@ async def described(client: KafkaStream, group: str = GROUP) -> Any:
     return (await client.call(request, 0)).groups[0]
 
 
-# ---- members ---------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_member_joins_gets_internal_topics_and_tasks_and_leaves(kafka: KafkaServer, client: KafkaStream) -> None:
     answer = await client.call(heartbeat(), 0)
     assert (answer.error_code, answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (0, MEMBER, 2, 100)
@@ -228,9 +225,6 @@ async def test_members_hear_where_the_state_of_others_is(kafka: KafkaServer, cli
     assert (answer.endpoint_information_epoch, answer.partitions_by_user_endpoint) == (1, None)
 
 
-# ---- what is described -----------------------------------------------------------------------------------------------------
-
-
 async def test_a_group_is_described_with_its_topology_and_tasks(kafka: KafkaServer, client: KafkaStream) -> None:
     tags = [streams_groups.StreamsGroupKeyValue(key="zone", value="a")]
     endpoint = streams_groups.StreamsGroupEndpoint(host="h", port=80)
@@ -255,20 +249,6 @@ async def test_a_group_is_described_with_its_topology_and_tasks(kafka: KafkaServ
             "1": [0, 1, 2],
         }
     )
-
-
-async def test_standby_tasks_come_with_the_groups_configuration(kafka: KafkaServer, client: KafkaStream) -> None:
-    await client.call(heartbeat(), 0)
-    await client.call(heartbeat(2), 0)
-    await kafka.broker.group_configs.change(GROUP, lambda _: {"streams.num.standby.replicas": "1"})
-    answer = await client.call(heartbeat(member_id="b", process_id="p2"), 0)
-    standby = tasks(answer.standby_tasks)
-    target = {each.member_id: each.target_assignment for each in (await described(client)).members}
-    assert standby is not None
-    assert sorted((*target[MEMBER].standby_tasks[0].partitions, *target["b"].standby_tasks[0].partitions)) == [0, 1, 2]
-
-
-# ---- other kinds of groups ---------------------------------------------------------------------------------------------------
 
 
 def classic_join() -> groups.JoinGroupRequest:
@@ -325,9 +305,6 @@ async def test_a_group_without_members_makes_way_for_a_classic_one_and_back(kafk
     assert (await described(client)).group_state == "Stable"
 
 
-# ---- offsets -----------------------------------------------------------------------------------------------------------------
-
-
 async def committed(client: KafkaStream, epoch: int, member_id: str, topic: str = TOPIC, partition: int = 0) -> int:
     request = m.OffsetCommitRequest(
         group_id=GROUP,
@@ -381,9 +358,6 @@ async def test_offsets_of_topics_that_are_read_are_not_deleted(kafka: KafkaServe
     await client.call(heartbeat(-1), 0)
     answer = await client.call(request, 0)
     assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
-
-
-# ---- restarts, rights, versions ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("settings", [{"acl_enable": True, "lenient": True, "group_streams_initial_rebalance_delay_ms": 0}])

@@ -77,9 +77,6 @@ def test_what_librdkafka_sends_is_on_metrics(broker: BlockingBroker) -> None:
     producer.close()
 
 
-# ---- what tests do with a broker ---------------------------------------------------------------------------------------------
-
-
 def addresses(broker: BlockingBroker) -> list[Address]:
     """Of its nodes."""
     nodes = broker.call_now(lambda: broker._target.life.nodes)

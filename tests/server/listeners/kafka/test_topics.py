@@ -21,9 +21,6 @@ from tests.support.kafka_stream import KafkaStream
 PATIENT_MS = 60_000
 
 
-# ---- deleting topics -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", range(1, 6))
 async def test_topics_are_deleted_by_name(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     await kafka.broker.topics.create("another")
@@ -77,9 +74,6 @@ async def test_a_fetch_that_waits_learns_at_once_that_its_topic_is_gone(
     assert error_names(after.responses[0].partitions) == [next_error]
 
 
-# ---- more partitions -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", range(4))
 async def test_topics_grow_unless_it_is_only_validated(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     assert error_names((await client.call(more_partitions((TOPIC, 5), validate_only=True), version)).results) == ["NONE"]
@@ -109,9 +103,6 @@ async def test_new_partitions_can_be_assigned(kafka: KafkaServer, client: KafkaS
 async def test_a_topic_that_is_to_grow_twice_does_not(kafka: KafkaServer, client: KafkaStream) -> None:
     assert error_names((await client.call(more_partitions((TOPIC, 5), (TOPIC, 6)), 3)).results) == ["INVALID_REQUEST"]
     assert len(kafka.broker.topics.metadata(TOPIC).leader_epochs) == 3
-
-
-# ---- deleting records ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -183,9 +183,6 @@ async def test_a_transactional_producer_that_cannot_be_is_refused(
     assert (await client.call(request, 4)).error_code == code
 
 
-# ---- what administrators see and do ----------------------------------------------------------------------------------------
-
-
 async def test_an_open_transaction_is_described_listed_and_ended_by_hand(kafka: KafkaServer, client: KafkaStream) -> None:
     producer = await started(client)
     await produce_code(client, producer, 12, kafka)

@@ -42,9 +42,6 @@ def eventually(is_true: Callable[[], bool], what: str) -> None:
         time.sleep(POLL_S)
 
 
-# ---- order -------------------------------------------------------------------------------------------------------------
-
-
 def test_appends_of_one_connection_are_applied_in_the_order_sent(client: WireClient, topic: str) -> None:
     sent = []
     for number in range(300):
@@ -68,9 +65,6 @@ def test_answers_come_as_they_are_ready_each_with_its_correlation_id(client: Wir
     assert [client.receive_answer().correlation_id for _ in ids] == ids
     client.send(produce_of(topic, batch(), acks=0), expects_answer=False)
     assert client.receive_answer().correlation_id == poll
-
-
-# ---- limits and backpressure -------------------------------------------------------------------------------------------
 
 
 def test_past_max_in_flight_the_server_stops_reading_and_goes_on_when_something_is_answered(
@@ -146,9 +140,6 @@ def test_an_answer_larger_than_a_frame_is_an_error_and_the_connection_lives(serv
         assert client.high_watermark("topic", 1) == 4
 
 
-# ---- peers that vanish -------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def resources(server: ServerProcess) -> Iterator[None]:
     """The server has as many open sockets afterwards as before: every session has ended."""
@@ -200,9 +191,6 @@ def test_a_peer_that_vanishes_in_any_phase_leaves_nothing_behind(
         assert [record.offset for record in records] == list(range(len(records)))
 
 
-# ---- what a fetch gives ------------------------------------------------------------------------------------------------
-
-
 def test_a_fetch_inside_a_batch_gives_the_whole_batch_or_only_the_records_from_there(client: WireClient, topic: str) -> None:
     client.produce(topic, 0, batch(*range(START_MS, START_MS + 10)))
     entry = client.fetch(topic, 0, 7)
@@ -222,9 +210,6 @@ def test_plain_records_come_back_as_they_were_sent(client: WireClient, topic: st
     client.produce(topic, 0, sent)
     (entry,) = (client.fetch(topic, 0, 0, format=messages.Format.RECORDS),)
     assert [messages.PlainRecord(*record[1:]) for record in entry.records] == list(sent)  # type: ignore[union-attr]
-
-
-# ---- explain -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.native.messages import decode_request
 from triolog.protocol.types import NO_OFFSET, TopicPartition
-from triolog.server.broker import ShareHeartbeat
 from triolog.tools.client.admin import Admin
 
 from tests.support.brokers import PARTITION, TOPIC
@@ -38,29 +37,12 @@ async def test_a_group_is_made_and_moved_and_one_of_another_kind_is_left_alone(t
         assert {each.offset for each in (await admin.group_offsets("other")).values()} == {3}
 
 
-async def test_a_group_with_members_stays_where_it_is(tmp_path: Path) -> None:
-    async with administered(tmp_path) as (broker, admin):
-        await admin.alter_share_group_offsets("g", {PARTITION: 4})
-        heartbeat = ShareHeartbeat(group_id="g", member_id="a", member_epoch=0, topic_names=(TOPIC,), client_id="reader")
-        await broker.groups.share.heartbeat(heartbeat)
-        with pytest.raises(RequestError) as caught:
-            await admin.alter_share_group_offsets("g", {PARTITION: 1})
-        assert caught.value.code is ErrorCode.NON_EMPTY_GROUP
-        assert await start_of(admin, "g") == 4
-
-
 async def test_each_partition_has_an_answer_of_its_own(tmp_path: Path) -> None:
     async with administered(tmp_path) as (_, admin):
         with pytest.raises(RequestError) as caught:
             await admin.alter_share_group_offsets("g", {GONE: 1, PARTITION: 4})
         assert (caught.value.code, "gone-0" in caught.value.message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
         assert await start_of(admin, "g") == 4
-
-
-async def test_nothing_asked_for_is_nothing_done(tmp_path: Path) -> None:
-    async with administered(tmp_path) as (_, admin):
-        await admin.alter_share_group_offsets("g", {})
-        assert await admin.list_groups() == []
 
 
 def test_an_offset_below_minus_one_is_refused() -> None:

@@ -64,15 +64,9 @@ def name(topic: str) -> str:
     return f"of-{topic}"
 
 
-# ---- producers ---------------------------------------------------------------------------------------------------------
-
-
 def test_hello_lists_every_call_there_is(client: WireClient) -> None:
     assert client.hello is not None
     assert client.hello.apis == messages.API_VERSIONS
-
-
-# ---- transactions ------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_of_a_transaction_is_committed_before_its_end(client: WireClient, topic: str, name: str) -> None:
@@ -131,9 +125,6 @@ def test_latest_of_committed_readers_is_the_last_stable_offset(client: WireClien
     end(client, name, producer, commit=False)
 
 
-# ---- groups ------------------------------------------------------------------------------------------------------------
-
-
 def commit(client: WireClient, group: str, topic: str, offset: int, **options: Any) -> RequestError | None:
     request = messages.CommitOffsetsRequest(group, (messages.CommittedPartition(topic, 0, offset, "note"),), **options)
     error: RequestError | None = client.call(request).partitions[0].error
@@ -167,9 +158,6 @@ def test_offsets_of_a_transaction_count_when_it_commits(client: WireClient, topi
     assert error.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
     end(client, name, producer, commit=is_commit)
     assert committed(client, name, topic, require_stable=True)[0] == (9 if is_commit else 1)
-
-
-# ---- changes of topics -------------------------------------------------------------------------------------------------
 
 
 def test_configuration_changes_and_goes_back_to_the_default(client: WireClient, topic: str) -> None:

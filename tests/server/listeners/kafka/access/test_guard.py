@@ -50,9 +50,6 @@ async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
         yield server
 
 
-# ---- topics ----------------------------------------------------------------------------------------------------------------
-
-
 async def test_topics_that_may_not_be_seen_use_up_no_room_and_are_no_cursor(kafka: KafkaServer, client: KafkaStream) -> None:
     for names in ([], [HIDDEN, TOPIC]):
         request = metadata.DescribeTopicPartitionsRequest(
@@ -108,9 +105,6 @@ async def test_what_is_wrong_with_a_request_is_said_to_everybody(kafka: KafkaSer
     assert {name for results in told for name in error_names(results)} == {"INVALID_REQUEST"}
     deleting = alter_incrementally((TOPIC_TYPE, TOPIC, [("retention.ms", 1, None)]))
     assert error_names((await client.call(deleting, 1)).responses) == [OF_TOPIC]
-
-
-# ---- groups ----------------------------------------------------------------------------------------------------------------
 
 
 async def commit(kafka: KafkaServer, client: KafkaStream) -> None:

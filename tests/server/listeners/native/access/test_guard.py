@@ -200,9 +200,6 @@ def test_every_call_has_its_rules_and_its_case() -> None:
         assert bool(asks) == (request.api not in WITHOUT_RIGHTS | ONLY_HIDDEN)
 
 
-# ---- some of it -------------------------------------------------------------------------------------------------------------
-
-
 async def test_refused_elements_stand_where_they_were_asked_for(fast_path: Path) -> None:
     async with asking(fast_path, (Op.WRITE, TOPIC, MINE), (Op.READ, TOPIC, MINE)) as (_, client):
         names = ["a", MINE, "b", MINE, "c"]
@@ -250,9 +247,6 @@ async def test_a_refused_produce_without_an_answer_ends_the_connection(fast_path
             while data := await client.stream.receive_some():
                 assert b"TOPIC_AUTHORIZATION_FAILED" in data
         assert broker.topics.describe(MINE).partitions[0].high_watermark == 0
-
-
-# ---- what is hidden ---------------------------------------------------------------------------------------------------------
 
 
 async def test_all_topics_are_those_that_may_be_described(fast_path: Path) -> None:

@@ -11,10 +11,8 @@ from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.native import messages as m
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
-from triolog.tools.client.admin import Admin
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 from triolog.tools.client.config import ClientConfig
-from triolog.tools.client.connection import connect
 
 from tests.support.kafka_quotas import PRODUCED, altering
 from tests.support.kafka_server import batch, produce_request
@@ -122,10 +120,3 @@ def test_one_that_has_not_said_hello_is_there_without_a_name(broker: BlockingBro
             """It is not accepted yet."""
         assert (told[""].software_name, told[""].requests) == ("", 0)
         assert told[""].peer.endswith(f":{silent.socket.getsockname()[1]}")
-
-
-async def test_the_trio_client_lists_them_too(broker: BlockingBroker) -> None:
-    assert broker.native is not None
-    async with connect(*broker.native) as client:
-        [me] = (await Admin(client).list_connections()).connections
-        assert me.client_id == "triolog"
