@@ -216,17 +216,13 @@ async def test_connections_of_one_listener_leave_places_for_another(fast_path: P
         await stack.enter_async_context(server.native_client())
 
 
-async def test_an_idle_native_connection_is_closed(fast_path: Path) -> None:
-    async with both_listeners(fast_path, idle_timeout_s=0.1) as server, server.native_client() as client:
-        assert await client.stream.receive_some(1) == b""
-
-
-async def test_a_native_connection_that_waits_in_a_long_poll_is_not_idle(fast_path: Path) -> None:
+async def test_a_native_connection_is_closed_when_it_is_idle_and_not_while_it_waits_in_a_long_poll(fast_path: Path) -> None:
     async with both_listeners(fast_path, idle_timeout_s=0.1) as server, server.native_client() as client:
         begin = trio.current_time()
         asked = messages.FetchRequest((messages.FetchPartition(TOPIC, 0, 0),), max_wait_ms=300)
         assert (await client.call(asked)).error is None
         assert trio.current_time() - begin > 0.25
+        assert await client.stream.receive_some(1) == b""
 
 
 async def test_long_polls_of_a_peer_that_left_end_although_nobody_reads_from_it(server: BothListeners) -> None:

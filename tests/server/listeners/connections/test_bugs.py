@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -84,6 +84,20 @@ async def _serve(transport: Transport, error: BaseException) -> None:
     await transport.stream.send_all(b"!")
 
 
+@asynccontextmanager
+async def listening(shared: Admission, open_session: Callable[[Transport], Served]) -> AsyncIterator[tuple[Listener, Address]]:
+    async with trio.open_nursery() as nursery:
+        listener = Listener(LOCALHOST, shared, open_session)
+        yield listener, await nursery.start(listener.run)
+        nursery.cancel_scope.cancel()
+
+
+async def at_rest(counters: ProtocolCounters) -> None:
+    """No connection is left."""
+    while counters.connections:
+        await trio.testing.wait_all_tasks_blocked()
+
+
 async def answered(address: Address, sent: bytes) -> bytes:
     """What comes until the end; a reset is one."""
     async with await trio.open_tcp_stream(*address) as stream:
@@ -102,9 +116,7 @@ async def test_an_error_of_any_class_ends_its_connection_and_no_other(
 ) -> None:
     shared = admission()
     counters = shared.counters("other")
-    async with trio.open_nursery() as nursery:
-        listener = Listener(LOCALHOST, shared, failing(error, when_opened=when_opened))
-        address = await nursery.start(listener.run)
+    async with listening(shared, failing(error, when_opened=when_opened)) as (listener, address):
         async with await trio.open_tcp_stream(*address) as beside:
             for _ in range(2 * PLACES):  # more than would be served if places were not given back
                 assert await answered(address, b"x") == b""
@@ -112,12 +124,10 @@ async def test_an_error_of_any_class_ends_its_connection_and_no_other(
                 await beside.send_all(b".")
                 with trio.fail_after(30):
                     assert await beside.receive_some(10) == b"!"
-        while counters.connections:
-            await trio.testing.wait_all_tasks_blocked()
+        await at_rest(counters)
         assert taken(shared) == 0
         assert counters.bugs == 2 * PLACES + when_opened
         assert listener.connections == 0
-        nursery.cancel_scope.cancel()
     [record] = [each for each in caplog.records if "met a bug" in each.getMessage()]
     assert record.levelno == logging.ERROR
     assert record.exc_info is not None
@@ -131,14 +141,11 @@ async def test_a_connection_that_finds_no_memory_is_ended_counted_and_said_once_
     """No bug: there is too little of it. Said once, however often a peer can bring that about."""
     shared = admission()
     counters = shared.counters("other")
-    async with trio.open_nursery() as nursery:
-        error = ExceptionGroup("in a nursery", [MemoryError(), KeyError("beside it")])
-        address = await nursery.start(Listener(LOCALHOST, shared, failing(error)).run)
+    error = ExceptionGroup("in a nursery", [MemoryError(), KeyError("beside it")])
+    async with listening(shared, failing(error)) as (_, address):
         for _ in range(2 * PLACES):
             assert await answered(address, b"x") == b""
-        while counters.connections:
-            await trio.testing.wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
+        await at_rest(counters)
     assert taken(shared) == 0
     assert (counters.ended, counters.bugs) == ({OUT_OF_MEMORY: 2 * PLACES}, 2 * PLACES)
     assert len([each for each in caplog.records if "there was no memory for it" in each.getMessage()]) == 1
@@ -146,13 +153,9 @@ async def test_a_connection_that_finds_no_memory_is_ended_counted_and_said_once_
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(7)], ids=lambda each: type(each).__name__)
 async def test_who_ends_the_process_is_not_contained(error: BaseException) -> None:
-    async def serve() -> None:
-        async with trio.open_nursery() as nursery:
-            address = await nursery.start(Listener(LOCALHOST, admission(), failing(error)).run)
-            await answered(address, b"x")
-
     with pytest.raises(BaseExceptionGroup) as raised:
-        await serve()
+        async with listening(admission(), failing(error)) as (_, address):
+            await answered(address, b"x")
     assert raised.group_contains(type(error), match="")
 
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from triolog.protocol.errors import ErrorCode
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -53,16 +52,11 @@ trio.run(main, Path(sys.argv[1]))
 """
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    command = [sys.executable, "-c", WITHOUT_RE2, str(tmp_path_factory.mktemp("broker"))]
+def test_without_re2_a_pattern_is_refused_at_once_with_the_remedy_and_one_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_RE2, str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    answers: dict[str, Any] = json.loads(done.stdout)
-    return answers
-
-
-def test_without_re2_a_subscription_by_pattern_is_refused_at_once_with_the_remedy(found: dict[str, Any]) -> None:
+    found: dict[str, Any] = json.loads(done.stdout)
     assert found["groups"] == []
     for code, message, epoch in found["joins"]:
         assert (code, epoch) == (ErrorCode.UNSUPPORTED_VERSION, 0)
@@ -70,8 +64,5 @@ def test_without_re2_a_subscription_by_pattern_is_refused_at_once_with_the_remed
         assert "The cluster does not support regular expressions resolution" in message  # the Java client looks for it
     assert found["by_name"] == [0, [[0, 1, 2]]]
     assert found["listed"] == ErrorCode.UNSUPPORTED_VERSION
-
-
-def test_without_re2_the_log_has_one_warning_with_the_remedy(found: dict[str, Any]) -> None:
     [warning] = found["warnings"]
     assert "pip install 'triolog[regex]'" in warning
