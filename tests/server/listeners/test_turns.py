@@ -64,8 +64,7 @@ class Served:
     async def produce(self, records: bytes, *, topic: str = TOPIC) -> int:
         """The error code of a Kafka produce."""
         answer = await self.kafka.call(produce_request(records, topic=topic), 9)
-        code: int = answer.responses[0].partition_responses[0].error_code
-        return code
+        return answer.responses[0].partition_responses[0].error_code
 
     async def produce_natively(self, records: Any, *, topic: str = TOPIC) -> int:
         """The error code of a native produce."""

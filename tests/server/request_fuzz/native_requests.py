@@ -92,8 +92,7 @@ def _config(world: World) -> Any:
 
 
 def _application(world: World) -> str:
-    name: str = world.one_of(APPLICATIONS)
-    return name
+    return world.one_of(APPLICATIONS)
 
 
 def _group(world: World) -> str:

@@ -285,8 +285,7 @@ class NativeStream:
     async def call(self, correlation_id: int, api: str, version: int, body: Any) -> list[Any]:
         await self.send(correlation_id, api, version, body)
         (size,) = struct.unpack(">I", await self._exactly(4))
-        answer: list[Any] = msgpack.unpackb(await self._exactly(size), strict_map_key=False)
-        return answer
+        return msgpack.unpackb(await self._exactly(size), strict_map_key=False)
 
     async def send(self, correlation_id: int, api: str, version: int, body: Any) -> None:
         data = msgpack.packb([correlation_id, api, version, body])

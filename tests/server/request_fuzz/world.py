@@ -161,8 +161,7 @@ class World:
 
     def config_value(self) -> str:
         """Mostly one for the key that was drawn last."""
-        value: str = self.one_of(CONFIGS[self._config if self.chance(0.8) else self.config()])
-        return value
+        return self.one_of(CONFIGS[self._config if self.chance(0.8) else self.config()])
 
     def text(self) -> str:
         return self.one_of(TEXTS)

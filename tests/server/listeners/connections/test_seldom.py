@@ -33,8 +33,7 @@ async def address_of(server: KafkaServer, protocol: str) -> tuple[str, int]:
     if protocol == "kafka":
         return server.address
     listener = native_listener(server.broker, Address("127.0.0.1", 0), server.admission)
-    found: Address = await server.nursery.start(listener.run)
-    return found
+    return await server.nursery.start(listener.run)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,6 @@ async def observed(broker: Broker) -> AsyncIterator[tuple[Address, Address]]:
     health, listeners = Health(), Listeners(broker)
     async with trio.open_nursery() as nursery, answering(health) as http:
         addresses = await listeners.start(nursery, Addresses(native=LOCALHOST))
-        assert addresses.native is not None
         health.serving(broker, listeners.admission.protocols)
         yield addresses.native, http
         nursery.cancel_scope.cancel()

@@ -43,7 +43,6 @@ def answers(directory: Path) -> Iterator[dict[str, Any]]:
         config={"retention.ms": "-1"},
         now_ms=lambda: EXPECTED["written_ms"],
     ) as broker:
-        assert broker.kafka is not None
         with closing(KafkaWire.connect(broker.kafka)) as wire:
             yield golden_questions.ask(wire)
 

@@ -43,8 +43,7 @@ def committing(
 async def commit_code(client: KafkaStream, request: offsets.OffsetCommitRequest, version: int = 8) -> int:
     [topic] = (await client.call(request, version)).topics
     [partition] = topic.partitions
-    code: int = partition.error_code
-    return code
+    return partition.error_code
 
 
 def fetching(

@@ -35,7 +35,6 @@ def broker() -> Iterator[BlockingBroker]:
 
 def limited(broker: BlockingBroker, key: str, told: list[ThrottleEvent]) -> dict[str, Any]:
     """What a client is configured with that has this quota."""
-    assert broker.kafka is not None
     with KafkaWire.connect(broker.kafka) as admin:
         [entry] = admin.call(altering(([("client-id", CLIENT_ID)], [(key, BOUND)])), 1).entries
     assert entry.error_code == 0

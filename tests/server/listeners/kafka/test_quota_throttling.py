@@ -36,7 +36,6 @@ def broker() -> Iterator[BlockingBroker]:
 
 @pytest.fixture
 def client(broker: BlockingBroker) -> Iterator[KafkaWire]:
-    assert broker.kafka is not None
     with KafkaWire.connect(broker.kafka) as client:
         yield client
 
@@ -77,7 +76,6 @@ def test_nothing_more_is_taken_from_the_connection_until_the_time_is_over(
         client.receive_frame()
     while not broker.requests.find("Produce", answered=True):
         """Asked again: with acks 0 nobody says that it was taken."""
-    assert broker.kafka is not None
     with KafkaWire.connect(broker.kafka) as other:
         other.call(METADATA, 9)
         broker.clock.advance(100)
@@ -164,7 +162,6 @@ def test_the_wait_of_a_long_poll_is_no_time_that_counts(broker: BlockingBroker, 
 
 def test_an_address_that_connects_too_often_is_not_served(broker: BlockingBroker, client: KafkaWire) -> None:
     limit(client, CONNECTIONS, 1, [("ip", None)])
-    assert broker.kafka is not None
     connections = [KafkaWire.connect(broker.kafka) for _ in range(12)]
     try:
         for each in connections[:10]:
@@ -216,7 +213,6 @@ def test_who_makes_and_deletes_too_many_partitions_is_refused_until_they_are_pai
     limit(client, MUTATIONS, 0.1)
     made, *others = mutations(is_strict=True)
     assert mutated(client.call(*made)) == ["NONE"]
-    assert broker.kafka is not None
     for body, version in others:
         with KafkaWire.connect(broker.kafka) as another:
             answer = another.call(body, version)
@@ -241,9 +237,7 @@ def test_a_client_that_does_not_know_the_error_is_told_to_be_quiet_and_gets_what
 def test_a_quota_holds_at_every_node_after_a_crash_and_in_a_fork() -> None:
     kafka = Address("127.0.0.1", 0)
     with BlockingBroker(MEMORY, native=None, kafka=kafka, nodes=2, topics={TOPIC: 1}) as broker:
-        assert broker.kafka is not None
         nodes = broker.call_now(lambda: broker._target.life.nodes)
-        assert nodes is not None
         first, second = (Address(*each[1:]) for each in nodes.addresses.values())
         with KafkaWire.connect(first) as client:
             limit(client, PRODUCED, 100)
@@ -255,7 +249,6 @@ def test_a_quota_holds_at_every_node_after_a_crash_and_in_a_fork() -> None:
             broker.restart()
         with broker.fork() as fork:
             forked = fork.call_now(lambda: fork._target.life.nodes)
-            assert forked is not None
             node = forked.addresses[forked.leader_of(TOPIC, 0)]
             with KafkaWire.connect(Address(*node[1:])) as client:
                 assert client.call(produce_request(KILOBYTES, topic=TOPIC), 9).throttle_time_ms > 0

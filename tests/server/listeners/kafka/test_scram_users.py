@@ -55,8 +55,7 @@ async def log_in(server: KafkaServer, user: str, password: str, mechanism: Scram
         scram = ScramClient(mechanism.hash_name, user, password)
         challenge = await client.call(sasl.SaslAuthenticateRequest(auth_bytes=scram.first()), 2)
         answer = await client.call(sasl.SaslAuthenticateRequest(auth_bytes=scram.final(challenge.auth_bytes)), 2)
-        error: int = answer.error_code
-        return error
+        return answer.error_code
 
 
 async def test_a_user_that_was_made_logs_in_until_it_is_taken_away(tmp_path: Path) -> None:

@@ -63,7 +63,6 @@ def broker() -> Iterator[BlockingBroker]:
 
 
 def test_what_librdkafka_sends_is_on_metrics(broker: BlockingBroker) -> None:
-    assert broker.kafka is not None
     with KafkaWire.connect(broker.kafka) as admin:
         admin.call(setting("producers", metrics="org.apache.kafka.producer.", interval_ms="100", match="client_id=sensor"), 1)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "sensor", "enable.metrics.push": True})
@@ -80,7 +79,6 @@ def test_what_librdkafka_sends_is_on_metrics(broker: BlockingBroker) -> None:
 def addresses(broker: BlockingBroker) -> list[Address]:
     """Of its nodes."""
     nodes = broker.call_now(lambda: broker._target.life.nodes)
-    assert nodes is not None
     return [Address(*each[1:]) for each in nodes.addresses.values()]
 
 

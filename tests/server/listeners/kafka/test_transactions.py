@@ -41,8 +41,7 @@ async def ended(client: KafkaStream, producer: Producer, *, commit: bool, versio
     request = transactions.EndTxnRequest(
         transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1], committed=commit
     )
-    answer: transactions.EndTxnResponse = await client.call(request, version)
-    return answer
+    return await client.call(request, version)
 
 
 def marker_of(
@@ -69,8 +68,7 @@ async def marker_codes(
 async def produce_code(client: KafkaStream, producer: Producer, version: int, kafka: KafkaServer, sequence: int = 0) -> int:
     records = batch("v", producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence, is_transactional=True)
     request = produce_request(records, topic_id=kafka.topic_id(), transactional_id=ID)
-    code: int = (await client.call(request, version)).responses[0].partition_responses[0].error_code
-    return code
+    return (await client.call(request, version)).responses[0].partition_responses[0].error_code
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -133,8 +131,7 @@ async def test_internal_topics_do_not_join_by_name(client: KafkaStream, topic: s
 
 async def ended_state(client: KafkaStream) -> str:
     [state] = (await client.call(transactions.DescribeTransactionsRequest(transactional_ids=[ID]), 0)).transaction_states
-    name: str = state.transaction_state
-    return name
+    return state.transaction_state
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (3, ErrorCode.PRODUCER_FENCED)])

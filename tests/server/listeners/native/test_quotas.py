@@ -29,12 +29,10 @@ def broker() -> Iterator[BlockingBroker]:
 
 
 def connected(broker: BlockingBroker) -> WireClient:
-    assert broker.native is not None
     return WireClient.connect(broker.native)
 
 
 def limit(broker: BlockingBroker, key: str) -> None:
-    assert broker.kafka is not None
     with KafkaWire.connect(broker.kafka) as admin:
         [entry] = admin.call(altering(([("client-id", "wire-client")], [(key, 100.0)])), 1).entries
         assert entry.error_code == 0

@@ -71,7 +71,6 @@ def test_past_max_in_flight_the_server_stops_reading_and_goes_on_when_something_
     server: ServerProcess, client: WireClient, topic: str
 ) -> None:
     with WireClient.connect(server.address, max_in_flight=100) as flooding:
-        assert flooding.hello is not None
         polls = [flooding.send(fetch_of(topic, 0, max_wait_ms=FOREVER_MS)) for _ in range(flooding.hello.max_in_flight)]
         behind = flooding.send(messages.MetadataRequest(()))
         flooding.socket.settimeout(0.2)

@@ -30,8 +30,7 @@ def producer_batch(producer: messages.InitProducerResponse, sequence: int, *valu
 
 
 def begin(client: WireClient, transactional_id: str | None) -> messages.InitProducerResponse:
-    answer: messages.InitProducerResponse = client.call(messages.InitProducerRequest(transactional_id))
-    return answer
+    return client.call(messages.InitProducerRequest(transactional_id))
 
 
 def produce_in(client: WireClient, transactional_id: str, topic: str, data: bytes, partition: int = 0) -> int:
@@ -65,7 +64,6 @@ def name(topic: str) -> str:
 
 
 def test_hello_lists_every_call_there_is(client: WireClient) -> None:
-    assert client.hello is not None
     assert client.hello.apis == messages.API_VERSIONS
 
 
@@ -127,8 +125,7 @@ def test_latest_of_committed_readers_is_the_last_stable_offset(client: WireClien
 
 def commit(client: WireClient, group: str, topic: str, offset: int, **options: Any) -> RequestError | None:
     request = messages.CommitOffsetsRequest(group, (messages.CommittedPartition(topic, 0, offset, "note"),), **options)
-    error: RequestError | None = client.call(request).partitions[0].error
-    return error
+    return client.call(request).partitions[0].error
 
 
 def committed(client: WireClient, group: str, topic: str, **options: Any) -> tuple[int, str | None]:

@@ -37,7 +37,6 @@ def answers() -> Iterator[dict[str, Told]]:
     with BlockingBroker(
         MEMORY, native=None, kafka=Address("127.0.0.1", 0), lenient=False, telemetry=True, users=users(), security=security
     ) as broker:
-        assert broker.kafka is not None
         world = World.made(broker.kafka)
         before = broker.describe_topic(THERE), set(broker.topics())
         refused = answered(world, DENIED)

@@ -110,7 +110,6 @@ async def test_a_member_of_a_streams_group_names_the_topics_of_its_topology_when
 async def test_groups_have_a_coordinator_among_the_nodes_that_can_be_moved_and_goes_down() -> None:
     async with open_broker(kafka=Address("127.0.0.1", 0), nodes=2, topics={TOPIC: 2}) as broker:
         nodes = broker.life.nodes
-        assert nodes is not None
         for group in (SHARED, STREAMS):
             broker.move_coordinator(group, 2)
         async with connected(nodes.addresses[1][1:]) as one, connected(nodes.addresses[2][1:]) as two:

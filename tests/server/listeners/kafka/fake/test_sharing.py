@@ -95,7 +95,6 @@ async def test_records_of_a_share_consumer_are_corrupted_as_others_are(watch: Wa
 async def test_a_member_has_a_session_with_each_node_and_a_new_leader_knows_of_no_locks() -> None:
     async with open_broker(kafka=Address("127.0.0.1", 0), nodes=2, topics={TOPIC: 1}) as broker:
         core, nodes = broker.core, broker.life.nodes
-        assert nodes is not None
         core.shares.config_of = lambda _: EARLIEST
         topic_id = core.topics.id_of(TOPIC)
         await core.shares.initialize(GROUP, topic_id, 0)

@@ -52,8 +52,7 @@ async def stored(client: KafkaStream, partition: int = 0) -> int:
     asked = ListOffsetsPartition(partition_index=partition, timestamp=-1)
     topics = [ListOffsetsTopic(name=TOPIC, partitions=[asked])]
     answer = await client.call(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics, timeout_ms=0), 6)
-    offset: int = answer.topics[0].partitions[0].offset
-    return offset
+    return answer.topics[0].partitions[0].offset
 
 
 async def test_requests_are_noted_with_what_they_are_about_and_how_they_end(watch: Watch, client: KafkaStream) -> None:

@@ -30,13 +30,11 @@ def broker() -> Iterator[BlockingBroker]:
 
 @pytest.fixture
 def client(broker: BlockingBroker) -> Iterator[BlockingClient]:
-    assert broker.native is not None
     with BlockingClient(broker.native, ClientConfig(client_id="onlooker")) as client:
         yield client
 
 
 def kafka(broker: BlockingBroker) -> KafkaWire:
-    assert broker.kafka is not None
     return KafkaWire.connect(broker.kafka)
 
 
@@ -93,7 +91,6 @@ def test_a_client_that_is_above_its_quota_is_throttled(broker: BlockingBroker, c
 
 
 def test_a_request_that_waits_is_in_flight(broker: BlockingBroker, client: BlockingClient) -> None:
-    assert broker.native is not None
     with WireClient.connect(broker.native) as waiting:
         waiting.send(m.FetchRequest((m.FetchPartition(TOPIC, 0, 0),), max_wait_ms=600_000))
         while listed(client)["wire-client"].requests < 2:
@@ -114,7 +111,6 @@ def test_there_are_no_more_than_asked_for_the_oldest_first(broker: BlockingBroke
 
 
 def test_one_that_has_not_said_hello_is_there_without_a_name(broker: BlockingBroker, client: BlockingClient) -> None:
-    assert broker.native is not None
     with WireClient.connect(broker.native, say_hello=False) as silent:
         while len(told := listed(client)) < 2:
             """It is not accepted yet."""
