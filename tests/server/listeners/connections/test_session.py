@@ -96,17 +96,6 @@ async def test_no_step_takes_up_more_of_what_one_connection_sent_at_once_than_it
     assert 1 <= steps.most <= REQUESTS_PER_TURN
 
 
-@pytest.mark.parametrize("how", REQUESTS)
-async def test_one_that_sent_much_is_overtaken_by_one_that_sends_a_little(kafka: KafkaServer, how: str) -> None:
-    async with kafka.connected() as client, kafka.connected() as other:
-        await other.call(*REQUESTS["answered on the spot"])
-        await flood(client, how)
-        await other.call(*REQUESTS["answered on the spot"])
-        [taken] = [session.taken_count for session in Steps(kafka).sessions() if session.taken_count != 2] or [0]
-        assert taken < MANY
-        await all_answers(client)
-
-
 async def test_a_session_goes_on_when_what_made_it_full_leaves_at_the_end_of_its_turn(
     kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from triolog.protocol.errors import InvalidConfigError
 from triolog.server.config.client_metrics_keys import MATCHED, subscription
-from triolog.server.storage.directory.client_metrics_file import CLIENT_METRICS_FILE
-from triolog.server.storage.errors import CheckpointError
 
 from tests.support.client_metrics import ALTERATIONS, DESCRIPTIONS, altered, altering, described, describing, setting
 from tests.support.kafka_server import kafka_server
@@ -43,16 +41,6 @@ async def test_a_subscription_is_there_after_a_restart_until_its_keys_are_delete
         assert list(kafka.broker.client_metrics.subscriptions) == ["all"]
         await client.call(altering("all", ("metrics", 1, None), ("interval.ms", 1, None)), 1)
         assert kafka.broker.client_metrics.subscriptions == {}
-
-
-async def test_a_damaged_file_keeps_the_server_from_starting(fast_path: Path) -> None:
-    async with kafka_server(fast_path) as kafka, kafka.connected() as client:
-        await client.call(setting("all", metrics="*"), 1)
-    path = fast_path / CLIENT_METRICS_FILE
-    path.write_bytes(path.read_bytes().replace(b"all", b"any"))
-    with pytest.raises(CheckpointError, match=CLIENT_METRICS_FILE):
-        async with kafka_server(fast_path):
-            """Not reached."""
 
 
 def test_a_client_is_chosen_by_all_its_parts_that_are_asked_for() -> None:

@@ -67,17 +67,6 @@ async def test_an_answer_goes_from_the_cursor_to_the_limit(kafka: KafkaServer, c
             assert topic.topic_authorized_operations == ALL_TOPIC_OPERATIONS
 
 
-async def test_following_the_cursor_tells_everything_once(kafka: KafkaServer, client: KafkaStream) -> None:
-    found, cursor = [], None
-    while True:
-        answer = await described(client, [], 1, cursor)
-        found += [(topic.name, each.partition_index) for topic in answer.topics for each in topic.partitions]
-        if answer.next_cursor is None:
-            break
-        cursor = (answer.next_cursor.topic_name, answer.next_cursor.partition_index)
-    assert found == [*(("many", number) for number in range(5)), ("one", 0)]
-
-
 async def test_topics_that_are_not_there_have_their_error_and_count_for_nothing(
     kafka: KafkaServer, client: KafkaStream
 ) -> None:

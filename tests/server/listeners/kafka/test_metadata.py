@@ -132,16 +132,6 @@ async def test_neither_a_name_nor_an_id_is_refused(client: KafkaStream) -> None:
         assert topic.error_code in (INVALID_REQUEST, INVALID_TOPIC)
 
 
-async def test_a_topic_that_is_made_again_has_another_id(kafka: KafkaServer, client: KafkaStream) -> None:
-    before = kafka.topic_id()
-    await kafka.broker.topics.delete(TOPIC)
-    assert (await client.call(asking(None, topic_id=before), 12)).topics[0].error_code == UNKNOWN_TOPIC_ID
-    await kafka.broker.topics.create(TOPIC)
-    assert (await client.call(asking(None, topic_id=before), 12)).topics[0].error_code == UNKNOWN_TOPIC_ID
-    [topic] = (await client.call(asking(TOPIC), 12)).topics
-    assert topic.topic_id not in (before, NO_TOPIC_ID)
-
-
 async def test_operations_that_nobody_asks_for_are_the_smallest_number(client: KafkaStream) -> None:
     for version in VERSIONS[8:]:
         answer = await client.call(asking(TOPIC, "missing"), version)

@@ -78,13 +78,6 @@ async def test_a_user_that_was_made_logs_in_until_it_is_taken_away(tmp_path: Pat
         }
 
 
-async def test_users_are_there_after_a_restart(tmp_path: Path) -> None:
-    async with server_with_users(tmp_path) as server, logged_in(server, "root") as root:
-        await alter(root, put("carol"))
-    async with server_with_users(tmp_path) as server:
-        assert await log_in(server, "carol", "p") == 0
-
-
 @pytest.mark.parametrize(
     ("change", "code"),
     [

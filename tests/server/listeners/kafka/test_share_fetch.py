@@ -13,7 +13,6 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequestPartition, ShareFetchRequestTopic
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import OffsetReset, ShareConfig, ShareKey
-from triolog.server.groups.share import sessions
 from triolog.server.listeners.kafka.share_acknowledgements import MAX_MEMBER_ID_CHARS
 
 from tests.support.brokers import until
@@ -58,10 +57,6 @@ async def test_a_member_is_given_records_and_the_next_ones_when_it_has_said_what
 async def test_what_it_is_given_are_the_records(member: ShareMember) -> None:
     assert await member.values(max_records=3) == {0: b"0", 1: b"1", 2: b"2"}
     assert await member.values(max_records=2) == {3: b"3", 4: b"4"}
-
-
-async def test_with_one_byte_of_room_there_is_one_batch(member: ShareMember) -> None:
-    assert await member.acquired(max_bytes=1) == [(0, 0, 1)]
 
 
 @pytest.mark.parametrize("isolation", Isolation)
@@ -170,12 +165,6 @@ async def test_a_session_that_is_not_there_or_at_another_epoch_is_refused(member
 async def test_a_first_request_says_nothing_of_records(member: ShareMember) -> None:
     answer = await member.ask([(0, 0, [ACCEPT])])
     assert (answer.error_code, bool(answer.error_message)) == (ErrorCode.INVALID_REQUEST, True)
-
-
-async def test_there_is_a_limit_of_sessions(member: ShareMember, other: ShareMember, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)
-    await other.acquired()
-    assert (await member.ask(max_wait_ms=1)).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
 @pytest.mark.parametrize(

@@ -345,18 +345,6 @@ async def test_offsets_are_committed_by_who_has_had_the_task_since_then(kafka: K
     assert answer.groups[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_offsets_of_topics_that_are_read_are_not_deleted(kafka: KafkaServer, client: KafkaStream) -> None:
-    await client.call(heartbeat(topology=PLAIN), 0)
-    await committed(client, 2, MEMBER)
-    topic = m.OffsetDeleteRequestTopic(name=TOPIC, partitions=[m.OffsetDeleteRequestPartition(partition_index=0)])
-    request = m.OffsetDeleteRequest(group_id=GROUP, topics=[topic])
-    answer = await client.call(request, 0)
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    await client.call(heartbeat(-1), 0)
-    answer = await client.call(request, 0)
-    assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
-
-
 @pytest.mark.parametrize("settings", [{"acl_enable": True, "lenient": True, "group_streams_initial_rebalance_delay_ms": 0}])
 async def test_what_a_client_may_do_with_streams_groups(kafka: KafkaServer, client: KafkaStream) -> None:
     denied, hidden = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey
-from triolog.protocol.kafka.authorization import CLUSTER_NAME, AclOperation, ResourceType
+from triolog.protocol.kafka.authorization import AclOperation, ResourceType
 from triolog.protocol.kafka.messages import metadata, offsets
 from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from triolog.protocol.kafka.messages.transactions import InitProducerIdRequest
@@ -35,7 +35,6 @@ from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
 
 HIDDEN, GROUP = "hidden", "group"
-OF_TOPIC, OF_CLUSTER = "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 DELETE, DESCRIBE, READ = AclOperation.DELETE, AclOperation.DESCRIBE, AclOperation.READ
 
@@ -83,12 +82,6 @@ async def test_a_topic_to_delete_is_told_apart_as_far_as_it_may_be_seen(kafka: K
         (None, ids[1], OF_TOPIC),
         (None, ids[2], "UNKNOWN_TOPIC_ID"),
     }
-
-
-async def test_the_right_to_delete_on_the_cluster_is_one_on_every_topic(kafka: KafkaServer, client: KafkaStream) -> None:
-    await allow(kafka, DELETE, ResourceType.CLUSTER, CLUSTER_NAME)
-    [deleted] = (await client.call(delete_topics(HIDDEN), 5)).responses
-    assert (deleted.error_code, list(kafka.broker.topics.names())) == (0, [TOPIC])
 
 
 async def test_what_is_wrong_with_a_request_is_said_to_everybody(kafka: KafkaServer, client: KafkaStream) -> None:
