@@ -54,7 +54,6 @@ async def server(fast_path: Path) -> AsyncIterator[BothListeners]:
 
 
 async def test_parked_fetches_with_padding_keep_none_of_it_and_hold_up_nobody(server: BothListeners) -> None:
-    """Three of them froze every request of both protocols for as long as they waited, without any right."""
     async with established(server) as clients, kafka_peers(server, 3) as attackers:
         for attacker in attackers:
             await attacker.send_raw(padded_fetch(BUDGET_BYTES // 2 - KIB))
@@ -151,7 +150,6 @@ async def test_a_peer_that_is_not_known_holds_no_more_than_one_small_frame(serve
 
 
 async def test_answers_that_nobody_reads_have_a_limit_and_readers_are_served(server: BothListeners) -> None:
-    """Twenty-five readers that never read took 1.4 GB for a minute."""
     answers = server.admission.answers
     async with established(server) as clients:
         for _ in range(8):
@@ -175,7 +173,6 @@ def kafka_sessions(server: BothListeners) -> list[Any]:
 
 
 async def test_peers_that_leave_parked_requests_behind_give_their_places_back(fast_path: Path) -> None:
-    """A thousand of them locked out both protocols for over a minute."""
     async with both_listeners(fast_path, max_connections=12) as server, established(server) as clients:
         for _ in range(counts(30)):
             async with kafka_peers(server, 8) as peers:
@@ -289,7 +286,6 @@ async def test_peers_that_vanish_are_found_out_within_a_minute(server: BothListe
 @pytest.mark.parametrize("how", ["unfinished", "parked", "unread answers", "ordinary"])
 @pytest.mark.parametrize("protocol", ["kafka", "native"])
 async def test_a_closed_session_is_gone_without_the_garbage_collector(fast_path: Path, how: str, protocol: str) -> None:
-    """Twelve connections left 1.2 GB until a collection."""
     async with both_listeners(fast_path) as server:
         async with server.kafka_client() as producer:
             for _ in range(10):

@@ -222,18 +222,6 @@ async def test_a_peer_that_takes_nothing_is_given_up() -> None:
         assert ends.transport.unsent_bytes == 0
 
 
-async def test_a_peer_that_takes_little_is_waited_for() -> None:
-    """Each piece has its own time: one that reads slowly is served."""
-    async with pair() as ends, trio.open_nursery() as nursery:
-        ends.transport.send_timeout_s = PATIENCE_S
-        ends.transport.needs_writer = lambda: nursery.start_soon(ends.transport.write)
-        ends.transport.send([bytes(2 * MIB)])
-        left = 2 * MIB
-        with trio.fail_after(PATIENCE_S):
-            while left:
-                left -= len(await ends.far.receive_some(10_000))
-
-
 async def test_lingering_ends_when_the_peer_closes_and_tells_it_that_nothing_more_comes() -> None:
     async with pair() as ends, trio.open_nursery() as nursery:
         nursery.start_soon(ends.transport.linger)

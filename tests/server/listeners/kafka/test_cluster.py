@@ -1,4 +1,4 @@
-"""DescribeCluster, elections, reassignments and features: the answers of one node, which has nothing to move."""
+"""DescribeCluster, DescribeQuorum, elections, reassignments, features: the answers of one node, which has nothing to move."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.admin import cluster as m
+from triolog.protocol.kafka.messages.admin import quorum
 from triolog.protocol.limits import INT32_MIN
 from triolog.protocol.types import TopicPartition
 
@@ -16,6 +17,7 @@ from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
 
 PREFERRED, UNCLEAN = 0, 1
+QUORUM_TOPIC = "__cluster_metadata"
 ALL_CLUSTER_OPERATIONS = 8096
 """What Kafka 4.3 answers where nobody is kept from anything."""
 
@@ -123,3 +125,52 @@ async def test_levels_of_features_stay(client: KafkaStream, updates: dict[str, i
         answer = await client.call(m.UpdateFeaturesRequest(feature_updates=asked, validate_only=False), version)
         expected = list(updates) if error == "NONE" and version < 2 else []
         assert (error_names([answer]), [each.feature for each in answer.results]) == ([error], expected), version
+
+
+def asking_for_quorum(*named: tuple[str, list[int]]) -> quorum.DescribeQuorumRequest:
+    return quorum.DescribeQuorumRequest(
+        topics=[
+            quorum.DescribeQuorumTopicData(
+                topic_name=name, partitions=[quorum.DescribeQuorumPartitionData(partition_index=number) for number in numbers]
+            )
+            for name, numbers in named
+        ]
+    )
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_the_node_leads_and_votes_alone(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+    answer = await client.call(asking_for_quorum((QUORUM_TOPIC, [0])), version)
+    [partition] = answer.topics[0].partitions
+    node_id = kafka.broker.node_id
+    assert (answer.error_code, partition.error_code, partition.leader_id) == (0, 0, node_id)
+    assert [each.replica_id for each in partition.current_voters] == [node_id]
+    assert partition.observers == []
+    nodes = [(node.node_id, [(each.host, each.port) for each in node.listeners]) for node in answer.nodes]
+    assert nodes == ([(node_id, [tuple(kafka.address)])] if version >= 2 else [])
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        [("x", [0])],
+        [(QUORUM_TOPIC, [1])],
+        [(QUORUM_TOPIC, [0, 1])],
+        [(QUORUM_TOPIC, [0]), ("x", [0])],
+        [(QUORUM_TOPIC, [0]), (QUORUM_TOPIC, [0])],
+    ],
+)
+async def test_all_partitions_are_unknown_unless_that_one_alone_is_asked_for(
+    client: KafkaStream, named: list[tuple[str, list[int]]]
+) -> None:
+    """As a broker of Kafka 4.3.1 answers."""
+    answer = await client.call(asking_for_quorum(*named), 2)
+    found = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in answer.topics]
+    assert (answer.error_code, found) == (0, named)
+    codes = {each.error_code for topic in answer.topics for each in topic.partitions}
+    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+async def test_nothing_is_known_of_no_topics(client: KafkaStream) -> None:
+    answer = await client.call(asking_for_quorum(), 2)
+    assert (answer.error_code, answer.topics, answer.nodes) == (0, [], [])

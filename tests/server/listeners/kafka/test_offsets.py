@@ -13,7 +13,6 @@ from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
 
 GROUP = "group"
-COMMIT_VERSIONS, FETCH_VERSIONS = range(2, 11), range(1, 11)
 
 Found = tuple[int, int, str | None, int]
 """(offset, leader epoch, metadata, error code)."""
@@ -25,7 +24,6 @@ def committing(
     partition: int = 0,
     topic: str = TOPIC,
     topic_id: bytes = NO_TOPIC_ID,
-    member_id: str = "",
     generation: int = -1,
     metadata: str | None = "note",
 ) -> offsets.OffsetCommitRequest:
@@ -35,7 +33,7 @@ def committing(
     return offsets.OffsetCommitRequest(
         group_id=GROUP,
         generation_id_or_member_epoch=generation,
-        member_id=member_id,
+        member_id="",
         topics=[offsets.OffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[part])],
     )
 
@@ -49,12 +47,10 @@ async def commit_code(client: KafkaStream, request: offsets.OffsetCommitRequest,
 def fetching(
     version: int, partitions: Sequence[int] | None, *, group: str = GROUP, topic_id: bytes = NO_TOPIC_ID, stable: bool = False
 ) -> offsets.OffsetFetchRequest:
-    several = (
-        None
-        if partitions is None
-        else [offsets.OffsetFetchRequestTopics(name=TOPIC, topic_id=topic_id, partition_indexes=list(partitions))]
-    )
-    one = None if partitions is None else [offsets.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=list(partitions))]
+    one = several = None
+    if partitions is not None:
+        several = [offsets.OffsetFetchRequestTopics(name=TOPIC, topic_id=topic_id, partition_indexes=list(partitions))]
+        one = [offsets.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=list(partitions))]
     return offsets.OffsetFetchRequest(
         group_id=group,
         topics=one if version < 8 else [],
@@ -75,31 +71,27 @@ async def fetched(client: KafkaStream, version: int, request: offsets.OffsetFetc
     return group.error_code, found
 
 
-@pytest.mark.parametrize("version", COMMIT_VERSIONS)
-async def test_offsets_are_committed_in_every_version(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
-    topic_id = kafka.topic_id() if version >= 10 else NO_TOPIC_ID
-    assert await commit_code(client, committing(5, topic_id=topic_id), version) == 0
-    assert await fetched(client, 8, fetching(8, [0])) == (0, {0: (5, 7 if version >= 6 else -1, "note", 0)})
+async def test_offsets_are_committed_in_every_version(kafka: KafkaServer, client: KafkaStream) -> None:
+    for version in range(2, 11):
+        topic_id = kafka.topic_id() if version >= 10 else NO_TOPIC_ID
+        assert await commit_code(client, committing(version, topic_id=topic_id), version) == 0
+        expected = {0: (version, 7 if version >= 6 else -1, "note", 0)}
+        assert await fetched(client, 8, fetching(8, [0])) == (0, expected)
 
 
-@pytest.mark.parametrize("version", FETCH_VERSIONS)
-async def test_offsets_are_fetched_in_every_version(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
-    topic_id = kafka.topic_id() if version >= 10 else NO_TOPIC_ID
-    await commit_code(client, committing(5))
-    epoch = 7 if version >= 5 else -1
-    expected = {0: (5, epoch, "note", 0), 1: (-1, -1, "", 0)}
-    assert await fetched(client, version, fetching(version, [0, 1], topic_id=topic_id)) == (0, expected)
-    if version >= 2:
-        assert await fetched(client, version, fetching(version, None)) == (0, {0: (5, epoch, "note", 0)})
-
-
-@pytest.mark.parametrize("version", FETCH_VERSIONS)
-async def test_a_group_that_nobody_knows_has_no_offsets_and_no_error(
-    kafka: KafkaServer, client: KafkaStream, version: int
+async def test_offsets_are_fetched_in_every_version_and_a_group_that_nobody_knows_has_none(
+    kafka: KafkaServer, client: KafkaStream
 ) -> None:
-    topic_id = kafka.topic_id() if version >= 10 else NO_TOPIC_ID
-    request = fetching(version, [0], group="unknown", topic_id=topic_id)
-    assert await fetched(client, version, request) == (0, {0: (-1, -1, "", 0)})
+    await commit_code(client, committing(5))
+    for version in range(1, 11):
+        topic_id = kafka.topic_id() if version >= 10 else NO_TOPIC_ID
+        found, nothing = (5, 7 if version >= 5 else -1, "note", 0), (-1, -1, "", 0)
+        request = fetching(version, [0, 1], topic_id=topic_id)
+        assert await fetched(client, version, request) == (0, {0: found, 1: nothing}), version
+        if version >= 2:
+            assert await fetched(client, version, fetching(version, None)) == (0, {0: found}), version
+        unknown = fetching(version, [0], group="unknown", topic_id=topic_id)
+        assert await fetched(client, version, unknown) == (0, {0: nothing}), version
 
 
 async def test_a_topic_id_that_is_gone_is_said(client: KafkaStream) -> None:
@@ -108,21 +100,15 @@ async def test_a_topic_id_that_is_gone_is_said(client: KafkaStream) -> None:
     assert (code, found[0][3]) == (0, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-@pytest.mark.parametrize(
-    ("request_", "code"),
-    [
-        (committing(5, topic="unknown"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (committing(5, partition=3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (committing(5, metadata="x" * 5000), ErrorCode.OFFSET_METADATA_TOO_LARGE),
-        (committing(5, generation=3), ErrorCode.ILLEGAL_GENERATION),
-    ],
-    ids=["topic", "partition", "metadata", "generation"],
-)
-async def test_a_commit_that_is_refused_says_why(
-    client: KafkaStream, request_: offsets.OffsetCommitRequest, code: ErrorCode
-) -> None:
-    assert await commit_code(client, request_) == code
-    assert await fetched(client, 8, fetching(8, None)) == (0, {})
+async def test_a_commit_that_is_refused_says_why(client: KafkaStream) -> None:
+    for fields, code in (
+        ({"topic": "unknown"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"partition": 3}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"metadata": "x" * 5000}, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        ({"generation": 3}, ErrorCode.ILLEGAL_GENERATION),
+    ):
+        assert await commit_code(client, committing(5, **fields)) == code, fields
+        assert await fetched(client, 8, fetching(8, None)) == (0, {}), fields
 
 
 async def test_several_groups_are_fetched_at_once(client: KafkaStream) -> None:

@@ -35,6 +35,7 @@ from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
 
 HIDDEN, GROUP = "hidden", "group"
+OF_TOPIC = "TOPIC_AUTHORIZATION_FAILED"
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 DELETE, DESCRIBE, READ = AclOperation.DELETE, AclOperation.DESCRIBE, AclOperation.READ
 

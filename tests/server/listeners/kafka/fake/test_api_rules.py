@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey, ServedBy
-from triolog.protocol.kafka.messages import share_group_offsets
+from triolog.protocol.kafka.messages import share_group_offsets, transactions
 from triolog.protocol.kafka.messages.admin.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
@@ -127,3 +127,18 @@ async def test_groups_have_a_coordinator_among_the_nodes_that_can_be_moved_and_g
             await broker.node_up(2)
             assert (await one.call(heartbeat(answer.member_epoch), 0)).error_code == ErrorCode.NOT_COORDINATOR
         assert broker.requests.count("StreamsGroupHeartbeat", node=1, error="NOT_COORDINATOR") == 2
+
+
+async def test_a_transaction_asks_its_own_coordinator_also_about_a_group_that_another_node_coordinates() -> None:
+    async with open_broker(kafka=Address("127.0.0.1", 0), nodes=2) as broker:
+        addresses = [each[1:] for each in broker.life.nodes.addresses.values()]
+        broker.move_coordinator("mover", 1)
+        broker.move_coordinator("readers", 2)
+        init = transactions.InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=60_000)
+        async with connected(addresses[0]) as one, connected(addresses[1]) as two:
+            assert (await two.call(init, 4)).error_code == ErrorCode.NOT_COORDINATOR
+            begun = await one.call(init, 4)
+            whose = {"transactional_id": "mover", "producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+            joining = transactions.AddOffsetsToTxnRequest(**whose, group_id="readers")
+            assert (await one.call(joining, 3)).error_code == 0
+            assert (await one.call(transactions.EndTxnRequest(**whose, committed=False), 3)).error_code == 0
