@@ -11,6 +11,7 @@ from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triolog.protocol.schema import codec
 from triolog.server.listeners.kafka.door import TELEMETRY
+from triolog.server.listeners.kafka.fake.kafka_versions import apis_of
 
 from tests.support.kafka_server import KafkaServer
 from tests.support.kafka_stream import KafkaStream
@@ -89,3 +90,9 @@ async def test_a_client_that_means_another_node_is_told_to_look_for_it_again(
     assert answer.error_code == error
     assert bool(answer.api_keys) == (error == 0)
     assert (await client.call(attrs.evolve(REQUEST, cluster_id=cluster_id, node_id=node_id), 4)).error_code == 0
+
+
+def test_streams_groups_came_with_kafka_4_2() -> None:
+    keys = {ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE}
+    assert keys <= apis_of("4.2").keys()
+    assert not keys & apis_of("4.1").keys()

@@ -293,3 +293,10 @@ async def test_a_partition_that_a_topic_made_again_does_not_have_is_unknown(kafk
     await kafka.broker.topics.create(TOPIC)
     answer = await reader.client.call(fetch_of([], session_id=reader.session_id, session_epoch=1), 17)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_session_may_know_of_a_topic_before_the_broker_does(kafka: KafkaServer, reader: Reader) -> None:
+    topic = FetchTopic(topic="", topic_id=b"\x07" * 16, partitions=[fetch_partition()])
+    answer = await reader.client.call(fetch_of([topic], session_epoch=0), 17)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert answer.session_id > 0

@@ -16,6 +16,8 @@ from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceReq
 from triolog.protocol.limits import MAX_REQUEST_BYTES
 from triolog.protocol.types import TopicPartition
 from triolog.server.listeners.connections.unsent import FREE_BYTES, MAX_UNSENT_BYTES
+from triolog.server.listeners.kafka import calls
+from triolog.server.listeners.kafka.door import Call
 from triolog.server.listeners.kafka.session import KafkaSession
 
 from tests.support.brokers import LARGE, until
@@ -299,3 +301,19 @@ async def test_a_connection_that_fails_in_many_ways_is_ended_once(
         assert await client.is_closed_by_server()
     assert len(caplog.records) == 1
     assert kafka.admission.counters("kafka").refused == 1
+
+
+async def test_a_bug_ends_the_connection_that_meets_it_and_no_other(
+    kafka: KafkaServer, client: KafkaStream, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handler(call: Call, body: object) -> object:
+        raise ZeroDivisionError("planted")
+
+    known = calls.handler_of
+    monkeypatch.setattr(calls, "handler_of", lambda key: handler if key is ApiKey.METADATA else known(key))
+    with caplog.at_level(logging.ERROR):
+        await client.send(MetadataRequest(topics=None, include_cluster_authorized_operations=False), 5)
+        assert await client.is_closed_by_server()
+    assert "ZeroDivisionError: planted" in caplog.text
+    assert await is_serving(kafka)
+    assert kafka.admission.budget.held == 0

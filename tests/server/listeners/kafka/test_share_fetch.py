@@ -1,4 +1,4 @@
-"""ShareFetch over the wire: what a member is given, what it may say with it, its session, and whom it waits for."""
+"""ShareFetch and ShareAcknowledge over the wire: what a member is given, what it may say with it, its session, its waits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 import pytest
 import trio
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequestPartition, ShareFetchRequestTopic
+from triolog.protocol.kafka.messages import share_fetch as m
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import OffsetReset, ShareConfig, ShareKey
 from triolog.server.listeners.kafka.share_acknowledgements import MAX_MEMBER_ID_CHARS
@@ -247,8 +247,8 @@ async def test_a_partition_in_which_the_group_has_never_begun_is_an_error_for_wh
 async def test_what_others_of_a_fetch_have_is_given_without_an_error_where_the_group_has_never_begun(
     kafka: KafkaServer, member: ShareMember
 ) -> None:
-    parts = [ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=[]) for number in (0, 1)]
-    topics = [ShareFetchRequestTopic(topic_id=kafka.topic_id(), partitions=parts)]
+    parts = [m.ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=[]) for number in (0, 1)]
+    topics = [m.ShareFetchRequestTopic(topic_id=kafka.topic_id(), partitions=parts)]
     answer = await member.ask(max_wait_ms=60_000, topics=topics)
     [found] = answer.responses[0].partitions
     assert (found.partition_index, found.error_code, ranges(found)) == (0, 0, [(0, 9, 1)])
@@ -294,3 +294,35 @@ async def test_a_group_may_begin_with_what_is_not_older_than_a_duration(
     await kafka.broker.logs.delete_records(PARTITION, 10)
     kafka.broker.shares.config_of = lambda _: ShareConfig(offset_reset=OffsetReset.BY_DURATION, offset_reset_duration_ms=1_000)
     assert await member.acquired() == [(11, 11, 1)]
+
+
+async def test_each_partition_is_acknowledged_or_refused_alone(kafka: KafkaServer, member: ShareMember) -> None:
+    await kafka.broker.shares.initialize(GROUP, kafka.topic_id(), 1)
+    async with kafka.connected() as producer:
+        await produced(producer, batch("a", "b"), partition=1)
+    asked = [m.ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=[]) for number in range(2)]
+    await member.ask(topics=[m.ShareFetchRequestTopic(topic_id=member.topic_id, partitions=asked)])
+    said = m.ShareAcknowledgementBatch(first_offset=0, last_offset=9, acknowledge_types=[ACCEPT])
+    partitions = [m.ShareAcknowledgePartition(partition_index=number, acknowledgement_batches=[said]) for number in range(2)]
+    answer = await member.acknowledge_all([m.ShareAcknowledgeTopic(topic_id=member.topic_id, partitions=partitions)])
+    codes = {each.partition_index: each.error_code for each in answer.responses[0].partitions}
+    assert codes == {0: ErrorCode.NONE, 1: ErrorCode.INVALID_REQUEST}, "the second has two records"
+    found = [kafka.broker.shares.in_flight(GROUP, member.topic_id, number) for number in range(2)]
+    assert found == [(10, 10, 0, 0), (0, 2, 2, 0)]
+
+
+async def test_an_acknowledgement_that_ends_the_session_gives_back_the_rest(member: ShareMember) -> None:
+    await member.acquired()
+    assert await member.acknowledge((0, 8, [ACCEPT]), share_session_epoch=-1) is ErrorCode.NONE
+    assert await member.acknowledge((9, 9, [ACCEPT]), share_session_epoch=-1) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    member.epoch = 0
+    assert await member.acquired() == [(9, 9, 2)]
+
+
+async def test_a_renewal_has_to_be_announced_and_a_group_may_not_want_it(kafka: KafkaServer, member: ShareMember) -> None:
+    await member.acquired()
+    assert await member.acknowledge((0, 9, [RENEW])) is ErrorCode.INVALID_REQUEST
+    assert await member.acknowledge((0, 9, [RENEW]), is_renew_ack=True) is ErrorCode.NONE
+    assert (await member.acknowledge_all([])).acquisition_lock_timeout_ms == 30_000
+    kafka.broker.shares.config_of = lambda _: ShareConfig(renew_acknowledge_enabled=False)
+    assert await member.acknowledge((0, 9, [RENEW]), is_renew_ack=True) is ErrorCode.INVALID_RECORD_STATE
