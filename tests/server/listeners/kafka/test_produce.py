@@ -13,7 +13,7 @@ from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.listeners.kafka.pending_produce import PendingProduce
 
 from tests.support.brokers import values_from
-from tests.support.kafka_server import TOPIC, KafkaServer, batch, produce_request, produced
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, produce_request, produced
 from tests.support.kafka_stream import KafkaStream
 from tests.support.logs import START_MS
 from tests.support.record_batches import patched
@@ -179,10 +179,11 @@ async def test_what_a_log_refuses_comes_with_its_start(client: KafkaStream) -> N
     assert (await answered(client, produce_request(batch("x")[:-1]))).log_start_offset == -1
 
 
-async def test_a_duplicate_has_the_time_of_what_is_stored(client: KafkaStream) -> None:
+async def test_a_duplicate_has_the_offset_and_the_time_of_what_is_stored(kafka: KafkaServer, client: KafkaStream) -> None:
     await produced(client, _numbered(0))
     partition = await answered(client, produce_request(_numbered(0)))
     assert (partition.error_code, partition.base_offset, partition.log_append_time_ms) == (0, 0, START_MS)
+    assert await values_from(kafka.broker) == [b"x"]
 
 
 async def test_that_there_is_no_such_partition_is_said_before_what_else_is_wrong(client: KafkaStream) -> None:
@@ -229,3 +230,25 @@ async def test_records_that_are_stored_are_not_kept_in_memory(client: KafkaStrea
         await produced(client, batch("x"))
     gc.collect()
     assert not [each for each in gc.get_objects() if isinstance(each, PendingProduce)]
+
+
+async def test_batches_of_every_codec_are_stored_as_they_come_but_for_offset_and_epoch(client: KafkaStream) -> None:
+    for number, codec in enumerate(CompressionType):
+        data = batch(b"a" * 10_000, compression_type=codec)
+        assert await produced(client, data) == number
+        fetched = (await client.call(fetch_request(fetch_partition(number)), 12)).responses[0].partitions[0].records
+        assert fetched[16:] == data[16:], codec
+
+
+async def test_internal_topics_are_not_written_by_clients(kafka: KafkaServer, client: KafkaStream) -> None:
+    await kafka.broker.offsets.commit("group", [(TopicPartition(TOPIC, 0), 1, None)])
+    refused = await answered(client, produce_request(batch("x"), topic="__consumer_offsets"))
+    assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_a_small_batch_that_expands_beyond_the_limit_is_refused(client: KafkaStream) -> None:
+    """What it becomes is bounded while it is unpacked, not afterwards."""
+    bomb = batch(bytes(65 * MIB), compression_type=CompressionType.ZSTD)
+    assert len(bomb) < 100_000
+    assert (await answered(client, produce_request(bomb))).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert await produced(client, batch("x")) == 0

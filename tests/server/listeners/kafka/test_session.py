@@ -317,3 +317,9 @@ async def test_a_bug_ends_the_connection_that_meets_it_and_no_other(
     assert "ZeroDivisionError: planted" in caplog.text
     assert await is_serving(kafka)
     assert kafka.admission.budget.held == 0
+
+
+async def test_a_request_that_comes_a_byte_at_a_time_is_answered(client: KafkaStream) -> None:
+    for byte in frame(HELLO, 3, 1):
+        await client.send_raw(bytes([byte]))
+    assert struct.unpack_from(">i", await client.receive_frame()) == (1,)

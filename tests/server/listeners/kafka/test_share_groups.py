@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages import share_group_offsets
+from triolog.protocol.kafka.messages.groups import ListGroupsRequest
 from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from triolog.protocol.limits import INT32_MIN
 
@@ -119,7 +120,7 @@ async def test_a_strict_server_asks_for_no_more_heartbeats_than_kafka_does(kafka
     assert (await client.call(JOIN, 1)).heartbeat_interval_ms == 5_000
 
 
-async def test_groups_are_described(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_groups_are_described_and_listed(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.call(with_changes(JOIN, rack_id="rack", subscribed_topic_names=[TOPIC, "later"]), 1)
     await client.call(BEAT, 1)
     asked = ShareGroupDescribeRequest(group_ids=[GROUP, "unknown", "", GROUP], include_authorized_operations=True)
@@ -135,6 +136,8 @@ async def test_groups_are_described(kafka: KafkaServer, client: KafkaStream) -> 
     assert (unknown.error_code, unknown.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group unknown not found.")
     assert (unknown.group_state, unknown.authorized_operations) == ("", INT32_MIN)
     assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
+    (group,) = (await client.call(ListGroupsRequest(states_filter=["stable"], types_filter=["Share"]), 5)).groups
+    assert (group.group_id, group.protocol_type, group.group_state, group.group_type) == (GROUP, "share", "Stable", "share")
     await client.call(LEAVE, 1)
     (group,) = (await client.call(DESCRIBE, 1)).groups
     assert (group.group_state, group.group_epoch, group.assignment_epoch, group.members) == ("Empty", 4, 3, [])
