@@ -61,9 +61,7 @@ async def test_parked_fetches_with_padding_keep_none_of_it_and_hold_up_nobody(se
         await until(lambda: server.admission.budget.held == 0)
 
 
-async def test_unfinished_frames_are_charged_as_they_come_and_small_requests_never_wait_for_them(
-    server: BothListeners,
-) -> None:
+async def test_unfinished_frames_are_charged_as_they_come_and_small_requests_never_wait_for_them(server: BothListeners) -> None:
     budget = server.admission.budget
     async with established(server) as clients, kafka_peers(server, 10) as attackers, trio.open_nursery() as nursery:
         for attacker in attackers:
@@ -246,10 +244,7 @@ async def test_a_parked_fetch_of_a_peer_that_sends_no_more_is_answered(server: B
 
 async def test_a_parked_join_of_a_peer_that_left_ends(fast_path: Path) -> None:
     """The others of its group are waited for, which may take as long as the group allows."""
-    async with (
-        both_listeners(fast_path, group_initial_rebalance_delay_ms=0) as server,
-        server.kafka_client() as other,
-    ):
+    async with both_listeners(fast_path, group_initial_rebalance_delay_ms=0) as server, server.kafka_client() as other:
         first = await other.call(join("", rebalance_timeout_ms=60_000), 5)
         await other.call(join(first.member_id, rebalance_timeout_ms=60_000), 5)
         async with server.kafka_client() as client:

@@ -14,15 +14,7 @@ from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType, TopicPartition
 
 from tests.support.brokers import actor_of, until
-from tests.support.kafka_server import (
-    TOPIC,
-    KafkaServer,
-    batch,
-    fetch_of,
-    fetch_partition,
-    fetch_request,
-    produced,
-)
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_of, fetch_partition, fetch_request, produced
 from tests.support.kafka_stream import KafkaStream
 from tests.support.transactions import TransactionalProducer
 

@@ -93,10 +93,7 @@ async def test_a_session_is_told_everything_once_and_then_what_is_new(
 
 
 async def test_a_session_moves_on_once_where_its_fetch_has_to_wait_for_the_device(tmp_path: Path) -> None:
-    async with (
-        kafka_server(tmp_path, fs=GateFileSystem(cached_reads=False)) as kafka,
-        kafka.connected() as client,
-    ):
+    async with kafka_server(tmp_path, fs=GateFileSystem(cached_reads=False)) as kafka, kafka.connected() as client:
         await kafka.broker.topics.create(TOPIC, 3)
         await produced(client, batch("x"), partition=1)
         reader = Reader(kafka, client)

@@ -71,9 +71,7 @@ async def two_directories(tmp_path: Path) -> AsyncIterator[tuple[KafkaStream, Pa
         nursery.cancel_scope.cancel()
 
 
-async def test_every_directory_is_told_also_one_that_is_out_of_service(
-    two_directories: tuple[KafkaStream, Path, Path],
-) -> None:
+async def test_every_directory_is_told_also_one_that_is_out_of_service(two_directories: tuple[KafkaStream, Path, Path]) -> None:
     client, first, second = two_directories
     answer = await client.call(asking(None), 4)
     found = {each.log_dir: each for each in answer.results}

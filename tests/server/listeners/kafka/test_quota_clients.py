@@ -7,13 +7,10 @@ kafka/test_admin_tools.py.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any, Final
 
-import pytest
 from confluent_kafka import Consumer, Message, Producer, ThrottleEvent, TopicPartition
-from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
+from triolog.server.embedded import BlockingBroker
 
 from tests.support.kafka_quotas import FETCHED, PRODUCED, altering
 from tests.support.kafka_wire import KafkaWire
@@ -25,12 +22,6 @@ BOUND: Final = 100.0
 LEAST_S: Final = (len(VALUE) / 10 - BOUND) / BOUND * 10
 """For how long who has used this much at once is quiet at least."""
 PATIENCE_S: Final = 60.0
-
-
-@pytest.fixture
-def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics={TOPIC: 1}) as broker:
-        yield broker
 
 
 def limited(broker: BlockingBroker, key: str, told: list[ThrottleEvent]) -> dict[str, Any]:

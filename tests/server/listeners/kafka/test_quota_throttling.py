@@ -29,12 +29,6 @@ KILOBYTES = batch("x" * 20_000)
 
 
 @pytest.fixture
-def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics={TOPIC: 1}) as broker:
-        yield broker
-
-
-@pytest.fixture
 def client(broker: BlockingBroker) -> Iterator[KafkaWire]:
     with KafkaWire.connect(broker.kafka) as client:
         yield client

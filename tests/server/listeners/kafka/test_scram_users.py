@@ -72,10 +72,7 @@ async def test_a_user_that_was_made_logs_in_until_it_is_taken_away(tmp_path: Pat
         assert await alter(root, put("carol", "new"), take("dave")) == {"carol": 0, "dave": 0}
         assert await log_in(server, "carol", "new") == 0
         assert await log_in(server, "carol", "p") == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert await describe(root, "carol", "dave") == {
-            "carol": [(1, 4096), (2, 4096)],
-            "dave": ErrorCode.RESOURCE_NOT_FOUND,
-        }
+        assert await describe(root, "carol", "dave") == {"carol": [(1, 4096), (2, 4096)], "dave": ErrorCode.RESOURCE_NOT_FOUND}
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,7 @@ from triolog.protocol.kafka.messages.share_groups import ShareGroupHeartbeatRequ
 from tests.support.kafka_acls import allow
 from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
-from tests.support.streams_requests import (
-    CHANGELOG,
-    GROUP,
-    MEMBER,
-    PLAIN,
-    REPARTITION,
-    heartbeat,
-    internal,
-    part,
-    topology,
-)
+from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, PLAIN, REPARTITION, heartbeat, internal, part, topology
 
 
 @pytest.fixture
@@ -241,10 +231,7 @@ async def test_a_group_is_described_with_its_topology_and_tasks(kafka: KafkaServ
     assert (
         tasks(member.assignment.active_tasks)
         == tasks(member.target_assignment.active_tasks)
-        == {
-            "0": [0, 1, 2],
-            "1": [0, 1, 2],
-        }
+        == {"0": [0, 1, 2], "1": [0, 1, 2]}
     )
 
 

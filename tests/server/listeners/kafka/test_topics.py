@@ -7,14 +7,7 @@ import trio
 from triolog.protocol.types import TopicPartition
 
 from tests.support.brokers import actor_of, until
-from tests.support.kafka_admin import (
-    NO_ID,
-    delete_records,
-    delete_states,
-    delete_topics,
-    error_names,
-    more_partitions,
-)
+from tests.support.kafka_admin import NO_ID, delete_records, delete_states, delete_topics, error_names, more_partitions
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, produced
 from tests.support.kafka_stream import KafkaStream
 

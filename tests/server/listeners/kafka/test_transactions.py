@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages import transactions
@@ -170,13 +172,19 @@ async def test_a_producer_without_transactions_may_name_any_timeout(client: Kafk
 
 
 @pytest.mark.parametrize(
-    ("transactional_id", "timeout_ms", "code"),
-    [("", 60_000, ErrorCode.INVALID_REQUEST), (ID, 900_001, ErrorCode.INVALID_TRANSACTION_TIMEOUT)],
+    ("fields", "code"),
+    [
+        ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"transaction_timeout_ms": 900_001}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"producer_id": -1, "producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
+        ({"producer_id": 7, "producer_epoch": -1}, ErrorCode.INVALID_REQUEST),
+    ],
+    ids=str,
 )
 async def test_a_transactional_producer_that_cannot_be_is_refused(
-    client: KafkaStream, transactional_id: str, timeout_ms: int, code: ErrorCode
+    client: KafkaStream, fields: dict[str, Any], code: ErrorCode
 ) -> None:
-    request = transactions.InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+    request = transactions.InitProducerIdRequest(**{"transactional_id": ID, "transaction_timeout_ms": 60_000, **fields})
     assert (await client.call(request, 4)).error_code == code
 
 
@@ -187,6 +195,7 @@ async def test_an_open_transaction_is_described_listed_and_ended_by_hand(kafka: 
     found, unknown, empty = (await client.call(asked, 0)).transaction_states
     assert (found.error_code, found.transaction_state, found.producer_id) == (0, "Ongoing", producer[0])
     assert [(topic.topic, topic.partitions) for topic in found.topics] == [(TOPIC, [0])]
+    assert (unknown.producer_id, unknown.producer_epoch, unknown.transaction_start_time_ms) == (0, 0, 0)
     assert (unknown.error_code, empty.error_code) == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.INVALID_REQUEST)
 
     producers = transactions.DescribeProducersRequest(
@@ -264,21 +273,7 @@ async def test_a_state_or_a_pattern_that_cannot_be_is_said(client: KafkaStream) 
     assert (await client.call(request, 2)).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-async def test_a_transaction_that_is_not_known_is_described_with_zeros(client: KafkaStream) -> None:
-    [state] = (await client.call(transactions.DescribeTransactionsRequest(transactional_ids=["nobody"]), 0)).transaction_states
-    assert state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    assert (state.producer_id, state.producer_epoch, state.transaction_start_time_ms) == (0, 0, 0)
-
-
 async def test_an_id_that_has_begun_nothing_is_older_than_any_age(client: KafkaStream) -> None:
     await started(client)
     request = transactions.ListTransactionsRequest(state_filters=[], producer_id_filters=[], duration_filter=10**9)
     assert [each.transactional_id for each in (await client.call(request, 1)).transaction_states] == [ID]
-
-
-@pytest.mark.parametrize("expected", [(-1, 5), (7, -1)])
-async def test_a_producer_names_both_its_id_and_its_epoch(client: KafkaStream, expected: Producer) -> None:
-    request = transactions.InitProducerIdRequest(
-        transactional_id=ID, transaction_timeout_ms=60_000, producer_id=expected[0], producer_epoch=expected[1]
-    )
-    assert (await client.call(request, 4)).error_code == ErrorCode.INVALID_REQUEST

@@ -86,9 +86,7 @@ CASES: Final = [
         ((Op.ALTER, CLUSTER, CLUSTER_NAME),),
     ),
     on_topic(
-        lambda topic: m.CommitOffsetsRequest("group", (m.CommittedPartition(topic, 0, 0),)),
-        Op.READ,
-        (Op.READ, GROUP, "group"),
+        lambda topic: m.CommitOffsetsRequest("group", (m.CommittedPartition(topic, 0, 0),)), Op.READ, (Op.READ, GROUP, "group")
     ),
     on_topic(
         lambda topic: m.CommitOffsetsRequest("group", (m.CommittedPartition(topic, 0, 0),), m.TransactionProducer("tx", 0, 0)),

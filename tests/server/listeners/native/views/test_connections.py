@@ -9,8 +9,7 @@ from contextlib import ExitStack
 import pytest
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.native import messages as m
-from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
+from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 from triolog.tools.client.config import ClientConfig
 
@@ -20,12 +19,6 @@ from tests.support.kafka_wire import CLIENT_ID, KafkaWire
 from tests.support.wire_client import WireClient
 
 TOPIC = "topic"
-
-
-@pytest.fixture
-def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(MEMORY, kafka=Address("127.0.0.1", 0), topics={TOPIC: 1}) as broker:
-        yield broker
 
 
 @pytest.fixture
