@@ -232,15 +232,3 @@ def test_explain_of_a_timestamp_ends_with_the_answer_of_offsets_for_times(
         assert entry.error is None
         answer = entry.walk["answer"]
         assert (answer["offset"], answer["timestamp"]) == (found.offset, found.timestamp)
-
-
-@given(offset=st.integers(0, 449))
-def test_explain_of_an_offset_ends_in_the_batch_that_a_fetch_gives(server: ServerProcess, walked: str, offset: int) -> None:
-    with WireClient.connect(server.address) as client:
-        header = parse_header(client.fetch(walked, 0, offset).records)  # type: ignore[arg-type]
-        (entry,) = client.call(messages.ExplainRequest((messages.ExplainPartition(walked, 0, offset=offset),))).partitions
-        assert entry.error is None
-        answer = entry.walk["answer"]
-        assert answer["offset"] == offset
-        assert (answer["batch_base_offset"], answer["batch_last_offset"]) == (header.base_offset, header.last_offset)
-        assert (answer["batch_bytes"], answer["batch_max_timestamp"]) == (header.size_bytes, header.max_timestamp)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.fetch import FetchTopic
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -201,13 +200,6 @@ async def test_a_held_answer_comes_after_its_effect(kafka: KafkaServer, watch: W
     await client.receive_frame()
 
 
-async def test_a_delay_is_at_least_as_long_as_it_says(watch: Watch, client: KafkaStream) -> None:
-    rule(watch, api="Produce", delay_ms=50)
-    begin = trio.current_time()
-    await produced(client, batch("a"))
-    assert trio.current_time() - begin >= 0.05
-
-
 @pytest.mark.parametrize(("applied", "high_watermark"), [(False, 0), (True, 1)])
 async def test_a_disconnect_before_and_after_the_effect(
     kafka: KafkaServer, watch: Watch, client: KafkaStream, applied: bool, high_watermark: int
@@ -233,13 +225,6 @@ async def test_a_black_hole_answers_nothing_until_the_client_goes(
         await until(lambda: kafka.listener.connections == 1)
 
 
-async def test_throttling_stands_in_the_answer(watch: Watch, client: KafkaStream) -> None:
-    rule(watch, api="Produce", throttle_ms=1234)
-    answer = await client.call(produce_request(batch("a")), 9)
-    assert answer.throttle_time_ms == 1234
-    assert answer.responses[0].partition_responses[0].error_code == 0
-
-
 async def test_corrupt_records_differ_from_those_stored_and_the_answer_can_be_read(watch: Watch, client: KafkaStream) -> None:
     await produced(client, batch("a"))
     rule(watch, api="Fetch", corrupt=True, once=True)
@@ -255,13 +240,6 @@ async def test_another_corrupt_answer_cannot_be_read(watch: Watch, client: Kafka
     frame = await client.receive_frame()
     assert frame[:4] == b"\0\0\0\1"
     assert len(set(frame[4:]) & {0xFF}) == 1
-
-
-async def test_a_truncated_answer_ends_in_its_middle(watch: Watch, client: KafkaStream) -> None:
-    rule(watch, api="Produce", truncate_to=9)
-    await client.send(produce_request(batch("a")), 9)
-    with pytest.raises(EOFError, match="before they were there"):
-        await client.receive_frame()
 
 
 async def test_a_rule_of_a_client_and_of_a_topic_id(kafka: KafkaServer, watch: Watch, client: KafkaStream) -> None:
