@@ -132,7 +132,6 @@ class Fuzzed:
     ended: int = 0
     gone: int = 0
     """Connections that the server, and that a client, has ended while requests had no answers."""
-    errors: Counter[str] = attrs.field(factory=Counter)
 
     def topic_ids(self) -> dict[str, bytes]:
         broker = self.server.broker
@@ -226,9 +225,6 @@ async def _answers(fuzzed: Fuzzed, world: World, client: KafkaStream, burst: lis
         with trio.move_on_after(WAIT_S if may_wait else PATIENCE_S) as waiting:
             answer = decode_answer(sent.asked, await client.receive_frame())
             kafka_requests.learn(world, sent, answer)
-            code = getattr(answer, "error_code", 0)
-            if code:
-                fuzzed.errors[f"{sent.name} {code}"] += 1
         if waiting.cancelled_caught:
             assert may_wait, f"{sent.asked} {sent.body} has no answer"
             fuzzed.gone += 1
@@ -269,8 +265,6 @@ async def native_client(fuzzed: Fuzzed, world: World, requests: int) -> None:
                 assert correlation_id == each + 2, (correlation_id, api, body)
                 if error is None:
                     messages.decode_response(api, 1, answer)
-                else:
-                    fuzzed.errors[f"native {api} {error[1]}"] += 1
                 if number >= requests:
                     break
 

@@ -16,7 +16,7 @@ import trio
 import trio.testing
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.native import messages
-from triolog.protocol.native.connection import LastError
+from triolog.protocol.native.connection import NEED_DATA, LastError
 from triolog.server.listeners.connections.bugs import report_bug
 from triolog.server.listeners.connections.counters import OUT_OF_MEMORY, ProtocolCounters
 from triolog.server.listeners.connections.sockets import Admission, Listener, Served
@@ -24,10 +24,10 @@ from triolog.server.listeners.connections.transport import Transport
 from triolog.server.listeners.kafka import pending_produce
 from triolog.server.listeners.kafka.session import KafkaSession
 from triolog.server.listeners.native import calls as native
-from triolog.server.listeners.native.calls import native_listener
 from triolog.server.settings.broker_config import Address
 
-from tests.support.brokers import running_broker, until
+from tests.support.attackers import both_listeners
+from tests.support.brokers import until
 from tests.support.kafka_server import (
     TOPIC,
     KafkaServer,
@@ -38,7 +38,6 @@ from tests.support.kafka_server import (
     produce_request,
     produced,
 )
-from tests.support.wire_client import WireClient
 
 LOCALHOST: Final = Address("127.0.0.1", 0)
 PLACES: Final = 8
@@ -244,24 +243,17 @@ async def test_a_native_call_that_meets_a_bug_is_told_so_and_others_are_served(
 ) -> None:
     monkeypatch.setitem(native._CALLS, messages.ListGroupsRequest, broken)
     monkeypatch.setattr(native.topic_calls, "metadata", lambda *_: {}["missing"])
-    async with running_broker(tmp_path) as broker, trio.open_nursery() as nursery:
-        shared = Admission.of(broker.config)
-        address = await nursery.start(native_listener(broker, LOCALHOST, shared).run)
+    async with both_listeners(tmp_path) as server:
         for message in (messages.ListGroupsRequest(), messages.MetadataRequest()):
-            last = await trio.to_thread.run_sync(last_error, address, message)
+            async with server.native_client() as client:
+                await client.send(message)
+                with trio.fail_after(30):
+                    while (last := client.connection.next_event()) is NEED_DATA:
+                        client.connection.receive_data(await client.stream.receive_some())
+                    assert await client.stream.receive_some() == b""
+            assert isinstance(last, LastError)
             assert last.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
-        assert shared.counters("native").bugs == 2
-        nursery.cancel_scope.cancel()
-
-
-def last_error(address: Address, message: messages.RequestMessage) -> LastError:
-    """The error with which a request ends its connection."""
-    with WireClient.connect(address) as client:
-        client.send(message)
-        last = client.receive()
-        assert isinstance(last, LastError)
-        assert client.socket.recv(1) == b""
-        return last
+        assert server.admission.counters("native").bugs == 2
 
 
 async def test_an_answer_that_cannot_be_made_leaves_the_log_and_other_producers_alone(

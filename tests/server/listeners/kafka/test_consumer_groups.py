@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages import consumer_groups, offsets, transactions
+from triolog.protocol.kafka.messages import consumer_groups, transactions
 from triolog.protocol.kafka.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from triolog.protocol.limits import INT32_MIN
 
@@ -132,38 +132,6 @@ async def test_groups_are_listed_with_their_type_and_deleted_when_they_are_empty
     await client.call(attrs.evolve(BEAT, member_epoch=-1), 1)
     assert (await client.call(deletion, 2)).results[0].error_code == 0
     assert (await client.call(deletion, 2)).results[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def commit(member_id: str, epoch: int) -> offsets.OffsetCommitRequest:
-    partition = offsets.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
-    return offsets.OffsetCommitRequest(
-        group_id=GROUP,
-        generation_id_or_member_epoch=epoch,
-        member_id=member_id,
-        topics=[offsets.OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])],
-    )
-
-
-def fetch(member_id: str | None, epoch: int) -> offsets.OffsetFetchRequest:
-    topics = [offsets.OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])]
-    group = offsets.OffsetFetchRequestGroup(group_id=GROUP, member_id=member_id, member_epoch=epoch, topics=topics)
-    return offsets.OffsetFetchRequest(groups=[group], require_stable=False)
-
-
-@pytest.mark.parametrize(
-    ("member_id", "epoch", "error"),
-    [(MEMBER, 1, 0), (MEMBER, 2, ErrorCode.STALE_MEMBER_EPOCH), ("nobody", 1, ErrorCode.UNKNOWN_MEMBER_ID)],
-)
-async def test_offsets_are_committed_and_read_by_members_at_their_epoch(
-    client: KafkaStream, member_id: str, epoch: int, error: int
-) -> None:
-    await client.call(JOIN, 1)
-    committed = await client.call(commit(member_id, epoch), 9)
-    assert committed.topics[0].partitions[0].error_code == error
-    [group] = (await client.call(fetch(member_id, epoch), 9)).groups
-    assert group.error_code == error
-    [group] = (await client.call(fetch(None, -1), 9)).groups
-    assert (group.error_code, group.topics[0].partitions[0].committed_offset) == (0, -1 if error else 1)
 
 
 @pytest.mark.parametrize(("version", "error"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.STALE_MEMBER_EPOCH)])

@@ -9,7 +9,6 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
 from triolog.protocol.kafka.messages import groups, streams_groups
 from triolog.protocol.kafka.messages import offsets as m
-from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from triolog.protocol.kafka.messages.share_groups import ShareGroupHeartbeatRequest
 
 from tests.support.kafka_acls import allow
@@ -254,27 +253,15 @@ async def test_a_name_is_of_one_kind_at_a_time(kafka: KafkaServer, client: Kafka
     ]
     assert (await client.call(classic_join(), 9)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     unknown = ErrorCode.GROUP_ID_NOT_FOUND
-    consumer = ConsumerGroupHeartbeatRequest(
-        group_id=GROUP,
-        member_id="c",
-        member_epoch=0,
-        rebalance_timeout_ms=1000,
-        subscribed_topic_names=[TOPIC],
-        topic_partitions=[],
-    )
-    answer = await client.call(consumer, 1)
-    assert (answer.error_code, answer.error_message) == (unknown, f"Group {GROUP} is not a consumer group.")
     share = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="s", member_epoch=0, subscribed_topic_names=[TOPIC])
     answer = await client.call(share, 1)
     assert (answer.error_code, answer.error_message) == (unknown, f"Group {GROUP} is not a share group.")
-    assert (await client.call(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)).groups[0].error_code == unknown
     (told,) = (await client.call(groups.DescribeGroupsRequest(groups=[GROUP]), 6)).groups
     assert (told.error_code, told.group_state) == (unknown, "Dead")
-    for name, request in (("consumers", consumer), ("shared", share)):
-        request.group_id = name
-        assert (await client.call(request, 1)).error_code == 0
-        assert await refused(client, group_id=name) == (unknown, f"Group {name} is not a streams group.")
-        assert (await described(client, name)).error_message == f"Group {name} is not a streams group."
+    share.group_id = "shared"
+    assert (await client.call(share, 1)).error_code == 0
+    assert await refused(client, group_id="shared") == (unknown, "Group shared is not a streams group.")
+    assert (await described(client, "shared")).error_message == "Group shared is not a streams group."
     (deleted,) = (await client.call(groups.DeleteGroupsRequest(groups_names=[GROUP]), 2)).results
     assert deleted.error_code == ErrorCode.NON_EMPTY_GROUP
 
