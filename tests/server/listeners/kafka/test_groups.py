@@ -15,7 +15,7 @@ from tests.support.kafka_server import KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
 
 GROUP = "group"
-JOIN_VERSIONS, SYNC_VERSIONS, HEARTBEAT_VERSIONS, LEAVE_VERSIONS = range(10), range(6), range(5), range(6)
+JOIN_VERSIONS, SYNC_VERSIONS = range(10), range(6)
 
 
 @pytest.fixture
@@ -86,11 +86,16 @@ async def test_a_first_join_gets_a_member_id_at_once_or_from_version_4_on_is_ask
     assert answer.protocol_type == ("consumer" if version >= 7 else None)
 
 
-@pytest.mark.parametrize("version", JOIN_VERSIONS)
-async def test_a_join_that_is_refused_says_why_in_every_version(client: KafkaStream, version: int) -> None:
-    answer = await client.call(joining("nobody"), version)
-    assert (answer.error_code, answer.generation_id, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, -1, "nobody")
-    assert answer.protocol_name == (None if version >= 7 else "")
+async def test_a_join_and_a_sync_that_are_refused_say_why_in_every_version(client: KafkaStream) -> None:
+    for version in JOIN_VERSIONS:
+        answer = await client.call(joining("nobody"), version)
+        assert (answer.error_code, answer.generation_id, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, -1, "nobody")
+        assert answer.protocol_name == (None if version >= 7 else ""), version
+    request = syncing("nobody", 0)
+    request.protocol_name = None
+    for version in SYNC_VERSIONS:
+        expected = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if version >= 5 else ErrorCode.UNKNOWN_MEMBER_ID
+        assert (await client.call(request, version)).error_code == expected, version
 
 
 async def test_two_members_share_a_generation_and_only_the_leader_sees_both(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -125,27 +130,19 @@ async def test_a_sync_of_another_generation_is_refused_in_every_version(client: 
     assert answer.protocol_name == ("range" if version >= 5 else None)
 
 
-@pytest.mark.parametrize("version", SYNC_VERSIONS)
-async def test_a_sync_says_which_protocol_was_chosen_from_version_5_on(client: KafkaStream, version: int) -> None:
-    request = syncing("nobody", 0)
-    request.protocol_name = None
-    expected = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if version >= 5 else ErrorCode.UNKNOWN_MEMBER_ID
-    assert (await client.call(request, version)).error_code == expected
-
-
-@pytest.mark.parametrize("version", HEARTBEAT_VERSIONS)
-async def test_a_heartbeat_tells_members_from_others_in_every_version(client: KafkaStream, version: int) -> None:
+async def test_a_heartbeat_tells_members_from_others_in_every_version(client: KafkaStream) -> None:
     join = await formed(client)
     expected = {
         (join.member_id, join.generation_id): 0,
         (join.member_id, join.generation_id - 1): ErrorCode.ILLEGAL_GENERATION,
         ("nobody", join.generation_id): ErrorCode.UNKNOWN_MEMBER_ID,
     }
-    for (member_id, generation), code in expected.items():
-        assert (await client.call(beating(member_id, generation), version)).error_code == code
+    for version in range(5):
+        for (member_id, generation), code in expected.items():
+            assert (await client.call(beating(member_id, generation), version)).error_code == code, version
 
 
-@pytest.mark.parametrize("version", LEAVE_VERSIONS)
+@pytest.mark.parametrize("version", range(6))
 async def test_members_leave_one_by_one_or_from_version_3_on_several_at_once(client: KafkaStream, version: int) -> None:
     join = await formed(client)
     leaving = [groups.LeaveGroupMemberIdentity(member_id=name) for name in ("nobody", join.member_id)]

@@ -96,12 +96,12 @@ async def test_a_wrong_change_is_refused_and_takes_its_user_along(tmp_path: Path
         assert set(await describe(root)) == ({"carol", "dave"} - {change.name})
 
 
-@pytest.mark.parametrize("salted_password", [b"short", bytes(33), bytes(100)])
-async def test_a_salted_password_of_any_length_is_stored_as_kafka_does(tmp_path: Path, salted_password: bytes) -> None:
+async def test_a_salted_password_of_any_length_is_stored_as_kafka_does(tmp_path: Path) -> None:
     async with server_with_users(tmp_path) as server, logged_in(server, "root") as root:
-        assert await alter(root, put("carol", salted_password=salted_password)) == {"carol": 0}
-        credential = server.broker.security.scram_users()["carol", SHA_256]
-        assert credential == ScramCredential.from_salted_password(SHA_256, 4096, b"salt", salted_password)
+        for salted_password in (b"short", bytes(33), bytes(100)):
+            assert await alter(root, put("carol", salted_password=salted_password)) == {"carol": 0}
+            credential = server.broker.security.scram_users()["carol", SHA_256]
+            assert credential == ScramCredential.from_salted_password(SHA_256, 4096, b"salt", salted_password)
     async with server_with_users(tmp_path) as server, logged_in(server, "root") as root:
         assert await describe(root) == {"carol": [(1, 4096)]}
 

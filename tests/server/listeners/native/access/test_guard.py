@@ -313,12 +313,3 @@ async def test_a_decision_is_remembered_until_acls_change(fast_path: Path) -> No
         assert (await client.call(asked)).topics[0].error is None
         await broker.security.create_acls([acl((Op.DESCRIBE, TOPIC, MINE), AclPermission.DENY)])
         assert (await client.call(asked)).topics[0].error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-
-async def test_super_users_and_embedders_are_asked_nothing(fast_path: Path) -> None:
-    async with running_broker(fast_path, acl_enable=True, super_users=(ANONYMOUS,)) as broker, trio.open_nursery() as nursery:
-        await broker.topics.create(MINE)
-        address = await nursery.start(native_listener(broker, Address("127.0.0.1", 0), Admission.of(broker.config)).run)
-        async with native_stream(address) as client:
-            assert [topic.name for topic in (await client.call(m.MetadataRequest())).topics] == [MINE]
-        nursery.cancel_scope.cancel()
