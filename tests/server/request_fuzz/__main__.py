@@ -10,8 +10,7 @@ from pathlib import Path
 
 import trio
 
-from .run import fuzzed_broker, run
-from .variants import VARIANTS
+from .run import VARIANTS, fuzzed_broker, run
 
 
 async def _run(variant: str, requests: int, seed: int) -> None:

@@ -30,6 +30,7 @@ from triolog.protocol.native.connection import LAST_ERROR_ID
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import ShareKey
+from triolog.server.faults.faults import Faults
 from triolog.server.faults.requests import RequestLog
 from triolog.server.listeners.connections.sockets import Listener
 from triolog.server.listeners.kafka import session as kafka_session
@@ -40,6 +41,7 @@ from triolog.server.listeners.native import session
 from triolog.server.listeners.native.calls import NativeCalls, native_listener
 from triolog.server.listeners.native.session import Session
 from triolog.server.settings.broker_config import Address
+from triolog.server.settings.listener_security import ListenerSecurity
 
 from tests.support.kafka_server import KafkaServer, kafka_server
 from tests.support.kafka_stream import RECEIVE_BYTES, KafkaStream, connected, decode_answer
@@ -360,3 +362,26 @@ async def _check_nothing_left(fuzzed: Fuzzed) -> None:
             break
     assert not kept, kept
     assert not fuzzed.log.wrong, "\n".join(fuzzed.log.wrong[:5])
+
+
+def _strict() -> dict[str, Any]:
+    return {}
+
+
+def _watched() -> dict[str, Any]:
+    """As an embedded broker is: lenient, and looked on."""
+    return {"lenient": True, "watch": Watch(Faults(), RequestLog(), lambda: START_MS)}
+
+
+def _secured() -> dict[str, Any]:
+    """root may do everything, alice what requests allow her."""
+    return {
+        "kafka_security": ListenerSecurity.SASL_PLAINTEXT,
+        "sasl_users": {"root": "root", "alice": "alice"},
+        "acl_enable": True,
+        "super_users": ("User:root", "User:ANONYMOUS"),
+        "users": ("root", "root", "alice", "alice", None),
+    }
+
+
+VARIANTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {"strict": _strict, "watched": _watched, "secured": _secured}

@@ -12,6 +12,7 @@ import pytest
 import trio
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from triolog.server.listeners.connections import unsent
+from triolog.server.listeners.connections.in_turns import in_turns
 from triolog.server.listeners.connections.session import REQUESTS_PER_TURN, Session
 
 from tests.support.brokers import until
@@ -106,3 +107,26 @@ async def test_a_session_goes_on_when_what_made_it_full_leaves_at_the_end_of_its
         for _ in range(3):
             answer = await client.call(fetch_request(fetch_partition(offset)), 11)
             assert len(answer.responses[0].partitions[0].records) > 200_000
+
+
+async def turns_of_others(count: int, per_turn: int) -> int:
+    """How often another task ran while so many elements were gone through."""
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        assert [each async for each in in_turns(range(count), per_turn)] == list(range(count))
+        nursery.cancel_scope.cancel()
+    return turns
+
+
+@pytest.mark.parametrize(("count", "turns"), [(0, 0), (1, 0), (8, 0), (9, 1), (16, 1), (80, 9)])
+async def test_others_have_a_turn_after_every_few_elements(count: int, turns: int) -> None:
+    """Who comes first in a turn is drawn: the other one may miss the first and the last."""
+    assert abs(await turns_of_others(count, 8) - turns) <= min(turns, 2)

@@ -151,9 +151,6 @@ async def test_resources_are_listed_by_type(
     assert {(each.resource_name, each.resource_type) for each in answer.config_resources} == found
 
 
-async def test_version_0_lists_client_metrics_and_there_are_none(kafka: KafkaServer, client: KafkaStream) -> None:
-    assert (await client.call(ListConfigResourcesRequest(resource_types=[]), 0)).config_resources == []
-
-
-async def test_a_type_that_does_not_exist_is_refused(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_version_0_lists_client_metrics_and_a_type_that_does_not_exist_is_refused(client: KafkaStream) -> None:
+    assert (await client.call(ListConfigResourcesRequest(resource_types=[]), 0)).config_resources == [], "there are none"
     assert error_names([await client.call(ListConfigResourcesRequest(resource_types=[2, 99]), 1)]) == ["UNSUPPORTED_VERSION"]
