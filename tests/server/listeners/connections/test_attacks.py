@@ -16,13 +16,13 @@ import pytest
 import trio
 import trio.testing
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
-from triolog.protocol.kafka.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
 from triolog.protocol.limits import KIB, MAX_UNKNOWN_BYTES, MIB
 from triolog.protocol.native import messages
 from triolog.server.listeners.connections.budget import FREE_BYTES
 from triolog.server.listeners.connections.sockets import Served
 from triolog.server.listeners.connections.transport import MIN_RECEIVE_BYTES
 
+from tests.server.listeners.kafka.test_groups import joining
 from tests.support.attackers import (
     LONG_MS,
     BothListeners,
@@ -245,26 +245,13 @@ async def test_a_parked_fetch_of_a_peer_that_sends_no_more_is_answered(server: B
 async def test_a_parked_join_of_a_peer_that_left_ends(fast_path: Path) -> None:
     """The others of its group are waited for, which may take as long as the group allows."""
     async with both_listeners(fast_path, group_initial_rebalance_delay_ms=0) as server, server.kafka_client() as other:
-        first = await other.call(join("", rebalance_timeout_ms=60_000), 5)
-        await other.call(join(first.member_id, rebalance_timeout_ms=60_000), 5)
+        first = await other.call(joining(rebalance_timeout_ms=60_000), 5)
+        await other.call(joining(first.member_id, rebalance_timeout_ms=60_000), 5)
         async with server.kafka_client() as client:
-            second = await client.call(join("", rebalance_timeout_ms=60_000), 5)
-            await client.send(join(second.member_id, rebalance_timeout_ms=60_000), 5)
+            second = await client.call(joining(rebalance_timeout_ms=60_000), 5)
+            await client.send(joining(second.member_id, rebalance_timeout_ms=60_000), 5)
             await until(lambda: sum(1 for each in server.admission.budget.shares if each.held) == 1)
         await until(lambda: server.kafka.listener.connections == 1)
-
-
-def join(member_id: str, rebalance_timeout_ms: int) -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id="g",
-        session_timeout_ms=30_000,
-        rebalance_timeout_ms=rebalance_timeout_ms,
-        member_id=member_id,
-        group_instance_id=None,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-        reason=None,
-    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="options of Linux")

@@ -93,18 +93,18 @@ async def test_a_time_is_answered_with_the_first_record_at_or_behind_it(client: 
 
 @pytest.mark.parametrize(
     ("timestamp", "first", "offset"),
-    [(MAX_TIMESTAMP, 7, 2), (EARLIEST_LOCAL, 8, 0), (LATEST_TIERED, 9, -1), (PENDING_UPLOAD, 11, -1)],
+    [
+        *[(MAX_TIMESTAMP, 7, 2), (EARLIEST_LOCAL, 8, 0), (LATEST_TIERED, 9, -1), (PENDING_UPLOAD, 11, -1)],
+        *[(unknown, 99, -1) for unknown in (-7, -8, -(2**63))],
+    ],
 )
-async def test_special_timestamps_have_a_first_version(client: KafkaStream, timestamp: int, first: int, offset: int) -> None:
+async def test_special_timestamps_have_a_first_version_and_others_none(
+    client: KafkaStream, timestamp: int, first: int, offset: int
+) -> None:
     await three_times(client)
     answers = [await found(client, timestamp, version) for version in VERSIONS]
     expected = [(ErrorCode.UNSUPPORTED_VERSION, -1) if version < first else (0, offset) for version in VERSIONS]
     assert [(partition.error_code, partition.offset) for partition in answers] == expected
-
-
-async def test_other_negative_timestamps_mean_nothing(client: KafkaStream) -> None:
-    for timestamp in (-7, -8, -(2**63)):
-        assert (await found(client, timestamp)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 async def test_the_largest_timestamp_comes_with_its_first_record(client: KafkaStream) -> None:

@@ -16,6 +16,8 @@ from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
 from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, PLAIN, REPARTITION, heartbeat, internal, part, topology
 
+from .test_groups import joining
+
 
 @pytest.fixture
 def settings() -> dict[str, Any]:
@@ -234,24 +236,13 @@ async def test_a_group_is_described_with_its_topology_and_tasks(kafka: KafkaServ
     )
 
 
-def classic_join() -> groups.JoinGroupRequest:
-    return groups.JoinGroupRequest(
-        group_id=GROUP,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[groups.JoinGroupRequestProtocol(name="range", metadata=b"")],
-    )
-
-
 async def test_a_name_is_of_one_kind_at_a_time(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.call(heartbeat(topology=PLAIN), 0)
     listed = (await client.call(groups.ListGroupsRequest(states_filter=[], types_filter=["streams"]), 5)).groups
     assert [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in listed] == [
         (GROUP, "streams", "Stable", "streams")
     ]
-    assert (await client.call(classic_join(), 9)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert (await client.call(joining(group_id=GROUP), 9)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     unknown = ErrorCode.GROUP_ID_NOT_FOUND
     share = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="s", member_epoch=0, subscribed_topic_names=[TOPIC])
     answer = await client.call(share, 1)
@@ -269,7 +260,7 @@ async def test_a_name_is_of_one_kind_at_a_time(kafka: KafkaServer, client: Kafka
 async def test_a_group_without_members_makes_way_for_a_classic_one_and_back(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.call(heartbeat(topology=PLAIN), 0)
     await client.call(heartbeat(-1), 0)
-    answer = await client.call(classic_join(), 9)
+    answer = await client.call(joining(group_id=GROUP), 9)
     assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert (await described(client)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert (await client.call(heartbeat(topology=PLAIN), 0)).error_code == 0
