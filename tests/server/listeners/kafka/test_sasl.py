@@ -215,13 +215,9 @@ async def test_a_login_that_expires_is_renewed_by_the_same_user_or_ends(tmp_path
             assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
         async with server.connected() as expired:
             await log_in(expired)
-            await _call_until_the_end(expired)
-
-
-async def _call_until_the_end(client: KafkaStream) -> None:
-    with suppress(EOFError, trio.BrokenResourceError):
-        while await client.call(METADATA, 9):
-            """Served still."""
+            with suppress(EOFError, trio.BrokenResourceError):
+                while await expired.call(METADATA, 9):
+                    """Served still."""
 
 
 @pytest.mark.parametrize("security", [ListenerSecurity.SASL_PLAINTEXT, ListenerSecurity.PLAINTEXT])

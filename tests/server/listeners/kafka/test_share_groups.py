@@ -152,6 +152,7 @@ async def test_offsets_are_altered_described_and_deleted(kafka: KafkaServer, cli
     assert [topic.topic_id for topic in answer.responses] == [kafka.topic_id(), bytes(16)]
     group = await offsets(client)
     assert (group.group_id, group.error_code, shown(group)) == (GROUP, 0, {TOPIC: {0: (1, 2, 0), 1: (0, 0, 0)}})
+    assert shown(await offsets(client, version=0)) == {TOPIC: {0: (1, -1, 0), 1: (0, -1, 0)}}, "lag came with version 1"
     group = await offsets(client, (TOPIC, [0, 2, 9]), ("nowhere", [0]))
     assert shown(group) == {TOPIC: {0: (1, 2, 0), 2: (-1, -1, 0), 9: (-1, -1, 0)}, "nowhere": {0: (-1, -1, 0)}}
     assert [topic.topic_id for topic in group.topics] == [kafka.topic_id(), bytes(16)]
@@ -161,11 +162,6 @@ async def test_offsets_are_altered_described_and_deleted(kafka: KafkaServer, cli
     (again,) = (await deleted(client, TOPIC)).responses
     assert (again.error_code, again.error_message) == (3, "There is no offset information to delete.")
     assert again.topic_id == bytes(16)
-
-
-async def test_lag_came_with_version_1(kafka: KafkaServer, client: KafkaStream) -> None:
-    await altered(client, (TOPIC, {0: 0}))
-    assert shown(await offsets(client, version=0)) == {TOPIC: {0: (0, -1, 0)}}
 
 
 async def test_whole_requests_are_refused_on_top(kafka: KafkaServer, client: KafkaStream) -> None:
