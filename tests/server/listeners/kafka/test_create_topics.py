@@ -77,6 +77,7 @@ REFUSED = [
     (new_topic("__cluster_metadata"), "INVALID_REQUEST"),
     (new_topic("to.pic"), "INVALID_TOPIC_EXCEPTION"),
     (new_topic(TOPIC, 0, 0), "TOPIC_ALREADY_EXISTS"),
+    (new_topic(TOPIC, configs={"retention.ms": None}), "TOPIC_ALREADY_EXISTS"),
 ]
 
 
@@ -149,8 +150,3 @@ async def test_a_lenient_server_still_checks_what_has_a_meaning(fast_path: Path)
             "INVALID_CONFIG",
             "INVALID_REPLICA_ASSIGNMENT",
         ]
-
-
-async def test_that_a_topic_exists_is_said_before_what_is_wrong_with_its_configuration(client: KafkaStream) -> None:
-    answer = await client.call(create_topics(new_topic(TOPIC, configs={"retention.ms": None})), 7)
-    assert error_names(answer.topics) == ["TOPIC_ALREADY_EXISTS"]

@@ -13,6 +13,7 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages import share_fetch as m
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import OffsetReset, ShareConfig, ShareKey
+from triolog.server.groups.share import sessions
 from triolog.server.listeners.kafka.share_acknowledgements import MAX_MEMBER_ID_CHARS
 
 from tests.support.brokers import until
@@ -322,3 +323,9 @@ async def test_a_renewal_has_to_be_announced_and_a_group_may_not_want_it(kafka: 
     assert (await member.acknowledge_all([])).acquisition_lock_timeout_ms == 30_000
     kafka.broker.shares.config_of = lambda _: ShareConfig(renew_acknowledge_enabled=False)
     assert await member.acknowledge((0, 9, [RENEW]), is_renew_ack=True) is ErrorCode.INVALID_RECORD_STATE
+
+
+async def test_there_is_a_limit_of_sessions(member: ShareMember, other: ShareMember, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)
+    await other.acquired()
+    assert (await member.ask(max_wait_ms=1)).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.fetch import FetchTopic
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -248,3 +249,17 @@ async def test_a_rule_of_a_client_and_of_a_topic_id(kafka: KafkaServer, watch: W
     answer = await client.call(produce_request(batch("a"), topic="", topic_id=kafka.topic_id()), 13)
     assert answer.responses[0].partition_responses[0].error_code == NOT_LEADER
     assert fault.fired == 1
+
+
+async def test_an_answer_is_delayed_told_to_throttle_or_cut_off(watch: Watch, client: KafkaStream) -> None:
+    rule(watch, api="Produce", delay_ms=50, once=True)
+    begin = trio.current_time()
+    await produced(client, batch("a"))
+    assert trio.current_time() - begin >= 0.05
+    rule(watch, api="Produce", throttle_ms=1234, once=True)
+    answer = await client.call(produce_request(batch("a")), 9)
+    assert (answer.throttle_time_ms, answer.responses[0].partition_responses[0].error_code) == (1234, 0)
+    rule(watch, api="Produce", truncate_to=9)
+    await client.send(produce_request(batch("a")), 9)
+    with pytest.raises(EOFError, match="before they were there"):
+        await client.receive_frame()
