@@ -242,11 +242,15 @@ async def test_a_leader_epoch_is_compared(client: KafkaStream, epoch: int, error
     assert bool(partition.records) is (error == 0)
 
 
-async def test_a_reader_that_goes_on_behind_the_same_epoch_reads_on(client: KafkaStream) -> None:
+async def test_a_reader_that_goes_on_behind_the_same_epoch_reads_on_and_behind_one_that_never_was_does_not(
+    client: KafkaStream,
+) -> None:
     await produced(client, batch("x"))
     partition = await fetched(client, fetch_partition(0, last_fetched_epoch=0))
     assert (partition.error_code, partition.diverging_epoch.epoch) == (0, -1)
     assert values_of(partition.records) == [b"x"]
+    partition = await fetched(client, fetch_partition(0, last_fetched_epoch=7), max_wait_ms=PARKED_MS)
+    assert (partition.error_code, partition.high_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1), "as in Kafka"
 
 
 async def test_a_reader_that_read_further_than_the_log_is_told_where_it_ends(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -256,13 +260,6 @@ async def test_a_reader_that_read_further_than_the_log_is_told_where_it_ends(kaf
     assert partition.error_code == 0
     assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (0, 1)
     assert (partition.records, partition.high_watermark) == (b"", 1)
-
-
-async def test_an_epoch_that_the_log_never_had_is_out_of_range(client: KafkaStream) -> None:
-    """Kafka: where it ended cannot be said."""
-    await produced(client, batch("x"))
-    partition = await fetched(client, fetch_partition(0, last_fetched_epoch=7), max_wait_ms=PARKED_MS)
-    assert (partition.error_code, partition.high_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
 
 
 @pytest.mark.parametrize("version", VERSIONS[9:])
