@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 HOST: Final = "127.0.0.1"
-LONG_AGO: Final = datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC)
 
 
 @attrs.frozen
@@ -26,7 +25,6 @@ class Certificates:
     ca: str
     server: str
     client: str
-    expired: str
     other_ca: str
     other_client: str
 
@@ -45,11 +43,10 @@ def make_certificates(folder: Path) -> Certificates:
     """Certificates for 127.0.0.1; the client is CN=client,OU=tests,O=triolog."""
     folder.mkdir(parents=True, exist_ok=True)
     ca, other = trustme.CA(), trustme.CA()
-    paths = {name: str(folder / f"{name}.pem") for name in ("ca", "server", "client", "expired", "other_ca", "other_client")}
+    paths = {name: str(folder / f"{name}.pem") for name in ("ca", "server", "client", "other_ca", "other_client")}
     ca.cert_pem.write_to_path(paths["ca"])
     other.cert_pem.write_to_path(paths["other_ca"])
     _write(ca.issue_cert(HOST, "localhost"), paths["server"])
-    _write(ca.issue_cert(HOST, not_before=LONG_AGO, not_after=LONG_AGO + datetime.timedelta(days=9)), paths["expired"])
     _write(other.issue_cert(common_name="stranger"), paths["other_client"])
     _write_client(ca, paths["client"])
     return Certificates(folder, **paths)

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,8 +64,7 @@ class Served:
     async def produce(self, records: bytes, *, topic: str = TOPIC) -> int:
         """The error code of a Kafka produce."""
         answer = await self.kafka.call(produce_request(records, topic=topic), 9)
-        code: int = answer.responses[0].partition_responses[0].error_code
-        return code
+        return answer.responses[0].partition_responses[0].error_code
 
     async def produce_natively(self, records: Any, *, topic: str = TOPIC) -> int:
         """The error code of a native produce."""
@@ -86,6 +85,12 @@ async def served(path: Path, **settings: Any) -> AsyncIterator[Served]:
             yield Served(server, kafka, native, address)
 
 
+@pytest.fixture
+async def attacked(fast_path: Path) -> AsyncIterator[Served]:
+    async with served(fast_path) as one:
+        yield one
+
+
 Attack = Callable[[Served], Awaitable[object]]
 CODECS: Final = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 PRODUCED: Final[dict[str, Callable[[], bytes]]] = {
@@ -103,60 +108,45 @@ def zoo(names: Iterable[str] = PRODUCED) -> list[Any]:
     return [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in names]
 
 
-async def check_turns(attacked: Served, attack: Attack) -> None:
-    """That no turn of the server's is longer than it may be."""
+@contextmanager
+def short_turns() -> Iterator[None]:
+    """No turn of the server's within the block is longer than it may be."""
     with longest_turn() as turns:
-        await attack(attacked)
+        yield
     assert turns.count, "nothing was counted"
     assert turns.longest <= MOST_LINES, f"{turns.longest} lines in a turn of {turns.of}, at most {MOST_LINES} wanted"
 
 
 @pytest.mark.parametrize("name", zoo())
-async def test_a_produce_takes_no_long_turn(fast_path: Path, name: str) -> None:
+async def test_a_produce_takes_no_long_turn(attacked: Served, name: str) -> None:
     records = PRODUCED[name]()
-    async with served(fast_path) as attacked:
-
-        async def attack(each: Served) -> None:
-            assert await each.produce(records) == 0
-            assert await each.produce_natively(records) == 0
-
-        await check_turns(attacked, attack)
+    with short_turns():
+        assert await attacked.produce(records) == 0
+        assert await attacked.produce_natively(records) == 0
 
 
 @pytest.mark.parametrize("codec", [ZSTD, pytest.param(GZIP, marks=pytest.mark.full), pytest.param(LZ4, marks=pytest.mark.full)])
-async def test_another_codec_takes_no_long_turn(fast_path: Path, codec: CompressionType) -> None:
-    async with served(fast_path) as attacked:
-        await attacked.server.broker.topics.create("packed", configs={"compression.type": codec.name.lower()})
-        for records in (tiny_records(RECORDS, SNAPPY), zeros(LARGE_RECORDS, SNAPPY)):
-
-            async def attack(each: Served, records: bytes = records) -> None:
-                assert await each.produce(records, topic="packed") == 0
-
-            await check_turns(attacked, attack)
+async def test_another_codec_takes_no_long_turn(attacked: Served, codec: CompressionType) -> None:
+    await attacked.server.broker.topics.create("packed", configs={"compression.type": codec.name.lower()})
+    for records in (tiny_records(RECORDS, SNAPPY), zeros(LARGE_RECORDS, SNAPPY)):
+        with short_turns():
+            assert await attacked.produce(records, topic="packed") == 0
 
 
 @pytest.mark.parametrize("headers", [pytest.param(0, marks=pytest.mark.full), 15])
-async def test_plain_records_take_no_long_turn_to_read_and_to_pack(fast_path: Path, headers: int) -> None:
+async def test_plain_records_take_no_long_turn_to_read_and_to_pack(attacked: Served, headers: int) -> None:
     count = 8_000 if not headers else 1_000
     records = tuple(messages.PlainRecord(None, b"k", b"v" * (number % 5), (("h", b""),) * headers) for number in range(count))
-    async with served(fast_path) as attacked:
-        assert await attacked.produce_natively(records[:1]) == 0
-
-        async def attack(each: Served) -> None:
-            assert await each.produce_natively(records) == 0
-
-        await check_turns(attacked, attack)
+    assert await attacked.produce_natively(records[:1]) == 0
+    with short_turns():
+        assert await attacked.produce_natively(records) == 0
 
 
-async def test_a_frame_of_many_objects_takes_no_long_turn_to_read(fast_path: Path) -> None:
-    async with served(fast_path) as attacked:
-        wide = tuple(messages.OffsetsForTimesPartition(TOPIC, 0, -1) for _ in range(10_001))
-
-        async def attack(each: Served) -> None:
-            with pytest.raises(RequestError, match="10001 entries, expected at most 10000"):
-                await each.native.call(messages.OffsetsForTimesRequest(wide))
-
-        await check_turns(attacked, attack)
+async def test_a_frame_of_many_objects_takes_no_long_turn_to_read(attacked: Served) -> None:
+    wide = tuple(messages.OffsetsForTimesPartition(TOPIC, 0, -1) for _ in range(10_001))
+    with short_turns():
+        with pytest.raises(RequestError, match="10001 entries, expected at most 10000"):
+            await attacked.native.call(messages.OffsetsForTimesRequest(wide))
 
 
 def tags(count: int) -> bytes:
@@ -170,26 +160,18 @@ def tagged_request(*, header: int, body: int) -> bytes:
     return head + tags(header) + b"\x01\x00\x00\x00" + tags(body)
 
 
-async def test_a_kafka_request_of_many_elements_takes_no_long_turn_to_read(fast_path: Path) -> None:
-    async with served(fast_path) as attacked:
-
-        async def attack(each: Served) -> None:
-            with pytest.raises(EOFError):  # above the limit, after nearly as many elements as it allows
-                await each.kafka.call(wide_lookup(), 6)
-
-        await check_turns(attacked, attack)
+async def test_a_kafka_request_of_many_elements_takes_no_long_turn_to_read(attacked: Served) -> None:
+    with short_turns():
+        with pytest.raises(EOFError):  # above the limit, after nearly as many elements as it allows
+            await attacked.kafka.call(wide_lookup(), 6)
 
 
-async def test_the_answer_to_a_kafka_request_of_many_elements_takes_no_long_turn(fast_path: Path) -> None:
-    async with served(fast_path) as attacked:
-        request = wide_lookup()
-        del request.topics[-1]
-
-        async def attack(each: Served) -> None:
-            answer = await each.kafka.call(request, 6)
-            assert len(answer.topics) == len(request.topics)
-
-        await check_turns(attacked, attack)
+async def test_the_answer_to_a_kafka_request_of_many_elements_takes_no_long_turn(attacked: Served) -> None:
+    request = wide_lookup()
+    del request.topics[-1]
+    with short_turns():
+        answer = await attacked.kafka.call(request, 6)
+        assert len(answer.topics) == len(request.topics)
 
 
 def wide_lookup() -> ListOffsetsRequest:
@@ -200,27 +182,19 @@ def wide_lookup() -> ListOffsetsRequest:
 
 
 @pytest.mark.parametrize("tagged", [{"header": 20_000, "body": 0}, {"header": 0, "body": 20_000}], ids=["header", "body"])
-async def test_many_unknown_tagged_fields_take_no_long_turn(fast_path: Path, tagged: dict[str, int]) -> None:
-    async with served(fast_path) as attacked:
-        frame = tagged_request(**tagged)
-
-        async def attack(each: Served) -> None:
-            await each.kafka.send_raw(struct.pack(">i", len(frame)) + frame)
-            assert await each.kafka.receive_frame()
-
-        await check_turns(attacked, attack)
+async def test_many_unknown_tagged_fields_take_no_long_turn(attacked: Served, tagged: dict[str, int]) -> None:
+    frame = tagged_request(**tagged)
+    with short_turns():
+        await attacked.kafka.send_raw(struct.pack(">i", len(frame)) + frame)
+        assert await attacked.kafka.receive_frame()
 
 
 @pytest.mark.parametrize("name", zoo())
-async def test_staging_takes_no_long_turn(fast_path: Path, name: str) -> None:
+async def test_staging_takes_no_long_turn(attacked: Served, name: str) -> None:
     records = PRODUCED[name]()
-    async with served(fast_path) as attacked:
-        request = messages.StageRequest("application", 0, "task", (messages.StagePartition(TOPIC, 0, records),))
-
-        async def attack(each: Served) -> None:
-            assert (await each.native.call(request)).partitions[0].error is None
-
-        await check_turns(attacked, attack)
+    request = messages.StageRequest("application", 0, "task", (messages.StagePartition(TOPIC, 0, records),))
+    with short_turns():
+        assert (await attacked.native.call(request)).partitions[0].error is None
 
 
 def promising(records: bytes) -> bytes:
@@ -241,43 +215,32 @@ async def test_a_lookup_by_time_takes_no_long_turn(fast_path: Path, name: str) -
         )
         native = messages.OffsetsForTimesRequest((messages.OffsetsForTimesPartition(TOPIC, 0, NEVER),))
         explain = messages.ExplainRequest((messages.ExplainPartition(TOPIC, 0, timestamp=NEVER),))
-
-        async def attack(each: Served) -> None:
-            found = await each.kafka.call(request, 6)
+        with short_turns():
+            found = await attacked.kafka.call(request, 6)
             assert found.topics[0].partitions[0].timestamp == NEVER
-            assert (await each.native.call(native)).partitions[0].timestamp == NEVER
-            assert (await each.native.call(explain)).partitions[0].error is None
-
-        await check_turns(attacked, attack)
+            assert (await attacked.native.call(native)).partitions[0].timestamp == NEVER
+            assert (await attacked.native.call(explain)).partitions[0].error is None
 
 
-async def test_many_lookups_take_no_long_turn(fast_path: Path) -> None:
+async def test_many_lookups_take_no_long_turn(attacked: Served) -> None:
     """Each of which goes over as many batches and records as it may without a pause."""
-    async with served(fast_path) as attacked:
-        for _ in range(UNTOLD_HEADERS - 2):
-            assert await attacked.produce(batch("x")) == 0
-        assert await attacked.produce(build_batch([(START_MS + (n // 63), None, b"", ()) for n in range(64)])) == 0
-        asked = messages.OffsetsForTimesPartition(TOPIC, 0, START_MS + 1)
-        native = messages.OffsetsForTimesRequest((asked,) * 1000)
-
-        async def attack(each: Served) -> None:
-            found = (await each.native.call(native)).partitions
-            assert {partition.offset for partition in found} == {UNTOLD_HEADERS - 1 + 63}
-
-        await check_turns(attacked, attack)
+    for _ in range(UNTOLD_HEADERS - 2):
+        assert await attacked.produce(batch("x")) == 0
+    assert await attacked.produce(build_batch([(START_MS + (n // 63), None, b"", ()) for n in range(64)])) == 0
+    asked = messages.OffsetsForTimesPartition(TOPIC, 0, START_MS + 1)
+    native = messages.OffsetsForTimesRequest((asked,) * 1000)
+    with short_turns():
+        found = (await attacked.native.call(native)).partitions
+        assert {partition.offset for partition in found} == {UNTOLD_HEADERS - 1 + 63}
 
 
-async def test_the_largest_timestamp_of_a_cut_batch_takes_no_long_turn(fast_path: Path) -> None:
-    async with served(fast_path) as attacked:
-        broker = attacked.server.broker
-        assert await attacked.produce(tiny_records(RECORDS)) == 0
-        await broker.logs.delete_records(PARTITION, 5)
-        native = messages.OffsetsForTimesRequest((messages.OffsetsForTimesPartition(TOPIC, 0, -3),))
-
-        async def attack(each: Served) -> None:
-            assert (await each.native.call(native)).partitions[0].timestamp == START_MS + 2
-
-        await check_turns(attacked, attack)
+async def test_the_largest_timestamp_of_a_cut_batch_takes_no_long_turn(attacked: Served) -> None:
+    broker = attacked.server.broker
+    assert await attacked.produce(tiny_records(RECORDS)) == 0
+    await broker.logs.delete_records(PARTITION, 5)
+    native = messages.OffsetsForTimesRequest((messages.OffsetsForTimesPartition(TOPIC, 0, -3),))
+    with short_turns():
+        assert (await attacked.native.call(native)).partitions[0].timestamp == START_MS + 2
 
 
 async def test_reading_plain_records_takes_no_long_turn(fast_path: Path) -> None:
@@ -285,17 +248,14 @@ async def test_reading_plain_records_takes_no_long_turn(fast_path: Path) -> None
         assert await attacked.produce(tiny_records(RECORDS)) == 0
         assert await attacked.produce(empty_headers(RECORDS)) == 0
         found: list[Any] = []
-
-        async def attack(each: Served) -> None:
+        with short_turns():
             offset = 0
             while offset < RECORDS + 1:
                 partition = messages.FetchPartition(TOPIC, 0, offset, LARGE)
                 request = messages.FetchRequest((partition,), max_bytes=LARGE, format=messages.Format.RECORDS)
-                answer = (await each.native.call(request)).partitions[0]
+                answer = (await attacked.native.call(request)).partitions[0]
                 found.extend(answer.records)
                 offset = answer.next_offset
-
-        await check_turns(attacked, attack)
         assert len(found) == RECORDS + 2
         assert len(found[-1].headers) == RECORDS
 
@@ -306,40 +266,26 @@ async def test_a_fetch_of_many_batches_takes_no_long_turn(fast_path: Path, check
         one = build_batch([(START_MS, None, b"x", ())])
         for _ in range(4):
             assert await attacked.produce_natively(one * 1000) == 0
-
-        async def attack(each: Served) -> None:
-            answer = await each.kafka.call(fetch_request(fetch_partition(0), max_bytes=LARGE), 12)
+        with short_turns():
+            answer = await attacked.kafka.call(fetch_request(fetch_partition(0), max_bytes=LARGE), 12)
             assert len(answer.responses[0].partitions[0].records) == 4000 * len(one) + len(batch("warm"))
 
-        await check_turns(attacked, attack)
+
+async def test_many_batches_in_one_append_take_no_long_turn(attacked: Served) -> None:
+    with short_turns():
+        assert await attacked.produce_natively(batch("x") * 1000) == 0
+        assert await attacked.produce_natively(batch("x") * 20_000) == ErrorCode.INVALID_RECORD
 
 
-async def test_many_batches_in_one_append_take_no_long_turn(fast_path: Path) -> None:
-    async with served(fast_path) as attacked:
-
-        async def attack(each: Served) -> None:
-            assert await each.produce_natively(batch("x") * 1000) == 0
-            assert await each.produce_natively(batch("x") * 20_000) == ErrorCode.INVALID_RECORD
-
-        await check_turns(attacked, attack)
-
-
-async def test_many_small_batches_in_one_request_take_no_long_turn(fast_path: Path) -> None:
-    async with served(fast_path) as attacked:
-        await attacked.server.broker.topics.create("wide", WIDE)
-        request = produce_request(None, topic="wide")
-        [only] = request.topic_data[0].partition_data
-        records = batch("x")
-        request.topic_data[0].partition_data = [attrs.evolve(only, index=number, records=records) for number in range(WIDE)]
-
-        async def attack(each: Served) -> None:
-            answer = await each.kafka.call(request, 9)
-            assert not any(part.error_code for part in answer.responses[0].partition_responses)
-
-        await check_turns(attacked, attack)
-
-
-# ---- limits ------------------------------------------------------------------------------------------------------------------
+async def test_many_small_batches_in_one_request_take_no_long_turn(attacked: Served) -> None:
+    await attacked.server.broker.topics.create("wide", WIDE)
+    request = produce_request(None, topic="wide")
+    [only] = request.topic_data[0].partition_data
+    records = batch("x")
+    request.topic_data[0].partition_data = [attrs.evolve(only, index=number, records=records) for number in range(WIDE)]
+    with short_turns():
+        answer = await attacked.kafka.call(request, 9)
+        assert not any(part.error_code for part in answer.responses[0].partition_responses)
 
 
 @pytest.mark.parametrize(
@@ -358,29 +304,22 @@ async def test_what_is_above_a_limit_is_refused_in_a_short_turn(
 ) -> None:
     made = records()
     async with served(fast_path, max_records_per_batch=2000) as attacked:
-
-        async def attack(each: Served) -> None:
-            answer = await each.kafka.call(produce_request(made), 9)
+        with short_turns():
+            answer = await attacked.kafka.call(produce_request(made), 9)
             refused = answer.responses[0].partition_responses[0]
             assert refused.error_code == code
             assert says in refused.error_message
             request = messages.ProduceRequest((messages.ProducePartition(TOPIC, 0, made),))
-            error = (await each.native.call(request)).partitions[0].error
+            error = (await attacked.native.call(request)).partitions[0].error
             assert error is not None
             assert error.code == code
             assert says in error.message
 
-        await check_turns(attacked, attack)
 
-
-async def test_plain_records_with_too_many_headers_are_refused_before_they_are_packed(fast_path: Path) -> None:
-    async with served(fast_path) as attacked:
-        record = messages.PlainRecord(None, b"k", b"v", (("h", b""),) * 10_001)
-        with pytest.raises(RequestError, match="has 10001 headers, above max_headers_per_record"):
-            await attacked.server.broker.writer.prepare_records(PARTITION, (record,))
-
-
-# ---- everybody else --------------------------------------------------------------------------------------------------------
+async def test_plain_records_with_too_many_headers_are_refused_before_they_are_packed(attacked: Served) -> None:
+    record = messages.PlainRecord(None, b"k", b"v", (("h", b""),) * 10_001)
+    with pytest.raises(RequestError, match="has 10001 headers, above max_headers_per_record"):
+        await attacked.server.broker.writer.prepare_records(PARTITION, (record,))
 
 
 ATTACKS: Final[dict[str, Attack]] = {

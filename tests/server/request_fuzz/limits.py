@@ -22,7 +22,7 @@ MANY: Final = 0.05
 """More often than elsewhere: what names a thousand things is what takes long."""
 READ_OR_WRITTEN: Final = 70
 """Lines for each element of a request, which is read in one go, as its answer is made and written: 2 ms and as much are not
-enough where there are thousands. `listeners/kafka/test_longest_turn.py` bounds the work for each in other units."""
+enough where there are thousands. `listeners/kafka/test_cost.py` bounds the work for each in other units."""
 LINES_PER_ELEMENT: Final = {
     "AddPartitionsToTxn": 120,  # all partitions or none: they are looked for where nobody else has a turn
     "OffsetCommit": 150,  # one batch for the group's log, made and checked in one go

@@ -92,8 +92,7 @@ def _config(world: World) -> Any:
 
 
 def _application(world: World) -> str:
-    name: str = world.one_of(APPLICATIONS)
-    return name
+    return world.one_of(APPLICATIONS)
 
 
 def _group(world: World) -> str:
@@ -127,10 +126,7 @@ BODIES: Final[dict[str, dict[str, Make]]] = {
         "partitions": _list(**_PLACE, timestamp=World.timestamp),
         "isolation": lambda world: world.one_of(("read_uncommitted", "read_committed")),
     },
-    "explain": {
-        "partitions": _list(**_PLACE, offset=_offset),
-        "with_segments": lambda world: world.one_of((False, True)),
-    },
+    "explain": {"partitions": _list(**_PLACE, offset=_offset), "with_segments": lambda world: world.one_of((False, True))},
     "metadata": {"topics": _names(World.topic, nullable=True)},
     "create_topics": {
         "topics": _list(name=World.topic, partitions=lambda world: world.mostly(2, 1, 0, 10_001), config=_config),

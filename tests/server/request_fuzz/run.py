@@ -30,6 +30,7 @@ from triolog.protocol.native.connection import LAST_ERROR_ID
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import ShareKey
+from triolog.server.faults.faults import Faults
 from triolog.server.faults.requests import RequestLog
 from triolog.server.listeners.connections.sockets import Listener
 from triolog.server.listeners.kafka import session as kafka_session
@@ -40,6 +41,7 @@ from triolog.server.listeners.native import session
 from triolog.server.listeners.native.calls import NativeCalls, native_listener
 from triolog.server.listeners.native.session import Session
 from triolog.server.settings.broker_config import Address
+from triolog.server.settings.listener_security import ListenerSecurity
 
 from tests.support.kafka_server import KafkaServer, kafka_server
 from tests.support.kafka_stream import RECEIVE_BYTES, KafkaStream, connected, decode_answer
@@ -132,7 +134,6 @@ class Fuzzed:
     ended: int = 0
     gone: int = 0
     """Connections that the server, and that a client, has ended while requests had no answers."""
-    errors: Counter[str] = attrs.field(factory=Counter)
 
     def topic_ids(self) -> dict[str, bytes]:
         broker = self.server.broker
@@ -173,9 +174,6 @@ class Fuzzed:
         """Another connection is answered."""
         async with self.server.connected() as client:
             assert (await client.call(ApiVersionsRequest(client_software_name="f", client_software_version="1"), 3)).api_keys
-
-
-# ---- clients ---------------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -229,9 +227,6 @@ async def _answers(fuzzed: Fuzzed, world: World, client: KafkaStream, burst: lis
         with trio.move_on_after(WAIT_S if may_wait else PATIENCE_S) as waiting:
             answer = decode_answer(sent.asked, await client.receive_frame())
             kafka_requests.learn(world, sent, answer)
-            code = getattr(answer, "error_code", 0)
-            if code:
-                fuzzed.errors[f"{sent.name} {code}"] += 1
         if waiting.cancelled_caught:
             assert may_wait, f"{sent.asked} {sent.body} has no answer"
             fuzzed.gone += 1
@@ -272,8 +267,6 @@ async def native_client(fuzzed: Fuzzed, world: World, requests: int) -> None:
                 assert correlation_id == each + 2, (correlation_id, api, body)
                 if error is None:
                     messages.decode_response(api, 1, answer)
-                else:
-                    fuzzed.errors[f"native {api} {error[1]}"] += 1
                 if number >= requests:
                     break
 
@@ -288,8 +281,7 @@ class NativeStream:
     async def call(self, correlation_id: int, api: str, version: int, body: Any) -> list[Any]:
         await self.send(correlation_id, api, version, body)
         (size,) = struct.unpack(">I", await self._exactly(4))
-        answer: list[Any] = msgpack.unpackb(await self._exactly(size), strict_map_key=False)
-        return answer
+        return msgpack.unpackb(await self._exactly(size), strict_map_key=False)
 
     async def send(self, correlation_id: int, api: str, version: int, body: Any) -> None:
         data = msgpack.packb([correlation_id, api, version, body])
@@ -305,9 +297,6 @@ class NativeStream:
         data = bytes(self._received[:size])
         del self._received[:size]
         return data
-
-
-# ---- the whole -------------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -373,3 +362,26 @@ async def _check_nothing_left(fuzzed: Fuzzed) -> None:
             break
     assert not kept, kept
     assert not fuzzed.log.wrong, "\n".join(fuzzed.log.wrong[:5])
+
+
+def _strict() -> dict[str, Any]:
+    return {}
+
+
+def _watched() -> dict[str, Any]:
+    """As an embedded broker is: lenient, and looked on."""
+    return {"lenient": True, "watch": Watch(Faults(), RequestLog(), lambda: START_MS)}
+
+
+def _secured() -> dict[str, Any]:
+    """root may do everything, alice what requests allow her."""
+    return {
+        "kafka_security": ListenerSecurity.SASL_PLAINTEXT,
+        "sasl_users": {"root": "root", "alice": "alice"},
+        "acl_enable": True,
+        "super_users": ("User:root", "User:ANONYMOUS"),
+        "users": ("root", "root", "alice", "alice", None),
+    }
+
+
+VARIANTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {"strict": _strict, "watched": _watched, "secured": _secured}

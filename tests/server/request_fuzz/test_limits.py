@@ -11,9 +11,8 @@ from triolog.protocol.limits import MIB
 from tests.support.counts import counts
 
 from .limits import longest_turns, memory_of, too_long
-from .run import fuzzed_broker
+from .run import VARIANTS, fuzzed_broker
 from .test_whole_requests import SEED
-from .variants import VARIANTS
 
 TRACED: Final = counts(3000, quick=200)
 MEASURED: Final = counts(5000)

@@ -13,8 +13,7 @@ from triolog.protocol.native import messages
 
 from tests.support.counts import counts
 
-from .run import fuzzed_broker, run
-from .variants import VARIANTS
+from .run import VARIANTS, fuzzed_broker, run
 
 REQUESTS: Final = int(os.environ.get("TRIOLOG_TEST_REQUEST_FUZZ") or counts(100_000, quick=4500))
 SEED: Final = int(os.environ.get("TRIOLOG_TEST_REQUEST_FUZZ_SEED") or 0)

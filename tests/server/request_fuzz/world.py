@@ -112,8 +112,6 @@ class World:
         ]
         self.me = self.personas[0]
 
-    # ---- chance --------------------------------------------------------------------------------------------------------
-
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
 
@@ -128,8 +126,6 @@ class World:
         """Somebody else may speak next."""
         self.me = self.one_of(self.personas)
         self._has_many = False
-
-    # ---- values --------------------------------------------------------------------------------------------------------
 
     def count(self) -> int:
         """Of the elements of an array. Rarely many."""
@@ -165,8 +161,7 @@ class World:
 
     def config_value(self) -> str:
         """Mostly one for the key that was drawn last."""
-        value: str = self.one_of(CONFIGS[self._config if self.chance(0.8) else self.config()])
-        return value
+        return self.one_of(CONFIGS[self._config if self.chance(0.8) else self.config()])
 
     def text(self) -> str:
         return self.one_of(TEXTS)
@@ -189,8 +184,6 @@ class World:
 
     def blob(self) -> bytes:
         return self.mostly(b"", b"\0", b"\0\1", b"x" * 300, self.random.randbytes(40), usually=0.2)
-
-    # ---- records -------------------------------------------------------------------------------------------------------
 
     def records(self) -> bytes:
         """A batch, mostly one that is taken."""

@@ -16,13 +16,13 @@ import pytest
 import trio
 import trio.testing
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
-from triolog.protocol.kafka.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
 from triolog.protocol.limits import KIB, MAX_UNKNOWN_BYTES, MIB
 from triolog.protocol.native import messages
 from triolog.server.listeners.connections.budget import FREE_BYTES
 from triolog.server.listeners.connections.sockets import Served
 from triolog.server.listeners.connections.transport import MIN_RECEIVE_BYTES
 
+from tests.server.listeners.kafka.test_groups import joining
 from tests.support.attackers import (
     LONG_MS,
     BothListeners,
@@ -53,11 +53,7 @@ async def server(fast_path: Path) -> AsyncIterator[BothListeners]:
         yield started
 
 
-# ---- requests ----------------------------------------------------------------------------------------------------------------
-
-
 async def test_parked_fetches_with_padding_keep_none_of_it_and_hold_up_nobody(server: BothListeners) -> None:
-    """Three of them froze every request of both protocols for as long as they waited, without any right."""
     async with established(server) as clients, kafka_peers(server, 3) as attackers:
         for attacker in attackers:
             await attacker.send_raw(padded_fetch(BUDGET_BYTES // 2 - KIB))
@@ -65,9 +61,7 @@ async def test_parked_fetches_with_padding_keep_none_of_it_and_hold_up_nobody(se
         await until(lambda: server.admission.budget.held == 0)
 
 
-async def test_unfinished_frames_are_charged_as_they_come_and_small_requests_never_wait_for_them(
-    server: BothListeners,
-) -> None:
+async def test_unfinished_frames_are_charged_as_they_come_and_small_requests_never_wait_for_them(server: BothListeners) -> None:
     budget = server.admission.budget
     async with established(server) as clients, kafka_peers(server, 10) as attackers, trio.open_nursery() as nursery:
         for attacker in attackers:
@@ -153,11 +147,7 @@ async def test_a_peer_that_is_not_known_holds_no_more_than_one_small_frame(serve
         nursery.cancel_scope.cancel()
 
 
-# ---- answers -----------------------------------------------------------------------------------------------------------------
-
-
 async def test_answers_that_nobody_reads_have_a_limit_and_readers_are_served(server: BothListeners) -> None:
-    """Twenty-five readers that never read took 1.4 GB for a minute."""
     answers = server.admission.answers
     async with established(server) as clients:
         for _ in range(8):
@@ -180,11 +170,7 @@ def kafka_sessions(server: BothListeners) -> list[Any]:
     return [served.serve.__self__ for served in server.kafka.listener._served]  # type: ignore[attr-defined]
 
 
-# ---- places ------------------------------------------------------------------------------------------------------------------
-
-
 async def test_peers_that_leave_parked_requests_behind_give_their_places_back(fast_path: Path) -> None:
-    """A thousand of them locked out both protocols for over a minute."""
     async with both_listeners(fast_path, max_connections=12) as server, established(server) as clients:
         for _ in range(counts(30)):
             async with kafka_peers(server, 8) as peers:
@@ -225,17 +211,13 @@ async def test_connections_of_one_listener_leave_places_for_another(fast_path: P
         await stack.enter_async_context(server.native_client())
 
 
-async def test_an_idle_native_connection_is_closed(fast_path: Path) -> None:
-    async with both_listeners(fast_path, idle_timeout_s=0.1) as server, server.native_client() as client:
-        assert await client.stream.receive_some(1) == b""
-
-
-async def test_a_native_connection_that_waits_in_a_long_poll_is_not_idle(fast_path: Path) -> None:
+async def test_a_native_connection_is_closed_when_it_is_idle_and_not_while_it_waits_in_a_long_poll(fast_path: Path) -> None:
     async with both_listeners(fast_path, idle_timeout_s=0.1) as server, server.native_client() as client:
         begin = trio.current_time()
         asked = messages.FetchRequest((messages.FetchPartition(TOPIC, 0, 0),), max_wait_ms=300)
         assert (await client.call(asked)).error is None
         assert trio.current_time() - begin > 0.25
+        assert await client.stream.receive_some(1) == b""
 
 
 async def test_long_polls_of_a_peer_that_left_end_although_nobody_reads_from_it(server: BothListeners) -> None:
@@ -262,30 +244,14 @@ async def test_a_parked_fetch_of_a_peer_that_sends_no_more_is_answered(server: B
 
 async def test_a_parked_join_of_a_peer_that_left_ends(fast_path: Path) -> None:
     """The others of its group are waited for, which may take as long as the group allows."""
-    async with (
-        both_listeners(fast_path, group_initial_rebalance_delay_ms=0) as server,
-        server.kafka_client() as other,
-    ):
-        first = await other.call(join("", rebalance_timeout_ms=60_000), 5)
-        await other.call(join(first.member_id, rebalance_timeout_ms=60_000), 5)
+    async with both_listeners(fast_path, group_initial_rebalance_delay_ms=0) as server, server.kafka_client() as other:
+        first = await other.call(joining(rebalance_timeout_ms=60_000), 5)
+        await other.call(joining(first.member_id, rebalance_timeout_ms=60_000), 5)
         async with server.kafka_client() as client:
-            second = await client.call(join("", rebalance_timeout_ms=60_000), 5)
-            await client.send(join(second.member_id, rebalance_timeout_ms=60_000), 5)
+            second = await client.call(joining(rebalance_timeout_ms=60_000), 5)
+            await client.send(joining(second.member_id, rebalance_timeout_ms=60_000), 5)
             await until(lambda: sum(1 for each in server.admission.budget.shares if each.held) == 1)
         await until(lambda: server.kafka.listener.connections == 1)
-
-
-def join(member_id: str, rebalance_timeout_ms: int) -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id="g",
-        session_timeout_ms=30_000,
-        rebalance_timeout_ms=rebalance_timeout_ms,
-        member_id=member_id,
-        group_instance_id=None,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-        reason=None,
-    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="options of Linux")
@@ -299,13 +265,9 @@ async def test_peers_that_vanish_are_found_out_within_a_minute(server: BothListe
         assert idle_s + interval_s * probes <= 60
 
 
-# ---- what stays --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("how", ["unfinished", "parked", "unread answers", "ordinary"])
 @pytest.mark.parametrize("protocol", ["kafka", "native"])
 async def test_a_closed_session_is_gone_without_the_garbage_collector(fast_path: Path, how: str, protocol: str) -> None:
-    """Twelve connections left 1.2 GB until a collection."""
     async with both_listeners(fast_path) as server:
         async with server.kafka_client() as producer:
             for _ in range(10):

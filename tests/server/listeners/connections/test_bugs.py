@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -16,19 +16,18 @@ import trio
 import trio.testing
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.native import messages
-from triolog.protocol.native.connection import LastError
+from triolog.protocol.native.connection import NEED_DATA, LastError
 from triolog.server.listeners.connections.bugs import report_bug
 from triolog.server.listeners.connections.counters import OUT_OF_MEMORY, ProtocolCounters
-from triolog.server.listeners.connections.seldom import AGAIN_S, Seldom
 from triolog.server.listeners.connections.sockets import Admission, Listener, Served
 from triolog.server.listeners.connections.transport import Transport
 from triolog.server.listeners.kafka import pending_produce
 from triolog.server.listeners.kafka.session import KafkaSession
 from triolog.server.listeners.native import calls as native
-from triolog.server.listeners.native.calls import native_listener
 from triolog.server.settings.broker_config import Address
 
-from tests.support.brokers import running_broker, until
+from tests.support.attackers import both_listeners
+from tests.support.brokers import until
 from tests.support.kafka_server import (
     TOPIC,
     KafkaServer,
@@ -39,7 +38,6 @@ from tests.support.kafka_server import (
     produce_request,
     produced,
 )
-from tests.support.wire_client import WireClient
 
 LOCALHOST: Final = Address("127.0.0.1", 0)
 PLACES: Final = 8
@@ -85,6 +83,20 @@ async def _serve(transport: Transport, error: BaseException) -> None:
     await transport.stream.send_all(b"!")
 
 
+@asynccontextmanager
+async def listening(shared: Admission, open_session: Callable[[Transport], Served]) -> AsyncIterator[tuple[Listener, Address]]:
+    async with trio.open_nursery() as nursery:
+        listener = Listener(LOCALHOST, shared, open_session)
+        yield listener, await nursery.start(listener.run)
+        nursery.cancel_scope.cancel()
+
+
+async def at_rest(counters: ProtocolCounters) -> None:
+    """No connection is left."""
+    while counters.connections:
+        await trio.testing.wait_all_tasks_blocked()
+
+
 async def answered(address: Address, sent: bytes) -> bytes:
     """What comes until the end; a reset is one."""
     async with await trio.open_tcp_stream(*address) as stream:
@@ -103,9 +115,7 @@ async def test_an_error_of_any_class_ends_its_connection_and_no_other(
 ) -> None:
     shared = admission()
     counters = shared.counters("other")
-    async with trio.open_nursery() as nursery:
-        listener = Listener(LOCALHOST, shared, failing(error, when_opened=when_opened))
-        address = await nursery.start(listener.run)
+    async with listening(shared, failing(error, when_opened=when_opened)) as (listener, address):
         async with await trio.open_tcp_stream(*address) as beside:
             for _ in range(2 * PLACES):  # more than would be served if places were not given back
                 assert await answered(address, b"x") == b""
@@ -113,12 +123,10 @@ async def test_an_error_of_any_class_ends_its_connection_and_no_other(
                 await beside.send_all(b".")
                 with trio.fail_after(30):
                     assert await beside.receive_some(10) == b"!"
-        while counters.connections:
-            await trio.testing.wait_all_tasks_blocked()
+        await at_rest(counters)
         assert taken(shared) == 0
         assert counters.bugs == 2 * PLACES + when_opened
         assert listener.connections == 0
-        nursery.cancel_scope.cancel()
     [record] = [each for each in caplog.records if "met a bug" in each.getMessage()]
     assert record.levelno == logging.ERROR
     assert record.exc_info is not None
@@ -132,14 +140,11 @@ async def test_a_connection_that_finds_no_memory_is_ended_counted_and_said_once_
     """No bug: there is too little of it. Said once, however often a peer can bring that about."""
     shared = admission()
     counters = shared.counters("other")
-    async with trio.open_nursery() as nursery:
-        error = ExceptionGroup("in a nursery", [MemoryError(), KeyError("beside it")])
-        address = await nursery.start(Listener(LOCALHOST, shared, failing(error)).run)
+    error = ExceptionGroup("in a nursery", [MemoryError(), KeyError("beside it")])
+    async with listening(shared, failing(error)) as (_, address):
         for _ in range(2 * PLACES):
             assert await answered(address, b"x") == b""
-        while counters.connections:
-            await trio.testing.wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
+        await at_rest(counters)
     assert taken(shared) == 0
     assert (counters.ended, counters.bugs) == ({OUT_OF_MEMORY: 2 * PLACES}, 2 * PLACES)
     assert len([each for each in caplog.records if "there was no memory for it" in each.getMessage()]) == 1
@@ -147,13 +152,9 @@ async def test_a_connection_that_finds_no_memory_is_ended_counted_and_said_once_
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(7)], ids=lambda each: type(each).__name__)
 async def test_who_ends_the_process_is_not_contained(error: BaseException) -> None:
-    async def serve() -> None:
-        async with trio.open_nursery() as nursery:
-            address = await nursery.start(Listener(LOCALHOST, admission(), failing(error)).run)
-            await answered(address, b"x")
-
     with pytest.raises(BaseExceptionGroup) as raised:
-        await serve()
+        async with listening(admission(), failing(error)) as (_, address):
+            await answered(address, b"x")
     assert raised.group_contains(type(error), match="")
 
 
@@ -215,13 +216,6 @@ async def test_accepting_is_tried_again_whatever_is_lacking_and_said_once_a_minu
     assert ", 1 times since" in said[0]
 
 
-def test_what_happens_again_is_said_with_how_often_it_was_not() -> None:
-    seldom = Seldom()
-    assert [seldom.left_out("a", now) for now in (0.0, 1.0, AGAIN_S - 1)] == [0, None, None]
-    assert seldom.left_out("b", 1.0) == 0
-    assert [seldom.left_out("a", now) for now in (AGAIN_S, AGAIN_S + 1)] == [2, None]
-
-
 async def test_bugs_at_different_places_are_both_said(caplog: pytest.LogCaptureFixture) -> None:
     counters = ProtocolCounters("p")
 
@@ -249,24 +243,17 @@ async def test_a_native_call_that_meets_a_bug_is_told_so_and_others_are_served(
 ) -> None:
     monkeypatch.setitem(native._CALLS, messages.ListGroupsRequest, broken)
     monkeypatch.setattr(native.topic_calls, "metadata", lambda *_: {}["missing"])
-    async with running_broker(tmp_path) as broker, trio.open_nursery() as nursery:
-        shared = Admission.of(broker.config)
-        address = await nursery.start(native_listener(broker, LOCALHOST, shared).run)
+    async with both_listeners(tmp_path) as server:
         for message in (messages.ListGroupsRequest(), messages.MetadataRequest()):
-            last = await trio.to_thread.run_sync(last_error, address, message)
+            async with server.native_client() as client:
+                await client.send(message)
+                with trio.fail_after(30):
+                    while (last := client.connection.next_event()) is NEED_DATA:
+                        client.connection.receive_data(await client.stream.receive_some())
+                    assert await client.stream.receive_some() == b""
+            assert isinstance(last, LastError)
             assert last.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
-        assert shared.counters("native").bugs == 2
-        nursery.cancel_scope.cancel()
-
-
-def last_error(address: Address, message: messages.RequestMessage) -> LastError:
-    """The error with which a request ends its connection."""
-    with WireClient.connect(address) as client:
-        client.send(message)
-        last = client.receive()
-        assert isinstance(last, LastError)
-        assert client.socket.recv(1) == b""
-        return last
+        assert server.admission.counters("native").bugs == 2
 
 
 async def test_an_answer_that_cannot_be_made_leaves_the_log_and_other_producers_alone(

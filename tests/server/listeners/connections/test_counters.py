@@ -7,35 +7,24 @@ from time import perf_counter, process_time
 from typing import Final
 
 import pytest
-import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
-from triolog.server.broker import Broker
 from triolog.server.listeners.connections.counters import ProtocolCounters
-from triolog.server.listeners.connections.sockets import Admission
-from triolog.server.listeners.native.calls import native_listener
 from triolog.server.listeners.native.session import UNKNOWN_API, error_codes
-from triolog.server.settings.broker_config import Address
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import connect
 
-from tests.support.brokers import PARTITION, TOPIC, one_partition, until
+from tests.support.attackers import both_listeners
+from tests.support.brokers import PARTITION, TOPIC, until
 
-LOCALHOST: Final = Address("127.0.0.1", 0)
 MOST_SECONDS_PER_REQUEST: Final = 10e-6
 """A produce of one record takes about 100 us; on an idle machine the counting takes 0.5."""
 
 
-async def served(broker: Broker, nursery: trio.Nursery) -> tuple[Address, ProtocolCounters]:
-    admission = Admission.of(broker.config)
-    address = await nursery.start(native_listener(broker, LOCALHOST, admission).run)
-    return address, admission.counters("native")
-
-
-async def test_requests_errors_bytes_and_connections_are_counted(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker, trio.open_nursery() as nursery:
-        address, counters = await served(broker, nursery)
-        async with connect(*address) as client:
+async def test_requests_errors_bytes_and_connections_are_counted(fast_path: Path) -> None:
+    async with both_listeners(fast_path) as server:
+        counters = server.admission.counters("native")
+        async with connect(*server.native_address) as client:
             admin = Admin(client)
             await admin.list_groups()
             await admin.list_groups()
@@ -51,29 +40,16 @@ async def test_requests_errors_bytes_and_connections_are_counted(tmp_path: Path)
             assert 0 < counters.apis["hello"].durations.seconds < 30
         await until(lambda: counters.connections == 0)
         assert (counters.accepted, counters.refused) == (1, 0)
-        nursery.cancel_scope.cancel()
 
 
-async def test_names_that_no_call_has_share_one_place(tmp_path: Path) -> None:
-    from triolog.protocol.native import messages
-    from triolog.protocol.native.connection import NativeConnection
-    from triolog.protocol.native.state import Role
-
-    async with one_partition(tmp_path) as broker, trio.open_nursery() as nursery:
-        address, counters = await served(broker, nursery)
-        async with await trio.open_tcp_stream(*address) as stream:
-            connection = NativeConnection(Role.CLIENT)
-            for piece in connection.send_request(1, "hello", messages.VERSION, messages.HelloRequest("c").to_body()):
-                await stream.send_all(piece)
-            connection.receive_data(await stream.receive_some(65536))
-            connection.next_event()
-            for number in range(2, 30):
-                for piece in connection.send_request(number, f"call-{number}", 1, {}):
-                    await stream.send_all(piece)
-            await until(lambda: UNKNOWN_API in counters.apis and counters.apis[UNKNOWN_API].durations.count == 28)
+async def test_names_that_no_call_has_share_one_place(fast_path: Path) -> None:
+    async with both_listeners(fast_path) as server, server.native_client() as client:
+        counters = server.admission.counters("native")
+        for number in range(2, 30):
+            await client.send_raw(b"".join(client.connection.send_request(number, f"call-{number}", 1, {})))
+        await until(lambda: UNKNOWN_API in counters.apis and counters.apis[UNKNOWN_API].durations.count == 28)
         assert set(counters.apis) == {"hello", UNKNOWN_API}
         assert counters.apis[UNKNOWN_API].errors == {ErrorCode.UNSUPPORTED_VERSION: 28}
-        nursery.cancel_scope.cancel()
 
 
 def test_errors_are_found_in_the_entries_of_an_answer() -> None:
@@ -99,21 +75,20 @@ def test_counting_a_request_costs_next_to_nothing() -> None:
     assert seconds < MOST_SECONDS_PER_REQUEST
 
 
-async def test_the_call_tells_what_was_counted(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker, trio.open_nursery() as nursery:
-        address, _ = await served(broker, nursery)
+async def test_the_call_tells_what_was_counted(fast_path: Path) -> None:
+    async with both_listeners(fast_path) as server:
+        broker = server.kafka.broker
         await broker.writer.append(PARTITION, [(None, None, b"v", ())])
         await broker.offsets.commit("g", [(PARTITION, 0, None)])
-        async with connect(*address) as client:
+        async with connect(*server.native_address) as client:
             admin = Admin(client)
             await admin.list_groups()
             told = await admin.statistics()
-        native = told["protocols"]["native"]
-        assert native["connections"] == 1
-        assert native["apis"]["list_groups"]["count"] == 1
-        assert sum(native["apis"]["list_groups"]["counts"]) == 1
-        assert len(native["apis"]["list_groups"]["counts"]) == len(told["duration_bounds_s"]) + 1
-        assert {topic["topic"]: topic["records"] for topic in told["topics"]} == {TOPIC: 1, "__consumer_offsets": 1}
-        assert told["groups"]["lags"] == [{"group": "g", "topic": TOPIC, "partition": 0, "offset": 0, "lag": 1}]
-        assert told["directories"][0]["free_bytes"] > 0
-        nursery.cancel_scope.cancel()
+    native = told["protocols"]["native"]
+    assert native["connections"] == 1
+    assert native["apis"]["list_groups"]["count"] == 1
+    assert sum(native["apis"]["list_groups"]["counts"]) == 1
+    assert len(native["apis"]["list_groups"]["counts"]) == len(told["duration_bounds_s"]) + 1
+    assert {topic["topic"]: topic["records"] for topic in told["topics"]} == {TOPIC: 1, "__consumer_offsets": 1}
+    assert told["groups"]["lags"] == [{"group": "g", "topic": TOPIC, "partition": 0, "offset": 0, "lag": 1}]
+    assert told["directories"][0]["free_bytes"] > 0

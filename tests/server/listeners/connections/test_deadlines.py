@@ -1,18 +1,26 @@
-"""What has a timeout is told when it is over, and only then; while nothing waits nobody is woken."""
+"""What has a timeout is told when it is over, and only then; so are produces of both protocols that a device holds up."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import attrs
+import pytest
 import trio
 import trio.testing
+from triolog.protocol.errors import ErrorCode
+from triolog.protocol.native import messages
 from triolog.server.control.clock import MovedClock
 from triolog.server.listeners.connections.deadlines import CHECK_S, Deadlines
 
+from tests.support.attackers import BothListeners, both_listeners
 from tests.support.brokers import until
+from tests.support.gate_fs import GateFileSystem
+from tests.support.kafka_server import TOPIC, batch, produce_request
 
 
 @attrs.define(eq=False)
@@ -54,15 +62,6 @@ async def test_who_was_removed_is_not_told(autojump_clock: trio.testing.MockCloc
         deadlines.remove(answered)
         await trio.sleep(10)
         assert (answered.ended, len(late.ended)) == ([], 1)
-
-
-async def test_one_that_begins_to_wait_after_a_pause_is_told_too(autojump_clock: trio.testing.MockClock) -> None:
-    async with running() as deadlines:
-        await trio.sleep(1000)
-        late = Waits()
-        deadlines.add(late, 5)
-        await trio.sleep(10)
-        assert len(late.ended) == 1
 
 
 async def test_nobody_is_woken_while_nothing_waits(autojump_clock: trio.testing.MockClock) -> None:
@@ -111,3 +110,46 @@ def test_the_time_of_one_that_begins_to_wait_as_the_clock_is_moved_is_not_over_a
             await until(lambda: bool(late.ended))
 
     trio.run(main, clock=clock)
+
+
+LONG_MS = 600_000
+
+
+@asynccontextmanager
+async def held_up(path: Path) -> AsyncIterator[BothListeners]:
+    """A server whose device takes nothing within the block."""
+    fs = GateFileSystem()
+    async with both_listeners(path, fs=fs) as server:
+        with fs.hold("write", ".log"):
+            yield server
+
+
+def native_produce(timeout_ms: int) -> messages.ProduceRequest:
+    return messages.ProduceRequest((messages.ProducePartition(TOPIC, 0, batch("x")),), timeout_ms=timeout_ms)
+
+
+async def test_a_native_produce_is_answered_when_its_timeout_is_over(tmp_path: Path) -> None:
+    async with held_up(tmp_path) as server, server.native_client() as client:
+        with trio.fail_after(30):
+            answer = await client.call(native_produce(1))
+        body: Any = answer.body
+        assert body["partitions"][0]["error"][0] == ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize("protocol", ["kafka", "native"])
+async def test_what_has_a_timeout_is_forgotten_with_its_connection(tmp_path: Path, protocol: str) -> None:
+    async with held_up(tmp_path) as server:
+        listener = server.kafka.listener if protocol == "kafka" else server.native
+        deadlines = listener._reactor.deadlines
+        if protocol == "kafka":
+            async with server.kafka_client() as client:
+                await client.send(produce_request(batch("x"), timeout_ms=LONG_MS), 9)
+                await until(lambda: len(deadlines) == 1)
+                await client.reset()
+        else:
+            async with server.native_client() as native:
+                await native.send(native_produce(LONG_MS))
+                await until(lambda: len(deadlines) == 1)
+        listener.stop(0)
+        await until(lambda: listener.connections == 0)
+        assert len(deadlines) == 0

@@ -9,10 +9,9 @@ from typing import Final
 import pytest
 import trio
 from triolog.server.listeners.connections.seldom import AGAIN_S, LINES, Seldom
-from triolog.server.listeners.native.calls import native_listener
-from triolog.server.settings.broker_config import Address
 
-from tests.support.kafka_server import KafkaServer, batch, kafka_server, produce_request
+from tests.support.attackers import both_listeners
+from tests.support.kafka_server import batch, kafka_server, produce_request
 from tests.support.kafka_stream import connected
 from tests.support.kafka_wire import frame
 
@@ -29,14 +28,6 @@ async def end(address: tuple[str, int], data: bytes) -> None:
             """The last word of the native protocol."""
 
 
-async def address_of(server: KafkaServer, protocol: str) -> tuple[str, int]:
-    if protocol == "kafka":
-        return server.address
-    listener = native_listener(server.broker, Address("127.0.0.1", 0), server.admission)
-    found: Address = await server.nursery.start(listener.run)
-    return found
-
-
 @pytest.mark.parametrize(
     ("protocol", "data"),
     [("kafka", NONSENSE), ("kafka", REFUSED), ("native", NONSENSE)],
@@ -46,10 +37,9 @@ async def test_ended_connections_of_one_kind_are_said_a_few_times_a_minute(
     fast_path: Path, protocol: str, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "triolog")
-    async with kafka_server(fast_path) as server:
-        address = await address_of(server, protocol)
+    async with both_listeners(fast_path) as server:
         for _ in range(TIMES):
-            await end(address, data)
+            await end(server.kafka.address if protocol == "kafka" else server.native_address, data)
         assert server.admission.counters(protocol).refused == TIMES
     said = [record for record in caplog.records if "is disconnected: " in record.getMessage()]
     assert len(said) == TIMES

@@ -52,9 +52,6 @@ async def pair() -> AsyncIterator[Pair]:
         yield Pair(Transport(stream, "peer"), other)
 
 
-# ---- receiving -----------------------------------------------------------------------------------------------------------
-
-
 async def test_what_the_peer_sends_is_received_whole_and_in_order() -> None:
     sent = bytes(range(256)) * 20_000
     async with pair() as ends, trio.open_nursery() as nursery:
@@ -127,9 +124,6 @@ async def test_unread_bytes_are_seen_without_reading_them() -> None:
     assert not ends.transport.has_unread_bytes()
 
 
-# ---- sending -------------------------------------------------------------------------------------------------------------
-
-
 async def test_buffers_of_all_sizes_leave_in_order_and_are_counted() -> None:
     sizes = (1, 70_000, 3, SENT_AT_ONCE_BYTES, 2_500_000, 0, 5, 5)
     buffers = [bytes([number % 251]) * size for number, size in enumerate(sizes)]
@@ -174,27 +168,6 @@ async def test_an_answer_outside_of_a_turn_leaves_at_once() -> None:
         assert os.read(ends.far.socket.fileno(), 100) == b"ab", "nothing else has run since"
         assert ends.transport.unsent_bytes == 0
         assert ends.transport.counters.sent_bytes == 2
-
-
-async def test_what_the_kernel_does_not_take_at_once_follows_in_order() -> None:
-    answers = [bytes([number]) * 30_000 for number in range(20)]
-    async with pair() as ends, trio.open_nursery() as nursery:
-        ends.transport.needs_writer = lambda: nursery.start_soon(ends.transport.write)
-        for answer in answers:
-            ends.transport.send([answer])
-        assert ends.transport.unsent_bytes > 0
-        assert await ends.received(600_000) == b"".join(answers)
-    assert ends.transport.unsent_bytes == 0
-    assert ends.transport.counters.sent_bytes == 600_000
-
-
-async def test_an_answer_does_not_overtake_one_that_is_being_sent() -> None:
-    async with pair() as ends, trio.open_nursery() as nursery:
-        ends.transport.needs_writer = lambda: nursery.start_soon(ends.transport.write)
-        ends.transport.send([b"x" * MIB])
-        await trio.testing.wait_all_tasks_blocked()
-        ends.transport.send([b"y"])
-        assert await ends.received(MIB + 1) == b"x" * MIB + b"y"
 
 
 async def test_a_writer_ends_when_everything_is_sent_and_another_one_follows() -> None:
@@ -247,21 +220,6 @@ async def test_a_peer_that_takes_nothing_is_given_up() -> None:
             await ends.transport.write()
         assert broken
         assert ends.transport.unsent_bytes == 0
-
-
-async def test_a_peer_that_takes_little_is_waited_for() -> None:
-    """Each piece has its own time: one that reads slowly is served."""
-    async with pair() as ends, trio.open_nursery() as nursery:
-        ends.transport.send_timeout_s = PATIENCE_S
-        ends.transport.needs_writer = lambda: nursery.start_soon(ends.transport.write)
-        ends.transport.send([bytes(2 * MIB)])
-        left = 2 * MIB
-        with trio.fail_after(PATIENCE_S):
-            while left:
-                left -= len(await ends.far.receive_some(10_000))
-
-
-# ---- end -----------------------------------------------------------------------------------------------------------------
 
 
 async def test_lingering_ends_when_the_peer_closes_and_tells_it_that_nothing_more_comes() -> None:

@@ -1,4 +1,4 @@
-"""`/metrics`, `/livez` and `/readyz`: over HTTP from a broker that runs, and what the text of a scrape says."""
+"""`/metrics`, `/livez` and `/readyz`: over HTTP from a broker that runs, and what a scrape says, also of wear and of gaps."""
 
 from __future__ import annotations
 
@@ -16,24 +16,34 @@ from triolog.server.broker import (
     Acknowledgement,
     AcquireMode,
     Broker,
+    DirectoryWear,
     FetchPartition,
     OffsetReset,
+    Rates,
     ShareConfig,
     ShareFetch,
     ShareKey,
     StartProgress,
+    WearStatistics,
+    note_gaps,
     statistics,
 )
 from triolog.server.listeners.http import metrics
+from triolog.server.listeners.http.gap_metrics import gap_metrics
 from triolog.server.listeners.http.health import Health
 from triolog.server.listeners.http.metrics import scrape
 from triolog.server.listeners.http.server import http_listener
+from triolog.server.listeners.http.wear_metrics import wear_metrics
 from triolog.server.listeners.opening import Addresses, Listeners
 from triolog.server.settings.broker_config import Address
+from triolog.server.system.block_devices import BlockDevice
+from triolog.server.system.flash_health import FlashHealth
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import connect
 
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, running_broker
+from tests.support.damaged_batches import damage_batch
+from tests.support.logs import START_MS
 
 LOCALHOST = Address("127.0.0.1", 0)
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -77,7 +87,6 @@ async def observed(broker: Broker) -> AsyncIterator[tuple[Address, Address]]:
     health, listeners = Health(), Listeners(broker)
     async with trio.open_nursery() as nursery, answering(health) as http:
         addresses = await listeners.start(nursery, Addresses(native=LOCALHOST))
-        assert addresses.native is not None
         health.serving(broker, listeners.admission.protocols)
         yield addresses.native, http
         nursery.cancel_scope.cancel()
@@ -244,3 +253,84 @@ async def test_what_share_groups_do_is_told_by_outcome_and_of_the_groups_with_mo
         assert value(samples, "triolog_share_in_flight") == 4
         assert value(samples, "triolog_share_group_in_flight", group="many") == 3
         assert not [each for each in samples if "few" in str(each)]
+
+
+UNKNOWN = DirectoryWear(
+    path="/memory",
+    device=None,
+    disk_written_bytes=None,
+    lifetime_written_bytes=None,
+    health=FlashHealth(),
+    recent=Rates(),
+    days_left=None,
+)
+KNOWN = DirectoryWear(
+    path="/data",
+    device=BlockDevice("mmcblk0p2", ("mmcblk0",)),
+    disk_written_bytes=5000,
+    lifetime_written_bytes=9000,
+    health=FlashHealth(life_used_percent=20, pre_eol="warning"),
+    recent=Rates(written_per_s=3.0, written_per_appended=4.5, full_in_s=60.0),
+    days_left=2.0,
+)
+
+
+def worn(process: int | None, rates: Rates, *directories: DirectoryWear) -> dict[str, dict[tuple[str, ...], float]]:
+    """Values by labels, by name."""
+    statistics = WearStatistics(process_written_bytes=process, process=rates, longest_unsynced_ms=0.0, directories=directories)
+    return {
+        family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
+        for family in wear_metrics(statistics)
+    }
+
+
+def test_what_is_known_is_told_by_directory() -> None:
+    assert worn(700, Rates(written_per_appended=1.5), KNOWN, UNKNOWN) == {
+        "triolog_process_written_bytes": {(): 700},
+        "triolog_process_bytes_per_appended_byte": {(): 1.5},
+        "triolog_disk_written_bytes": {("/data", "mmcblk0"): 5000},
+        "triolog_disk_bytes_per_appended_byte": {("/data",): 4.5},
+        "triolog_disk_life_used_ratio": {("/data",): 0.2},
+        "triolog_disk_seconds_left": {("/data",): 2 * 86_400},
+        "triolog_directory_full_in_seconds": {("/data",): 60},
+        "triolog_disk_pre_eol": {("/data", "warning"): 1},
+    }
+
+
+def test_what_is_not_known_has_no_sample() -> None:
+    assert set(map(len, worn(None, Rates(), UNKNOWN).values())) == {0}
+
+
+GAP_METRICS = ("triolog_gaps", "triolog_gap_records", "triolog_gaps_not_accepted", "triolog_gap_passes", "triolog_gap_refusals")
+
+
+async def gaps_told(broker: Broker) -> dict[str, dict[tuple[str, ...], float]]:
+    """By name and labels, without what has no sample."""
+    families = list(gap_metrics(await broker.statistics()))
+    assert {family.name for family in families} == {*GAP_METRICS, "triolog_group_gap_passes"}
+    return {
+        family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples if "_created" not in sample.name}
+        for family in families
+        if family.samples
+    }
+
+
+async def test_a_scrape_tells_what_is_missing_and_who_goes_on_behind_it(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        assert await gaps_told(broker) == {}, "without damage there is nothing to tell"
+        for _ in range(3):
+            await broker.writer.append(PARTITION, [(START_MS, None, b"value", ())] * 3)
+    damage_batch(tmp_path, f"{TOPIC}-0", 1)
+    async with one_partition(tmp_path) as broker:
+        for policy in ("skip", "refuse"):
+            await broker.topics.alter_configs(TOPIC, {"gap.policy": policy})
+            for client in ("a", "b", "a"):
+                answers = await broker.reader.fetch([FetchPartition(PARTITION, 3, LARGE)], max_bytes=LARGE)
+                note_gaps(broker.gaps.passes, client, "127.0.0.1", answers)
+        for offset in (3, 9):
+            await broker.offsets.commit("g", [(PARTITION, offset, None)])
+        by_topic = dict(zip(GAP_METRICS, (1.0, 3.0, 1.0, 2.0, 2.0), strict=True))
+        groups = {"triolog_group_gap_passes": {("g", TOPIC): 1.0}}
+        assert await gaps_told(broker) == {name: {(TOPIC,): value} for name, value in by_topic.items()} | groups
+        await broker.gaps.accept(PARTITION, 3)
+        assert (await gaps_told(broker))["triolog_gaps_not_accepted"] == {(TOPIC,): 0.0}

@@ -38,11 +38,16 @@ async def exchange(address: Address, *pieces: bytes) -> bytes:
     async with await trio.open_tcp_stream(*address) as stream:
         for piece in pieces:
             await stream.send_all(piece)
-        answer = b""
-        with trio.fail_after(30):
-            while data := await stream.receive_some(65536):
-                answer += data
-        return answer
+        return await rest(stream)
+
+
+async def rest(stream: trio.SocketStream) -> bytes:
+    """What comes until the end."""
+    answer = b""
+    with trio.fail_after(30):
+        while data := await stream.receive_some(65536):
+            answer += data
+    return answer
 
 
 def request(head: str, body: bytes = b"", *, closes: bool = True) -> bytes:
@@ -79,11 +84,7 @@ async def test_a_body_may_come_in_chunks_and_after_it_was_asked_for() -> None:
         with trio.fail_after(30):
             assert (await stream.receive_some(1000)).startswith(b"HTTP/1.1 100 ")
         await stream.send_all(b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
-        answer = b""
-        with trio.fail_after(30):
-            while data := await stream.receive_some(1000):
-                answer += data
-        assert answer.endswith(b'["PUT", "/", "", "abc"]\n')
+        assert (await rest(stream)).endswith(b'["PUT", "/", "", "abc"]\n')
 
 
 @pytest.mark.parametrize(
@@ -129,10 +130,7 @@ async def test_a_stop_ends_idle_connections_and_answers_what_was_taken() -> None
         with trio.fail_after(30):
             assert await idle.receive_some(100) == b""
         go_on.set()
-        answer = b""
-        with trio.fail_after(30):
-            while data := await busy.receive_some(1000):
-                answer += data
+        answer = await rest(busy)
         assert b"connection: close" in answer.lower()
         assert answer.endswith(b"done\n")
         await idle.aclose()
@@ -166,9 +164,6 @@ async def test_a_body_in_chunks_of_a_byte_leaves_others_their_turns() -> None:
     assert turns >= chunks / http.PIECES_PER_TURN
 
 
-# ---- streams -----------------------------------------------------------------------------------------------------------------
-
-
 @asynccontextmanager
 async def streaming(stream: Stream) -> AsyncIterator[tuple[Listener, Address]]:
     """Whose answers are all this stream."""
@@ -199,9 +194,7 @@ async def test_a_stream_is_sent_piece_by_piece_and_its_end_is_an_end() -> None:
                 answer += await stream.receive_some(1000)
         assert b"transfer-encoding: chunked" in answer.lower()
         go_on.set()
-        with trio.fail_after(30):
-            while data := await stream.receive_some(1000):
-                answer += data
+        answer += await rest(stream)
         assert answer.endswith(b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n")
 
 
@@ -232,9 +225,7 @@ async def test_a_stop_ends_streams() -> None:
         await stream.send_all(request("GET / HTTP/1.1"))
         assert b"200" in await stream.receive_some(1000)
         listener.stop(30)
-        with trio.fail_after(30):
-            while await stream.receive_some(1000):
-                pass
+        await rest(stream)
 
 
 async def test_a_stream_that_meets_a_bug_does_not_look_whole(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from triolog.protocol.errors import MAX_MESSAGE_CHARS, ErrorCode
+from triolog.protocol.kafka.apis import ApiKey
+from triolog.protocol.kafka.messages import offsets, transactions
 from triolog.protocol.kafka.messages.admin.configs import DescribeConfigsRequest, DescribeConfigsResource
-from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.protocol.kafka.messages.groups import DescribeGroupsRequest
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from triolog.protocol.kafka.messages.share_group_offsets import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-)
-from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest
-from triolog.protocol.kafka.messages.streams_groups import StreamsGroupDescribeRequest
-from triolog.protocol.kafka.messages.transactions import (
-    DescribeProducersRequest,
-    DescribeProducersTopicRequest,
-    DescribeTransactionsRequest,
-)
 from triolog.protocol.schema.primitives import MAX_REQUEST_ELEMENTS
 from triolog.protocol.types import TopicPartition
 
 from tests.support.kafka_admin import create_topics, new_topic
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, produce_request, produced
 from tests.support.kafka_stream import KafkaStream
+
+from .test_cost import of_others
 
 TIMES = 50
 
@@ -44,32 +28,24 @@ async def test_a_name_as_long_as_it_can_be_is_quoted_in_part(client: KafkaStream
     assert len(partition.error_message) <= MAX_MESSAGE_CHARS + len("...")
 
 
-@pytest.mark.parametrize(
-    ("request_", "answered"),
-    [
-        (DescribeGroupsRequest(groups=["g"] * TIMES), lambda answer: [each.group_id for each in answer.groups]),
-        (ConsumerGroupDescribeRequest(group_ids=["g"] * TIMES), lambda answer: [each.group_id for each in answer.groups]),
-        (ShareGroupDescribeRequest(group_ids=["g"] * TIMES), lambda answer: [each.group_id for each in answer.groups]),
-        (StreamsGroupDescribeRequest(group_ids=["g"] * TIMES), lambda answer: [each.group_id for each in answer.groups]),
-        (
-            DescribeShareGroupOffsetsRequest(groups=[DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)] * TIMES),
-            lambda answer: [each.group_id for each in answer.groups],
-        ),
-        (
-            DescribeTransactionsRequest(transactional_ids=["g"] * TIMES),
-            lambda answer: [each.transactional_id for each in answer.transaction_states],
-        ),
-        (
-            OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)] * TIMES, require_stable=False),
-            lambda answer: [each.group_id for each in answer.groups],
-        ),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-async def test_what_is_named_again_is_answered_once(client: KafkaStream, request_: Any, answered: Any) -> None:
-    version = {"DescribeGroupsRequest": 5, "OffsetFetchRequest": 8}
-    version |= {"ConsumerGroupDescribeRequest": 1, "ShareGroupDescribeRequest": 1}
-    assert answered(await client.call(request_, version.get(type(request_).__name__, 0))) == ["g"]
+NAMED: list[tuple[ApiKey, str, int, str]] = [
+    (ApiKey.DESCRIBE_GROUPS, "groups", 5, "group_id"),
+    (ApiKey.CONSUMER_GROUP_DESCRIBE, "group_ids", 1, "group_id"),
+    (ApiKey.SHARE_GROUP_DESCRIBE, "group_ids", 1, "group_id"),
+    (ApiKey.STREAMS_GROUP_DESCRIBE, "group_ids", 0, "group_id"),
+    (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "groups", 0, "group_id"),
+    (ApiKey.DESCRIBE_TRANSACTIONS, "transactional_ids", 0, "transactional_id"),
+    (ApiKey.OFFSET_FETCH, "groups", 8, "group_id"),
+]
+
+
+@pytest.mark.parametrize(("key", "path", "version", "name"), NAMED)
+async def test_what_is_named_again_is_answered_once(
+    client: KafkaStream, key: ApiKey, path: str, version: int, name: str
+) -> None:
+    answer = await client.call(of_others(key, path, ["g"] * TIMES), version)
+    found = answer.transaction_states if key is ApiKey.DESCRIBE_TRANSACTIONS else answer.groups
+    assert [getattr(each, name) for each in found] == ["g"]
 
 
 @pytest.mark.parametrize("version", [5, 8])
@@ -77,10 +53,12 @@ async def test_a_partition_that_is_named_again_has_its_offset_once(
     kafka: KafkaServer, client: KafkaStream, version: int
 ) -> None:
     await kafka.broker.offsets.commit("g", [(TopicPartition(TOPIC, 1), 7, "m" * 4000)])
-    topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[1] * TIMES)] * TIMES
-    asked = OffsetFetchRequest(group_id="g", topics=topics, require_stable=False)
+    topics = [offsets.OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[1] * TIMES)] * TIMES
+    asked = offsets.OffsetFetchRequest(group_id="g", topics=topics, require_stable=False)
     if version >= 8:
-        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)], require_stable=False)
+        asked = offsets.OffsetFetchRequest(
+            groups=[offsets.OffsetFetchRequestGroup(group_id="g", topics=topics)], require_stable=False
+        )
     answer = await client.call(asked, version)
     found = answer.groups[0].topics if version >= 8 else answer.topics
     assert [each.committed_offset for topic in found for each in topic.partitions] == [7]
@@ -88,8 +66,8 @@ async def test_a_partition_that_is_named_again_has_its_offset_once(
 
 async def test_the_producers_of_a_partition_that_is_named_again_are_told_once(client: KafkaStream) -> None:
     await produced(client, batch("x", producer_id=7, producer_epoch=0, base_sequence=0))
-    topic = DescribeProducersTopicRequest(name=TOPIC, partition_indexes=[0] * TIMES)
-    answer = await client.call(DescribeProducersRequest(topics=[topic] * TIMES), 0)
+    topic = transactions.DescribeProducersTopicRequest(name=TOPIC, partition_indexes=[0] * TIMES)
+    answer = await client.call(transactions.DescribeProducersRequest(topics=[topic] * TIMES), 0)
     assert [each.active_producers[0].producer_id for topic in answer.topics for each in topic.partitions] == [7]
 
 

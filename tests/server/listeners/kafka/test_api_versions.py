@@ -11,6 +11,7 @@ from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triolog.protocol.schema import codec
 from triolog.server.listeners.kafka.door import TELEMETRY
+from triolog.server.listeners.kafka.fake.kafka_versions import apis_of
 
 from tests.support.kafka_server import KafkaServer
 from tests.support.kafka_stream import KafkaStream
@@ -26,12 +27,7 @@ async def test_every_version_lists_what_is_served(client: KafkaStream, version: 
     assert {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys} == {
         key: (api.lowest, api.highest) for key, api in APIS.items() if key not in TELEMETRY
     }
-
-
-async def test_produce_is_listed_from_version_0_on(client: KafkaStream) -> None:
-    """librdkafka concludes from it that gzip, snappy and lz4 are understood (KAFKA-18659)."""
-    answer = await client.call(REQUEST, 3)
-    assert next(each for each in answer.api_keys if each.api_key == ApiKey.PRODUCE).min_version == 0
+    assert APIS[ApiKey.PRODUCE].lowest == 0, "librdkafka concludes that it may send gzip, snappy and lz4 (KAFKA-18659)"
 
 
 @pytest.mark.parametrize("version", [6, 99, -1])
@@ -57,6 +53,8 @@ async def test_features_whose_lowest_level_is_0_are_not_told_below_version_4(cli
     assert before.supported_features == []
     assert {each.name for each in since.supported_features} == {each.name for each in before.finalized_features}
     assert all(each.min_version == 0 for each in since.supported_features)
+    levels = {each.name: each.max_version_level for each in since.finalized_features}
+    assert (levels["share.version"], levels["streams.version"]) == (1, 1)
 
 
 async def test_a_client_may_have_any_name(client: KafkaStream) -> None:
@@ -87,3 +85,9 @@ async def test_a_client_that_means_another_node_is_told_to_look_for_it_again(
     assert answer.error_code == error
     assert bool(answer.api_keys) == (error == 0)
     assert (await client.call(attrs.evolve(REQUEST, cluster_id=cluster_id, node_id=node_id), 4)).error_code == 0
+
+
+def test_streams_groups_came_with_kafka_4_2() -> None:
+    keys = {ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE}
+    assert keys <= apis_of("4.2").keys()
+    assert not keys & apis_of("4.1").keys()

@@ -1,4 +1,4 @@
-"""DescribeCluster, elections, reassignments and features: the answers of one node, which has nothing to move."""
+"""DescribeCluster, DescribeQuorum, elections, reassignments, features: the answers of one node, which has nothing to move."""
 
 from __future__ import annotations
 
@@ -6,18 +6,8 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.admin.cluster import (
-    AlterPartitionReassignmentsReassignablePartition,
-    AlterPartitionReassignmentsReassignableTopic,
-    AlterPartitionReassignmentsRequest,
-    DescribeClusterRequest,
-    ElectLeadersRequest,
-    ElectLeadersTopicPartitions,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsTopics,
-    UpdateFeaturesFeatureUpdateKey,
-    UpdateFeaturesRequest,
-)
+from triolog.protocol.kafka.messages.admin import cluster as m
+from triolog.protocol.kafka.messages.admin import quorum
 from triolog.protocol.limits import INT32_MIN
 from triolog.protocol.types import TopicPartition
 
@@ -27,15 +17,13 @@ from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
 
 PREFERRED, UNCLEAN = 0, 1
+QUORUM_TOPIC = "__cluster_metadata"
 ALL_CLUSTER_OPERATIONS = 8096
 """What Kafka 4.3 answers where nobody is kept from anything."""
 
 
-# ---- DescribeCluster -------------------------------------------------------------------------------------------------------
-
-
-def cluster(*, operations: bool = False, endpoints: int = 1) -> DescribeClusterRequest:
-    return DescribeClusterRequest(
+def cluster(*, operations: bool = False, endpoints: int = 1) -> m.DescribeClusterRequest:
+    return m.DescribeClusterRequest(
         include_cluster_authorized_operations=operations, endpoint_type=endpoints, include_fenced_brokers=True
     )
 
@@ -58,12 +46,9 @@ async def test_other_endpoints_are_not_here(kafka: KafkaServer, client: KafkaStr
     assert (error_names([answer]), answer.brokers) == ([error], [])
 
 
-# ---- ElectLeaders ----------------------------------------------------------------------------------------------------------
-
-
 async def elected(client: KafkaStream, asked: dict[str, list[int]] | None, kind: int, version: int = 2) -> Any:
-    partitions = asked and [ElectLeadersTopicPartitions(topic=name, partitions=numbers) for name, numbers in asked.items()]
-    answer = await client.call(ElectLeadersRequest(election_type=kind, topic_partitions=partitions), version)
+    partitions = asked and [m.ElectLeadersTopicPartitions(topic=name, partitions=numbers) for name, numbers in asked.items()]
+    answer = await client.call(m.ElectLeadersRequest(election_type=kind, topic_partitions=partitions), version)
     found = {topic.topic: error_names(topic.partition_result) for topic in answer.replica_election_results}
     return found if answer.error_code == 0 else ErrorCode(answer.error_code).name
 
@@ -82,29 +67,23 @@ async def test_a_partition_that_is_offline_gets_no_leader(kafka: KafkaServer, cl
     assert await elected(client, {TOPIC: [1]}, PREFERRED) == {TOPIC: ["PREFERRED_LEADER_NOT_AVAILABLE"]}
     assert await elected(client, {TOPIC: [1]}, UNCLEAN) == {TOPIC: ["ELIGIBLE_LEADERS_NOT_AVAILABLE"]}
     assert await elected(client, None, PREFERRED) == {TOPIC: ["PREFERRED_LEADER_NOT_AVAILABLE"]}
-
-
-async def test_a_kind_of_election_that_does_not_exist_is_refused(kafka: KafkaServer, client: KafkaStream) -> None:
-    assert await elected(client, {TOPIC: [0]}, 9) == "INVALID_REQUEST"
-
-
-# ---- reassignments ---------------------------------------------------------------------------------------------------------
+    assert await elected(client, {TOPIC: [0]}, 9) == "INVALID_REQUEST", "there is no such kind"
 
 
 @pytest.mark.parametrize("version", range(2))
 async def test_a_partition_is_where_it_is(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     asked = [(0, [1]), (1, None), (2, [9]), (2, []), (2, [1, 1]), (7, [1]), (8, None)]
     topics = [
-        AlterPartitionReassignmentsReassignableTopic(
+        m.AlterPartitionReassignmentsReassignableTopic(
             name=name,
             partitions=[
-                AlterPartitionReassignmentsReassignablePartition(partition_index=number, replicas=replicas)
+                m.AlterPartitionReassignmentsReassignablePartition(partition_index=number, replicas=replicas)
                 for number, replicas in pairs
             ],
         )
         for name, pairs in ((TOPIC, asked), ("nope", asked[:1]))
     ]
-    answer = await client.call(AlterPartitionReassignmentsRequest(topics=topics), version)
+    answer = await client.call(m.AlterPartitionReassignmentsRequest(topics=topics), version)
     assert answer.error_code == 0
     here, nowhere = (error_names(topic.partitions) for topic in answer.responses)
     assert here == [
@@ -118,37 +97,74 @@ async def test_a_partition_is_where_it_is(kafka: KafkaServer, client: KafkaStrea
 
 @pytest.mark.parametrize("topics", [None, [TOPIC], ["nope"]], ids=str)
 async def test_nothing_moves(kafka: KafkaServer, client: KafkaStream, topics: list[str] | None) -> None:
-    asked = topics and [ListPartitionReassignmentsTopics(name=name, partition_indexes=[0]) for name in topics]
-    answer = await client.call(ListPartitionReassignmentsRequest(topics=asked), 0)
+    asked = topics and [m.ListPartitionReassignmentsTopics(name=name, partition_indexes=[0]) for name in topics]
+    answer = await client.call(m.ListPartitionReassignmentsRequest(topics=asked), 0)
     assert (answer.error_code, answer.topics) == (0, [])
 
 
-# ---- features --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize(
     ("updates", "error"),
     [
-        ([("group.version", 1)], "NONE"),
-        ([], "NONE"),
-        ([("group.version", 0)], "INVALID_UPDATE_VERSION"),
-        ([("group.version", 9)], "INVALID_UPDATE_VERSION"),
-        ([("group.version", 1), ("no.such.version", 1)], "INVALID_UPDATE_VERSION"),
+        ({"group.version": 1}, "NONE"),
+        ({}, "NONE"),
+        ({"group.version": 0}, "INVALID_UPDATE_VERSION"),
+        ({"group.version": 9}, "INVALID_UPDATE_VERSION"),
+        ({"group.version": 1, "no.such.version": 1}, "INVALID_UPDATE_VERSION"),
     ],
     ids=str,
 )
-async def test_levels_of_features_stay(
-    kafka: KafkaServer, client: KafkaStream, version: int, updates: list[tuple[str, int]], error: str
-) -> None:
-    request = UpdateFeaturesRequest(
-        feature_updates=[
-            UpdateFeaturesFeatureUpdateKey(feature=name, max_version_level=level, allow_downgrade=True)
-            for name, level in updates
-        ],
-        validate_only=False,
+async def test_levels_of_features_stay(client: KafkaStream, updates: dict[str, int], error: str) -> None:
+    asked = [
+        m.UpdateFeaturesFeatureUpdateKey(feature=name, max_version_level=level, allow_downgrade=True)
+        for name, level in updates.items()
+    ]
+    for version in range(3):
+        answer = await client.call(m.UpdateFeaturesRequest(feature_updates=asked, validate_only=False), version)
+        expected = list(updates) if error == "NONE" and version < 2 else []
+        assert (error_names([answer]), [each.feature for each in answer.results]) == ([error], expected), version
+
+
+def asking_for_quorum(*named: tuple[str, list[int]]) -> quorum.DescribeQuorumRequest:
+    return quorum.DescribeQuorumRequest(
+        topics=[
+            quorum.DescribeQuorumTopicData(
+                topic_name=name, partitions=[quorum.DescribeQuorumPartitionData(partition_index=number) for number in numbers]
+            )
+            for name, numbers in named
+        ]
     )
-    answer = await client.call(request, version)
-    assert error_names([answer]) == [error]
-    expected = [name for name, _ in updates] if error == "NONE" and version < 2 else []
-    assert [result.feature for result in answer.results] == expected
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_the_node_leads_and_votes_alone(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+    answer = await client.call(asking_for_quorum((QUORUM_TOPIC, [0])), version)
+    [partition] = answer.topics[0].partitions
+    node_id = kafka.broker.node_id
+    assert (answer.error_code, partition.error_code, partition.leader_id) == (0, 0, node_id)
+    assert [each.replica_id for each in partition.current_voters] == [node_id]
+    assert partition.observers == []
+    nodes = [(node.node_id, [(each.host, each.port) for each in node.listeners]) for node in answer.nodes]
+    assert nodes == ([(node_id, [tuple(kafka.address)])] if version >= 2 else [])
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        [],
+        [("x", [0])],
+        [(QUORUM_TOPIC, [1])],
+        [(QUORUM_TOPIC, [0, 1])],
+        [(QUORUM_TOPIC, [0]), ("x", [0])],
+        [(QUORUM_TOPIC, [0]), (QUORUM_TOPIC, [0])],
+    ],
+)
+async def test_all_partitions_are_unknown_unless_that_one_alone_is_asked_for(
+    client: KafkaStream, named: list[tuple[str, list[int]]]
+) -> None:
+    """As a broker of Kafka 4.3.1 answers."""
+    answer = await client.call(asking_for_quorum(*named), 2)
+    found = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in answer.topics]
+    assert (answer.error_code, found) == (0, named)
+    codes = {each.error_code for topic in answer.topics for each in topic.partitions}
+    assert codes == ({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if named else set())
+    assert named or answer.nodes == []

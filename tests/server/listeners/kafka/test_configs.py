@@ -36,9 +36,6 @@ async def described(client: KafkaStream, kind: int, name: str, version: int = LA
     return {config.name: config for config in result.configs}
 
 
-# ---- topics ----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", range(1, 5))
 async def test_a_topic_has_all_keys_of_kafkas_and_ours(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     await kafka.broker.topics.alter_configs(TOPIC, {"retention.ms": "5"})
@@ -85,9 +82,6 @@ async def test_no_keys_ask_for_all_and_unknown_ones_are_left_out(
     assert [*await described(client, TOPIC_TYPE, TOPIC, keys=["nope", "retention.ms"])] == ["retention.ms"]
 
 
-# ---- brokers ---------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_broker_tells_its_keys_by_kafkas_names_read_only(fast_path: Path) -> None:
     settings = {"num_partitions": 3, "auto_create_topics_enable": False, "offsets_retention_ms": 120_000}
     async with kafka_server(fast_path, topic={"retention.ms": "7200000"}, **settings) as kafka, kafka.connected() as client:
@@ -115,10 +109,6 @@ async def test_a_broker_tells_its_keys_by_kafkas_names_read_only(fast_path: Path
         assert [(each.name, each.value) for each in config.synonyms] == [(config.name, config.value)]
 
 
-async def test_all_brokers_have_no_keys_that_were_set_while_they_ran(kafka: KafkaServer, client: KafkaStream) -> None:
-    assert await described(client, BROKER_TYPE, "") == {}
-
-
 REFUSED = [
     (TOPIC_TYPE, "nope", "UNKNOWN_TOPIC_OR_PARTITION"),
     (TOPIC_TYPE, "", "INVALID_TOPIC_EXCEPTION"),
@@ -133,13 +123,11 @@ REFUSED = [
 
 
 async def test_what_is_not_there_is_refused_alone(kafka: KafkaServer, client: KafkaStream) -> None:
+    assert await described(client, BROKER_TYPE, "") == {}, "all brokers have no keys that were set while they ran"
     asked = [(kind, name) for kind, name, _ in REFUSED]
     answer = await client.call(describe(*asked, (TOPIC_TYPE, TOPIC)), LATEST)
     assert error_names(answer.results) == [*(error for _, _, error in REFUSED), "NONE"]
     assert all(result.error_message and not result.configs for result in answer.results[:-1])
-
-
-# ---- what has a configuration ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -160,9 +148,6 @@ async def test_resources_are_listed_by_type(
     assert {(each.resource_name, each.resource_type) for each in answer.config_resources} == found
 
 
-async def test_version_0_lists_client_metrics_and_there_are_none(kafka: KafkaServer, client: KafkaStream) -> None:
-    assert (await client.call(ListConfigResourcesRequest(resource_types=[]), 0)).config_resources == []
-
-
-async def test_a_type_that_does_not_exist_is_refused(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_version_0_lists_client_metrics_and_a_type_that_does_not_exist_is_refused(client: KafkaStream) -> None:
+    assert (await client.call(ListConfigResourcesRequest(resource_types=[]), 0)).config_resources == [], "there are none"
     assert error_names([await client.call(ListConfigResourcesRequest(resource_types=[2, 99]), 1)]) == ["UNSUPPORTED_VERSION"]

@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.consumer_groups import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatTopicPartitions,
-)
+from triolog.protocol.kafka.messages import consumer_groups, transactions
 from triolog.protocol.kafka.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from triolog.protocol.kafka.messages.transactions import (
-    InitProducerIdRequest,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from triolog.protocol.limits import INT32_MIN
 
-from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
+from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
 
 GROUP = "group"
 MEMBER = "member-1"
 VERSIONS = (0, 1)
 
-JOIN = ConsumerGroupHeartbeatRequest(
+JOIN = consumer_groups.ConsumerGroupHeartbeatRequest(
     group_id=GROUP,
     member_id=MEMBER,
     member_epoch=0,
@@ -46,14 +30,12 @@ JOIN = ConsumerGroupHeartbeatRequest(
     subscribed_topic_names=[TOPIC],
     topic_partitions=[],
 )
-BEAT = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=MEMBER, member_epoch=1)
+BEAT = consumer_groups.ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=MEMBER, member_epoch=1)
 
 
 @pytest.fixture
-async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
-    async with kafka_server(fast_path, lenient=True, group_consumer_heartbeat_interval_ms=100) as server:
-        await server.broker.topics.create(TOPIC, 3)
-        yield server
+def settings() -> dict[str, Any]:
+    return {"lenient": True, "group_consumer_heartbeat_interval_ms": 100}
 
 
 def assigned(assignment: Any) -> dict[bytes, list[int]]:
@@ -65,7 +47,7 @@ async def test_a_member_joins_beats_and_leaves(kafka: KafkaServer, client: Kafka
     answer = await client.call(JOIN, version)
     assert (answer.error_code, answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (0, MEMBER, 1, 100)
     assert assigned(answer.assignment) == {kafka.topic_id(): [0, 1, 2]}
-    owned = [ConsumerGroupHeartbeatTopicPartitions(topic_id=kafka.topic_id(), partitions=[0, 1, 2])]
+    owned = [consumer_groups.ConsumerGroupHeartbeatTopicPartitions(topic_id=kafka.topic_id(), partitions=[0, 1, 2])]
     answer = await client.call(attrs.evolve(BEAT, topic_partitions=owned), version)
     assert (answer.error_code, answer.member_epoch, answer.assignment) == (0, 1, None)
     answer = await client.call(attrs.evolve(BEAT, member_epoch=-1), version)
@@ -90,29 +72,25 @@ async def test_version_0_makes_member_ids_and_version_1_demands_them(client: Kaf
     ],
 )
 async def test_what_is_refused_has_an_error_a_reason_and_nothing_else(
-    client: KafkaStream, request_: ConsumerGroupHeartbeatRequest, error: ErrorCode
+    client: KafkaStream, request_: consumer_groups.ConsumerGroupHeartbeatRequest, error: ErrorCode
 ) -> None:
     answer = await client.call(request_, 1)
     assert (answer.error_code, answer.member_id, answer.member_epoch, answer.assignment) == (error, None, 0, None)
     assert answer.error_message
 
 
-async def test_an_unknown_member_and_a_wrong_epoch_are_told_apart(client: KafkaStream) -> None:
-    await client.call(JOIN, 1)
-    assert (await client.call(attrs.evolve(BEAT, member_id="nobody"), 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert (await client.call(attrs.evolve(BEAT, member_epoch=2), 1)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
-
-
-async def test_a_server_that_is_strict_asks_for_no_more_heartbeats_than_kafka(fast_path: Path) -> None:
-    async with kafka_server(fast_path, group_consumer_heartbeat_interval_ms=100) as server, server.connected() as client:
-        assert (await client.call(JOIN, 1)).heartbeat_interval_ms == 5_000
+@pytest.mark.parametrize("settings", [{"group_consumer_heartbeat_interval_ms": 100}])
+async def test_a_server_that_is_strict_asks_for_no_more_heartbeats_than_kafka(client: KafkaStream) -> None:
+    assert (await client.call(JOIN, 1)).heartbeat_interval_ms == 5_000
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_group_is_described_with_what_its_members_have(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     await client.call(JOIN, 1)
     await client.call(attrs.evolve(JOIN, member_id="member-2", instance_id="static", rack_id="rack"), 1)
-    answer = await client.call(ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=False), version)
+    answer = await client.call(
+        consumer_groups.ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=False), version
+    )
     [group] = answer.groups
     assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Reconciling", 2, 2)
     assert (group.assignor_name, group.authorized_operations) == ("uniform", INT32_MIN)
@@ -131,7 +109,9 @@ async def test_a_group_is_described_with_what_its_members_have(kafka: KafkaServe
 
 
 async def test_groups_of_other_kinds_and_groups_that_are_not_there_are_not_found(client: KafkaStream) -> None:
-    answer = await client.call(ConsumerGroupDescribeRequest(group_ids=["nobody"], include_authorized_operations=True), 1)
+    answer = await client.call(
+        consumer_groups.ConsumerGroupDescribeRequest(group_ids=["nobody"], include_authorized_operations=True), 1
+    )
     [group] = answer.groups
     assert (group.error_code, group.group_id, group.members) == (ErrorCode.GROUP_ID_NOT_FOUND, "nobody", [])
     await client.call(JOIN, 1)
@@ -158,53 +138,21 @@ async def test_groups_are_listed_with_their_type_and_deleted_when_they_are_empty
     assert (await client.call(deletion, 2)).results[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def commit(member_id: str, epoch: int) -> OffsetCommitRequest:
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
-    return OffsetCommitRequest(
-        group_id=GROUP,
-        generation_id_or_member_epoch=epoch,
-        member_id=member_id,
-        topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])],
-    )
-
-
-def fetch(member_id: str | None, epoch: int) -> OffsetFetchRequest:
-    topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])]
-    group = OffsetFetchRequestGroup(group_id=GROUP, member_id=member_id, member_epoch=epoch, topics=topics)
-    return OffsetFetchRequest(groups=[group], require_stable=False)
-
-
-@pytest.mark.parametrize(
-    ("member_id", "epoch", "error"),
-    [(MEMBER, 1, 0), (MEMBER, 2, ErrorCode.STALE_MEMBER_EPOCH), ("nobody", 1, ErrorCode.UNKNOWN_MEMBER_ID)],
-)
-async def test_offsets_are_committed_and_read_by_members_at_their_epoch(
-    client: KafkaStream, member_id: str, epoch: int, error: int
-) -> None:
-    await client.call(JOIN, 1)
-    committed = await client.call(commit(member_id, epoch), 9)
-    assert committed.topics[0].partitions[0].error_code == error
-    [group] = (await client.call(fetch(member_id, epoch), 9)).groups
-    assert group.error_code == error
-    [group] = (await client.call(fetch(None, -1), 9)).groups
-    assert (group.error_code, group.topics[0].partitions[0].committed_offset) == (0, -1 if error else 1)
-
-
 @pytest.mark.parametrize(("version", "error"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.STALE_MEMBER_EPOCH)])
 async def test_a_member_that_is_late_is_told_so_in_a_transaction_in_words_that_its_version_knows(
     kafka: KafkaServer, client: KafkaStream, version: int, error: ErrorCode
 ) -> None:
     await client.call(JOIN, 1)
-    producer = await client.call(InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=60_000), 4)
-    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
-    body = TxnOffsetCommitRequest(
+    producer = await client.call(transactions.InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=60_000), 4)
+    partition = transactions.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    body = transactions.TxnOffsetCommitRequest(
         transactional_id="mover",
         group_id=GROUP,
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         generation_id=7,
         member_id=MEMBER,
-        topics=[TxnOffsetCommitRequestTopic(name=TOPIC, topic_id=kafka.topic_id(), partitions=[partition])],
+        topics=[transactions.TxnOffsetCommitRequestTopic(name=TOPIC, topic_id=kafka.topic_id(), partitions=[partition])],
     )
     [topic] = (await client.call(body, version)).topics
     assert topic.partitions[0].error_code == error
@@ -214,3 +162,61 @@ async def test_a_subscription_by_pattern_has_the_partitions_of_what_matches(kafk
     pytest.importorskip("re2")
     answer = await client.call(attrs.evolve(JOIN, subscribed_topic_names=[], subscribed_topic_regex="to.*"), 1)
     assert (answer.error_code, assigned(answer.assignment)) == (0, {kafka.topic_id(): [0, 1, 2]})
+
+
+ROOT = Path(__file__).resolve().parents[4]
+
+WITHOUT_RE2 = """
+import json, logging, sys
+from pathlib import Path
+
+sys.modules["re2"] = None
+
+import attrs, trio
+from tests.server.listeners.kafka.test_consumer_groups import JOIN
+from tests.support.kafka_server import TOPIC, kafka_server
+from triolog.protocol.kafka.messages.transactions import ListTransactionsRequest
+
+warnings = []
+
+class Kept(logging.Handler):
+    def emit(self, record):
+        warnings.append(record.getMessage())
+
+logging.getLogger().addHandler(Kept(logging.WARNING))
+
+async def main(path):
+    async with kafka_server(path) as server, server.connected() as client:
+        await server.broker.topics.create(TOPIC, 3)
+        by_pattern = attrs.evolve(JOIN, subscribed_topic_names=[], subscribed_topic_regex="to.*")
+        joins = [await client.call(by_pattern, 1) for _ in range(2)]
+        described = [each.group_id for each in server.broker.groups.listings()]
+        by_name = await client.call(JOIN, 1)
+        listed = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="m.*")
+        found = {
+            "joins": [(each.error_code, each.error_message, each.member_epoch) for each in joins],
+            "groups": described,
+            "by_name": [by_name.error_code, [each.partitions for each in by_name.assignment.topic_partitions]],
+            "listed": (await client.call(listed, 2)).error_code,
+            "warnings": warnings,
+        }
+        print(json.dumps(found))
+
+trio.run(main, Path(sys.argv[1]))
+"""
+
+
+def test_without_re2_a_pattern_is_refused_at_once_with_the_remedy_and_one_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_RE2, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["groups"] == []
+    for code, message, epoch in found["joins"]:
+        assert (code, epoch) == (ErrorCode.UNSUPPORTED_VERSION, 0)
+        assert "pip install 'triolog[regex]'" in message
+        assert "The cluster does not support regular expressions resolution" in message  # the Java client looks for it
+    assert found["by_name"] == [0, [[0, 1, 2]]]
+    assert found["listed"] == ErrorCode.UNSUPPORTED_VERSION
+    [warning] = found["warnings"]
+    assert "pip install 'triolog[regex]'" in warning

@@ -77,20 +77,21 @@ REFUSED = [
     (new_topic("__cluster_metadata"), "INVALID_REQUEST"),
     (new_topic("to.pic"), "INVALID_TOPIC_EXCEPTION"),
     (new_topic(TOPIC, 0, 0), "TOPIC_ALREADY_EXISTS"),
+    (new_topic(TOPIC, configs={"retention.ms": None}), "TOPIC_ALREADY_EXISTS"),
 ]
 
 
-@pytest.mark.parametrize(("topic", "error"), REFUSED, ids=lambda value: value if isinstance(value, str) else value.name)
-async def test_what_kafka_refuses_is_refused_alone(
-    kafka: KafkaServer, client: KafkaStream, topic: CreateTopicsCreatableTopic, error: str
-) -> None:
+async def test_what_kafka_refuses_is_refused_alone(kafka: KafkaServer, client: KafkaStream) -> None:
     await kafka.broker.topics.create("to_pic")
-    answer = await client.call(create_topics(topic, new_topic("beside")), LATEST)
-    assert error_names(answer.topics) == [error, "NONE"]
-    refused = answer.topics[0]
-    assert (refused.name, refused.topic_id, refused.num_partitions, refused.replication_factor) == (topic.name, NO_ID, -1, -1)
-    assert refused.error_message
-    assert list(kafka.broker.topics.names()) == ["beside", "to_pic", TOPIC]
+    for number, (topic, error) in enumerate(REFUSED):
+        answer = await client.call(create_topics(topic, new_topic(f"beside-{number}")), LATEST)
+        assert error_names(answer.topics) == [error, "NONE"], topic
+        refused = answer.topics[0]
+        assert (refused.name, refused.topic_id) == (topic.name, NO_ID), topic
+        assert (refused.num_partitions, refused.replication_factor) == (-1, -1), topic
+        assert refused.error_message, topic
+    beside = {f"beside-{number}" for number in range(len(REFUSED))}
+    assert set(kafka.broker.topics.names()) == {*beside, "to_pic", TOPIC}
 
 
 async def test_a_topic_that_is_there_twice_is_refused_once(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -149,8 +150,3 @@ async def test_a_lenient_server_still_checks_what_has_a_meaning(fast_path: Path)
             "INVALID_CONFIG",
             "INVALID_REPLICA_ASSIGNMENT",
         ]
-
-
-async def test_that_a_topic_exists_is_said_before_what_is_wrong_with_its_configuration(client: KafkaStream) -> None:
-    answer = await client.call(create_topics(new_topic(TOPIC, configs={"retention.ms": None})), 7)
-    assert error_names(answer.topics) == ["TOPIC_ALREADY_EXISTS"]

@@ -37,52 +37,34 @@ async def described(client: KafkaStream, names: list[str], limit: int = 2000, cu
     return await client.call(DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=limit, cursor=at), 0)
 
 
-@pytest.mark.parametrize(
-    ("names", "limit", "cursor", "found", "next_cursor"),
-    [
-        (["one"], 2000, None, {"one": [0]}, None),
-        ([], 2000, None, {"many": [0, 1, 2, 3, 4], "one": [0]}, None),
-        (["one", "many", "many"], 2000, None, {"many": [0, 1, 2, 3, 4], "one": [0]}, None),
-        (["many", "one"], 3, None, {"many": [0, 1, 2]}, ("many", 3)),
-        (["many", "one"], 3, ("many", 3), {"many": [3, 4], "one": [0]}, None),
-        (["many", "one"], 5, None, {"many": [0, 1, 2, 3, 4]}, ("one", 0)),
-        (["many"], 5, None, {"many": [0, 1, 2, 3, 4]}, None),
-        (["many", "one"], 1, ("many", 4), {"many": [4]}, ("one", 0)),
-        (["many", "one"], 2000, ("one", 0), {"one": [0]}, None),
-        ([], 2, ("many", 2), {"many": [2, 3]}, ("many", 4)),
-        ([], 2, ("nope", 3), {"one": [0]}, None),
-        (["many"], 2000, ("many", 77), {"many": []}, None),
-        (["many"], 0, None, {"many": [0]}, ("many", 1)),
-        (["many"], -5, None, {"many": [0]}, ("many", 1)),
-    ],
-)
-async def test_an_answer_goes_from_the_cursor_to_the_limit(
-    kafka: KafkaServer,
-    client: KafkaStream,
-    names: list[str],
-    limit: int,
-    cursor: Cursor | None,
-    found: dict[str, list[int]],
-    next_cursor: Cursor | None,
-) -> None:
-    answer = await described(client, names, limit, cursor)
-    assert [(t.name, [p.partition_index for p in t.partitions]) for t in answer.topics] == list(found.items())
-    following = answer.next_cursor and (answer.next_cursor.topic_name, answer.next_cursor.partition_index)
-    assert following == next_cursor
-    for topic in answer.topics:
-        assert (topic.error_code, topic.topic_id, topic.is_internal) == (0, kafka.topic_id(topic.name), False)
-        assert topic.topic_authorized_operations == ALL_TOPIC_OPERATIONS
+PAGES: list[tuple[list[str], int, Cursor | None, dict[str, list[int]], Cursor | None]] = [
+    (["one"], 2000, None, {"one": [0]}, None),
+    ([], 2000, None, {"many": [0, 1, 2, 3, 4], "one": [0]}, None),
+    (["one", "many", "many"], 2000, None, {"many": [0, 1, 2, 3, 4], "one": [0]}, None),
+    (["many", "one"], 3, None, {"many": [0, 1, 2]}, ("many", 3)),
+    (["many", "one"], 3, ("many", 3), {"many": [3, 4], "one": [0]}, None),
+    (["many", "one"], 5, None, {"many": [0, 1, 2, 3, 4]}, ("one", 0)),
+    (["many"], 5, None, {"many": [0, 1, 2, 3, 4]}, None),
+    (["many", "one"], 1, ("many", 4), {"many": [4]}, ("one", 0)),
+    (["many", "one"], 2000, ("one", 0), {"one": [0]}, None),
+    ([], 2, ("many", 2), {"many": [2, 3]}, ("many", 4)),
+    ([], 2, ("nope", 3), {"one": [0]}, None),
+    (["many"], 2000, ("many", 77), {"many": []}, None),
+    (["many"], 0, None, {"many": [0]}, ("many", 1)),
+    (["many"], -5, None, {"many": [0]}, ("many", 1)),
+]
+"""Names, limit and cursor of a request -> partitions and cursor of its answer."""
 
 
-async def test_following_the_cursor_tells_everything_once(kafka: KafkaServer, client: KafkaStream) -> None:
-    found, cursor = [], None
-    while True:
-        answer = await described(client, [], 1, cursor)
-        found += [(topic.name, each.partition_index) for topic in answer.topics for each in topic.partitions]
-        if answer.next_cursor is None:
-            break
-        cursor = (answer.next_cursor.topic_name, answer.next_cursor.partition_index)
-    assert found == [*(("many", number) for number in range(5)), ("one", 0)]
+async def test_an_answer_goes_from_the_cursor_to_the_limit(kafka: KafkaServer, client: KafkaStream) -> None:
+    for names, limit, cursor, found, next_cursor in PAGES:
+        answer = await described(client, names, limit, cursor)
+        assert [(t.name, [p.partition_index for p in t.partitions]) for t in answer.topics] == list(found.items())
+        following = answer.next_cursor and (answer.next_cursor.topic_name, answer.next_cursor.partition_index)
+        assert following == next_cursor, (names, limit, cursor)
+        for topic in answer.topics:
+            assert (topic.error_code, topic.topic_id, topic.is_internal) == (0, kafka.topic_id(topic.name), False)
+            assert topic.topic_authorized_operations == ALL_TOPIC_OPERATIONS
 
 
 async def test_topics_that_are_not_there_have_their_error_and_count_for_nothing(

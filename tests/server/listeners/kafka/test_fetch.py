@@ -7,22 +7,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-import trio
+from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.fetch import FetchReplicaState, FetchTopic
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType, TopicPartition
 
 from tests.support.brokers import actor_of, until
-from tests.support.kafka_server import (
-    TOPIC,
-    KafkaServer,
-    batch,
-    fetch_of,
-    fetch_partition,
-    fetch_request,
-    produced,
-)
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_of, fetch_partition, fetch_request, produced
 from tests.support.kafka_stream import KafkaStream
 from tests.support.transactions import TransactionalProducer
 
@@ -30,16 +22,6 @@ VERSIONS = range(4, 19)
 FIRST_WITH_IDS = 13
 PARTITION = TopicPartition(TOPIC, 0)
 PARKED_MS = 120_000
-(
-    OFFSET_OUT_OF_RANGE,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    INVALID_REQUEST,
-    KAFKA_STORAGE_ERROR,
-    FENCED_LEADER_EPOCH,
-    UNKNOWN_LEADER_EPOCH,
-    UNSUPPORTED_COMPRESSION_TYPE,
-    UNKNOWN_TOPIC_ID,
-) = (1, 3, 42, 56, 74, 75, 76, 100)
 
 
 async def fetched(client: KafkaStream, *partitions: Any, version: int = 12, **fields: Any) -> Any:
@@ -67,9 +49,6 @@ async def parked(kafka: KafkaServer, request: Any, version: int = 12) -> AsyncIt
 
 def _partitions(kafka: KafkaServer) -> list[TopicPartition]:
     return [TopicPartition(TOPIC, number) for number in range(3) if TOPIC in kafka.broker.topics.names()]
-
-
-# ---- what is answered ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -135,27 +114,21 @@ async def test_an_offset_out_of_range_comes_without_watermarks_as_from_kafka(kaf
     await kafka.broker.logs.delete_records(PARTITION, 3)
     for offset in (-1, 2, 6):
         partition = await fetched(client, fetch_partition(offset), max_wait_ms=PARKED_MS)
-        assert partition.error_code == OFFSET_OUT_OF_RANGE
+        assert partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert (partition.log_start_offset, partition.last_stable_offset, partition.high_watermark) == (-1, -1, -1)
         assert partition.records == b""
 
 
-async def test_the_end_of_the_log_is_no_error(client: KafkaStream) -> None:
-    await produced(client, batch("x"))
-    partition = await fetched(client, fetch_partition(1))
-    assert (partition.error_code, partition.records, partition.high_watermark) == (0, b"", 1)
-
-
 async def test_a_partition_that_is_offline_is_an_error(kafka: KafkaServer, client: KafkaStream) -> None:
     actor_of(kafka.broker).take_offline("the test says so")
-    assert (await fetched(client, fetch_partition(), max_wait_ms=PARKED_MS)).error_code == KAFKA_STORAGE_ERROR
+    assert (await fetched(client, fetch_partition(), max_wait_ms=PARKED_MS)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @pytest.mark.parametrize("version", [9, 10])
 async def test_zstd_is_refused_before_version_10(client: KafkaStream, version: int) -> None:
     await produced(client, batch("x", compression_type=CompressionType.ZSTD))
     partition = await fetched(client, fetch_partition(), version=version)
-    assert partition.error_code == (0 if version >= 10 else UNSUPPORTED_COMPRESSION_TYPE)
+    assert partition.error_code == (0 if version >= 10 else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
 @pytest.mark.parametrize("version", [12, 15])
@@ -168,42 +141,14 @@ async def test_replicas_cannot_fetch(kafka: KafkaServer, client: KafkaStream, ve
         replica_id=2,
         replica_state=FetchReplicaState(replica_id=2, replica_epoch=0),
     )
-    assert partition.error_code == INVALID_REQUEST
+    assert partition.error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("field", ["partition", "request"])
 async def test_negative_limits_are_refused(client: KafkaStream, field: str) -> None:
     limits = {"max_bytes": -1} if field == "request" else {}
     partition = await fetched(client, fetch_partition(max_bytes=-1 if field == "partition" else 100), **limits)
-    assert partition.error_code == INVALID_REQUEST
-
-
-# ---- sizes ---------------------------------------------------------------------------------------------------------------
-
-
-async def test_the_first_batch_comes_whole_whatever_the_limits(kafka: KafkaServer, client: KafkaStream) -> None:
-    """In the first partition that has one; what follows keeps to what is left."""
-    for number in range(3):
-        await produced(client, batch(b"x" * 10_000), partition=number)
-        await produced(client, batch(b"x" * 10_000), partition=number)
-    asked = [fetch_partition(partition=number, max_bytes=1) for number in range(3)]
-    answer = await client.call(fetch_request(*asked, max_bytes=1), 12)
-    sizes = [len(each.records) for each in answer.responses[0].partitions]
-    assert sizes[0] > 10_000
-    assert [values_of(each.records) for each in answer.responses[0].partitions] == [[b"x" * 10_000], [], []]
-    skipping = [fetch_partition(2, partition=0, max_bytes=1), *asked[1:]]
-    answer = await client.call(fetch_request(*skipping, max_bytes=1), 12)
-    assert [len(values_of(each.records)) for each in answer.responses[0].partitions] == [0, 1, 0]
-
-
-async def test_a_batch_that_lies_before_the_offset_is_not_answered(client: KafkaStream) -> None:
-    """A reader that gets only what it has already would ask for ever (sarama#1087)."""
-    for number in range(4):
-        await produced(client, batch(f"{number}", f"{number}"))
-    for offset in range(8):
-        partition = await fetched(client, fetch_partition(offset))
-        first, _ = next(iter_batches(partition.records))
-        assert first.base_offset <= offset <= first.last_offset
+    assert partition.error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_one_answer_has_a_limit_whatever_is_asked_for(client: KafkaStream) -> None:
@@ -213,39 +158,15 @@ async def test_one_answer_has_a_limit_whatever_is_asked_for(client: KafkaStream)
     assert 50_000_000 < len(partition.records) < 60_000_000
 
 
-# ---- waiting -------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_fetch_waits_for_the_first_byte(kafka: KafkaServer, client: KafkaStream) -> None:
     async with parked(kafka, fetch_request(fetch_partition(), max_wait_ms=PARKED_MS)) as answers:
         await produced(client, batch("woken"))
     assert values_of(answers[0].responses[0].partitions[0].records) == [b"woken"]
 
 
-async def test_a_fetch_waits_until_there_is_enough(kafka: KafkaServer, client: KafkaStream) -> None:
-    request = fetch_request(*(fetch_partition(partition=number) for number in range(3)), max_wait_ms=PARKED_MS, min_bytes=250)
-    async with parked(kafka, request) as answers:
-        for number in range(3):
-            assert answers == []
-            await produced(client, batch(b"x" * 30), partition=number)
-    assert all(each.records for each in answers[0].responses[0].partitions)
-
-
-async def test_a_wait_that_is_over_answers_what_there_is(client: KafkaStream) -> None:
-    await produced(client, batch("little"))
-    begin = trio.current_time()
-    partition = await fetched(client, fetch_partition(), max_wait_ms=50, min_bytes=1_000_000)
-    assert trio.current_time() - begin >= 0.05
-    assert values_of(partition.records) == [b"little"]
-
-
 @pytest.mark.parametrize("max_wait_ms", [0, -1])
 async def test_nobody_waits_who_does_not_want_to(client: KafkaStream, max_wait_ms: int) -> None:
     assert (await fetched(client, fetch_partition(), max_wait_ms=max_wait_ms)).records == b""
-
-
-async def test_no_bytes_are_enough_at_once(client: KafkaStream) -> None:
-    assert (await fetched(client, fetch_partition(), max_wait_ms=PARKED_MS, min_bytes=0)).records == b""
 
 
 async def test_a_full_answer_is_enough_however_much_is_wanted(client: KafkaStream) -> None:
@@ -265,28 +186,11 @@ async def test_what_lies_in_an_older_segment_is_answered_at_once(kafka: KafkaSer
     assert values_of(partition.records) == [b"x" * 1500]
 
 
-@pytest.mark.parametrize("error_first", [True, False])
-async def test_an_error_is_answered_at_once(client: KafkaStream, error_first: bool) -> None:
-    asked = [fetch_partition(partition=0), fetch_partition(partition=9)]
-    request = fetch_request(*(reversed(asked) if error_first else asked), max_wait_ms=PARKED_MS)
-    answer = await client.call(request, 12)
-    assert sorted(each.error_code for each in answer.responses[0].partitions) == [0, UNKNOWN_TOPIC_OR_PARTITION]
-
-
-async def test_a_deleted_topic_wakes_its_readers(kafka: KafkaServer) -> None:
-    async with parked(kafka, fetch_request(fetch_partition(), max_wait_ms=PARKED_MS)) as answers:
-        await kafka.broker.topics.delete(TOPIC)
-    assert answers[0].responses[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
-
-
 async def test_deleted_records_wake_a_reader_of_them(kafka: KafkaServer, client: KafkaStream) -> None:
     await produced(client, batch("x"))
     async with parked(kafka, fetch_request(fetch_partition(0), max_wait_ms=PARKED_MS, min_bytes=10_000)) as answers:
         await kafka.broker.logs.delete_records(PARTITION, -1)
-    assert answers[0].responses[0].partitions[0].error_code == OFFSET_OUT_OF_RANGE
-
-
-# ---- transactions --------------------------------------------------------------------------------------------------------
+    assert answers[0].responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 async def test_only_readers_of_committed_records_wait_for_the_transaction(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -328,10 +232,9 @@ async def test_aborted_transactions_are_named_to_readers_of_committed_records(
     assert len(marker) == 2
 
 
-# ---- leader epochs -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("epoch", "error"), [(-1, 0), (0, 0), (1, UNKNOWN_LEADER_EPOCH), (-2, FENCED_LEADER_EPOCH)], ids=str)
+@pytest.mark.parametrize(
+    ("epoch", "error"), [(-1, 0), (0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH), (-2, ErrorCode.FENCED_LEADER_EPOCH)], ids=str
+)
 async def test_a_leader_epoch_is_compared(client: KafkaStream, epoch: int, error: int) -> None:
     await produced(client, batch("x"))
     partition = await fetched(client, fetch_partition(current_leader_epoch=epoch), max_wait_ms=PARKED_MS)
@@ -339,11 +242,15 @@ async def test_a_leader_epoch_is_compared(client: KafkaStream, epoch: int, error
     assert bool(partition.records) is (error == 0)
 
 
-async def test_a_reader_that_goes_on_behind_the_same_epoch_reads_on(client: KafkaStream) -> None:
+async def test_a_reader_that_goes_on_behind_the_same_epoch_reads_on_and_behind_one_that_never_was_does_not(
+    client: KafkaStream,
+) -> None:
     await produced(client, batch("x"))
     partition = await fetched(client, fetch_partition(0, last_fetched_epoch=0))
     assert (partition.error_code, partition.diverging_epoch.epoch) == (0, -1)
     assert values_of(partition.records) == [b"x"]
+    partition = await fetched(client, fetch_partition(0, last_fetched_epoch=7), max_wait_ms=PARKED_MS)
+    assert (partition.error_code, partition.high_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1), "as in Kafka"
 
 
 async def test_a_reader_that_read_further_than_the_log_is_told_where_it_ends(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -353,16 +260,6 @@ async def test_a_reader_that_read_further_than_the_log_is_told_where_it_ends(kaf
     assert partition.error_code == 0
     assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (0, 1)
     assert (partition.records, partition.high_watermark) == (b"", 1)
-
-
-async def test_an_epoch_that_the_log_never_had_is_out_of_range(client: KafkaStream) -> None:
-    """Kafka: where it ended cannot be said."""
-    await produced(client, batch("x"))
-    partition = await fetched(client, fetch_partition(0, last_fetched_epoch=7), max_wait_ms=PARKED_MS)
-    assert (partition.error_code, partition.high_watermark) == (OFFSET_OUT_OF_RANGE, -1)
-
-
-# ---- topic ids -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS[9:])
@@ -375,7 +272,7 @@ async def test_an_id_of_nothing_and_of_what_was_deleted_is_unknown(
     await produced(client, batch("of the new one"))
     for topic_id in (before, bytes(16), b"\x07" * 16):
         partition = await fetched(client, fetch_partition(), version=version, topic_id=topic_id, max_wait_ms=PARKED_MS)
-        assert (partition.error_code, partition.records) == (UNKNOWN_TOPIC_ID, b"")
+        assert (partition.error_code, partition.records) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")
 
 
 async def test_a_topic_that_is_made_again_during_a_wait_is_not_read_under_the_old_id(kafka: KafkaServer) -> None:
@@ -384,4 +281,4 @@ async def test_a_topic_that_is_made_again_during_a_wait_is_not_read_under_the_ol
         await kafka.broker.topics.delete(TOPIC)
         await kafka.broker.topics.create(TOPIC)
     [partition] = answers[0].responses[0].partitions
-    assert partition.error_code in (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID)
+    assert partition.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

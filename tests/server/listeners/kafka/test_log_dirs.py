@@ -8,13 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from triolog.protocol.kafka.messages.admin.log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-    DescribeLogDirsDescribableLogDirTopic,
-    DescribeLogDirsRequest,
-)
+from triolog.protocol.kafka.messages.admin import log_dirs
 from triolog.protocol.types import TopicPartition
 from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.kafka.calls import kafka_listener
@@ -26,11 +20,11 @@ from tests.support.kafka_server import TOPIC, KafkaServer, batch, produced
 from tests.support.kafka_stream import KafkaStream, connected
 
 
-def asking(topics: dict[str, list[int]] | None) -> DescribeLogDirsRequest:
+def asking(topics: dict[str, list[int]] | None) -> log_dirs.DescribeLogDirsRequest:
     asked = topics and [
-        DescribeLogDirsDescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in topics.items()
+        log_dirs.DescribeLogDirsDescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in topics.items()
     ]
-    return DescribeLogDirsRequest(topics=[] if topics == {} else asked)
+    return log_dirs.DescribeLogDirsRequest(topics=[] if topics == {} else asked)
 
 
 @pytest.mark.parametrize("version", range(1, 6))
@@ -77,9 +71,7 @@ async def two_directories(tmp_path: Path) -> AsyncIterator[tuple[KafkaStream, Pa
         nursery.cancel_scope.cancel()
 
 
-async def test_every_directory_is_told_also_one_that_is_out_of_service(
-    two_directories: tuple[KafkaStream, Path, Path],
-) -> None:
+async def test_every_directory_is_told_also_one_that_is_out_of_service(two_directories: tuple[KafkaStream, Path, Path]) -> None:
     client, first, second = two_directories
     answer = await client.call(asking(None), 4)
     found = {each.log_dir: each for each in answer.results}
@@ -98,9 +90,11 @@ async def test_partitions_stay_where_they_are_and_that_is_said(
     client, first, second = two_directories
     moves = [(first, TOPIC, 0), (second, TOPIC, 0), (first.parent / "file", TOPIC, 0), (Path("/none"), TOPIC, 0)]
     moves += [(first, TOPIC, 9), (first, "nope", 0)]
-    request = AlterReplicaLogDirsRequest(
+    request = log_dirs.AlterReplicaLogDirsRequest(
         dirs=[
-            AlterReplicaLogDir(path=str(path), topics=[AlterReplicaLogDirTopic(name=name, partitions=[number])])
+            log_dirs.AlterReplicaLogDir(
+                path=str(path), topics=[log_dirs.AlterReplicaLogDirTopic(name=name, partitions=[number])]
+            )
             for path, name, number in moves
         ]
     )

@@ -1,10 +1,12 @@
-"""Metadata: all, none or some topics in every version, topics that are made by being asked for, ids, and what is offline."""
+"""Metadata: topics in every version, made by being asked for, by id, offline. FindCoordinator: this broker, for all keys."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from triolog.protocol.errors import ErrorCode
+from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.limits import INT32_MIN
 from triolog.protocol.types import TopicPartition
@@ -16,7 +18,7 @@ from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
 
 VERSIONS = range(14)
-UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, INVALID_TOPIC, INVALID_REQUEST, UNKNOWN_TOPIC_ID = 3, 5, 17, 42, 100
+GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 
 def asking(
@@ -70,23 +72,20 @@ async def test_a_topic_that_is_named_twice_is_answered_once(client: KafkaStream)
     assert [topic.name for topic in answer.topics] == [TOPIC, "missing"]
 
 
-# ---- topics that are made by being asked for -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_missing_topic_is_made_when_the_request_lets_it(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     """Before version 4 every request does. The answer has it already."""
     answer = await client.call(asking("new", may_create=True), version)
     assert [(topic.error_code, topic.name, len(topic.partitions)) for topic in answer.topics] == [(0, "new", 1)]
     refused = await client.call(asking("other", may_create=False), version)
-    assert refused.topics[0].error_code == (0 if version < 4 else UNKNOWN_TOPIC_OR_PARTITION)
+    assert refused.topics[0].error_code == (0 if version < 4 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert ("other" in kafka.broker.topics.names()) is (version < 4)
 
 
 async def test_no_topic_is_made_where_the_server_does_not_let_it(fast_path: Path) -> None:
     async with kafka_server(fast_path, auto_create_topics_enable=False) as kafka, kafka.connected() as client:
         answer = await client.call(asking("new", may_create=True), 9)
-        assert answer.topics[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
+        assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert list(kafka.broker.topics.names()) == []
 
 
@@ -97,21 +96,20 @@ async def test_a_topic_that_is_made_has_as_many_partitions_as_the_server_says(fa
 
 
 @pytest.mark.parametrize("may_create", [True, False])
-async def test_a_name_that_no_topic_can_have_is_refused_as_such(client: KafkaStream, may_create: bool) -> None:
+async def test_a_name_that_no_topic_can_have_is_refused_as_such(
+    kafka: KafkaServer, client: KafkaStream, may_create: bool
+) -> None:
+    await kafka.broker.topics.create("a.b")
+    assert (await client.call(asking("a_b", may_create=True), 9)).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     for name in ("", "..", "with space", "x" * 250, "\u00e4"):
         answer = await client.call(asking(name, may_create=may_create), 9)
-        assert [(topic.error_code, topic.name) for topic in answer.topics] == [(INVALID_TOPIC, name)]
-
-
-async def test_a_name_that_collides_with_another_is_refused(kafka: KafkaServer, client: KafkaStream) -> None:
-    await kafka.broker.topics.create("a.b")
-    assert (await client.call(asking("a_b", may_create=True), 9)).topics[0].error_code == INVALID_TOPIC
+        assert [(topic.error_code, topic.name) for topic in answer.topics] == [(ErrorCode.INVALID_TOPIC_EXCEPTION, name)]
 
 
 async def test_an_internal_topic_that_is_not_there_yet_is_unknown_and_not_made(kafka: KafkaServer, client: KafkaStream) -> None:
     """It is made when it is needed; until then a client may ask again."""
     [topic] = (await client.call(asking("__consumer_offsets", may_create=True), 9)).topics
-    assert (topic.error_code, topic.is_internal) == (UNKNOWN_TOPIC_OR_PARTITION, True)
+    assert (topic.error_code, topic.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
 
 
 async def test_internal_topics_are_marked(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -120,35 +118,19 @@ async def test_internal_topics_are_marked(kafka: KafkaServer, client: KafkaStrea
     assert {topic.name: topic.is_internal for topic in answer.topics} == {"__consumer_offsets": True, TOPIC: False}
 
 
-# ---- ids -----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", VERSIONS[10:])
 async def test_a_topic_is_found_by_its_id_from_version_12_on(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     """An answer of the versions before cannot leave a name out."""
-    for topic_id, error, name in ((kafka.topic_id(), 0, TOPIC), (b"\x07" * 16, UNKNOWN_TOPIC_ID, None)):
+    for topic_id, error, name in ((kafka.topic_id(), 0, TOPIC), (b"\x07" * 16, ErrorCode.UNKNOWN_TOPIC_ID, None)):
         [topic] = (await client.call(asking(None, topic_id=topic_id, may_create=version >= 12), version)).topics
-        expected = (error, name) if version >= 12 else (INVALID_REQUEST, "")
+        expected = (error, name) if version >= 12 else (ErrorCode.INVALID_REQUEST, "")
         assert (topic.error_code, topic.name, topic.topic_id) == (*expected, topic_id)
 
 
 async def test_neither_a_name_nor_an_id_is_refused(client: KafkaStream) -> None:
     for version in VERSIONS[10:]:
         [topic] = (await client.call(asking(None), version)).topics
-        assert topic.error_code in (INVALID_REQUEST, INVALID_TOPIC)
-
-
-async def test_a_topic_that_is_made_again_has_another_id(kafka: KafkaServer, client: KafkaStream) -> None:
-    before = kafka.topic_id()
-    await kafka.broker.topics.delete(TOPIC)
-    assert (await client.call(asking(None, topic_id=before), 12)).topics[0].error_code == UNKNOWN_TOPIC_ID
-    await kafka.broker.topics.create(TOPIC)
-    assert (await client.call(asking(None, topic_id=before), 12)).topics[0].error_code == UNKNOWN_TOPIC_ID
-    [topic] = (await client.call(asking(TOPIC), 12)).topics
-    assert topic.topic_id not in (before, NO_TOPIC_ID)
-
-
-# ---- the rest ------------------------------------------------------------------------------------------------------------
+        assert topic.error_code in (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 async def test_operations_that_nobody_asks_for_are_the_smallest_number(client: KafkaStream) -> None:
@@ -170,7 +152,7 @@ async def test_a_partition_that_is_offline_has_no_leader(kafka: KafkaServer, cli
     [topic] = (await client.call(asking(TOPIC), 9)).topics
     assert [(each.error_code, each.leader_id) for each in topic.partitions] == [
         (0, kafka.broker.node_id),
-        (LEADER_NOT_AVAILABLE, -1),
+        (ErrorCode.LEADER_NOT_AVAILABLE, -1),
         (0, kafka.broker.node_id),
     ]
     assert topic.partitions[1].offline_replicas == [kafka.broker.node_id]
@@ -180,3 +162,32 @@ async def test_what_may_be_done_is_told_of_a_topic_that_is_not_there_too(client:
     [topic] = (await client.call(asking("nowhere", with_operations=True), 8)).topics
     assert topic.error_code != 0
     assert topic.topic_authorized_operations != INT32_MIN
+
+
+def asking_for_coordinators(*keys: str, key_type: int = GROUP) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(key=keys[0] if keys else "", key_type=key_type, coordinator_keys=list(keys))
+
+
+@pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
+async def test_keys_are_answered_with_this_broker_in_their_order(
+    kafka: KafkaServer, client: KafkaStream, key_type: int
+) -> None:
+    here = (0, kafka.broker.node_id, *kafka.address)
+    for version in range(4):
+        answer = await client.call(asking_for_coordinators("key", key_type=key_type), version)
+        assert (answer.error_code, answer.node_id, answer.host, answer.port) == here, version
+        assert answer.coordinators == [], version
+    for version in range(4, 7):
+        answer = await client.call(asking_for_coordinators("b", "a", "b", key_type=key_type), version)
+        found = [(each.key, each.error_code, each.node_id, each.host, each.port) for each in answer.coordinators]
+        assert found == [(key, *here) for key in ("b", "a", "b")], version
+        assert (await client.call(asking_for_coordinators(), version)).coordinators == [], version
+
+
+@pytest.mark.parametrize("key_type", [SHARE, 77, -1])
+async def test_other_kinds_have_no_coordinator(client: KafkaStream, key_type: int) -> None:
+    for version in range(1, 7):
+        answer = await client.call(asking_for_coordinators("key", key_type=key_type), version)
+        only = answer if version < 4 else answer.coordinators[0]
+        assert (only.error_code, only.node_id, only.host, only.port) == (ErrorCode.INVALID_REQUEST, -1, "", -1), version
+        assert only.error_message, version

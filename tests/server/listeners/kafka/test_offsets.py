@@ -6,33 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
-from triolog.protocol.kafka.messages.transactions import (
-    AddOffsetsToTxnRequest,
-    EndTxnRequest,
-    InitProducerIdRequest,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
+from triolog.protocol.kafka.messages import offsets, transactions
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 
 from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
 
 GROUP = "group"
-COMMIT_VERSIONS, FETCH_VERSIONS = range(2, 11), range(1, 11)
 
 Found = tuple[int, int, str | None, int]
 """(offset, leader epoch, metadata, error code)."""
@@ -44,46 +24,42 @@ def committing(
     partition: int = 0,
     topic: str = TOPIC,
     topic_id: bytes = NO_TOPIC_ID,
-    member_id: str = "",
     generation: int = -1,
     metadata: str | None = "note",
-) -> OffsetCommitRequest:
-    part = OffsetCommitRequestPartition(
+) -> offsets.OffsetCommitRequest:
+    part = offsets.OffsetCommitRequestPartition(
         partition_index=partition, committed_offset=offset, committed_leader_epoch=7, committed_metadata=metadata
     )
-    return OffsetCommitRequest(
+    return offsets.OffsetCommitRequest(
         group_id=GROUP,
         generation_id_or_member_epoch=generation,
-        member_id=member_id,
-        topics=[OffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[part])],
+        member_id="",
+        topics=[offsets.OffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[part])],
     )
 
 
-async def commit_code(client: KafkaStream, request: OffsetCommitRequest, version: int = 8) -> int:
+async def commit_code(client: KafkaStream, request: offsets.OffsetCommitRequest, version: int = 8) -> int:
     [topic] = (await client.call(request, version)).topics
     [partition] = topic.partitions
-    code: int = partition.error_code
-    return code
+    return partition.error_code
 
 
 def fetching(
     version: int, partitions: Sequence[int] | None, *, group: str = GROUP, topic_id: bytes = NO_TOPIC_ID, stable: bool = False
-) -> OffsetFetchRequest:
-    several = (
-        None
-        if partitions is None
-        else [OffsetFetchRequestTopics(name=TOPIC, topic_id=topic_id, partition_indexes=list(partitions))]
-    )
-    one = None if partitions is None else [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=list(partitions))]
-    return OffsetFetchRequest(
+) -> offsets.OffsetFetchRequest:
+    one = several = None
+    if partitions is not None:
+        several = [offsets.OffsetFetchRequestTopics(name=TOPIC, topic_id=topic_id, partition_indexes=list(partitions))]
+        one = [offsets.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=list(partitions))]
+    return offsets.OffsetFetchRequest(
         group_id=group,
         topics=one if version < 8 else [],
-        groups=[] if version < 8 else [OffsetFetchRequestGroup(group_id=group, topics=several)],
+        groups=[] if version < 8 else [offsets.OffsetFetchRequestGroup(group_id=group, topics=several)],
         require_stable=stable,
     )
 
 
-async def fetched(client: KafkaStream, version: int, request: OffsetFetchRequest) -> tuple[int, dict[int, Found]]:
+async def fetched(client: KafkaStream, version: int, request: offsets.OffsetFetchRequest) -> tuple[int, dict[int, Found]]:
     """(error code of the group, what was found by partition)."""
     answer = await client.call(request, version)
     group = answer if version < 8 else answer.groups[0]
@@ -95,31 +71,27 @@ async def fetched(client: KafkaStream, version: int, request: OffsetFetchRequest
     return group.error_code, found
 
 
-@pytest.mark.parametrize("version", COMMIT_VERSIONS)
-async def test_offsets_are_committed_in_every_version(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
-    topic_id = kafka.topic_id() if version >= 10 else NO_TOPIC_ID
-    assert await commit_code(client, committing(5, topic_id=topic_id), version) == 0
-    assert await fetched(client, 8, fetching(8, [0])) == (0, {0: (5, 7 if version >= 6 else -1, "note", 0)})
+async def test_offsets_are_committed_in_every_version(kafka: KafkaServer, client: KafkaStream) -> None:
+    for version in range(2, 11):
+        topic_id = kafka.topic_id() if version >= 10 else NO_TOPIC_ID
+        assert await commit_code(client, committing(version, topic_id=topic_id), version) == 0
+        expected = {0: (version, 7 if version >= 6 else -1, "note", 0)}
+        assert await fetched(client, 8, fetching(8, [0])) == (0, expected)
 
 
-@pytest.mark.parametrize("version", FETCH_VERSIONS)
-async def test_offsets_are_fetched_in_every_version(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
-    topic_id = kafka.topic_id() if version >= 10 else NO_TOPIC_ID
-    await commit_code(client, committing(5))
-    epoch = 7 if version >= 5 else -1
-    expected = {0: (5, epoch, "note", 0), 1: (-1, -1, "", 0)}
-    assert await fetched(client, version, fetching(version, [0, 1], topic_id=topic_id)) == (0, expected)
-    if version >= 2:
-        assert await fetched(client, version, fetching(version, None)) == (0, {0: (5, epoch, "note", 0)})
-
-
-@pytest.mark.parametrize("version", FETCH_VERSIONS)
-async def test_a_group_that_nobody_knows_has_no_offsets_and_no_error(
-    kafka: KafkaServer, client: KafkaStream, version: int
+async def test_offsets_are_fetched_in_every_version_and_a_group_that_nobody_knows_has_none(
+    kafka: KafkaServer, client: KafkaStream
 ) -> None:
-    topic_id = kafka.topic_id() if version >= 10 else NO_TOPIC_ID
-    request = fetching(version, [0], group="unknown", topic_id=topic_id)
-    assert await fetched(client, version, request) == (0, {0: (-1, -1, "", 0)})
+    await commit_code(client, committing(5))
+    for version in range(1, 11):
+        topic_id = kafka.topic_id() if version >= 10 else NO_TOPIC_ID
+        found, nothing = (5, 7 if version >= 5 else -1, "note", 0), (-1, -1, "", 0)
+        request = fetching(version, [0, 1], topic_id=topic_id)
+        assert await fetched(client, version, request) == (0, {0: found, 1: nothing}), version
+        if version >= 2:
+            assert await fetched(client, version, fetching(version, None)) == (0, {0: found}), version
+        unknown = fetching(version, [0], group="unknown", topic_id=topic_id)
+        assert await fetched(client, version, unknown) == (0, {0: nothing}), version
 
 
 async def test_a_topic_id_that_is_gone_is_said(client: KafkaStream) -> None:
@@ -128,57 +100,54 @@ async def test_a_topic_id_that_is_gone_is_said(client: KafkaStream) -> None:
     assert (code, found[0][3]) == (0, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-@pytest.mark.parametrize(
-    ("request_", "code"),
-    [
-        (committing(5, topic="unknown"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (committing(5, partition=3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (committing(5, metadata="x" * 5000), ErrorCode.OFFSET_METADATA_TOO_LARGE),
-        (committing(5, generation=3), ErrorCode.ILLEGAL_GENERATION),
-    ],
-    ids=["topic", "partition", "metadata", "generation"],
-)
-async def test_a_commit_that_is_refused_says_why(client: KafkaStream, request_: OffsetCommitRequest, code: ErrorCode) -> None:
-    assert await commit_code(client, request_) == code
-    assert await fetched(client, 8, fetching(8, None)) == (0, {})
+async def test_a_commit_that_is_refused_says_why(client: KafkaStream) -> None:
+    for fields, code in (
+        ({"topic": "unknown"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"partition": 3}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"metadata": "x" * 5000}, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        ({"generation": 3}, ErrorCode.ILLEGAL_GENERATION),
+    ):
+        assert await commit_code(client, committing(5, **fields)) == code, fields
+        assert await fetched(client, 8, fetching(8, None)) == (0, {}), fields
 
 
 async def test_several_groups_are_fetched_at_once(client: KafkaStream) -> None:
     await commit_code(client, committing(5))
-    groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in (GROUP, "unknown", "")]
-    answer = await client.call(OffsetFetchRequest(group_id="", topics=[], groups=groups, require_stable=False), 8)
+    groups = [offsets.OffsetFetchRequestGroup(group_id=name, topics=None) for name in (GROUP, "unknown", "")]
+    answer = await client.call(offsets.OffsetFetchRequest(group_id="", topics=[], groups=groups, require_stable=False), 8)
     assert [(group.group_id, len(group.topics)) for group in answer.groups] == [(GROUP, 1), ("unknown", 0), ("", 0)]
 
 
 async def test_deleted_offsets_are_gone_and_others_stay(client: KafkaStream) -> None:
     for number in range(3):
         await commit_code(client, committing(5, partition=number))
-    partitions = [OffsetDeleteRequestPartition(partition_index=number) for number in (0, 2, 9)]
-    request = OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic(name=TOPIC, partitions=partitions)])
+    partitions = [offsets.OffsetDeleteRequestPartition(partition_index=number) for number in (0, 2, 9)]
+    request = offsets.OffsetDeleteRequest(
+        group_id=GROUP, topics=[offsets.OffsetDeleteRequestTopic(name=TOPIC, partitions=partitions)]
+    )
     [topic] = (await client.call(request, 0)).topics
     assert [each.error_code for each in topic.partitions] == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert list((await fetched(client, 8, fetching(8, None)))[1]) == [1]
-    unknown = OffsetDeleteRequest(group_id="unknown", topics=[])
+    unknown = offsets.OffsetDeleteRequest(group_id="unknown", topics=[])
     assert (await client.call(unknown, 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-# ---- transactions ----------------------------------------------------------------------------------------------------------
-
-
 async def started(client: KafkaStream) -> tuple[int, int]:
-    answer = await client.call(InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=60_000), 4)
+    answer = await client.call(transactions.InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=60_000), 4)
     return answer.producer_id, answer.producer_epoch
 
 
-def in_transaction(producer: tuple[int, int], offset: int, topic_id: bytes = NO_TOPIC_ID) -> TxnOffsetCommitRequest:
-    part = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=None)
-    return TxnOffsetCommitRequest(
+def in_transaction(
+    producer: tuple[int, int], offset: int, topic_id: bytes = NO_TOPIC_ID
+) -> transactions.TxnOffsetCommitRequest:
+    part = transactions.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=None)
+    return transactions.TxnOffsetCommitRequest(
         transactional_id="mover",
         group_id=GROUP,
         producer_id=producer[0],
         producer_epoch=producer[1],
         member_id="",
-        topics=[TxnOffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=[part])],
+        topics=[transactions.TxnOffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=[part])],
     )
 
 
@@ -193,7 +162,7 @@ async def test_offsets_in_a_transaction_count_when_it_commits(
         refused = (await client.call(in_transaction(producer, 9), version)).topics[0].partitions[0]
         expected = ErrorCode.TRANSACTION_ABORTABLE if version == 4 else ErrorCode.INVALID_TXN_STATE
         assert refused.error_code == expected
-        joining = AddOffsetsToTxnRequest(
+        joining = transactions.AddOffsetsToTxnRequest(
             transactional_id="mover", producer_id=producer[0], producer_epoch=producer[1], group_id=GROUP
         )
         assert (await client.call(joining, min(version, 3))).error_code == 0
@@ -203,7 +172,9 @@ async def test_offsets_in_a_transaction_count_when_it_commits(
     assert await fetched(client, 7, fetching(7, [0])) == (0, {0: (-1, -1, "", 0)})
     stable = await fetched(client, 7, fetching(7, [0], stable=True))
     assert stable == (0, {0: (-1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)})
-    ending = EndTxnRequest(transactional_id="mover", producer_id=producer[0], producer_epoch=producer[1], committed=commit)
+    ending = transactions.EndTxnRequest(
+        transactional_id="mover", producer_id=producer[0], producer_epoch=producer[1], committed=commit
+    )
     assert (await client.call(ending, 5 if version >= 5 else 3)).error_code == 0
     assert await fetched(client, 7, fetching(7, [0], stable=True)) == (0, {0: (9 if commit else -1, -1, "", 0)})
 

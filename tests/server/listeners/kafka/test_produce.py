@@ -3,45 +3,24 @@
 from __future__ import annotations
 
 import gc
-import struct
-from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.limits import MIB
-from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.listeners.kafka.pending_produce import PendingProduce
 
-from tests.support.brokers import until, values_from
-from tests.support.gate_fs import GateFileSystem
-from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produce_request, produced
+from tests.support.brokers import values_from
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, produce_request, produced
 from tests.support.kafka_stream import KafkaStream
-from tests.support.kafka_wire import frame
 from tests.support.logs import START_MS
 from tests.support.record_batches import patched
 
 VERSIONS = range(3, 14)
 FIRST_WITH_IDS = 13
 PARTITION = TopicPartition(TOPIC, 0)
-(
-    CORRUPT_MESSAGE,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    REQUEST_TIMED_OUT,
-    MESSAGE_TOO_LARGE,
-    INVALID_TOPIC,
-    INVALID_REQUIRED_ACKS,
-    INVALID_TIMESTAMP,
-    OUT_OF_ORDER_SEQUENCE_NUMBER,
-    INVALID_PRODUCER_EPOCH,
-    INVALID_TXN_STATE,
-    UNSUPPORTED_COMPRESSION_TYPE,
-    INVALID_RECORD,
-    UNKNOWN_TOPIC_ID,
-) = (2, 3, 7, 10, 17, 21, 32, 45, 47, 48, 76, 87, 100)
 
 
 async def answered(client: KafkaStream, request: ProduceRequest, version: int = 9) -> Any:
@@ -49,9 +28,6 @@ async def answered(client: KafkaStream, request: ProduceRequest, version: int = 
     answer = await client.call(request, version)
     [partition] = answer.responses[0].partition_responses
     return partition
-
-
-# ---- what is stored ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -69,18 +45,6 @@ async def test_records_are_stored_and_their_offset_is_answered(kafka: KafkaServe
         assert partition.current_leader.leader_id == -1
     stored = await values_from(kafka.broker, TopicPartition(TOPIC, 1))
     assert stored == [b"0", b"x", b"1", b"x", b"2", b"x"]
-
-
-@pytest.mark.parametrize("codec", CompressionType)
-async def test_every_codec_is_stored_as_it_comes(kafka: KafkaServer, client: KafkaStream, codec: CompressionType) -> None:
-    await produced(client, batch(b"a" * 10_000, "b", compression_type=codec))
-    assert await values_from(kafka.broker) == [b"a" * 10_000, b"b"]
-
-
-async def test_null_and_empty_keys_values_and_headers_are_stored(kafka: KafkaServer, client: KafkaStream) -> None:
-    rows = [(START_MS, None, None, ()), (START_MS, b"", b"", (("h", None), ("h", b""), ("", b"x")))]
-    await produced(client, build_batch(rows))
-    assert await values_from(kafka.broker) == [None, b""]
 
 
 async def test_several_topics_and_partitions_are_answered_in_the_order_asked(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -123,14 +87,11 @@ async def test_log_append_time_is_answered(kafka: KafkaServer, client: KafkaStre
     assert partition.log_append_time_ms == START_MS
 
 
-# ---- what is refused -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("acks", [2, -2, 32767])
-async def test_acks_that_mean_nothing_are_refused(kafka: KafkaServer, client: KafkaStream, acks: int) -> None:
-    request = produce_request(batch("x"), acks=acks, topic_id=kafka.topic_id())
-    errors = {version: (await answered(client, request, version)).error_code for version in VERSIONS}
-    assert errors == dict.fromkeys(VERSIONS, INVALID_REQUIRED_ACKS)
+async def test_acks_that_mean_nothing_are_refused(kafka: KafkaServer, client: KafkaStream) -> None:
+    for acks in (2, -2, 32767):
+        request = produce_request(batch("x"), acks=acks, topic_id=kafka.topic_id())
+        errors = {version: (await answered(client, request, version)).error_code for version in VERSIONS}
+        assert errors == dict.fromkeys(VERSIONS, ErrorCode.INVALID_REQUIRED_ACKS), acks
     assert await values_from(kafka.broker) == []
 
 
@@ -138,7 +99,7 @@ async def test_errors_are_told_as_far_as_the_version_goes(kafka: KafkaServer, cl
     request = produce_request(batch("x"), partition=-1, topic_id=kafka.topic_id())
     for version in VERSIONS:
         partition = await answered(client, request, version)
-        assert (partition.error_code, partition.base_offset) == (UNKNOWN_TOPIC_OR_PARTITION, -1)
+        assert (partition.error_code, partition.base_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
         assert (partition.log_append_time_ms, partition.log_start_offset) == (-1, -1)
         assert bool(partition.error_message) is (version >= 8), version
 
@@ -150,120 +111,49 @@ async def test_a_topic_id_of_nothing_and_of_what_was_deleted_is_unknown(kafka: K
     await kafka.broker.topics.create(TOPIC)
     for topic_id in (before, bytes(16), b"\x07" * 16):
         partition = await answered(client, produce_request(batch("x"), topic_id=topic_id), 13)
-        assert partition.error_code == UNKNOWN_TOPIC_ID
+        assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert await values_from(kafka.broker) == []
 
 
-def _two_batches() -> bytes:
-    return batch("1") + batch("2")
+REFUSED: dict[str, tuple[bytes | None, ErrorCode]] = {
+    "null": (None, ErrorCode.INVALID_RECORD),
+    "empty": (b"", ErrorCode.INVALID_RECORD),
+    "two batches": (batch("1") + batch("2"), ErrorCode.INVALID_RECORD),
+    "count": (patched(batch("x"), last_offset_delta=5), ErrorCode.INVALID_RECORD),
+    "base offset": (patched(batch("x"), base_offset=1), ErrorCode.INVALID_RECORD),
+    "control": (patched(batch("x"), attributes=0x20), ErrorCode.INVALID_RECORD),
+    "magic 1": (patched(batch("x"), magic=1), ErrorCode.INVALID_RECORD),
+    "magic 0": (patched(batch("x"), magic=0), ErrorCode.INVALID_RECORD),
+    "cut": (batch("x")[:-1], ErrorCode.INVALID_RECORD),
+    "garbage behind": (batch("x") + b"\0", ErrorCode.CORRUPT_MESSAGE),
+    "crc": (batch("x")[:-1] + b"\xff", ErrorCode.CORRUPT_MESSAGE),
+    "codec 5": (patched(batch("x"), attributes=5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    "no gzip": (patched(batch("x"), attributes=1), ErrorCode.CORRUPT_MESSAGE),
+    "large": (batch(b"x" * (MIB + 100)), ErrorCode.MESSAGE_TOO_LARGE),
+    "future": (batch("x", timestamp=START_MS + 2 * 3_600_000), ErrorCode.INVALID_TIMESTAMP),
+}
 
 
-@pytest.mark.parametrize(
-    ("records", "error"),
-    [
-        (None, INVALID_RECORD),
-        (b"", INVALID_RECORD),
-        (_two_batches(), INVALID_RECORD),
-        (patched(batch("x"), last_offset_delta=5), INVALID_RECORD),
-        (patched(batch("x"), base_offset=1), INVALID_RECORD),
-        (patched(batch("x"), attributes=0x20), INVALID_RECORD),
-        (patched(batch("x"), magic=1), INVALID_RECORD),
-        (patched(batch("x"), magic=0), INVALID_RECORD),
-        (batch("x")[:-1], INVALID_RECORD),
-        (batch("x") + b"\0", CORRUPT_MESSAGE),
-        (batch("x")[:-1] + b"\xff", CORRUPT_MESSAGE),
-        (patched(batch("x"), attributes=5), UNSUPPORTED_COMPRESSION_TYPE),
-        (patched(batch("x"), attributes=1), CORRUPT_MESSAGE),
-        (batch(b"x" * (MIB + 100)), MESSAGE_TOO_LARGE),
-        (batch("x", timestamp=START_MS + 2 * 3_600_000), INVALID_TIMESTAMP),
-    ],
-    ids=[
-        "null",
-        "empty",
-        "two batches",
-        "count",
-        "base offset",
-        "control",
-        "magic 1",
-        "magic 0",
-        "cut",
-        "garbage behind",
-        "crc",
-        "codec 5",
-        "no gzip",
-        "large",
-        "future",
-    ],
-)
-async def test_records_that_cannot_be_stored_are_refused(
-    kafka: KafkaServer, client: KafkaStream, records: bytes | None, error: int
+async def test_records_that_cannot_be_stored_are_refused(kafka: KafkaServer, client: KafkaStream) -> None:
+    for name, (records, error) in REFUSED.items():
+        partition = await answered(client, produce_request(records))
+        assert partition.error_code == error, (name, partition.error_message)
+        assert partition.error_message, name
+    assert await values_from(kafka.broker) == []
+
+
+@pytest.mark.parametrize("stored_as", ["producer", "lz4"])
+async def test_zstd_is_refused_before_version_7_whatever_the_topic_makes_of_it(
+    kafka: KafkaServer, client: KafkaStream, stored_as: str
 ) -> None:
-    partition = await answered(client, produce_request(records))
-    assert partition.error_code == error, partition.error_message
-    assert partition.error_message
-    assert await values_from(kafka.broker) == []
+    await kafka.broker.topics.alter_configs(TOPIC, {"compression.type": stored_as})
+    request = produce_request(batch("x", compression_type=CompressionType.ZSTD))
+    assert (await answered(client, request, 6)).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert (await answered(client, request, 7)).error_code == 0
 
 
-async def test_a_small_batch_that_expands_beyond_the_limit_is_refused(kafka: KafkaServer, client: KafkaStream) -> None:
-    """What it becomes is bounded while it is unpacked, not afterwards."""
-    bomb = batch(bytes(65 * MIB), compression_type=CompressionType.ZSTD)
-    assert len(bomb) < 100_000
-    assert (await answered(client, produce_request(bomb))).error_code == MESSAGE_TOO_LARGE
-    assert await produced(client, batch("x")) == 0
-
-
-@pytest.mark.parametrize("version", [6, 7])
-async def test_zstd_is_refused_before_version_7(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
-    records = batch("x", compression_type=CompressionType.ZSTD)
-    error = (await answered(client, produce_request(records), version)).error_code
-    assert error == (0 if version >= 7 else UNSUPPORTED_COMPRESSION_TYPE)
-
-
-async def test_a_compacted_topic_wants_keys(kafka: KafkaServer, client: KafkaStream) -> None:
-    await kafka.broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
-    assert (await answered(client, produce_request(batch("x"), topic="compacted"))).error_code == INVALID_RECORD
-
-
-async def test_internal_topics_are_not_written_by_clients(kafka: KafkaServer, client: KafkaStream) -> None:
-    await kafka.broker.offsets.commit("group", [(PARTITION, 1, None)])
-    assert (await answered(client, produce_request(batch("x"), topic="__consumer_offsets"))).error_code == INVALID_TOPIC
-
-
-# ---- idempotence ---------------------------------------------------------------------------------------------------------
-
-
-def _numbered(sequence: int, *, producer_id: int = 7, epoch: int = 0, count: int = 1) -> bytes:
-    values = [f"{sequence + number}" for number in range(count)]
-    return batch(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-
-
-async def test_a_duplicate_is_answered_with_the_offset_it_had(kafka: KafkaServer, client: KafkaStream) -> None:
-    for number in range(7):
-        assert await produced(client, _numbered(number)) == number
-    for number in range(2, 7):
-        assert await produced(client, _numbered(number)) == number
-    assert len(await values_from(kafka.broker)) == 7
-
-
-@pytest.mark.parametrize(
-    ("records", "error"),
-    [
-        (_numbered(0), OUT_OF_ORDER_SEQUENCE_NUMBER),
-        (_numbered(8), OUT_OF_ORDER_SEQUENCE_NUMBER),
-        (_numbered(6, count=2), OUT_OF_ORDER_SEQUENCE_NUMBER),
-        (_numbered(7, epoch=2), OUT_OF_ORDER_SEQUENCE_NUMBER),
-    ],
-    ids=["older than the last five", "gap", "overlap", "newer epoch does not begin at 0"],
-)
-async def test_sequences_that_do_not_follow_are_refused(client: KafkaStream, records: bytes, error: int) -> None:
-    for number in range(7):
-        await produced(client, _numbered(number))
-    assert (await answered(client, produce_request(records))).error_code == error
-
-
-async def test_an_older_epoch_is_told_so(client: KafkaStream) -> None:
-    await produced(client, _numbered(0, epoch=1))
-    assert (await answered(client, produce_request(_numbered(0, epoch=0)))).error_code == INVALID_PRODUCER_EPOCH
+def _numbered(sequence: int, *, epoch: int = 0) -> bytes:
+    return batch("x", producer_id=7, producer_epoch=epoch, base_sequence=sequence)
 
 
 @pytest.mark.parametrize("version", [9, 13])
@@ -282,39 +172,32 @@ async def test_what_is_not_transactional_is_appended_under_a_transactional_id_to
 
 async def test_what_a_log_refuses_comes_with_its_start(client: KafkaStream) -> None:
     """As in Kafka; what is found out before is not the log's."""
-    await produced(client, _numbered(0))
-    assert (await answered(client, produce_request(_numbered(7)))).log_start_offset == 0
+    await produced(client, _numbered(0, epoch=1))
+    for epoch, error in ((1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), (0, ErrorCode.INVALID_PRODUCER_EPOCH)):
+        refused = await answered(client, produce_request(_numbered(7, epoch=epoch)))
+        assert (refused.error_code, refused.log_start_offset) == (error, 0)
     assert (await answered(client, produce_request(batch("x")[:-1]))).log_start_offset == -1
 
 
-async def test_a_duplicate_has_the_time_of_what_is_stored(client: KafkaStream) -> None:
+async def test_a_duplicate_has_the_offset_and_the_time_of_what_is_stored(kafka: KafkaServer, client: KafkaStream) -> None:
     await produced(client, _numbered(0))
     partition = await answered(client, produce_request(_numbered(0)))
     assert (partition.error_code, partition.base_offset, partition.log_append_time_ms) == (0, 0, START_MS)
-
-
-async def test_zstd_is_refused_before_version_7_whatever_the_topic_makes_of_it(kafka: KafkaServer, client: KafkaStream) -> None:
-    await kafka.broker.topics.alter_configs(TOPIC, {"compression.type": "lz4"})
-    request = produce_request(batch("x", compression_type=CompressionType.ZSTD))
-    assert (await answered(client, request, 6)).error_code == UNSUPPORTED_COMPRESSION_TYPE
-    assert (await answered(client, request, 7)).error_code == 0
+    assert await values_from(kafka.broker) == [b"x"]
 
 
 async def test_that_there_is_no_such_partition_is_said_before_what_else_is_wrong(client: KafkaStream) -> None:
     for records, acks in ((batch("x"), 7), (None, 1), (batch("x")[:-1], 1), (of_length(14), 1), (of_length(20), 1)):
         request = produce_request(records, partition=99, acks=acks)
-        assert (await answered(client, request)).error_code == UNKNOWN_TOPIC_OR_PARTITION
+        assert (await answered(client, request)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for unreadable in (patched(batch("x"), magic=3), of_length(13), of_length(-1)):
-        assert (await answered(client, produce_request(unreadable, partition=99))).error_code == CORRUPT_MESSAGE
+        assert (await answered(client, produce_request(unreadable, partition=99))).error_code == ErrorCode.CORRUPT_MESSAGE
 
 
 def of_length(length: int) -> bytes:
     """A batch that says it has so many bytes behind its length."""
     whole = batch("x")
     return whole[:8] + length.to_bytes(4, "big", signed=True) + whole[12:]
-
-
-# ---- time and memory -----------------------------------------------------------------------------------------------------
 
 
 async def test_a_timeout_of_0_is_no_reason_to_say_that_it_took_too_long(client: KafkaStream) -> None:
@@ -341,17 +224,6 @@ async def test_a_batch_of_an_odd_producer_is_packed_again(
     assert answer.responses[0].partition_responses[0].error_code == 0
 
 
-async def test_a_device_that_takes_longer_than_the_timeout_is_told(fast_path: Path) -> None:
-    gate = GateFileSystem()
-    async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
-        await kafka.broker.topics.create(TOPIC)
-        with gate.hold("write", "topic-0/00000000000000000000.log"):
-            partition = await answered(client, produce_request(batch("x"), timeout_ms=1))
-        assert partition.error_code == REQUEST_TIMED_OUT
-        await until(lambda: kafka.broker.reader.snapshot(PARTITION).log_end_offset == 1)
-        assert await produced(client, batch("y")) == 1
-
-
 async def test_records_that_are_stored_are_not_kept_in_memory(client: KafkaStream) -> None:
     """A pending request has its records; one that is answered must not keep them until its timeout is looked at."""
     for _ in range(10):
@@ -360,9 +232,23 @@ async def test_records_that_are_stored_are_not_kept_in_memory(client: KafkaStrea
     assert not [each for each in gc.get_objects() if isinstance(each, PendingProduce)]
 
 
-async def test_a_request_in_many_pieces_is_one_request(client: KafkaStream) -> None:
-    data = frame(produce_request(batch(b"x" * 500_000)), 9, 1)
-    for start in range(0, len(data), 70_001):
-        await client.send_raw(data[start : start + 70_001])
-        await trio.lowlevel.checkpoint()
-    assert struct.unpack_from(">i", await client.receive_frame()) == (1,)
+async def test_batches_of_every_codec_are_stored_as_they_come_but_for_offset_and_epoch(client: KafkaStream) -> None:
+    for number, codec in enumerate(CompressionType):
+        data = batch(b"a" * 10_000, compression_type=codec)
+        assert await produced(client, data) == number
+        fetched = (await client.call(fetch_request(fetch_partition(number)), 12)).responses[0].partitions[0].records
+        assert fetched[16:] == data[16:], codec
+
+
+async def test_internal_topics_are_not_written_by_clients(kafka: KafkaServer, client: KafkaStream) -> None:
+    await kafka.broker.offsets.commit("group", [(TopicPartition(TOPIC, 0), 1, None)])
+    refused = await answered(client, produce_request(batch("x"), topic="__consumer_offsets"))
+    assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_a_small_batch_that_expands_beyond_the_limit_is_refused(client: KafkaStream) -> None:
+    """What it becomes is bounded while it is unpacked, not afterwards."""
+    bomb = batch(bytes(65 * MIB), compression_type=CompressionType.ZSTD)
+    assert len(bomb) < 100_000
+    assert (await answered(client, produce_request(bomb))).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert await produced(client, batch("x")) == 0

@@ -7,13 +7,10 @@ kafka/test_admin_tools.py.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any, Final
 
-import pytest
 from confluent_kafka import Consumer, Message, Producer, ThrottleEvent, TopicPartition
-from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
+from triolog.server.embedded import BlockingBroker
 
 from tests.support.kafka_quotas import FETCHED, PRODUCED, altering
 from tests.support.kafka_wire import KafkaWire
@@ -27,15 +24,8 @@ LEAST_S: Final = (len(VALUE) / 10 - BOUND) / BOUND * 10
 PATIENCE_S: Final = 60.0
 
 
-@pytest.fixture
-def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics={TOPIC: 1}) as broker:
-        yield broker
-
-
 def limited(broker: BlockingBroker, key: str, told: list[ThrottleEvent]) -> dict[str, Any]:
     """What a client is configured with that has this quota."""
-    assert broker.kafka is not None
     with KafkaWire.connect(broker.kafka) as admin:
         [entry] = admin.call(altering(([("client-id", CLIENT_ID)], [(key, BOUND)])), 1).entries
     assert entry.error_code == 0

@@ -65,88 +65,83 @@ async def test_quotas_are_described_as_they_were_set_also_after_a_restart(fast_p
         assert not kafka.broker.security.quotas.is_active
 
 
-@pytest.mark.parametrize(
-    ("components", "loosely", "strictly"),
-    [
-        ([], ["user", "both", "defaults", "address"], []),
-        ([("user", ANY, None)], ["user", "both", "defaults"], ["user"]),
-        ([("user", EXACT, "u")], ["user", "both"], ["user"]),
-        ([("user", DEFAULT, None)], ["defaults"], []),
-        ([("client-id", ANY, None)], ["both", "defaults"], []),
-        ([("client-id", EXACT, "other")], [], []),
-        ([("user", ANY, None), ("client-id", EXACT, "c")], ["both"], ["both"]),
-        ([("ip", ANY, None)], ["address"], ["address"]),
-        ([("ip", EXACT, "1.2.3.4")], ["address"], ["address"]),
-        ([("ip", DEFAULT, None)], [], []),
-    ],
-    ids=str,
-)
-async def test_entities_are_described_that_have_what_is_asked_for(
-    client: KafkaStream, components: Components, loosely: list[str], strictly: list[str]
-) -> None:
+DESCRIBED: list[tuple[Components, list[str], list[str]]] = [
+    ([], ["user", "both", "defaults", "address"], []),
+    ([("user", ANY, None)], ["user", "both", "defaults"], ["user"]),
+    ([("user", EXACT, "u")], ["user", "both"], ["user"]),
+    ([("user", DEFAULT, None)], ["defaults"], []),
+    ([("client-id", ANY, None)], ["both", "defaults"], []),
+    ([("client-id", EXACT, "other")], [], []),
+    ([("user", ANY, None), ("client-id", EXACT, "c")], ["both"], ["both"]),
+    ([("ip", ANY, None)], ["address"], ["address"]),
+    ([("ip", EXACT, "1.2.3.4")], ["address"], ["address"]),
+    ([("ip", DEFAULT, None)], [], []),
+]
+"""What is asked for -> which of the stored entities are described, loosely and strictly."""
+
+
+async def test_entities_are_described_that_have_what_is_asked_for(client: KafkaStream) -> None:
     await client.call(altering(*STORED), 1)
-    assert await found(client, *components) == set(loosely)
-    assert await found(client, *components, strict=True) == set(strictly)
+    for components, loosely, strictly in DESCRIBED:
+        assert await found(client, *components) == set(loosely), components
+        assert await found(client, *components, strict=True) == set(strictly), components
 
 
-@pytest.mark.parametrize(
-    ("components", "error"),
-    [
-        ([("group", EXACT, "x")], "UNSUPPORTED_VERSION"),
-        ([("", EXACT, "x")], "INVALID_REQUEST"),
-        ([("user", 7, "x")], "INVALID_REQUEST"),
-        ([("user", EXACT, None)], "INVALID_REQUEST"),
-        ([("user", DEFAULT, "x")], "INVALID_REQUEST"),
-        ([("user", ANY, None), ("user", ANY, None)], "INVALID_REQUEST"),
-        ([("user", ANY, None), ("ip", ANY, None)], "INVALID_REQUEST"),
-    ],
-    ids=str,
-)
-async def test_a_question_that_makes_no_sense_is_refused(client: KafkaStream, components: Components, error: str) -> None:
-    answer = await client.call(asking(*components), 1)
-    assert (ErrorCode(answer.error_code).name, answer.entries) == (error, None)
-    assert answer.error_message
+SENSELESS: list[tuple[Components, str]] = [
+    ([("group", EXACT, "x")], "UNSUPPORTED_VERSION"),
+    ([("", EXACT, "x")], "INVALID_REQUEST"),
+    ([("user", 7, "x")], "INVALID_REQUEST"),
+    ([("user", EXACT, None)], "INVALID_REQUEST"),
+    ([("user", DEFAULT, "x")], "INVALID_REQUEST"),
+    ([("user", ANY, None), ("user", ANY, None)], "INVALID_REQUEST"),
+    ([("user", ANY, None), ("ip", ANY, None)], "INVALID_REQUEST"),
+]
 
 
-@pytest.mark.parametrize(
-    ("parts", "values"),
-    [
-        ([], [(PRODUCED, 1.0)]),
-        ([("group", "x")], [(PRODUCED, 1.0)]),
-        ([("group", "x")], [(PRODUCED, None)]),
-        ([("user", "")], [(PRODUCED, 1.0)]),
-        ([("ip", "1.2.3.4"), ("user", "u")], [(CONNECTIONS, 1.0)]),
-        ([("ip", "localhost")], [(CONNECTIONS, 1.0)]),
-        (ADDRESS, [(PRODUCED, 1.0)]),
-        (USER, [(CONNECTIONS, 1.0)]),
-        (USER, [("bogus", 1.0)]),
-        (USER, [("SCRAM-SHA-256", 1.0)]),
-        (USER, [(PRODUCED, 0.0)]),
-        (USER, [(PERCENT, -1.0)]),
-        (USER, [(PRODUCED, 0.5)]),
-        (USER, [(FETCHED, 1e300)]),
-        (USER, [(PERCENT, float("nan"))]),
-        (ADDRESS, [(CONNECTIONS, 2.0**31)]),
-        (USER, [(PRODUCED, 1.0), ("bogus", 1.0)]),
-        (USER, [(PRODUCED, 1.0), (PRODUCED, 2.0)]),
-    ],
-    ids=str,
-)
-async def test_what_cannot_be_a_quota_is_refused_and_changes_nothing(client: KafkaStream, parts: Parts, values: Values) -> None:
+async def test_a_question_that_makes_no_sense_is_refused(client: KafkaStream) -> None:
+    for components, error in SENSELESS:
+        answer = await client.call(asking(*components), 1)
+        assert (ErrorCode(answer.error_code).name, answer.entries) == (error, None), components
+        assert answer.error_message, components
+
+
+NO_QUOTAS: list[tuple[Parts, Values]] = [
+    ([], [(PRODUCED, 1.0)]),
+    ([("group", "x")], [(PRODUCED, 1.0)]),
+    ([("group", "x")], [(PRODUCED, None)]),
+    ([("user", "")], [(PRODUCED, 1.0)]),
+    ([("ip", "1.2.3.4"), ("user", "u")], [(CONNECTIONS, 1.0)]),
+    ([("ip", "localhost")], [(CONNECTIONS, 1.0)]),
+    (ADDRESS, [(PRODUCED, 1.0)]),
+    (USER, [(CONNECTIONS, 1.0)]),
+    (USER, [("bogus", 1.0)]),
+    (USER, [("SCRAM-SHA-256", 1.0)]),
+    (USER, [(PRODUCED, 0.0)]),
+    (USER, [(PERCENT, -1.0)]),
+    (USER, [(PRODUCED, 0.5)]),
+    (USER, [(FETCHED, 1e300)]),
+    (USER, [(PERCENT, float("nan"))]),
+    (ADDRESS, [(CONNECTIONS, 2.0**31)]),
+    (USER, [(PRODUCED, 1.0), ("bogus", 1.0)]),
+    (USER, [(PRODUCED, 1.0), (PRODUCED, 2.0)]),
+]
+
+
+async def test_what_cannot_be_a_quota_is_refused_and_changes_nothing(client: KafkaStream) -> None:
     beside: Parts = [("user", "beside")]
-    answer = await client.call(altering((parts, values), (beside, [(PRODUCED, 9.0)])), 1)
-    assert altered(answer) == {frozenset(parts): "INVALID_REQUEST", frozenset(beside): "NONE"}
-    assert described(await client.call(asking(), 1)) == ("NONE", {frozenset(beside): {PRODUCED: 9.0}})
+    for parts, values in NO_QUOTAS:
+        answer = await client.call(altering((parts, values), (beside, [(PRODUCED, 9.0)])), 1)
+        assert altered(answer) == {frozenset(parts): "INVALID_REQUEST", frozenset(beside): "NONE"}, values
+        assert described(await client.call(asking(), 1)) == ("NONE", {frozenset(beside): {PRODUCED: 9.0}}), values
 
 
-async def test_an_entity_that_is_named_twice_is_refused_once(client: KafkaStream) -> None:
+async def test_an_entity_that_is_named_twice_is_refused_once_and_of_a_type_named_twice_the_last_name_counts(
+    client: KafkaStream,
+) -> None:
     answer = await client.call(altering((TWICE, [(PRODUCED, 5.0)]), (USER, [(PRODUCED, 1.0)]), (TWICE, [(FETCHED, 6.0)])), 1)
     assert altered(answer) == {frozenset(TWICE): "INVALID_REQUEST", frozenset(USER): "NONE"}
     assert len(answer.entries) == 2
     assert described(await client.call(asking(), 1)) == ("NONE", {frozenset(USER): {PRODUCED: 1.0}})
-
-
-async def test_of_a_type_that_is_named_twice_the_last_name_counts(client: KafkaStream) -> None:
     answer = await client.call(altering(([("user", "a"), ("user", "b")], [(PRODUCED, 1.0)])), 1)
     assert altered(answer) == {frozenset({("user", "b")}): "NONE"}
 

@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.groups import DeleteGroupsRequest
-from triolog.protocol.kafka.messages.share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-)
+from triolog.protocol.kafka.messages import share_group_offsets
 from triolog.protocol.kafka.messages.share_groups import ShareGroupHeartbeatRequest
 
 from tests.support.brokers import until
@@ -64,8 +57,8 @@ async def joined(kafka: KafkaServer, client: KafkaStream, member_id: str = "memb
 
 async def offset(client: KafkaStream) -> tuple[int, int]:
     """(start offset, lag) of the group."""
-    asked = DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=None)
-    (group,) = (await client.call(DescribeShareGroupOffsetsRequest(groups=[asked]), 1)).groups
+    asked = share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=None)
+    (group,) = (await client.call(share_group_offsets.DescribeShareGroupOffsetsRequest(groups=[asked]), 1)).groups
     [partition] = group.topics[0].partitions
     return partition.start_offset, partition.lag
 
@@ -116,20 +109,9 @@ async def test_an_altered_group_reads_from_there(kafka: KafkaServer, client: Kaf
     member = await joined(kafka, client)
     await member.acquired()
     await heartbeat(client, "member", -1)
-    partition = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=7)
-    topic = AlterShareGroupOffsetsRequestTopic(topic_name=TOPIC, partitions=[partition])
-    answer = await client.call(AlterShareGroupOffsetsRequest(group_id=GROUP, topics=[topic]), 0)
+    partition = share_group_offsets.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=7)
+    topic = share_group_offsets.AlterShareGroupOffsetsRequestTopic(topic_name=TOPIC, partitions=[partition])
+    answer = await client.call(share_group_offsets.AlterShareGroupOffsetsRequest(group_id=GROUP, topics=[topic]), 0)
     assert answer.responses[0].partitions[0].error_code == 0
     member = await joined(kafka, client)
     assert await member.acquired() == [(7, 9, 1)]
-
-
-async def test_a_deleted_group_begins_anew(kafka: KafkaServer, client: KafkaStream) -> None:
-    member = await joined(kafka, client)
-    await member.acquired()
-    assert await member.acknowledge((0, 9, [ACCEPT])) is ErrorCode.NONE
-    await heartbeat(client, "member", -1)
-    assert [each.error_code for each in (await client.call(DeleteGroupsRequest(groups_names=[GROUP]), 2)).results] == [0]
-    assert list(kafka.broker.shares.stored_of(GROUP)) == []
-    member = await joined(kafka, client)
-    assert await member.acquired() == [(0, 9, 1)]

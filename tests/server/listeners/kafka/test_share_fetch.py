@@ -1,4 +1,4 @@
-"""ShareFetch over the wire: what a member is given, what it may say with it, its session, and whom it waits for."""
+"""ShareFetch and ShareAcknowledge over the wire: what a member is given, what it may say with it, its session, its waits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 import pytest
 import trio
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequestPartition, ShareFetchRequestTopic
+from triolog.protocol.kafka.messages import share_fetch as m
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import OffsetReset, ShareConfig, ShareKey
 from triolog.server.groups.share import sessions
@@ -19,7 +19,7 @@ from triolog.server.listeners.kafka.share_acknowledgements import MAX_MEMBER_ID_
 from tests.support.brokers import until
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produced
 from tests.support.kafka_stream import KafkaStream
-from tests.support.share_members import ACCEPT, GAP, GROUP, REJECT, RELEASE, RENEW, ShareMember, ranges
+from tests.support.share_members import ACCEPT, GAP, GROUP, REJECT, RENEW, ShareMember, ranges
 from tests.support.transactions import TransactionalProducer
 
 EARLIEST = ShareConfig(offset_reset=OffsetReset.EARLIEST)
@@ -37,11 +37,6 @@ async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
             for value in range(10):
                 await produced(client, batch(str(value)))
         yield server
-
-
-@pytest.fixture
-def member(kafka: KafkaServer, client: KafkaStream) -> ShareMember:
-    return ShareMember(client, kafka.topic_id())
 
 
 @pytest.fixture
@@ -65,32 +60,6 @@ async def test_what_it_is_given_are_the_records(member: ShareMember) -> None:
     assert await member.values(max_records=2) == {3: b"3", 4: b"4"}
 
 
-async def test_the_answer_says_how_long_the_locks_last(member: ShareMember) -> None:
-    assert (await member.ask()).acquisition_lock_timeout_ms == 30_000
-
-
-async def test_two_members_never_have_the_same_record(member: ShareMember, other: ShareMember) -> None:
-    assert await member.acquired(max_records=5) == [(0, 4, 1)]
-    assert await other.acquired(max_records=500) == [(5, 9, 1)]
-    assert await member.acquired([(2, 3, [RELEASE])], max_bytes=0) == []
-    assert await other.acquired() == [(2, 3, 2)]
-
-
-async def test_in_record_limit_mode_there_are_not_more_than_wanted(member: ShareMember, client: KafkaStream) -> None:
-    await produced(client, batch(*map(str, range(10))))
-    await member.acquired(max_records=10)
-    assert await member.acquired(max_records=3, share_acquire_mode=1) == [(10, 12, 1)]
-    assert await member.acquired(max_records=3, share_acquire_mode=1) == [(13, 15, 1)]
-
-
-async def test_pieces_are_about_as_large_as_the_member_likes(member: ShareMember) -> None:
-    assert await member.acquired(batch_size=4) == [(0, 3, 1), (4, 7, 1), (8, 9, 1)]
-
-
-async def test_with_one_byte_of_room_there_is_one_batch(member: ShareMember) -> None:
-    assert await member.acquired(max_bytes=1) == [(0, 0, 1)]
-
-
 @pytest.mark.parametrize("isolation", Isolation)
 async def test_records_of_aborted_transactions_are_given_to_who_does_not_mind(
     kafka: KafkaServer, member: ShareMember, isolation: Isolation
@@ -110,9 +79,6 @@ async def test_records_of_aborted_transactions_are_given_to_who_does_not_mind(
     assert await member.acknowledge((0, 9, [ACCEPT])) is ErrorCode.NONE
     assert await member.acknowledge((11, 13, [GAP, ACCEPT, GAP])) is ErrorCode.NONE
     assert kafka.broker.shares.in_flight(GROUP, kafka.topic_id(), 0) == (14, 14, 0, 0)
-
-
-# ---- waiting ---------------------------------------------------------------------------------------------------------------
 
 
 async def waits(kafka: KafkaServer, member: ShareMember, wake: Callable[[], Any], **fields: Any) -> list[tuple[int, int, int]]:
@@ -139,18 +105,6 @@ async def test_a_fetch_waits_for_records(kafka: KafkaServer, member: ShareMember
         assert await waits(kafka, member, lambda: produced(producer, batch("new"))) == [(10, 10, 1)]
 
 
-async def test_a_fetch_waits_for_what_another_member_gives_back(
-    kafka: KafkaServer, member: ShareMember, other: ShareMember
-) -> None:
-    await other.acquired()
-    assert await waits(kafka, member, lambda: other.acknowledge((3, 4, [RELEASE]))) == [(3, 4, 2)]
-
-
-async def test_a_fetch_waits_for_a_member_that_leaves(kafka: KafkaServer, member: ShareMember, other: ShareMember) -> None:
-    await other.acquired()
-    assert await waits(kafka, member, other.leave) == [(0, 9, 2)]
-
-
 async def test_a_fetch_waits_for_a_member_whose_connection_ends(kafka: KafkaServer, member: ShareMember) -> None:
     async with kafka.connected() as client:
         assert await ShareMember(client, kafka.topic_id(), "other").acquired() == [(0, 9, 1)]
@@ -162,16 +116,9 @@ async def test_a_fetch_waits_for_a_member_whose_connection_ends(kafka: KafkaServ
     assert len(kafka.broker.shares.sessions_at(kafka.broker.node_id)) == 1
 
 
-async def test_a_fetch_that_waits_in_vain_is_answered_with_nothing(member: ShareMember) -> None:
-    await member.acquired()
-    assert await member.acquired(max_wait_ms=1) == []
-
-
-async def test_a_fetch_that_wants_more_bytes_than_there_are_takes_what_there_is_in_the_end(member: ShareMember) -> None:
+async def test_a_fetch_that_waits_in_vain_takes_what_there_is_in_the_end(member: ShareMember) -> None:
     assert await member.acquired(max_wait_ms=1, min_bytes=2**19) == [(0, 9, 1)]
-
-
-# ---- sessions --------------------------------------------------------------------------------------------------------------
+    assert await member.acquired(max_wait_ms=1) == []
 
 
 async def test_a_session_remembers_its_partitions_until_they_are_forgotten(member: ShareMember) -> None:
@@ -215,15 +162,6 @@ async def test_a_session_that_is_not_there_or_at_another_epoch_is_refused(member
 async def test_a_first_request_says_nothing_of_records(member: ShareMember) -> None:
     answer = await member.ask([(0, 0, [ACCEPT])])
     assert (answer.error_code, bool(answer.error_message)) == (ErrorCode.INVALID_REQUEST, True)
-
-
-async def test_there_is_a_limit_of_sessions(member: ShareMember, other: ShareMember, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)
-    await other.acquired()
-    assert (await member.ask(max_wait_ms=1)).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
-
-
-# ---- what is wrong ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -285,14 +223,6 @@ async def test_what_cannot_be_said_changes_nothing(
     assert await member.acknowledge((2, 9, [ACCEPT])) is ErrorCode.NONE
 
 
-async def test_what_is_said_twice_is_wrong_the_second_time(member: ShareMember) -> None:
-    await member.acquired()
-    assert await member.acknowledge((1, 2, [ACCEPT])) is ErrorCode.NONE
-    assert await member.acknowledge((1, 2, [ACCEPT])) is ErrorCode.INVALID_RECORD_STATE
-    assert await member.acknowledge((0, 0, [ACCEPT])) is ErrorCode.NONE
-    assert await member.acknowledge((0, 2, [ACCEPT])) is ErrorCode.NONE, "it is long over"
-
-
 async def test_an_unknown_topic_and_an_unknown_partition_are_told_apart(member: ShareMember) -> None:
     member.partition = 7
     answer = await member.ask()
@@ -314,8 +244,8 @@ async def test_a_partition_in_which_the_group_has_never_begun_is_an_error_for_wh
 async def test_what_others_of_a_fetch_have_is_given_without_an_error_where_the_group_has_never_begun(
     kafka: KafkaServer, member: ShareMember
 ) -> None:
-    parts = [ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=[]) for number in (0, 1)]
-    topics = [ShareFetchRequestTopic(topic_id=kafka.topic_id(), partitions=parts)]
+    parts = [m.ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=[]) for number in (0, 1)]
+    topics = [m.ShareFetchRequestTopic(topic_id=kafka.topic_id(), partitions=parts)]
     answer = await member.ask(max_wait_ms=60_000, topics=topics)
     [found] = answer.responses[0].partitions
     assert (found.partition_index, found.error_code, ranges(found)) == (0, 0, [(0, 9, 1)])
@@ -343,9 +273,6 @@ async def test_an_acknowledgement_begins_no_session(member: ShareMember) -> None
     assert await member.acknowledge((0, 0, [ACCEPT])) is ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
-# ---- where it begins -------------------------------------------------------------------------------------------------------
-
-
 async def test_a_group_begins_where_its_configuration_says(
     kafka: KafkaServer, member: ShareMember, client: KafkaStream
 ) -> None:
@@ -366,17 +293,39 @@ async def test_a_group_may_begin_with_what_is_not_older_than_a_duration(
     assert await member.acquired() == [(11, 11, 1)]
 
 
-async def test_records_that_were_deleted_are_not_waited_for(kafka: KafkaServer, member: ShareMember) -> None:
-    await member.acquired(max_records=6)
-    await kafka.broker.logs.delete_records(PARTITION, 8)
-    assert await member.acquired([(0, 5, [ACCEPT])]) == [(8, 9, 1)]
+async def test_each_partition_is_acknowledged_or_refused_alone(kafka: KafkaServer, member: ShareMember) -> None:
+    await kafka.broker.shares.initialize(GROUP, kafka.topic_id(), 1)
+    async with kafka.connected() as producer:
+        await produced(producer, batch("a", "b"), partition=1)
+    asked = [m.ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=[]) for number in range(2)]
+    await member.ask(topics=[m.ShareFetchRequestTopic(topic_id=member.topic_id, partitions=asked)])
+    said = m.ShareAcknowledgementBatch(first_offset=0, last_offset=9, acknowledge_types=[ACCEPT])
+    partitions = [m.ShareAcknowledgePartition(partition_index=number, acknowledgement_batches=[said]) for number in range(2)]
+    answer = await member.acknowledge_all([m.ShareAcknowledgeTopic(topic_id=member.topic_id, partitions=partitions)])
+    codes = {each.partition_index: each.error_code for each in answer.responses[0].partitions}
+    assert codes == {0: ErrorCode.NONE, 1: ErrorCode.INVALID_REQUEST}, "the second has two records"
+    found = [kafka.broker.shares.in_flight(GROUP, member.topic_id, number) for number in range(2)]
+    assert found == [(10, 10, 0, 0), (0, 2, 2, 0)]
 
 
-async def test_a_group_that_begins_anew_has_nothing_of_before(kafka: KafkaServer, member: ShareMember) -> None:
+async def test_an_acknowledgement_that_ends_the_session_gives_back_the_rest(member: ShareMember) -> None:
     await member.acquired()
-    await kafka.broker.shares.initialize(GROUP, kafka.topic_id(), 0, start_offset=4, state_epoch=1)
-    assert await member.acquired() == [(4, 9, 1)]
-    assert kafka.broker.shares.read_summary(GROUP, kafka.topic_id(), 0) == (1, 4, 0, 0)
-    assert kafka.broker.shares.in_flight(GROUP, kafka.topic_id(), 0) == (4, 10, 6, 0)
-    await kafka.broker.shares.delete(GROUP, kafka.topic_id(), 0)
-    assert kafka.broker.shares.read_summary(GROUP, kafka.topic_id(), 0) is None
+    assert await member.acknowledge((0, 8, [ACCEPT]), share_session_epoch=-1) is ErrorCode.NONE
+    assert await member.acknowledge((9, 9, [ACCEPT]), share_session_epoch=-1) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    member.epoch = 0
+    assert await member.acquired() == [(9, 9, 2)]
+
+
+async def test_a_renewal_has_to_be_announced_and_a_group_may_not_want_it(kafka: KafkaServer, member: ShareMember) -> None:
+    await member.acquired()
+    assert await member.acknowledge((0, 9, [RENEW])) is ErrorCode.INVALID_REQUEST
+    assert await member.acknowledge((0, 9, [RENEW]), is_renew_ack=True) is ErrorCode.NONE
+    assert (await member.acknowledge_all([])).acquisition_lock_timeout_ms == 30_000
+    kafka.broker.shares.config_of = lambda _: ShareConfig(renew_acknowledge_enabled=False)
+    assert await member.acknowledge((0, 9, [RENEW]), is_renew_ack=True) is ErrorCode.INVALID_RECORD_STATE
+
+
+async def test_there_is_a_limit_of_sessions(member: ShareMember, other: ShareMember, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)
+    await other.acquired()
+    assert (await member.ask(max_wait_ms=1)).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED

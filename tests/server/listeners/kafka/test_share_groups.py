@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.apis import ApiKey
-from triolog.protocol.kafka.authorization import AclOperation, ResourceType
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
-from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.groups import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    ListGroupsRequest,
-)
-from triolog.protocol.kafka.messages.share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsRequestTopic,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-    DescribeShareGroupOffsetsRequestTopic,
-)
+from triolog.protocol.kafka.messages import share_group_offsets
+from triolog.protocol.kafka.messages.groups import ListGroupsRequest
 from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from triolog.protocol.limits import INT32_MIN
-from triolog.server.broker import ShareHeartbeat
 
-from tests.support.kafka_acls import allow
-from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produce_request
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, produce_request
 from tests.support.kafka_stream import KafkaStream
 
 GROUP = "group"
@@ -48,13 +25,6 @@ DESCRIBE = ShareGroupDescribeRequest(group_ids=[GROUP], include_authorized_opera
 @pytest.fixture
 def settings() -> dict[str, Any]:
     return {"lenient": True, "group_share_heartbeat_interval_ms": 100, "group_share_max_size": 2}
-
-
-@pytest.fixture
-async def kafka(fast_path: Path, settings: dict[str, Any]) -> AsyncIterator[KafkaServer]:
-    async with kafka_server(fast_path, **settings) as server:
-        await server.broker.topics.create(TOPIC, 3)
-        yield server
 
 
 def assigned(assignment: Any) -> dict[bytes, list[int]]:
@@ -73,9 +43,12 @@ def with_changes(request: ShareGroupHeartbeatRequest, **changes: Any) -> ShareGr
 
 
 async def offsets(client: KafkaStream, *topics: tuple[str, list[int]], group: str = GROUP, version: int = 1) -> Any:
-    asked = [DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers) for name, numbers in topics]
-    request = DescribeShareGroupOffsetsRequest(
-        groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=asked if topics else None)]
+    asked = [
+        share_group_offsets.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
+        for name, numbers in topics
+    ]
+    request = share_group_offsets.DescribeShareGroupOffsetsRequest(
+        groups=[share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=asked if topics else None)]
     )
     (answer,) = (await client.call(request, version)).groups
     return answer
@@ -83,18 +56,21 @@ async def offsets(client: KafkaStream, *topics: tuple[str, list[int]], group: st
 
 async def altered(client: KafkaStream, *topics: tuple[str, dict[int, int]], group: str = GROUP) -> Any:
     asked = [
-        AlterShareGroupOffsetsRequestTopic(
+        share_group_offsets.AlterShareGroupOffsetsRequestTopic(
             topic_name=name,
-            partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=n, start_offset=at) for n, at in each.items()],
+            partitions=[
+                share_group_offsets.AlterShareGroupOffsetsRequestPartition(partition_index=n, start_offset=at)
+                for n, at in each.items()
+            ],
         )
         for name, each in topics
     ]
-    return await client.call(AlterShareGroupOffsetsRequest(group_id=group, topics=asked), 0)
+    return await client.call(share_group_offsets.AlterShareGroupOffsetsRequest(group_id=group, topics=asked), 0)
 
 
 async def deleted(client: KafkaStream, *topics: str, group: str = GROUP) -> Any:
-    asked = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
-    return await client.call(DeleteShareGroupOffsetsRequest(group_id=group, topics=asked), 0)
+    asked = [share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
+    return await client.call(share_group_offsets.DeleteShareGroupOffsetsRequest(group_id=group, topics=asked), 0)
 
 
 def shown(group: Any) -> dict[str, dict[int, tuple[int, int, int]]]:
@@ -103,9 +79,6 @@ def shown(group: Any) -> dict[str, dict[int, tuple[int, int, int]]]:
         topic.topic_name: {each.partition_index: (each.start_offset, each.lag, each.error_code) for each in topic.partitions}
         for topic in group.topics
     }
-
-
-# ---- members ---------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_member_joins_beats_and_leaves(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -147,10 +120,7 @@ async def test_a_strict_server_asks_for_no_more_heartbeats_than_kafka_does(kafka
     assert (await client.call(JOIN, 1)).heartbeat_interval_ms == 5_000
 
 
-# ---- what is seen of groups ------------------------------------------------------------------------------------------------
-
-
-async def test_groups_are_described(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_groups_are_described_and_listed(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.call(with_changes(JOIN, rack_id="rack", subscribed_topic_names=[TOPIC, "later"]), 1)
     await client.call(BEAT, 1)
     asked = ShareGroupDescribeRequest(group_ids=[GROUP, "unknown", "", GROUP], include_authorized_operations=True)
@@ -166,72 +136,11 @@ async def test_groups_are_described(kafka: KafkaServer, client: KafkaStream) -> 
     assert (unknown.error_code, unknown.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group unknown not found.")
     assert (unknown.group_state, unknown.authorized_operations) == ("", INT32_MIN)
     assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
+    (group,) = (await client.call(ListGroupsRequest(states_filter=["stable"], types_filter=["Share"]), 5)).groups
+    assert (group.group_id, group.protocol_type, group.group_state, group.group_type) == (GROUP, "share", "Stable", "share")
     await client.call(LEAVE, 1)
     (group,) = (await client.call(DESCRIBE, 1)).groups
     assert (group.group_state, group.group_epoch, group.assignment_epoch, group.members) == ("Empty", 4, 3, [])
-
-
-async def test_groups_are_listed_and_deleted(kafka: KafkaServer, client: KafkaStream) -> None:
-    await client.call(JOIN, 1)
-    for states, types in (([], []), (["stable"], []), ([], ["Share"])):
-        (group,) = (await client.call(ListGroupsRequest(states_filter=states, types_filter=types), 5)).groups
-        assert (group.group_id, group.protocol_type, group.group_state, group.group_type) == (GROUP, "share", "Stable", "share")
-    assert not (await client.call(ListGroupsRequest(states_filter=["empty"], types_filter=[]), 5)).groups
-    delete = DeleteGroupsRequest(groups_names=[GROUP])
-    assert [each.error_code for each in (await client.call(delete, 2)).results] == [ErrorCode.NON_EMPTY_GROUP]
-    await client.call(LEAVE, 1)
-    assert [each.error_code for each in (await client.call(delete, 2)).results] == [0]
-    assert [each.error_code for each in (await client.call(delete, 2)).results] == [ErrorCode.GROUP_ID_NOT_FOUND]
-
-
-async def test_kinds_do_not_mix(kafka: KafkaServer, client: KafkaStream) -> None:
-    await client.call(JOIN, 1)
-    consumer = ConsumerGroupHeartbeatRequest(
-        group_id=GROUP,
-        member_id="c",
-        member_epoch=0,
-        rebalance_timeout_ms=1_000,
-        subscribed_topic_names=[TOPIC],
-        topic_partitions=[],
-    )
-    answer = await client.call(consumer, 1)
-    assert (answer.error_code, answer.error_message) == (69, "Group group is not a consumer group.")
-    describe = ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=False)
-    (described,) = (await client.call(describe, 1)).groups
-    assert (described.error_code, described.error_message) == (69, "Group group is not a consumer group.")
-    classic = DescribeGroupsRequest(groups=[GROUP], include_authorized_operations=False)
-    (described,) = (await client.call(classic, 6)).groups
-    assert (described.error_code, described.group_state) == (69, "Dead")
-    join = JoinGroupRequest(
-        group_id=GROUP,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=1_000,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-    )
-    assert (await client.call(join, 9)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    consumer.group_id = "other"
-    assert (await client.call(consumer, 1)).error_code == 0
-    assert await refused(client, group_id="other") == (69, "Group other is not a share group.")
-    (described,) = (await client.call(ShareGroupDescribeRequest(group_ids=["other"]), 1)).groups
-    assert (described.error_code, described.error_message) == (69, "Group other is not a share group.")
-
-
-async def test_clients_are_told_that_there_are_share_groups(client: KafkaStream) -> None:
-    answer = await client.call(ApiVersionsRequest(), 4)
-    assert {
-        ApiKey.SHARE_GROUP_HEARTBEAT,
-        ApiKey.SHARE_GROUP_DESCRIBE,
-        ApiKey.SHARE_FETCH,
-        ApiKey.SHARE_ACKNOWLEDGE,
-        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
-        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
-        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
-    } <= {each.api_key for each in answer.api_keys}
-    assert ("share.version", 1) in {(each.name, each.max_version_level) for each in answer.finalized_features}
-
-
-# ---- start offsets ---------------------------------------------------------------------------------------------------------
 
 
 async def test_offsets_are_altered_described_and_deleted(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -243,6 +152,7 @@ async def test_offsets_are_altered_described_and_deleted(kafka: KafkaServer, cli
     assert [topic.topic_id for topic in answer.responses] == [kafka.topic_id(), bytes(16)]
     group = await offsets(client)
     assert (group.group_id, group.error_code, shown(group)) == (GROUP, 0, {TOPIC: {0: (1, 2, 0), 1: (0, 0, 0)}})
+    assert shown(await offsets(client, version=0)) == {TOPIC: {0: (1, -1, 0), 1: (0, -1, 0)}}, "lag came with version 1"
     group = await offsets(client, (TOPIC, [0, 2, 9]), ("nowhere", [0]))
     assert shown(group) == {TOPIC: {0: (1, 2, 0), 2: (-1, -1, 0), 9: (-1, -1, 0)}, "nowhere": {0: (-1, -1, 0)}}
     assert [topic.topic_id for topic in group.topics] == [kafka.topic_id(), bytes(16)]
@@ -254,21 +164,6 @@ async def test_offsets_are_altered_described_and_deleted(kafka: KafkaServer, cli
     assert again.topic_id == bytes(16)
 
 
-async def test_lag_came_with_version_1(kafka: KafkaServer, client: KafkaStream) -> None:
-    await altered(client, (TOPIC, {0: 0}))
-    assert shown(await offsets(client, version=0)) == {TOPIC: {0: (0, -1, 0)}}
-
-
-async def test_offsets_of_groups_that_have_none(kafka: KafkaServer, client: KafkaStream) -> None:
-    for group in ("unknown", ""):
-        answer = await offsets(client, group=group)
-        assert (answer.error_code, answer.topics) == (0, [])
-    assert shown(await offsets(client, (TOPIC, [0]), group="unknown")) == {TOPIC: {0: (-1, -1, 0)}}
-    asked = DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=None)
-    answer = await client.call(DescribeShareGroupOffsetsRequest(groups=[asked, asked]), 1)
-    assert [group.group_id for group in answer.groups] == [GROUP]
-
-
 async def test_whole_requests_are_refused_on_top(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.call(JOIN, 1)
     for answer in (await altered(client, (TOPIC, {0: 1})), await deleted(client, TOPIC)):
@@ -277,42 +172,3 @@ async def test_whole_requests_are_refused_on_top(kafka: KafkaServer, client: Kaf
     for answer in (await altered(client, group=""), await deleted(client, TOPIC, group="")):
         assert (answer.error_code, answer.responses) == (ErrorCode.INVALID_GROUP_ID, [])
     assert (await deleted(client, TOPIC, group="unknown")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
-
-
-# ---- ACLs ------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("settings", [{"acl_enable": True, "lenient": True}])
-async def test_what_a_client_may_do_with_share_groups(kafka: KafkaServer, client: KafkaStream) -> None:
-    denied, hidden = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert (await client.call(JOIN, 1)).error_code == denied
-    assert (await altered(client, (TOPIC, {0: 1}))).error_code == denied
-    await allow(kafka, AclOperation.READ, ResourceType.GROUP, GROUP)
-    assert (await client.call(JOIN, 1)).error_code == hidden
-    answer = await altered(client, (TOPIC, {0: 1}))
-    assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, hidden)
-    assert (await deleted(client, TOPIC)).error_code == denied
-    await allow(kafka, AclOperation.DELETE, ResourceType.GROUP, GROUP)
-    await allow(kafka, AclOperation.READ, ResourceType.TOPIC, TOPIC)
-    assert (await altered(client, (TOPIC, {0: 1}))).responses[0].partitions[0].error_code == 0
-    assert shown(await offsets(client)) == {TOPIC: {0: (1, -1, 0)}}
-    assert (await deleted(client, TOPIC)).responses[0].error_code == 0
-    assert (await offsets(client, group="other")).error_code == denied
-    assert (await client.call(ShareGroupDescribeRequest(group_ids=["other"]), 1)).groups[0].error_code == denied
-
-
-@pytest.mark.parametrize("settings", [{"acl_enable": True, "lenient": True}])
-async def test_topics_that_a_client_may_not_see_are_hidden(kafka: KafkaServer, client: KafkaStream) -> None:
-    await allow(kafka, AclOperation.READ, ResourceType.GROUP, GROUP)
-    await kafka.broker.topics.create("hidden")
-    share = kafka.broker.groups.share
-    for epoch in (0, 2):
-        await share.heartbeat(ShareHeartbeat(group_id=GROUP, member_id="m", member_epoch=epoch, topic_names=("hidden",)))
-    hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    (group,) = (await client.call(DESCRIBE, 1)).groups
-    assert (group.error_code, group.members, group.group_id) == (hidden, [], GROUP)
-    assert (await offsets(client)).topics == []
-    assert shown(await offsets(client, ("hidden", [0]))) == {"hidden": {0: (-1, -1, hidden)}}
-    await allow(kafka, AclOperation.DESCRIBE, ResourceType.TOPIC, "hidden")
-    assert (await client.call(DESCRIBE, 1)).groups[0].members
-    assert set(shown(await offsets(client))) == {"hidden"}

@@ -2,59 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
-from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.groups import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    ListGroupsRequest,
-)
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-)
+from triolog.protocol.kafka.messages import groups, streams_groups
+from triolog.protocol.kafka.messages import offsets as m
 from triolog.protocol.kafka.messages.share_groups import ShareGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.streams_groups import (
-    StreamsGroupCopartitionGroup,
-    StreamsGroupDescribeRequest,
-    StreamsGroupEndpoint,
-    StreamsGroupHeartbeatTopology,
-    StreamsGroupKeyValue,
-    StreamsGroupTaskIds,
-    StreamsGroupTaskOffset,
-)
-from triolog.server.listeners.kafka.fake.kafka_versions import apis_of
 
 from tests.support.kafka_acls import allow
-from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
+from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
-from tests.support.streams_requests import (
-    CHANGELOG,
-    GROUP,
-    MEMBER,
-    PLAIN,
-    REPARTITION,
-    heartbeat,
-    internal,
-    part,
-    topology,
-)
+from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, PLAIN, REPARTITION, heartbeat, internal, part, topology
+
+from .test_groups import joining
 
 
 @pytest.fixture
@@ -67,14 +29,7 @@ def settings() -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-async def kafka(fast_path: Path, settings: dict[str, Any]) -> AsyncIterator[KafkaServer]:
-    async with kafka_server(fast_path, **settings) as server:
-        await server.broker.topics.create(TOPIC, 3)
-        yield server
-
-
-def tasks(parts: list[StreamsGroupTaskIds] | None) -> dict[str, list[int]] | None:
+def tasks(parts: list[streams_groups.StreamsGroupTaskIds] | None) -> dict[str, list[int]] | None:
     return None if parts is None else {each.subtopology_id: each.partitions for each in parts}
 
 
@@ -89,11 +44,8 @@ async def refused(client: KafkaStream, epoch: int = 0, **fields: Any) -> tuple[i
 
 
 async def described(client: KafkaStream, group: str = GROUP) -> Any:
-    request = StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+    request = streams_groups.StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
     return (await client.call(request, 0)).groups[0]
-
-
-# ---- members ---------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_member_joins_gets_internal_topics_and_tasks_and_leaves(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -114,29 +66,10 @@ async def test_a_member_joins_gets_internal_topics_and_tasks_and_leaves(kafka: K
     assert (await described(client)).group_state == "Empty"
 
 
-async def test_two_members_share_the_tasks_and_a_member_gives_up_what_the_other_is_to_have(
-    kafka: KafkaServer, client: KafkaStream
-) -> None:
-    await client.call(heartbeat(), 0)
-    await client.call(heartbeat(2), 0)
-    second = await client.call(heartbeat(member_id="b", process_id="p2"), 0)
-    assert (second.member_epoch, tasks(second.active_tasks)) == (4, {})
-    first = await client.call(heartbeat(3), 0)
-    kept = first.active_tasks
-    assert (first.member_epoch, sum(len(each.partitions) for each in kept)) == (3, 3)
-    second = await client.call(heartbeat(4, member_id="b"), 0)
-    assert second.active_tasks is None
-    first = await client.call(heartbeat(3, active_tasks=kept, standby_tasks=[], warmup_tasks=[]), 0)
-    assert first.member_epoch == 4
-    second = await client.call(heartbeat(4, member_id="b"), 0)
-    both = [(each.subtopology_id, number) for each in (*kept, *second.active_tasks) for number in each.partitions]
-    assert sorted(both) == [(name, number) for name in "01" for number in range(3)]
-
-
 async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaStream) -> None:
     invalid, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.GROUP_ID_NOT_FOUND
-    ids = [StreamsGroupTaskIds(subtopology_id="0", partitions=[0])]
-    offsets = [StreamsGroupTaskOffset(subtopology_id="0", partition=0, offset=0)]
+    ids = [streams_groups.StreamsGroupTaskIds(subtopology_id="0", partitions=[0])]
+    offsets = [streams_groups.StreamsGroupTaskOffset(subtopology_id="0", partition=0, offset=0)]
     for fields, message in (
         ({"instance_id": "i"}, "Static membership is not yet supported."),
         ({"task_offsets": offsets}, "TaskOffsets are not supported yet."),
@@ -171,9 +104,12 @@ async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaS
     owned = {"standby_tasks": [], "warmup_tasks": []}
     await client.call(heartbeat(2), 0)
     for task, message in (
-        (StreamsGroupTaskIds(subtopology_id="7", partitions=[0]), "Subtopology 7 does not exist in the topology."),
         (
-            StreamsGroupTaskIds(subtopology_id="0", partitions=[3]),
+            streams_groups.StreamsGroupTaskIds(subtopology_id="7", partitions=[0]),
+            "Subtopology 7 does not exist in the topology.",
+        ),
+        (
+            streams_groups.StreamsGroupTaskIds(subtopology_id="0", partitions=[3]),
             "Task 3 for subtopology 0 is invalid. Number of tasks for this subtopology: 3",
         ),
     ):
@@ -185,40 +121,37 @@ async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaS
     )
 
 
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        (
-            topology(part("0", source_topics=["__consumer_offsets"])),
-            "Use of Kafka internal topics __consumer_offsets in a Kafka Streams topology is prohibited.",
+IMPOSSIBLE: list[tuple[Any, str]] = [
+    (
+        topology(part("0", source_topics=["__consumer_offsets"])),
+        "Use of Kafka internal topics __consumer_offsets in a Kafka Streams topology is prohibited.",
+    ),
+    (topology(part("0", source_topics=["bad name"])), "Topic names bad name are not valid topic names."),
+    (
+        topology(part("0", source_topics=[TOPIC], state_changelog_topics=[internal("c", 3)])),
+        "Changelog topic c must have an undefined partition count, but it is set to 3.",
+    ),
+    (topology(part("0", state_changelog_topics=[internal("c")])), "No source topics found for subtopology 0"),
+    (
+        topology(part("0", source_topics=[TOPIC]), part("1", repartition_source_topics=[internal("r")])),
+        "Failed to compute number of partitions for all repartition topics, because a repartition source topic is never "
+        "used as a sink topic.",
+    ),
+    (
+        topology(
+            part("0", source_topics=[TOPIC]),
+            part("1", repartition_source_topics=[internal("r")], repartition_sink_topics=["r"]),
         ),
-        (topology(part("0", source_topics=["bad name"])), "Topic names bad name are not valid topic names."),
-        (
-            topology(part("0", source_topics=[TOPIC], state_changelog_topics=[internal("c", 3)])),
-            "Changelog topic c must have an undefined partition count, but it is set to 3.",
-        ),
-        (topology(part("0", state_changelog_topics=[internal("c")])), "No source topics found for subtopology 0"),
-        (
-            topology(part("0", source_topics=[TOPIC]), part("1", repartition_source_topics=[internal("r")])),
-            "Failed to compute number of partitions for all repartition topics, because a repartition source topic is never "
-            "used as a sink topic.",
-        ),
-        (
-            topology(
-                part("0", source_topics=[TOPIC]),
-                part("1", repartition_source_topics=[internal("r")], repartition_sink_topics=["r"]),
-            ),
-            "Failed to compute number of partitions for all repartition topics. There may be loops in the topology that cannot "
-            "be resolved.",
-        ),
-    ],
-    ids=["the server's own", "names", "changelogs", "no sources", "no sink", "loops"],
-)
-async def test_a_topology_that_cannot_be_is_refused(
-    kafka: KafkaServer, client: KafkaStream, said: StreamsGroupHeartbeatTopology, message: str
-) -> None:
-    assert await refused(client, topology=said) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
-    assert (await described(client)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        "Failed to compute number of partitions for all repartition topics. There may be loops in the topology that cannot "
+        "be resolved.",
+    ),
+]
+
+
+async def test_a_topology_that_cannot_be_is_refused(client: KafkaStream) -> None:
+    for said, message in IMPOSSIBLE:
+        assert await refused(client, topology=said) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+        assert (await described(client)).error_code == ErrorCode.GROUP_ID_NOT_FOUND, message
 
 
 async def test_topics_that_are_missing_or_do_not_fit_are_told_until_they_do(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -227,7 +160,9 @@ async def test_topics_that_are_missing_or_do_not_fit_are_told_until_they_do(kafk
         "0",
         source_topics=["late", "five"],
         copartition_groups=[
-            StreamsGroupCopartitionGroup(source_topics=[0, 1], source_topic_regex=[], repartition_source_topics=[])
+            streams_groups.StreamsGroupCopartitionGroup(
+                source_topics=[0, 1], source_topic_regex=[], repartition_source_topics=[]
+            )
         ],
     )
     answer = await client.call(heartbeat(topology=topology(joined)), 0)
@@ -260,7 +195,10 @@ async def test_the_end_of_an_application_is_asked_for_and_told_to_all(kafka: Kaf
 
 
 async def test_members_hear_where_the_state_of_others_is(kafka: KafkaServer, client: KafkaStream) -> None:
-    here, there = StreamsGroupEndpoint(host="here", port=1), StreamsGroupEndpoint(host="there", port=65_535)
+    here, there = (
+        streams_groups.StreamsGroupEndpoint(host="here", port=1),
+        streams_groups.StreamsGroupEndpoint(host="there", port=65_535),
+    )
     answer = await client.call(heartbeat(topology=PLAIN, user_endpoint=here), 0)
     assert answer.endpoint_information_epoch == 0
     answer = await client.call(heartbeat(member_id="b", topology=PLAIN, user_endpoint=there, process_id="p2"), 0)
@@ -275,33 +213,9 @@ async def test_members_hear_where_the_state_of_others_is(kafka: KafkaServer, cli
     assert (answer.endpoint_information_epoch, answer.partitions_by_user_endpoint) == (1, None)
 
 
-@pytest.mark.parametrize("settings", [{"lenient": True, "group_streams_initial_rebalance_delay_ms": 40}])
-async def test_the_first_assignment_waits_for_more_members(kafka: KafkaServer, client: KafkaStream) -> None:
-    answer = await client.call(heartbeat(topology=PLAIN), 0)
-    assert (answer.member_epoch, tasks(answer.active_tasks)) == (1, {})
-    assert statuses(answer) == [(5, "Assignment delayed due to the configured initial rebalance delay.")]
-    while answer.member_epoch == 1:
-        answer = await client.call(heartbeat(1), 0)
-    assert (answer.member_epoch, tasks(answer.active_tasks)) == (2, {"0": [0, 1, 2]})
-
-
-@pytest.mark.parametrize("settings", [{"lenient": True, "group_streams_initial_rebalance_delay_ms": 0}])
-async def test_a_member_that_says_nothing_is_out_when_its_session_ends(kafka: KafkaServer, client: KafkaStream) -> None:
-    await kafka.broker.group_configs.change(
-        GROUP, lambda _: {"streams.session.timeout.ms": "20", "streams.heartbeat.interval.ms": "10"}
-    )
-    await client.call(heartbeat(topology=PLAIN), 0)
-    while (await described(client)).group_state != "Empty":
-        pass
-    assert (await refused(client, 2))[0] == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-# ---- what is described -----------------------------------------------------------------------------------------------------
-
-
 async def test_a_group_is_described_with_its_topology_and_tasks(kafka: KafkaServer, client: KafkaStream) -> None:
-    tags = [StreamsGroupKeyValue(key="zone", value="a")]
-    endpoint = StreamsGroupEndpoint(host="h", port=80)
+    tags = [streams_groups.StreamsGroupKeyValue(key="zone", value="a")]
+    endpoint = streams_groups.StreamsGroupEndpoint(host="h", port=80)
     await client.call(heartbeat(client_tags=tags, user_endpoint=endpoint, rack_id="r"), 0)
     group = await described(client)
     assert [topic.partitions for each in group.topology.subtopologies for topic in each.state_changelog_topics] == [0]
@@ -318,104 +232,51 @@ async def test_a_group_is_described_with_its_topology_and_tasks(kafka: KafkaServ
     assert (
         tasks(member.assignment.active_tasks)
         == tasks(member.target_assignment.active_tasks)
-        == {
-            "0": [0, 1, 2],
-            "1": [0, 1, 2],
-        }
-    )
-
-
-async def test_standby_tasks_come_with_the_groups_configuration(kafka: KafkaServer, client: KafkaStream) -> None:
-    await client.call(heartbeat(), 0)
-    await client.call(heartbeat(2), 0)
-    await kafka.broker.group_configs.change(GROUP, lambda _: {"streams.num.standby.replicas": "1"})
-    answer = await client.call(heartbeat(member_id="b", process_id="p2"), 0)
-    standby = tasks(answer.standby_tasks)
-    target = {each.member_id: each.target_assignment for each in (await described(client)).members}
-    assert standby is not None
-    assert sorted((*target[MEMBER].standby_tasks[0].partitions, *target["b"].standby_tasks[0].partitions)) == [0, 1, 2]
-
-
-# ---- other kinds of groups ---------------------------------------------------------------------------------------------------
-
-
-def classic_join() -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id=GROUP,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        == {"0": [0, 1, 2], "1": [0, 1, 2]}
     )
 
 
 async def test_a_name_is_of_one_kind_at_a_time(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.call(heartbeat(topology=PLAIN), 0)
-    listed = (await client.call(ListGroupsRequest(states_filter=[], types_filter=["streams"]), 5)).groups
+    listed = (await client.call(groups.ListGroupsRequest(states_filter=[], types_filter=["streams"]), 5)).groups
     assert [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in listed] == [
         (GROUP, "streams", "Stable", "streams")
     ]
-    assert (await client.call(classic_join(), 9)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert (await client.call(joining(group_id=GROUP), 9)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     unknown = ErrorCode.GROUP_ID_NOT_FOUND
-    consumer = ConsumerGroupHeartbeatRequest(
-        group_id=GROUP,
-        member_id="c",
-        member_epoch=0,
-        rebalance_timeout_ms=1000,
-        subscribed_topic_names=[TOPIC],
-        topic_partitions=[],
-    )
-    answer = await client.call(consumer, 1)
-    assert (answer.error_code, answer.error_message) == (unknown, f"Group {GROUP} is not a consumer group.")
     share = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="s", member_epoch=0, subscribed_topic_names=[TOPIC])
     answer = await client.call(share, 1)
     assert (answer.error_code, answer.error_message) == (unknown, f"Group {GROUP} is not a share group.")
-    assert (await client.call(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)).groups[0].error_code == unknown
-    (told,) = (await client.call(DescribeGroupsRequest(groups=[GROUP]), 6)).groups
+    (told,) = (await client.call(groups.DescribeGroupsRequest(groups=[GROUP]), 6)).groups
     assert (told.error_code, told.group_state) == (unknown, "Dead")
-    for name, request in (("consumers", consumer), ("shared", share)):
-        request.group_id = name
-        assert (await client.call(request, 1)).error_code == 0
-        assert await refused(client, group_id=name) == (unknown, f"Group {name} is not a streams group.")
-        assert (await described(client, name)).error_message == f"Group {name} is not a streams group."
-    (deleted,) = (await client.call(DeleteGroupsRequest(groups_names=[GROUP]), 2)).results
+    share.group_id = "shared"
+    assert (await client.call(share, 1)).error_code == 0
+    assert await refused(client, group_id="shared") == (unknown, "Group shared is not a streams group.")
+    assert (await described(client, "shared")).error_message == "Group shared is not a streams group."
+    (deleted,) = (await client.call(groups.DeleteGroupsRequest(groups_names=[GROUP]), 2)).results
     assert deleted.error_code == ErrorCode.NON_EMPTY_GROUP
 
 
 async def test_a_group_without_members_makes_way_for_a_classic_one_and_back(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.call(heartbeat(topology=PLAIN), 0)
     await client.call(heartbeat(-1), 0)
-    answer = await client.call(classic_join(), 9)
+    answer = await client.call(joining(group_id=GROUP), 9)
     assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert (await described(client)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert (await client.call(heartbeat(topology=PLAIN), 0)).error_code == 0
     assert (await described(client)).group_state == "Stable"
 
 
-async def test_a_group_is_deleted_with_its_offsets(kafka: KafkaServer, client: KafkaStream) -> None:
-    await client.call(heartbeat(topology=PLAIN), 0)
-    assert await committed(client, 2, MEMBER) == 0
-    await client.call(heartbeat(-1), 0)
-    (deleted,) = (await client.call(DeleteGroupsRequest(groups_names=[GROUP]), 2)).results
-    assert deleted.error_code == 0
-    assert (await client.call(ListGroupsRequest(states_filter=[], types_filter=[]), 5)).groups == []
-    assert (await client.call(heartbeat(topology=PLAIN), 0)).member_epoch == 2
-
-
-# ---- offsets -----------------------------------------------------------------------------------------------------------------
-
-
 async def committed(client: KafkaStream, epoch: int, member_id: str, topic: str = TOPIC, partition: int = 0) -> int:
-    request = OffsetCommitRequest(
+    request = m.OffsetCommitRequest(
         group_id=GROUP,
         generation_id_or_member_epoch=epoch,
         member_id=member_id,
         topics=[
-            OffsetCommitRequestTopic(
+            m.OffsetCommitRequestTopic(
                 name=topic,
                 partitions=[
-                    OffsetCommitRequestPartition(partition_index=partition, committed_offset=1, committed_metadata=None)
+                    m.OffsetCommitRequestPartition(partition_index=partition, committed_offset=1, committed_metadata=None)
                 ],
             )
         ],
@@ -439,42 +300,14 @@ async def test_offsets_are_committed_by_who_has_had_the_task_since_then(kafka: K
     assert await committed(client, 2, MEMBER, partition=kept.partitions[0]) == 0
     assert await committed(client, 2, MEMBER, partition=lost) == stale
     assert await committed(client, 2, MEMBER, topic="other") == stale
-    group = OffsetFetchRequestGroup(group_id=GROUP, member_id=MEMBER, member_epoch=3, topics=None)
+    group = m.OffsetFetchRequestGroup(group_id=GROUP, member_id=MEMBER, member_epoch=3, topics=None)
     for asked, code in ((3, 0), (2, stale)):
         group.member_epoch = asked
-        answer = await client.call(OffsetFetchRequest(groups=[group], require_stable=False), 9)
+        answer = await client.call(m.OffsetFetchRequest(groups=[group], require_stable=False), 9)
         assert answer.groups[0].error_code == code
     group.member_id = "nobody"
-    answer = await client.call(OffsetFetchRequest(groups=[group], require_stable=False), 9)
+    answer = await client.call(m.OffsetFetchRequest(groups=[group], require_stable=False), 9)
     assert answer.groups[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-async def test_offsets_of_topics_that_are_read_are_not_deleted(kafka: KafkaServer, client: KafkaStream) -> None:
-    await client.call(heartbeat(topology=PLAIN), 0)
-    await committed(client, 2, MEMBER)
-    topic = OffsetDeleteRequestTopic(name=TOPIC, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
-    request = OffsetDeleteRequest(group_id=GROUP, topics=[topic])
-    answer = await client.call(request, 0)
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    await client.call(heartbeat(-1), 0)
-    answer = await client.call(request, 0)
-    assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
-
-
-# ---- restarts, rights, versions ----------------------------------------------------------------------------------------------
-
-
-async def test_a_group_is_what_it_was_after_a_restart(fast_path: Path, settings: dict[str, Any]) -> None:
-    async with kafka_server(fast_path, **settings) as kafka, kafka.connected() as client:
-        await kafka.broker.topics.create(TOPIC, 3)
-        await client.call(heartbeat(), 0)
-        await client.call(heartbeat(2), 0)
-        before = await described(client)
-    async with kafka_server(fast_path, **settings) as kafka, kafka.connected() as client:
-        after = await described(client)
-        assert (after.members, after.group_epoch, after.group_state) == (before.members, 3, "Stable")
-        answer = await client.call(heartbeat(3), 0)
-        assert (answer.member_epoch, answer.active_tasks, statuses(answer)) == (3, None, [])
 
 
 @pytest.mark.parametrize("settings", [{"acl_enable": True, "lenient": True, "group_streams_initial_rebalance_delay_ms": 0}])
@@ -493,13 +326,3 @@ async def test_what_a_client_may_do_with_streams_groups(kafka: KafkaServer, clie
     await allow(kafka, AclOperation.CREATE, ResourceType.TOPIC, REPARTITION)
     assert statuses(await client.call(heartbeat(2), 0)) == [(3, missing)]
     assert statuses(await client.call(heartbeat(2), 0)) == []
-
-
-async def test_clients_are_told_that_there_are_streams_groups(client: KafkaStream) -> None:
-    answer = await client.call(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
-    versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-    assert versions[ApiKey.STREAMS_GROUP_HEARTBEAT] == versions[ApiKey.STREAMS_GROUP_DESCRIBE] == (0, 0)
-    assert ("streams.version", 1) in {(each.name, each.max_version_level) for each in answer.finalized_features}
-    keys = {ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE}
-    assert keys <= apis_of("4.2").keys()
-    assert not keys & apis_of("4.1").keys()

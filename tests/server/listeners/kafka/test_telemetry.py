@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions and PushTelemetry: on the wire, and by a real client, librdkafka, whose metrics are on /metrics."""
+"""Metrics of clients (KIP-714): subscriptions, as Kafka 4.3.1 takes and refuses them, and what librdkafka pushes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from triolog.protocol.errors import ErrorCode
+from triolog.protocol.errors import ErrorCode, InvalidConfigError
 from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.messages.admin.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from triolog.server.config.client_metrics_keys import MATCHED, subscription
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.listeners.http.metrics import scrape
 from triolog.server.settings.broker_config import Address
 
-from tests.support.client_metrics import setting
+from tests.support.client_metrics import ALTERATIONS, DESCRIPTIONS, altered, altering, described, describing, setting
 from tests.support.kafka_server import kafka_server
 from tests.support.kafka_wire import KafkaWire
 
@@ -63,7 +64,6 @@ def broker() -> Iterator[BlockingBroker]:
 
 
 def test_what_librdkafka_sends_is_on_metrics(broker: BlockingBroker) -> None:
-    assert broker.kafka is not None
     with KafkaWire.connect(broker.kafka) as admin:
         admin.call(setting("producers", metrics="org.apache.kafka.producer.", interval_ms="100", match="client_id=sensor"), 1)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "sensor", "enable.metrics.push": True})
@@ -77,13 +77,9 @@ def test_what_librdkafka_sends_is_on_metrics(broker: BlockingBroker) -> None:
     producer.close()
 
 
-# ---- what tests do with a broker ---------------------------------------------------------------------------------------------
-
-
 def addresses(broker: BlockingBroker) -> list[Address]:
     """Of its nodes."""
     nodes = broker.call_now(lambda: broker._target.life.nodes)
-    assert nodes is not None
     return [Address(*each[1:]) for each in nodes.addresses.values()]
 
 
@@ -106,3 +102,47 @@ def test_a_subscription_holds_at_every_node_after_a_crash_and_in_a_fork_and_its_
             for address in (first, second, *addresses(fork)):
                 with KafkaWire.connect(address) as client:
                     assert list(client.call(ASKED, 0).requested_metrics) == ["x."]
+
+
+INVALID, WRONG = "INVALID_REQUEST", "INVALID_CONFIG"
+ANSWERS = [
+    *("NONE", "NONE", WRONG, WRONG, WRONG, "NONE"),
+    *(INVALID, "NONE", INVALID, WRONG, INVALID, WRONG, WRONG, WRONG, WRONG, "NONE", WRONG),
+    *("NONE", INVALID, "NONE", "NONE", "NONE", "NONE"),
+]
+
+
+async def test_what_is_taken_and_refused_is_what_kafka_does(fast_path: Path) -> None:
+    async with kafka_server(fast_path, lenient=False) as kafka, kafka.connected() as client:
+        assert [altered(await client.call(body, 1)) for body in ALTERATIONS] == [[name] for name in ANSWERS]
+        found = [described(await client.call(body, version)) for body, version in DESCRIPTIONS]
+    assert found[0] == [
+        ("NONE", [("interval.ms", "300000", 5), ("match", "", 5), ("metrics", "org.apache.kafka.producer.,x", 7)])
+    ]
+    assert found[2] == [("NONE", [("metrics", "org.apache.kafka.producer.,x", 7)])]
+    assert found[3] == [(INVALID, [])]
+    assert found[4] == found[5] == [(16, name) for name in ("empty", "last", "some", "wrong")]
+
+
+async def test_a_subscription_is_there_after_a_restart_until_its_keys_are_deleted(fast_path: Path) -> None:
+    expected = [("NONE", [("interval.ms", "1000", 7), ("match", "", 5), ("metrics", "*", 7)])]
+    async with kafka_server(fast_path) as kafka, kafka.connected() as client:
+        await client.call(setting("all", metrics="*", interval_ms="1000"), 1)
+        assert described(await client.call(describing("all"), 4)) == expected
+    async with kafka_server(fast_path) as kafka, kafka.connected() as client:
+        assert described(await client.call(describing("all"), 4)) == expected
+        assert list(kafka.broker.client_metrics.subscriptions) == ["all"]
+        await client.call(altering("all", ("metrics", 1, None), ("interval.ms", 1, None)), 1)
+        assert kafka.broker.client_metrics.subscriptions == {}
+
+
+def test_a_client_is_chosen_by_all_its_parts_that_are_asked_for_and_an_expression_has_a_limit() -> None:
+    wanted = subscription({"match": "client_id=a.*, client_software_name=librdkafka"})
+    assert wanted.matches({"client_id": "abc", "client_software_name": "librdkafka"})
+    assert not wanted.matches({"client_id": "abc", "client_software_name": "java"})
+    assert not wanted.matches({"client_id": "xabc", "client_software_name": "librdkafka"}), "the whole of a part has to match"
+    assert not wanted.matches({})
+    assert subscription({}).matches({})
+    assert {part for part in MATCHED if subscription({"match": f"{part}=1"}).matches({part: "1"})} == set(MATCHED)
+    with pytest.raises(InvalidConfigError, match="Illegal client matching pattern"):
+        subscription({"match": f"client_id={'a' * 256}"})

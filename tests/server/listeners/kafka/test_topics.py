@@ -7,21 +7,11 @@ import trio
 from triolog.protocol.types import TopicPartition
 
 from tests.support.brokers import actor_of, until
-from tests.support.kafka_admin import (
-    NO_ID,
-    delete_records,
-    delete_states,
-    delete_topics,
-    error_names,
-    more_partitions,
-)
-from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, produce_request, produced
+from tests.support.kafka_admin import NO_ID, delete_records, delete_states, delete_topics, error_names, more_partitions
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, produced
 from tests.support.kafka_stream import KafkaStream
 
 PATIENT_MS = 60_000
-
-
-# ---- deleting topics -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(1, 6))
@@ -77,32 +67,6 @@ async def test_a_fetch_that_waits_learns_at_once_that_its_topic_is_gone(
     assert error_names(after.responses[0].partitions) == [next_error]
 
 
-async def test_producing_to_a_topic_that_goes_succeeds_or_says_so(kafka: KafkaServer, client: KafkaStream) -> None:
-    async with kafka.connected() as producer:
-        for _ in range(20):
-            await producer.send(produce_request(batch("x")), 9)
-        assert error_names((await client.call(delete_topics(TOPIC), 5)).responses) == ["NONE"]
-        answers = [await producer.receive() for _ in range(20)]
-        late = await producer.call(produce_request(batch("x")), 9)
-    errors = [error_names(answer.responses[0].partition_responses)[0] for answer in (*answers, late)]
-    assert set(errors) <= {"NONE", "UNKNOWN_TOPIC_OR_PARTITION"}
-    assert errors[-1] == "UNKNOWN_TOPIC_OR_PARTITION"
-
-
-async def test_a_topic_of_the_same_name_is_another_one(kafka: KafkaServer, client: KafkaStream) -> None:
-    before = kafka.topic_id()
-    await produced(client, batch("x"))
-    await client.call(delete_topics(TOPIC), 5)
-    await kafka.broker.topics.create(TOPIC)
-    assert kafka.topic_id() != before
-    assert await produced(client, batch("y")) == 0
-    answer = await client.call(delete_states((None, before)), 6)
-    assert error_names(answer.responses) == ["UNKNOWN_TOPIC_ID"]
-
-
-# ---- more partitions -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", range(4))
 async def test_topics_grow_unless_it_is_only_validated(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     assert error_names((await client.call(more_partitions((TOPIC, 5), validate_only=True), version)).results) == ["NONE"]
@@ -112,44 +76,25 @@ async def test_topics_grow_unless_it_is_only_validated(kafka: KafkaServer, clien
     assert await produced(client, batch("x"), partition=4) == 0
 
 
-@pytest.mark.parametrize(
-    ("asked", "error"),
-    [
-        ((TOPIC, 3), "INVALID_PARTITIONS"),
-        ((TOPIC, 2), "INVALID_PARTITIONS"),
-        ((TOPIC, 0), "INVALID_PARTITIONS"),
-        ((TOPIC, -1), "INVALID_PARTITIONS"),
-        ((TOPIC, 10_001), "INVALID_PARTITIONS"),
-        (("nope", 3), "UNKNOWN_TOPIC_OR_PARTITION"),
-        ((TOPIC, 5, [[1]]), "INVALID_REPLICA_ASSIGNMENT"),
-        ((TOPIC, 5, []), "INVALID_REPLICA_ASSIGNMENT"),
-        ((TOPIC, 5, [[1], [9]]), "INVALID_REPLICA_ASSIGNMENT"),
-        ((TOPIC, 5, [[1], [1, 1]]), "INVALID_REPLICA_ASSIGNMENT"),
-        ((TOPIC, 5, [[1], []]), "INVALID_REPLICA_ASSIGNMENT"),
-    ],
-    ids=str,
-)
 @pytest.mark.parametrize("validate_only", [False, True], ids=["done", "validated"])
-async def test_a_number_that_cannot_be_is_refused(
-    kafka: KafkaServer, client: KafkaStream, asked: tuple[str, int], error: str, validate_only: bool
+async def test_a_number_that_cannot_be_is_refused(kafka: KafkaServer, client: KafkaStream, validate_only: bool) -> None:
+    numbers = [((TOPIC, number), "INVALID_PARTITIONS") for number in (3, 2, 0, -1, 10_001)]
+    assignments = ([[1]], [], [[1], [9]], [[1], [1, 1]], [[1], []])
+    assigned = [((TOPIC, 5, each), "INVALID_REPLICA_ASSIGNMENT") for each in assignments]
+    for asked, error in (*numbers, (("nope", 3), "UNKNOWN_TOPIC_OR_PARTITION"), *assigned):
+        answer = await client.call(more_partitions(asked, validate_only=validate_only), 3)
+        assert error_names(answer.results) == [error], asked
+        assert answer.results[0].error_message, asked
+        assert len(kafka.broker.topics.metadata(TOPIC).leader_epochs) == 3, asked
+
+
+async def test_new_partitions_can_be_assigned_and_a_topic_that_is_to_grow_twice_does_not(
+    kafka: KafkaServer, client: KafkaStream
 ) -> None:
-    answer = await client.call(more_partitions(asked, validate_only=validate_only), 3)
-    assert error_names(answer.results) == [error]
-    assert answer.results[0].error_message
-    assert len(kafka.broker.topics.metadata(TOPIC).leader_epochs) == 3
-
-
-async def test_new_partitions_can_be_assigned(kafka: KafkaServer, client: KafkaStream) -> None:
-    assert error_names((await client.call(more_partitions((TOPIC, 5, [[1], [1]])), 3)).results) == ["NONE"]
-    assert len(kafka.broker.topics.metadata(TOPIC).leader_epochs) == 5
-
-
-async def test_a_topic_that_is_to_grow_twice_does_not(kafka: KafkaServer, client: KafkaStream) -> None:
     assert error_names((await client.call(more_partitions((TOPIC, 5), (TOPIC, 6)), 3)).results) == ["INVALID_REQUEST"]
     assert len(kafka.broker.topics.metadata(TOPIC).leader_epochs) == 3
-
-
-# ---- deleting records ------------------------------------------------------------------------------------------------------
+    assert error_names((await client.call(more_partitions((TOPIC, 5, [[1], [1]])), 3)).results) == ["NONE"]
+    assert len(kafka.broker.topics.metadata(TOPIC).leader_epochs) == 5
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.transactions import (
-    AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    DescribeProducersRequest,
-    DescribeProducersTopicRequest,
-    DescribeTransactionsRequest,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    ListTransactionsRequest,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersWritableTxnMarker,
-    WriteTxnMarkersWritableTxnMarkerTopic,
-)
+from triolog.protocol.kafka.messages import transactions
 
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, produce_request
 from tests.support.kafka_stream import KafkaStream
@@ -28,7 +16,7 @@ Producer = tuple[int, int]
 
 
 async def started(client: KafkaStream, version: int = 5, expected: Producer = (-1, -1)) -> Producer:
-    request = InitProducerIdRequest(
+    request = transactions.InitProducerIdRequest(
         transactional_id=ID, transaction_timeout_ms=60_000, producer_id=expected[0], producer_epoch=expected[1]
     )
     answer = await client.call(request, version)
@@ -36,51 +24,53 @@ async def started(client: KafkaStream, version: int = 5, expected: Producer = (-
     return answer.producer_id, answer.producer_epoch
 
 
-def joining(producer: Producer, *partitions: int, topic: str = TOPIC) -> AddPartitionsToTxnRequest:
-    return AddPartitionsToTxnRequest(
+def joining(producer: Producer, *partitions: int, topic: str = TOPIC) -> transactions.AddPartitionsToTxnRequest:
+    return transactions.AddPartitionsToTxnRequest(
         transactions=[],
         v3_and_below_transactional_id=ID,
         v3_and_below_producer_id=producer[0],
         v3_and_below_producer_epoch=producer[1],
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+        v3_and_below_topics=[transactions.AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
     )
 
 
-async def joined_codes(client: KafkaStream, request: AddPartitionsToTxnRequest, version: int = 3) -> list[int]:
+async def joined_codes(client: KafkaStream, request: transactions.AddPartitionsToTxnRequest, version: int = 3) -> list[int]:
     [topic] = (await client.call(request, version)).results_by_topic_v3_and_below
     return [each.partition_error_code for each in topic.results_by_partition]
 
 
-async def ended(client: KafkaStream, producer: Producer, *, commit: bool, version: int) -> EndTxnResponse:
-    request = EndTxnRequest(transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1], committed=commit)
-    answer: EndTxnResponse = await client.call(request, version)
-    return answer
+async def ended(client: KafkaStream, producer: Producer, *, commit: bool, version: int) -> transactions.EndTxnResponse:
+    request = transactions.EndTxnRequest(
+        transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1], committed=commit
+    )
+    return await client.call(request, version)
 
 
 def marker_of(
     producer: Producer, *partitions: int, topic: str = TOPIC, coordinator_epoch: int = 0
-) -> WriteTxnMarkersWritableTxnMarker:
-    return WriteTxnMarkersWritableTxnMarker(
+) -> transactions.WriteTxnMarkersWritableTxnMarker:
+    return transactions.WriteTxnMarkersWritableTxnMarker(
         producer_id=producer[0],
         producer_epoch=producer[1],
         transaction_result=False,
-        topics=[WriteTxnMarkersWritableTxnMarkerTopic(name=topic, partition_indexes=list(partitions))],
+        topics=[transactions.WriteTxnMarkersWritableTxnMarkerTopic(name=topic, partition_indexes=list(partitions))],
         coordinator_epoch=coordinator_epoch,
         transaction_version=0,
     )
 
 
-async def marker_codes(client: KafkaStream, *markers: WriteTxnMarkersWritableTxnMarker, version: int = 1) -> list[list[int]]:
+async def marker_codes(
+    client: KafkaStream, *markers: transactions.WriteTxnMarkersWritableTxnMarker, version: int = 1
+) -> list[list[int]]:
     """The codes of each marker's one topic."""
-    answer = await client.call(WriteTxnMarkersRequest(markers=list(markers)), version)
+    answer = await client.call(transactions.WriteTxnMarkersRequest(markers=list(markers)), version)
     return [[each.error_code for topic in marker.topics for each in topic.partitions] for marker in answer.markers]
 
 
 async def produce_code(client: KafkaStream, producer: Producer, version: int, kafka: KafkaServer, sequence: int = 0) -> int:
     records = batch("v", producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence, is_transactional=True)
     request = produce_request(records, topic_id=kafka.topic_id(), transactional_id=ID)
-    code: int = (await client.call(request, version)).responses[0].partition_responses[0].error_code
-    return code
+    return (await client.call(request, version)).responses[0].partition_responses[0].error_code
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -134,7 +124,7 @@ async def test_partitions_join_all_or_none(client: KafkaStream) -> None:
 async def test_internal_topics_do_not_join_by_name(client: KafkaStream, topic: str) -> None:
     """They are there: the group's by the offsets that join."""
     producer = await started(client)
-    offsets = AddOffsetsToTxnRequest(
+    offsets = transactions.AddOffsetsToTxnRequest(
         transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1], group_id="readers"
     )
     assert (await client.call(offsets, 3)).error_code == 0
@@ -142,9 +132,8 @@ async def test_internal_topics_do_not_join_by_name(client: KafkaStream, topic: s
 
 
 async def ended_state(client: KafkaStream) -> str:
-    [state] = (await client.call(DescribeTransactionsRequest(transactional_ids=[ID]), 0)).transaction_states
-    name: str = state.transaction_state
-    return name
+    [state] = (await client.call(transactions.DescribeTransactionsRequest(transactional_ids=[ID]), 0)).transaction_states
+    return state.transaction_state
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (3, ErrorCode.PRODUCER_FENCED)])
@@ -165,7 +154,7 @@ async def test_a_producer_goes_on_after_an_error_under_its_own_next_epoch(client
     following = await started(client, 4, producer)
     assert following == (producer[0], producer[1] + 1)
     await started(client)
-    request = InitProducerIdRequest(
+    request = transactions.InitProducerIdRequest(
         transactional_id=ID, transaction_timeout_ms=60_000, producer_id=producer[0], producer_epoch=producer[1]
     )
     assert (await client.call(request, 4)).error_code == ErrorCode.PRODUCER_FENCED
@@ -175,7 +164,7 @@ async def test_a_producer_goes_on_after_an_error_under_its_own_next_epoch(client
 @pytest.mark.parametrize("version", range(6))
 async def test_a_producer_without_transactions_may_name_any_timeout(client: KafkaStream, version: int) -> None:
     answers = [
-        await client.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout), version)
+        await client.call(transactions.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout), version)
         for timeout in (0, -1, 2**31 - 1)
     ]
     assert [(answer.error_code, answer.producer_epoch) for answer in answers] == [(0, 0)] * 3
@@ -183,29 +172,35 @@ async def test_a_producer_without_transactions_may_name_any_timeout(client: Kafk
 
 
 @pytest.mark.parametrize(
-    ("transactional_id", "timeout_ms", "code"),
-    [("", 60_000, ErrorCode.INVALID_REQUEST), (ID, 900_001, ErrorCode.INVALID_TRANSACTION_TIMEOUT)],
+    ("fields", "code"),
+    [
+        ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"transaction_timeout_ms": 900_001}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"producer_id": -1, "producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
+        ({"producer_id": 7, "producer_epoch": -1}, ErrorCode.INVALID_REQUEST),
+    ],
+    ids=str,
 )
 async def test_a_transactional_producer_that_cannot_be_is_refused(
-    client: KafkaStream, transactional_id: str, timeout_ms: int, code: ErrorCode
+    client: KafkaStream, fields: dict[str, Any], code: ErrorCode
 ) -> None:
-    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+    request = transactions.InitProducerIdRequest(**{"transactional_id": ID, "transaction_timeout_ms": 60_000, **fields})
     assert (await client.call(request, 4)).error_code == code
-
-
-# ---- what administrators see and do ----------------------------------------------------------------------------------------
 
 
 async def test_an_open_transaction_is_described_listed_and_ended_by_hand(kafka: KafkaServer, client: KafkaStream) -> None:
     producer = await started(client)
     await produce_code(client, producer, 12, kafka)
-    asked = DescribeTransactionsRequest(transactional_ids=[ID, "unknown", ""])
+    asked = transactions.DescribeTransactionsRequest(transactional_ids=[ID, "unknown", ""])
     found, unknown, empty = (await client.call(asked, 0)).transaction_states
     assert (found.error_code, found.transaction_state, found.producer_id) == (0, "Ongoing", producer[0])
     assert [(topic.topic, topic.partitions) for topic in found.topics] == [(TOPIC, [0])]
+    assert (unknown.producer_id, unknown.producer_epoch, unknown.transaction_start_time_ms) == (0, 0, 0)
     assert (unknown.error_code, empty.error_code) == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.INVALID_REQUEST)
 
-    producers = DescribeProducersRequest(topics=[DescribeProducersTopicRequest(name=TOPIC, partition_indexes=[0, 9])])
+    producers = transactions.DescribeProducersRequest(
+        topics=[transactions.DescribeProducersTopicRequest(name=TOPIC, partition_indexes=[0, 9])]
+    )
     [topic] = (await client.call(producers, 0)).topics
     open_, missing = topic.partitions
     [active] = open_.active_producers
@@ -224,15 +219,12 @@ FENCED = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("producer", [(7, -1), (-1, 0), (-1, -1), (-5, -5), (2**63 - 1, -(2**15)), (-(2**63), 0)])
-async def test_a_marker_of_no_producer_is_answered_with_what_kafka_answers(
-    client: KafkaStream, version: int, producer: Producer
+async def test_a_marker_of_no_producer_is_answered_as_by_kafka_and_keeps_no_other_from_being_written(
+    client: KafkaStream, version: int
 ) -> None:
-    assert await marker_codes(client, marker_of(producer, 0, 9), version=version) == [[NO_PRODUCER, NOT_HERE]]
-
-
-@pytest.mark.parametrize("version", [1, 2])
-async def test_a_marker_of_no_producer_does_not_keep_others_from_being_written(client: KafkaStream, version: int) -> None:
+    for producer in ((7, -1), (-1, 0), (-1, -1), (-5, -5), (2**63 - 1, -(2**15)), (-(2**63), 0)):
+        codes = await marker_codes(client, marker_of(producer, 0, 9), version=version)
+        assert codes == [[NO_PRODUCER, NOT_HERE]], producer
     good, bad = marker_of((8, 0), 0, 0), marker_of((8, -1), 1)
     assert await marker_codes(client, bad, good, bad, good, version=version) == [[NO_PRODUCER], [0, 0], [NO_PRODUCER], [0, 0]]
     assert await marker_codes(client, version=version) == []
@@ -259,7 +251,7 @@ async def test_transactions_are_listed_by_state_producer_age_and_pattern(
 
     async def listed(**filters: object) -> list[str]:
         given = {"state_filters": [], "producer_id_filters": [], **filters}
-        answer = await client.call(ListTransactionsRequest(**given), version)
+        answer = await client.call(transactions.ListTransactionsRequest(**given), version)
         assert answer.error_code == 0
         return [each.transactional_id for each in answer.transaction_states]
 
@@ -273,45 +265,15 @@ async def test_transactions_are_listed_by_state_producer_age_and_pattern(
 
 
 async def test_a_state_or_a_pattern_that_cannot_be_is_said(client: KafkaStream) -> None:
-    request = ListTransactionsRequest(state_filters=["Sleeping"], producer_id_filters=[], transactional_id_pattern=None)
+    request = transactions.ListTransactionsRequest(
+        state_filters=["Sleeping"], producer_id_filters=[], transactional_id_pattern=None
+    )
     assert (await client.call(request, 2)).unknown_state_filters == ["Sleeping"]
-    request = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="(")
+    request = transactions.ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="(")
     assert (await client.call(request, 2)).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-
-
-async def test_a_transaction_that_is_not_known_is_described_with_zeros(client: KafkaStream) -> None:
-    [state] = (await client.call(DescribeTransactionsRequest(transactional_ids=["nobody"]), 0)).transaction_states
-    assert state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    assert (state.producer_id, state.producer_epoch, state.transaction_start_time_ms) == (0, 0, 0)
 
 
 async def test_an_id_that_has_begun_nothing_is_older_than_any_age(client: KafkaStream) -> None:
     await started(client)
-    request = ListTransactionsRequest(state_filters=[], producer_id_filters=[], duration_filter=10**9)
+    request = transactions.ListTransactionsRequest(state_filters=[], producer_id_filters=[], duration_filter=10**9)
     assert [each.transactional_id for each in (await client.call(request, 1)).transaction_states] == [ID]
-
-
-@pytest.mark.parametrize("expected", [(-1, 5), (7, -1)])
-async def test_a_producer_names_both_its_id_and_its_epoch(client: KafkaStream, expected: Producer) -> None:
-    request = InitProducerIdRequest(
-        transactional_id=ID, transaction_timeout_ms=60_000, producer_id=expected[0], producer_epoch=expected[1]
-    )
-    assert (await client.call(request, 4)).error_code == ErrorCode.INVALID_REQUEST
-
-
-async def test_a_producer_that_goes_on_while_its_transaction_is_open_gets_the_epoch_that_ended_it(
-    kafka: KafkaServer, client: KafkaStream
-) -> None:
-    producer_id, epoch = await started(client)
-    assert await produce_code(client, (producer_id, epoch), 12, kafka) == 0
-    assert await started(client, 5, (producer_id, epoch)) == (producer_id, epoch + 1)
-
-
-async def test_a_producer_that_did_not_hear_of_its_epoch_after_a_transaction_is_told_it_again(
-    kafka: KafkaServer, client: KafkaStream
-) -> None:
-    before = await started(client)
-    assert await produce_code(client, before, 12, kafka) == 0
-    after = await ended(client, before, commit=True, version=5)
-    assert await started(client, 5, before) == (after.producer_id, after.producer_epoch)
-    assert await ended_state(client) == "Empty"

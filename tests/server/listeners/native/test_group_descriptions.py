@@ -1,4 +1,4 @@
-"""The native call `describe_groups`, for groups of all kinds, as the client reads it."""
+"""The native calls `describe_groups`, for groups of all kinds, and `alter_share_group_offsets`, as the client makes them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+import pytest
 import trio
 from triolog.protocol.coordinator.consumer_protocol import (
     ConsumerPartitions,
     ConsumerProtocolAssignment,
     encode_consumer_protocol,
 )
-from triolog.protocol.errors import ErrorCode
-from triolog.protocol.native.messages import GroupMember, OffsetsPartition
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.native.messages import GroupMember, OffsetsPartition, decode_request
+from triolog.protocol.types import NO_OFFSET, TopicPartition
 from triolog.server.broker import Broker, ConsumerHeartbeat, Join, ShareHeartbeat, Sync
 from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.native.calls import native_listener
@@ -132,3 +134,36 @@ async def test_members_of_a_streams_group_have_what_their_tasks_read(tmp_path: P
         assert (group.state, group.type, group.protocol_type, group.protocol) == ("Stable", "streams", "streams", "sticky")
         assert [(each.member_id, each.assignment) for each in group.members] == [("a", (OffsetsPartition(TOPIC, 0),))]
         assert await admin.list_groups() == ["g"]
+
+
+async def start_of(admin: Admin, group: str) -> int:
+    (described,) = await admin.describe_groups(group)
+    assert described.error is None
+    [shared] = described.shared
+    return shared.start_offset
+
+
+async def test_a_group_is_made_and_moved_and_one_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+    async with administered(tmp_path) as (broker, admin):
+        for start in (4, 9, 2, NO_OFFSET):
+            await admin.alter_share_group_offsets("g", {PARTITION: start})
+            assert await start_of(admin, "g") == start
+        await broker.offsets.commit("other", [(PARTITION, 3, None)])
+        with pytest.raises(RequestError) as caught:
+            await admin.alter_share_group_offsets("other", {PARTITION: 1})
+        assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+        assert {each.offset for each in (await admin.group_offsets("other")).values()} == {3}
+
+
+async def test_each_partition_has_an_answer_of_its_own(tmp_path: Path) -> None:
+    async with administered(tmp_path) as (_, admin):
+        with pytest.raises(RequestError) as caught:
+            await admin.alter_share_group_offsets("g", {TopicPartition("gone", 0): 1, PARTITION: 4})
+        assert (caught.value.code, "gone-0" in caught.value.message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
+        assert await start_of(admin, "g") == 4
+
+
+def test_an_offset_below_minus_one_is_refused() -> None:
+    body = {"group": "g", "partitions": [{"topic": TOPIC, "partition": 0, "start_offset": -2}]}
+    with pytest.raises(RequestError, match=r"alter_share_group_offsets\.partitions\[0\]\.start_offset is int -2"):
+        decode_request("alter_share_group_offsets", 1, body)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator
 
 import pytest
 from triolog.protocol.native import messages
 from triolog.protocol.native.messages import FetchPartition, FetchRequest, MetadataRequest, ProducePartition, ProduceRequest
-from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
+from triolog.server.embedded import BlockingBroker
 
 from tests.support.kafka_quotas import FETCHED, PRODUCED, altering
 from tests.support.kafka_server import batch
@@ -22,19 +20,11 @@ PRODUCE = ProduceRequest((ProducePartition(TOPIC, 0, KILOBYTES),))
 FETCH = FetchRequest((FetchPartition(TOPIC, 0, 0, 30_000),), max_bytes=30_000)
 
 
-@pytest.fixture
-def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(MEMORY, kafka=Address("127.0.0.1", 0), topics={TOPIC: 1}) as broker:
-        yield broker
-
-
 def connected(broker: BlockingBroker) -> WireClient:
-    assert broker.native is not None
     return WireClient.connect(broker.native)
 
 
 def limit(broker: BlockingBroker, key: str) -> None:
-    assert broker.kafka is not None
     with KafkaWire.connect(broker.kafka) as admin:
         [entry] = admin.call(altering(([("client-id", "wire-client")], [(key, 100.0)])), 1).entries
         assert entry.error_code == 0
@@ -42,12 +32,7 @@ def limit(broker: BlockingBroker, key: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "request_", "is_muted"),
-    [
-        (PRODUCED, PRODUCE, True),
-        (FETCHED, FETCH, True),
-        (PRODUCED, FETCH, False),
-        (FETCHED, PRODUCE, False),
-    ],
+    [(PRODUCED, PRODUCE, True), (FETCHED, FETCH, True), (PRODUCED, FETCH, False), (FETCHED, PRODUCE, False)],
 )
 def test_what_follows_a_call_above_the_quota_waits_for_its_time(
     broker: BlockingBroker, key: str, request_: messages.RequestMessage, is_muted: bool

@@ -16,14 +16,12 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.limits import MIB
 from triolog.protocol.native import messages
-from triolog.protocol.native.connection import CONNECTION_CLOSED, Response
-from triolog.protocol.records.batch import iter_batches, parse_header
-from triolog.protocol.records.builder import build_batch
+from triolog.protocol.records.batch import parse_header
 from triolog.protocol.types import CompressionType
 
 from tests.support.logs import START_MS, batch
 from tests.support.server_process import DEADLINE_S, POLL_S, ServerFolder, ServerProcess
-from tests.support.wire_client import WireClient, error_of, records_from
+from tests.support.wire_client import WireClient, error_of
 
 FOREVER_MS: Final = 600_000
 
@@ -44,9 +42,6 @@ def eventually(is_true: Callable[[], bool], what: str) -> None:
         time.sleep(POLL_S)
 
 
-# ---- order -------------------------------------------------------------------------------------------------------------
-
-
 def test_appends_of_one_connection_are_applied_in_the_order_sent(client: WireClient, topic: str) -> None:
     sent = []
     for number in range(300):
@@ -64,15 +59,6 @@ def test_appends_of_one_connection_are_applied_in_the_order_sent(client: WireCli
     assert [record.value for record in records] == [b"%d" % number for number in range(300)]
 
 
-def test_a_long_poll_does_not_hold_up_what_comes_behind_it(client: WireClient, topic: str) -> None:
-    poll = client.send(fetch_of(topic, 0, max_wait_ms=FOREVER_MS))
-    produced = client.send(produce_of(topic, batch(value=b"woke")))
-    first, second = client.receive_answer(), client.receive_answer()
-    assert {first.correlation_id, second.correlation_id} == {poll, produced}
-    (entry,) = messages.FetchResponse.from_body(next(a.body for a in (first, second) if a.correlation_id == poll)).partitions  # type: ignore[arg-type]
-    assert [record.value for record in records_from(entry.records, 0)] == [b"woke"]
-
-
 def test_answers_come_as_they_are_ready_each_with_its_correlation_id(client: WireClient, topic: str) -> None:
     poll = client.send(fetch_of(topic, 0, max_wait_ms=FOREVER_MS))
     ids = [client.send(messages.MetadataRequest(())) for _ in range(5)]
@@ -81,43 +67,10 @@ def test_answers_come_as_they_are_ready_each_with_its_correlation_id(client: Wir
     assert client.receive_answer().correlation_id == poll
 
 
-def test_a_long_poll_ends_with_its_time(client: WireClient, topic: str) -> None:
-    started = time.monotonic()
-    entry = client.fetch(topic, 0, 0, max_wait_ms=50)
-    assert (entry.records, entry.high_watermark) == (b"", 0)
-    assert time.monotonic() - started >= 0.05
-
-
-def test_a_long_poll_waits_for_min_bytes_over_its_partitions(server: ServerProcess, client: WireClient, topic: str) -> None:
-    data = batch(value=bytes(1000))
-    questions = tuple(messages.FetchPartition(topic, number, 0) for number in range(3))
-    poll = client.send(messages.FetchRequest(questions, max_wait_ms=FOREVER_MS, min_bytes=3 * len(data)))
-    with WireClient.connect(server.address) as producer:
-        for partition in (0, 1, 1):
-            assert client.call(messages.MetadataRequest(())).topics == ()  # an answer here is not the poll's
-            producer.produce(topic, partition, data)
-    answers = client.receive_message(poll).partitions  # type: ignore[union-attr]
-    assert [len(answer.records) for answer in answers] == [len(data), 2 * len(data), 0]
-
-
-def test_a_long_poll_is_answered_when_its_topic_is_deleted(server: ServerProcess, client: WireClient, topic: str) -> None:
-    poll = client.send(fetch_of(topic, 0, max_wait_ms=FOREVER_MS))
-    with WireClient.connect(server.address) as other:
-        (deleted,) = other.call(messages.DeleteTopicsRequest((topic,))).topics
-        assert deleted.error is None
-    (entry,) = client.receive_message(poll).partitions  # type: ignore[union-attr]
-    assert entry.error is not None
-    assert entry.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-# ---- limits and backpressure -------------------------------------------------------------------------------------------
-
-
 def test_past_max_in_flight_the_server_stops_reading_and_goes_on_when_something_is_answered(
     server: ServerProcess, client: WireClient, topic: str
 ) -> None:
     with WireClient.connect(server.address, max_in_flight=100) as flooding:
-        assert flooding.hello is not None
         polls = [flooding.send(fetch_of(topic, 0, max_wait_ms=FOREVER_MS)) for _ in range(flooding.hello.max_in_flight)]
         behind = flooding.send(messages.MetadataRequest(()))
         flooding.socket.settimeout(0.2)
@@ -186,21 +139,6 @@ def test_an_answer_larger_than_a_frame_is_an_error_and_the_connection_lives(serv
         assert client.high_watermark("topic", 1) == 4
 
 
-def test_what_batches_unpack_to_is_limited_for_a_request_as_a_whole(server_folder: ServerFolder) -> None:
-    config = server_folder.path / "server.toml"
-    config.write_text("max_frame_bytes = 2000000\n")
-    with WireClient.connect(server_folder.start("--config", str(config)).address) as client:
-        client.create_topic("topic", 1, {"compression.type": "gzip"})
-        client.produce("topic", 0, (messages.PlainRecord(None, None, None),) * 30_000)
-        same = (messages.FetchPartition("topic", 0, 0, 4 * MIB),) * 8
-        answers = client.call(messages.FetchRequest(same, format=messages.Format.RECORDS)).partitions
-        assert [len(each.records) == each.next_offset for each in answers] == [True] * 8
-        assert 0 < sum(len(each.records) for each in answers) < 40_000
-
-
-# ---- peers that vanish -------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def resources(server: ServerProcess) -> Iterator[None]:
     """The server has as many open sockets afterwards as before: every session has ended."""
@@ -252,20 +190,6 @@ def test_a_peer_that_vanishes_in_any_phase_leaves_nothing_behind(
         assert [record.offset for record in records] == list(range(len(records)))
 
 
-@pytest.mark.usefixtures("resources")
-def test_a_connection_that_produced_is_gone_as_soon_as_it_is_closed(server: ServerProcess, topic: str) -> None:
-    before = server.open_sockets()
-    for _ in range(20):
-        with WireClient.connect(server.address) as brief:
-            brief.produce(topic, 0, batch())
-            brief.socket.shutdown(socket.SHUT_WR)
-            assert brief.receive() is CONNECTION_CLOSED
-    assert server.open_sockets() <= before + 1
-
-
-# ---- what a fetch gives ------------------------------------------------------------------------------------------------
-
-
 def test_a_fetch_inside_a_batch_gives_the_whole_batch_or_only_the_records_from_there(client: WireClient, topic: str) -> None:
     client.produce(topic, 0, batch(*range(START_MS, START_MS + 10)))
     entry = client.fetch(topic, 0, 7)
@@ -274,64 +198,6 @@ def test_a_fetch_inside_a_batch_gives_the_whole_batch_or_only_the_records_from_t
     assert [record.offset for record in entry.records] == [7, 8, 9]  # type: ignore[union-attr]
     assert entry.aborted == ()
     assert (entry.high_watermark, entry.last_stable_offset, entry.log_start_offset) == (10, 10, 0)
-
-
-@pytest.mark.parametrize("max_bytes", [0, 1, 61])
-@pytest.mark.parametrize("shape", messages.Format)
-def test_a_tiny_max_bytes_gives_one_whole_batch(client: WireClient, topic: str, max_bytes: int, shape: messages.Format) -> None:
-    first, second = batch(START_MS, START_MS + 1, value=bytes(500)), batch(value=bytes(500))
-    client.produce(topic, 0, first + second)
-    entry = client.fetch(topic, 0, 0, partition_max_bytes=max_bytes, format=shape)
-    assert next(record.offset for record in records_from(entry.records, 0)) == 0
-    if shape is messages.Format.BATCHES:
-        assert len(entry.records) == len(first)
-
-
-def test_only_the_first_partition_with_records_is_given_above_max_bytes(client: WireClient, topic: str) -> None:
-    data = batch(value=bytes(500))
-    for partition in (1, 2):
-        client.produce(topic, partition, data)
-    questions = tuple(messages.FetchPartition(topic, number, 0, 10) for number in range(3))
-    answers = client.call(messages.FetchRequest(questions, max_bytes=10)).partitions
-    assert [answer.error for answer in answers] == [None] * 3
-    assert len(answers[1].records) == len(data)
-    assert list(iter_batches(answers[2].records)) == []
-
-
-def test_the_last_batch_is_cut_at_the_limit_and_read_on_with_the_next_fetch(client: WireClient, topic: str) -> None:
-    data = batch(value=bytes(500))
-    for _ in range(4):
-        client.produce(topic, 0, data)
-    entry = client.fetch(topic, 0, 0, partition_max_bytes=2 * len(data) + 100)
-    assert len(entry.records) == 2 * len(data) + 100
-    assert [record.offset for record in records_from(entry.records, 0)] == [0, 1]
-    assert client.read_all(topic, 0, partition_max_bytes=len(data) + 10)[0] == client.read_all(topic, 0)[0]
-
-
-@pytest.mark.parametrize("codec", CompressionType)
-def test_stored_bytes_are_the_bytes_sent_but_for_offset_and_epoch(
-    client: WireClient, topic: str, codec: CompressionType
-) -> None:
-    data = build_batch([(START_MS + n, b"k", b"v" * n, (("h", None),)) for n in range(20)], compression_type=codec)
-    client.produce(topic, 0, batch())
-    assert client.produce(topic, 0, data) == 1
-    stored = bytes(client.fetch(topic, 0, 1).records)  # type: ignore[arg-type]
-    assert stored[16:] == data[16:]
-    assert parse_header(stored).base_offset == 1
-    entry = client.fetch(topic, 0, 5, format=messages.Format.RECORDS)
-    assert [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in entry.records] == [  # type: ignore[union-attr]
-        (1 + n, START_MS + n, b"k", b"v" * n, (("h", None),)) for n in range(4, 20)
-    ]
-
-
-def test_acks_0_has_no_answer_at_all(client: WireClient, topic: str) -> None:
-    for number in range(100):
-        client.send(produce_of(topic, batch(value=b"%d" % number), acks=0), expects_answer=False)
-    produced = client.send(produce_of(topic, batch()))
-    answer = client.receive()
-    assert isinstance(answer, Response)
-    assert answer.correlation_id == produced
-    assert client.high_watermark(topic) == 101
 
 
 def test_plain_records_come_back_as_they_were_sent(client: WireClient, topic: str) -> None:
@@ -343,9 +209,6 @@ def test_plain_records_come_back_as_they_were_sent(client: WireClient, topic: st
     client.produce(topic, 0, sent)
     (entry,) = (client.fetch(topic, 0, 0, format=messages.Format.RECORDS),)
     assert [messages.PlainRecord(*record[1:]) for record in entry.records] == list(sent)  # type: ignore[union-attr]
-
-
-# ---- explain -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -369,15 +232,3 @@ def test_explain_of_a_timestamp_ends_with_the_answer_of_offsets_for_times(
         assert entry.error is None
         answer = entry.walk["answer"]
         assert (answer["offset"], answer["timestamp"]) == (found.offset, found.timestamp)
-
-
-@given(offset=st.integers(0, 449))
-def test_explain_of_an_offset_ends_in_the_batch_that_a_fetch_gives(server: ServerProcess, walked: str, offset: int) -> None:
-    with WireClient.connect(server.address) as client:
-        header = parse_header(client.fetch(walked, 0, offset).records)  # type: ignore[arg-type]
-        (entry,) = client.call(messages.ExplainRequest((messages.ExplainPartition(walked, 0, offset=offset),))).partitions
-        assert entry.error is None
-        answer = entry.walk["answer"]
-        assert answer["offset"] == offset
-        assert (answer["batch_base_offset"], answer["batch_last_offset"]) == (header.base_offset, header.last_offset)
-        assert (answer["batch_bytes"], answer["batch_max_timestamp"]) == (header.size_bytes, header.max_timestamp)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from triolog.protocol.errors import ErrorCode, InvalidRequestError, RequestError
+from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
@@ -80,14 +80,6 @@ def test_requests_of_a_connection_are_staged_in_the_order_sent(broker: BlockingB
     named = m.StagedPartition("t", 0, sizes[-1], answers[-1].partitions[0].crc)
     ask(connection, m.CommitStageRequest("query", 0, (m.StagedTask("task", (named,)),)))
     assert values(broker) == [text.encode() for text in texts]
-
-
-def test_an_abort_takes_what_is_staged(connection: BlockingConnection) -> None:
-    staged = ask(connection, m.StageRequest("query", 0, "task", (m.StagePartition("t", 0, batch("a")),))).partitions[0]
-    assert ask(connection, m.AbortStageRequest("query", 0, ("task",))) == m.AbortStageResponse()
-    named = m.StagedPartition("t", 0, staged.size_bytes, staged.crc)
-    with pytest.raises(InvalidRequestError, match="t-0: task 'task' has nothing staged"):
-        ask(connection, m.CommitStageRequest("query", 0, (m.StagedTask("task", (named,)),)))
 
 
 def test_a_range_is_cut_at_batches_and_each_partition_is_answered_alone(

@@ -9,24 +9,9 @@ from typing import Any
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey
-from triolog.protocol.kafka.authorization import CLUSTER_NAME, AclOperation, ResourceType
+from triolog.protocol.kafka.authorization import AclOperation, ResourceType
+from triolog.protocol.kafka.messages import metadata, offsets
 from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.metadata import (
-    DescribeTopicPartitionsCursor,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsTopicRequest,
-)
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
 from triolog.protocol.kafka.messages.transactions import InitProducerIdRequest
 from triolog.server.listeners.kafka.access.guard import RULES
 from triolog.server.listeners.kafka.access.guarded import PATHS
@@ -50,7 +35,7 @@ from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
 
 HIDDEN, GROUP = "hidden", "group"
-OF_TOPIC, OF_CLUSTER = "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"
+OF_TOPIC = "TOPIC_AUTHORIZATION_FAILED"
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 DELETE, DESCRIBE, READ = AclOperation.DELETE, AclOperation.DESCRIBE, AclOperation.READ
 
@@ -65,20 +50,17 @@ async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
         yield server
 
 
-# ---- topics ----------------------------------------------------------------------------------------------------------------
-
-
 async def test_topics_that_may_not_be_seen_use_up_no_room_and_are_no_cursor(kafka: KafkaServer, client: KafkaStream) -> None:
     for names in ([], [HIDDEN, TOPIC]):
-        request = DescribeTopicPartitionsRequest(
-            topics=[DescribeTopicPartitionsTopicRequest(name=name) for name in names],
+        request = metadata.DescribeTopicPartitionsRequest(
+            topics=[metadata.DescribeTopicPartitionsTopicRequest(name=name) for name in names],
             response_partition_limit=1,
-            cursor=DescribeTopicPartitionsCursor(topic_name=HIDDEN, partition_index=0),
+            cursor=metadata.DescribeTopicPartitionsCursor(topic_name=HIDDEN, partition_index=0),
         )
         answer = await client.call(request, 0)
         assert (answer.next_cursor.topic_name, answer.next_cursor.partition_index) == (TOPIC, 1)
         [seen, *refused] = answer.topics
-        assert (seen.name, len(seen.partitions)) == (TOPIC, 1)
+        assert (seen.name, len(seen.partitions), seen.topic_authorized_operations) == (TOPIC, 1, 1 << DESCRIBE)
         assert [(each.name, each.error_code, each.topic_id) for each in refused] == [
             (name, DENIED, NO_TOPIC_ID) for name in names if name == HIDDEN
         ]
@@ -103,12 +85,6 @@ async def test_a_topic_to_delete_is_told_apart_as_far_as_it_may_be_seen(kafka: K
     }
 
 
-async def test_the_right_to_delete_on_the_cluster_is_one_on_every_topic(kafka: KafkaServer, client: KafkaStream) -> None:
-    await allow(kafka, DELETE, ResourceType.CLUSTER, CLUSTER_NAME)
-    [deleted] = (await client.call(delete_topics(HIDDEN), 5)).responses
-    assert (deleted.error_code, list(kafka.broker.topics.names())) == (0, [TOPIC])
-
-
 async def test_what_is_wrong_with_a_request_is_said_to_everybody(kafka: KafkaServer, client: KafkaStream) -> None:
     twice = [(TOPIC_TYPE, TOPIC, [("retention.ms", "5")])] * 2
     told = [
@@ -125,22 +101,19 @@ async def test_what_is_wrong_with_a_request_is_said_to_everybody(kafka: KafkaSer
     assert error_names((await client.call(deleting, 1)).responses) == [OF_TOPIC]
 
 
-# ---- groups ----------------------------------------------------------------------------------------------------------------
-
-
 async def commit(kafka: KafkaServer, client: KafkaStream) -> None:
     """One offset for each of the topics, by somebody who may; afterwards only `TOPIC` may be seen."""
     topics = [
-        OffsetCommitRequestTopic(
+        offsets.OffsetCommitRequestTopic(
             name=name,
-            partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_leader_epoch=7)],
+            partitions=[offsets.OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_leader_epoch=7)],
         )
         for name in (TOPIC, HIDDEN)
     ]
     await allow(kafka, AclOperation.ALL, ResourceType.GROUP, GROUP)
     await allow(kafka, READ, ResourceType.TOPIC, TOPIC)
     await allow(kafka, READ, ResourceType.TOPIC, HIDDEN)
-    answer = await client.call(OffsetCommitRequest(group_id=GROUP, topics=topics), 8)
+    answer = await client.call(offsets.OffsetCommitRequest(group_id=GROUP, topics=topics), 8)
     assert [partition.error_code for topic in answer.topics for partition in topic.partitions] == [0, 0]
     await forbid(kafka, ResourceType.TOPIC, HIDDEN)
 
@@ -151,11 +124,12 @@ async def test_offsets_of_a_topic_that_may_not_be_seen_are_not_told(
 ) -> None:
     await commit(kafka, client)
     named = [
-        OffsetFetchRequestTopics(name=name, topic_id=kafka.topic_id(name), partition_indexes=[0]) for name in (TOPIC, HIDDEN)
+        offsets.OffsetFetchRequestTopics(name=name, topic_id=kafka.topic_id(name), partition_indexes=[0])
+        for name in (TOPIC, HIDDEN)
     ]
     for topics, expected in ((named, [(0, 5, 7), (DENIED, -1, -1)]), (None, [(0, 5, 7)])):
-        group = OffsetFetchRequestGroup(group_id=GROUP, member_id=None, topics=topics)
-        [found] = (await client.call(OffsetFetchRequest(groups=[group]), version)).groups
+        group = offsets.OffsetFetchRequestGroup(group_id=GROUP, member_id=None, topics=topics)
+        [found] = (await client.call(offsets.OffsetFetchRequest(groups=[group]), version)).groups
         told = [topic.partitions[0] for topic in found.topics]
         assert [(each.error_code, each.committed_offset, each.committed_leader_epoch) for each in told] == expected
 
@@ -163,11 +137,11 @@ async def test_offsets_of_a_topic_that_may_not_be_seen_are_not_told(
 async def test_an_error_of_a_whole_group_stands_alone(kafka: KafkaServer, client: KafkaStream) -> None:
     await allow(kafka, DELETE, ResourceType.GROUP, GROUP)
     await allow(kafka, READ, ResourceType.TOPIC, TOPIC)
-    part = [OffsetDeleteRequestPartition(partition_index=0)]
-    topics = [OffsetDeleteRequestTopic(name=name, partitions=part) for name in (TOPIC, HIDDEN)]
-    answer = await client.call(OffsetDeleteRequest(group_id=GROUP, topics=topics), 0)
+    part = [offsets.OffsetDeleteRequestPartition(partition_index=0)]
+    topics = [offsets.OffsetDeleteRequestTopic(name=name, partitions=part) for name in (TOPIC, HIDDEN)]
+    answer = await client.call(offsets.OffsetDeleteRequest(group_id=GROUP, topics=topics), 0)
     assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
-    only_hidden = await client.call(OffsetDeleteRequest(group_id=GROUP, topics=topics[1:]), 0)
+    only_hidden = await client.call(offsets.OffsetDeleteRequest(group_id=GROUP, topics=topics[1:]), 0)
     assert (only_hidden.error_code, only_hidden.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
 
 

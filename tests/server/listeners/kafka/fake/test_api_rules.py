@@ -3,45 +3,34 @@ wire."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey, ServedBy
+from triolog.protocol.kafka.messages import share_group_offsets, transactions
 from triolog.protocol.kafka.messages.admin.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.protocol.kafka.messages.share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsRequestTopic,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-)
 from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from triolog.protocol.kafka.messages.streams_groups import StreamsGroupDescribeRequest
 from triolog.server.embedded import open_broker
-from triolog.server.faults.faults import Faults
-from triolog.server.faults.requests import RequestLog, Wanted
+from triolog.server.faults.requests import Wanted
 from triolog.server.faults.rules import rule_of
 from triolog.server.listeners.kafka.error_answers import error_codes
 from triolog.server.listeners.kafka.fake.watched import Watch
 from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_quotas import EXACT, PRODUCED, USER, altering, asking
-from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
+from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream, connected
-from tests.support.logs import START_MS
 from tests.support.streams_requests import CHANGELOG, REPARTITION, SOURCE, heartbeat
 
 SHARED: Final = "group"
 STREAMS: Final = "app"
 PLACES: Final = [
-    AlterShareGroupOffsetsRequestTopic(
-        topic_name=TOPIC, partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=3)]
+    share_group_offsets.AlterShareGroupOffsetsRequestTopic(
+        topic_name=TOPIC,
+        partitions=[share_group_offsets.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=3)],
     )
 ]
 ASKED: Final[dict[ApiKey, Any]] = {
@@ -49,12 +38,12 @@ ASKED: Final[dict[ApiKey, Any]] = {
         group_id=SHARED, member_id="m", member_epoch=0, subscribed_topic_names=[TOPIC]
     ),
     ApiKey.SHARE_GROUP_DESCRIBE: ShareGroupDescribeRequest(group_ids=[SHARED], include_authorized_operations=False),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: DescribeShareGroupOffsetsRequest(
-        groups=[DescribeShareGroupOffsetsRequestGroup(group_id=SHARED, topics=None)]
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_group_offsets.DescribeShareGroupOffsetsRequest(
+        groups=[share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group_id=SHARED, topics=None)]
     ),
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: AlterShareGroupOffsetsRequest(group_id=SHARED, topics=PLACES),
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: DeleteShareGroupOffsetsRequest(
-        group_id=SHARED, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=TOPIC)]
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: share_group_offsets.AlterShareGroupOffsetsRequest(group_id=SHARED, topics=PLACES),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_group_offsets.DeleteShareGroupOffsetsRequest(
+        group_id=SHARED, topics=[share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic_name=TOPIC)]
     ),
     ApiKey.STREAMS_GROUP_HEARTBEAT: heartbeat(),
     ApiKey.STREAMS_GROUP_DESCRIBE: StreamsGroupDescribeRequest(group_ids=[STREAMS], include_authorized_operations=False),
@@ -73,15 +62,8 @@ def group_of(key: ApiKey) -> str:
 
 
 @pytest.fixture
-def watch() -> Watch:
-    return Watch(Faults(), RequestLog(), lambda: START_MS)
-
-
-@pytest.fixture
-async def kafka(fast_path: Path, watch: Watch) -> AsyncIterator[KafkaServer]:
-    async with kafka_server(fast_path, watch=watch, telemetry_enable=True, lenient=True) as server:
-        await server.broker.topics.create(TOPIC, 2)
-        yield server
+def settings(watch: Watch) -> dict[str, Any]:
+    return {"watch": watch, "telemetry_enable": True, "lenient": True}
 
 
 @pytest.mark.parametrize("key", ASKED, ids=lambda key: key.name)
@@ -114,14 +96,6 @@ async def test_a_rule_of_one_streams_group_leaves_the_other_alone(
     assert len(watch.requests.find(Wanted(api="StreamsGroupHeartbeat", group="other", answered=True))) == 1
 
 
-async def test_with_the_effect_applied_a_member_of_a_streams_group_is_in_all_the_same(
-    kafka: KafkaServer, watch: Watch, client: KafkaStream
-) -> None:
-    watch.faults.add(rule_of({"api": "StreamsGroupHeartbeat", "error": "NOT_COORDINATOR", "applied": True, "once": True}))
-    assert (await client.call(heartbeat(), 0)).error_code == ErrorCode.NOT_COORDINATOR
-    assert len(kafka.broker.groups.streams.describe(STREAMS).members) == 1
-
-
 async def test_a_member_of_a_streams_group_names_the_topics_of_its_topology_when_it_joins(
     watch: Watch, client: KafkaStream
 ) -> None:
@@ -136,7 +110,6 @@ async def test_a_member_of_a_streams_group_names_the_topics_of_its_topology_when
 async def test_groups_have_a_coordinator_among_the_nodes_that_can_be_moved_and_goes_down() -> None:
     async with open_broker(kafka=Address("127.0.0.1", 0), nodes=2, topics={TOPIC: 2}) as broker:
         nodes = broker.life.nodes
-        assert nodes is not None
         for group in (SHARED, STREAMS):
             broker.move_coordinator(group, 2)
         async with connected(nodes.addresses[1][1:]) as one, connected(nodes.addresses[2][1:]) as two:
@@ -154,3 +127,18 @@ async def test_groups_have_a_coordinator_among_the_nodes_that_can_be_moved_and_g
             await broker.node_up(2)
             assert (await one.call(heartbeat(answer.member_epoch), 0)).error_code == ErrorCode.NOT_COORDINATOR
         assert broker.requests.count("StreamsGroupHeartbeat", node=1, error="NOT_COORDINATOR") == 2
+
+
+async def test_a_transaction_asks_its_own_coordinator_also_about_a_group_that_another_node_coordinates() -> None:
+    async with open_broker(kafka=Address("127.0.0.1", 0), nodes=2) as broker:
+        addresses = [each[1:] for each in broker.life.nodes.addresses.values()]
+        broker.move_coordinator("mover", 1)
+        broker.move_coordinator("readers", 2)
+        init = transactions.InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=60_000)
+        async with connected(addresses[0]) as one, connected(addresses[1]) as two:
+            assert (await two.call(init, 4)).error_code == ErrorCode.NOT_COORDINATOR
+            begun = await one.call(init, 4)
+            whose = {"transactional_id": "mover", "producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+            joining = transactions.AddOffsetsToTxnRequest(**whose, group_id="readers")
+            assert (await one.call(joining, 3)).error_code == 0
+            assert (await one.call(transactions.EndTxnRequest(**whose, committed=False), 3)).error_code == 0

@@ -12,24 +12,16 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequestPartition, ShareFetchRequestTopic
 from triolog.server.broker import OffsetReset, ShareConfig
 from triolog.server.embedded import open_broker
-from triolog.server.faults.faults import Faults
-from triolog.server.faults.requests import RequestLog
 from triolog.server.faults.rules import rule_of
 from triolog.server.listeners.kafka.fake.watched import Watch
 from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produced
-from tests.support.kafka_stream import KafkaStream, connected
-from tests.support.logs import START_MS
+from tests.support.kafka_stream import connected
 from tests.support.share_members import ACCEPT, GROUP, ShareMember, ranges
 
 EARLIEST: Final = ShareConfig(offset_reset=OffsetReset.EARLIEST)
 NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-@pytest.fixture
-def watch() -> Watch:
-    return Watch(Faults(), RequestLog(), lambda: START_MS)
 
 
 @pytest.fixture
@@ -45,11 +37,6 @@ async def kafka(fast_path: Path, watch: Watch) -> AsyncIterator[KafkaServer]:
                     await produced(client, batch(str(value)), partition=partition)
         watch.requests.clear()
         yield server
-
-
-@pytest.fixture
-def member(kafka: KafkaServer, client: KafkaStream) -> ShareMember:
-    return ShareMember(client, kafka.topic_id())
 
 
 def both(kafka: KafkaServer) -> list[ShareFetchRequestTopic]:
@@ -98,15 +85,6 @@ async def test_what_is_said_of_a_partition_that_fails_does_not_count(watch: Watc
     assert await member.acknowledge((0, 9, [ACCEPT])) is ErrorCode.NONE
 
 
-async def test_with_the_effect_applied_it_counts_all_the_same(watch: Watch, member: ShareMember) -> None:
-    await member.acquired()
-    told = {"topic": TOPIC, "error": "NOT_LEADER_OR_FOLLOWER", "applied": True, "once": True}
-    watch.faults.add(rule_of({"api": "ShareAcknowledge", **told}))
-    assert await member.acknowledge((0, 9, [ACCEPT])) is NOT_LEADER
-    assert await member.acknowledge((0, 9, [ACCEPT])) is ErrorCode.NONE, "all of it is done"
-    assert await member.acquired() == []
-
-
 async def test_records_of_a_share_consumer_are_corrupted_as_others_are(watch: Watch, member: ShareMember) -> None:
     watch.faults.add(rule_of({"api": "ShareFetch", "corrupt": True, "once": True}))
     answer = found(await member.ask(max_records=1))
@@ -117,7 +95,6 @@ async def test_records_of_a_share_consumer_are_corrupted_as_others_are(watch: Wa
 async def test_a_member_has_a_session_with_each_node_and_a_new_leader_knows_of_no_locks() -> None:
     async with open_broker(kafka=Address("127.0.0.1", 0), nodes=2, topics={TOPIC: 1}) as broker:
         core, nodes = broker.core, broker.life.nodes
-        assert nodes is not None
         core.shares.config_of = lambda _: EARLIEST
         topic_id = core.topics.id_of(TOPIC)
         await core.shares.initialize(GROUP, topic_id, 0)

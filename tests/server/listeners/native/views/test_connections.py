@@ -9,12 +9,9 @@ from contextlib import ExitStack
 import pytest
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.native import messages as m
-from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
-from triolog.tools.client.admin import Admin
+from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 from triolog.tools.client.config import ClientConfig
-from triolog.tools.client.connection import connect
 
 from tests.support.kafka_quotas import PRODUCED, altering
 from tests.support.kafka_server import batch, produce_request
@@ -25,20 +22,12 @@ TOPIC = "topic"
 
 
 @pytest.fixture
-def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(MEMORY, kafka=Address("127.0.0.1", 0), topics={TOPIC: 1}) as broker:
-        yield broker
-
-
-@pytest.fixture
 def client(broker: BlockingBroker) -> Iterator[BlockingClient]:
-    assert broker.native is not None
     with BlockingClient(broker.native, ClientConfig(client_id="onlooker")) as client:
         yield client
 
 
 def kafka(broker: BlockingBroker) -> KafkaWire:
-    assert broker.kafka is not None
     return KafkaWire.connect(broker.kafka)
 
 
@@ -95,7 +84,6 @@ def test_a_client_that_is_above_its_quota_is_throttled(broker: BlockingBroker, c
 
 
 def test_a_request_that_waits_is_in_flight(broker: BlockingBroker, client: BlockingClient) -> None:
-    assert broker.native is not None
     with WireClient.connect(broker.native) as waiting:
         waiting.send(m.FetchRequest((m.FetchPartition(TOPIC, 0, 0),), max_wait_ms=600_000))
         while listed(client)["wire-client"].requests < 2:
@@ -116,16 +104,8 @@ def test_there_are_no_more_than_asked_for_the_oldest_first(broker: BlockingBroke
 
 
 def test_one_that_has_not_said_hello_is_there_without_a_name(broker: BlockingBroker, client: BlockingClient) -> None:
-    assert broker.native is not None
     with WireClient.connect(broker.native, say_hello=False) as silent:
         while len(told := listed(client)) < 2:
             """It is not accepted yet."""
         assert (told[""].software_name, told[""].requests) == ("", 0)
         assert told[""].peer.endswith(f":{silent.socket.getsockname()[1]}")
-
-
-async def test_the_trio_client_lists_them_too(broker: BlockingBroker) -> None:
-    assert broker.native is not None
-    async with connect(*broker.native) as client:
-        [me] = (await Admin(client).list_connections()).connections
-        assert me.client_id == "triolog"

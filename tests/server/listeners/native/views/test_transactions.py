@@ -73,13 +73,6 @@ async def test_what_is_open_longest_comes_first_then_what_was_used_last(broker: 
         await listed(broker, states=("Open",))
 
 
-async def test_only_what_may_be_seen_counts(broker: Broker) -> None:
-    for name in ("a", "b", "c"):
-        await TransactionalProducer.start(broker, name)
-    answer = await list_transactions(broker, m.ListTransactionsRequest(max_transactions=1), lambda name: name > "a")
-    assert ([each.transactional_id for each in answer.transactions], answer.left_out) == (["b"], 1)
-
-
 async def test_a_description_has_the_partitions_and_what_is_not_known_has_an_error(broker: Broker, wall: Clock) -> None:
     producer = await TransactionalProducer.start(broker)
     for partition in (PARTITION, OTHER):

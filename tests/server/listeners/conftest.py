@@ -1,0 +1,16 @@
+"""An embedded broker of both protocols, in a thread of its own: for clients that block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.settings.broker_config import Address
+
+
+@pytest.fixture
+def broker() -> Iterator[BlockingBroker]:
+    """With the topic `topic` of one partition."""
+    with BlockingBroker(MEMORY, kafka=Address("127.0.0.1", 0), topics={"topic": 1}) as broker:
+        yield broker
