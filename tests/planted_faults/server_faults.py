@@ -259,7 +259,7 @@ MEMBERS: Final = (
             "            self._commit(plan)\n"
             "            await self._store(plan, lambda: None, replaces_classic=replaces_classic)\n"
         ),
-        tests=(f"{ACTORS}/coordinators/test_consumer_coordinator.py::test_nobody_is_a_member_before_it_is_on_the_device",),
+        tests=(f"{ACTORS}/coordinators/managed/test_managed_coordinator.py::test_a_member_exists_once_it_is_on_the_device",),
     ),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -21,7 +22,7 @@ from triolog.protocol.errors import ErrorCode, InvalidTopicError, RequestError
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.coordinators.internal_topic import INTERNAL_TOPIC_CONFIG, store
-from triolog.server.broker import Broker, Commit
+from triolog.server.broker import Broker, Commit, Heartbeat, Join, Sync
 from triolog.server.groups.values import NO_MEMBER
 from triolog.server.storage.log.prepare import prepare_append
 from triolog.server.storage.producers.producer_cursor import AppendOrigin
@@ -34,6 +35,7 @@ from tests.support.transactions import TransactionalProducer, committed_offset
 OFFSETS = TopicPartition(OFFSETS_TOPIC, 0)
 OTHER = TopicPartition(TOPIC, 1)
 DAY_MS = 86_400_000
+JOIN = Join(group_id="group", protocol_type="consumer", protocols=(("range", b""),), session_timeout_ms=10_000)
 
 
 async def commit(broker: Broker, offset: int, *, group: str = "group", partition: TopicPartition = PARTITION) -> None:
@@ -57,9 +59,11 @@ def code_of(answers: Sequence[RequestError | None]) -> list[ErrorCode | None]:
     return [None if error is None else error.code for error in answers]
 
 
-async def test_nothing_is_made_before_the_first_commit(broker: Broker) -> None:
+async def test_nothing_is_made_before_the_first_commit_that_is_waited_for(broker: Broker) -> None:
     assert await broker.offsets.fetch("group", [PARTITION]) == [(PARTITION, -1, "")]
     assert await broker.offsets.fetch("group", None) == []
+    assert code_of(await broker.offsets.commit("group", [(OTHER, 1, None)])) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert not broker.offsets.commit_now("group", [Commit(PARTITION, 1)], NO_MEMBER, lambda _: None)
     assert group_names(broker) == []
     assert list(broker.topics.names()) == [TOPIC]
 
@@ -98,11 +102,6 @@ async def test_each_offset_has_its_own_answer(tmp_path: Path) -> None:
             ErrorCode.INVALID_REQUEST,
         ]
         assert await broker.offsets.fetch("group", None) == [(PARTITION, 7, "é" * 5)]
-
-
-async def test_a_commit_of_nothing_valid_writes_nothing(broker: Broker) -> None:
-    assert code_of(await broker.offsets.commit("group", [(OTHER, 1, None)])) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert OFFSETS_TOPIC not in broker.topics.names()
 
 
 Told = list[RequestError | None] | RequestError
@@ -144,11 +143,6 @@ async def test_a_commit_on_the_spot_is_refused_as_one_that_waits(tmp_path: Path)
         assert len(told) == 2
 
 
-async def test_the_first_commit_has_to_be_waited_for_since_the_topic_is_made(broker: Broker) -> None:
-    assert not broker.offsets.commit_now("group", [Commit(PARTITION, 1)], NO_MEMBER, lambda _: None)
-    assert OFFSETS_TOPIC not in broker.topics.names()
-
-
 async def test_a_group_that_commits_on_the_spot_is_not_deleted_before_it_is_answered(broker: Broker) -> None:
     await commit(broker, 1)
     told: list[Told] = []
@@ -170,6 +164,8 @@ async def test_a_name_that_cannot_be_a_groups_is_refused(broker: Broker, group: 
         with pytest.raises(RequestError) as refused:
             await call
         assert refused.value.code is ErrorCode.INVALID_GROUP_ID
+    assert (await broker.groups.join(attrs.evolve(JOIN, group_id=group))).error is ErrorCode.INVALID_GROUP_ID
+    assert broker.groups.leave(group, []).error is ErrorCode.INVALID_GROUP_ID
 
 
 async def test_offsets_that_do_not_fit_one_batch_are_refused_together(tmp_path: Path) -> None:
@@ -181,10 +177,12 @@ async def test_offsets_that_do_not_fit_one_batch_are_refused_together(tmp_path: 
 
 
 async def test_a_commit_counts_once_it_is_on_the_device(tmp_path: Path, fs: GateFileSystem) -> None:
+    """Also one whose caller has gone away."""
     async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
         await commit(broker, 1)
-        async with held(fs.hold("sync", ".log"), commit, broker, 2):
+        async with held(fs.hold("sync", ".log"), commit, broker, 2) as nursery:
             assert await committed_offset(broker, "group", PARTITION) == 1
+            nursery.cancel_scope.cancel()
         assert await committed_offset(broker, "group", PARTITION) == 2
 
 
@@ -208,14 +206,6 @@ async def test_the_last_of_commits_at_once_counts_for_all_readers(tmp_path: Path
         assert await committed_offset(broker, "group", PARTITION) == decode_offset_commit_value(last.value or b"").offset
     async with one_partition(tmp_path) as broker:
         assert await committed_offset(broker, "group", PARTITION) == decode_offset_commit_value(last.value or b"").offset
-
-
-async def test_a_commit_whose_caller_went_away_is_kept(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with one_partition(tmp_path, fs=fs) as broker:
-        await commit(broker, 1)
-        async with held(fs.hold("write", ".log"), commit, broker, 2) as nursery:
-            nursery.cancel_scope.cancel()
-        assert await committed_offset(broker, "group", PARTITION) == 2
 
 
 @pytest.mark.parametrize("partitions", [1, 50])
@@ -266,6 +256,12 @@ async def test_a_record_that_cannot_be_read_takes_only_its_partition_out_of_serv
                 await call
             assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert group_names(broker) == []
+        sync, beat = (kind(group_id="group", generation=1, member_id="") for kind in (Sync, Heartbeat))
+        answers = await broker.groups.join(JOIN), await broker.groups.sync(sync), broker.groups.leave("group", [])
+        assert [each.error for each in answers] == [ErrorCode.NOT_COORDINATOR] * 3
+        assert broker.groups.heartbeat(beat) is ErrorCode.NOT_COORDINATOR
+        with pytest.raises(RequestError, match="version 99"):
+            broker.groups.describe("group")
         await broker.writer.append(PARTITION, [(START_MS, None, b"v", ())])
 
 
@@ -377,15 +373,6 @@ async def test_a_commit_outside_that_came_later_wins_over_the_transactions(tmp_p
         assert await committed_offset(broker, "group", PARTITION) == 3
     async with one_partition(tmp_path) as broker:
         assert await committed_offset(broker, "group", PARTITION) == 3
-
-
-async def test_offsets_below_an_open_transaction_do_not_expire(tmp_path: Path, clock: Clock) -> None:
-    async with one_partition(tmp_path, clock=clock) as broker:
-        await commit(broker, 1)
-        producer = await TransactionalProducer.start(broker)
-        await producer.commit_offset("group", PARTITION, 2)
-        clock.advance(8 * DAY_MS)
-        assert await broker.groups.expire() == 0
 
 
 async def test_a_topic_is_deleted_although_its_offsets_cannot_be_taken_back(

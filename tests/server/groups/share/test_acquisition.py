@@ -87,7 +87,7 @@ def test_at_the_limit_of_locks_only_what_was_given_before_is_given() -> None:
     assert take(state) == [(0, 4, 2)]
 
 
-def test_what_is_given_back_comes_in_ever_smaller_pieces_and_is_archived_after_its_last_delivery() -> None:
+def test_records_given_back_come_in_smaller_pieces_until_they_are_archived() -> None:
     state = SharePartitionState(0)
     sizes = []
     for _ in range(5):

@@ -160,9 +160,7 @@ async def test_a_silent_member_is_removed_in_memory_and_in_the_log(
         assert kind.members(broker) == set()
 
 
-async def test_a_member_exists_once_it_is_on_the_device_even_if_it_has_gone_away(
-    fast_path: Path, kind: Kind, fs: GateFileSystem
-) -> None:
+async def test_a_member_exists_once_it_is_on_the_device(fast_path: Path, kind: Kind, fs: GateFileSystem) -> None:
     async with kind.serving(fast_path, fs=fs, durability="fsync") as broker:
         await broker.offsets.commit("other", [(PARTITION, 1, None)])
         async with held(fs.hold("sync", ".log"), kind.heartbeat, broker) as nursery:
