@@ -58,14 +58,14 @@ def value(state: TransactionState = S.EMPTY, **changes: object) -> TransactionLo
     return attrs.evolve(base, **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("before", "after"), list(product([None, *S], S)))
-def test_every_step_is_legal_or_a_bug(before: TransactionState | None, after: TransactionState) -> None:
-    state = None if before is None else value(before)
-    if (before, after) in LEGAL:
-        check_transition(state, after)
-    else:
-        with pytest.raises(AssertionError, match="cannot go from"):
+def test_every_step_is_legal_or_a_bug() -> None:
+    for before, after in product([None, *S], S):
+        state = None if before is None else value(before)
+        if (before, after) in LEGAL:
             check_transition(state, after)
+        else:
+            with pytest.raises(AssertionError, match="cannot go from"):
+                check_transition(state, after)
 
 
 def test_the_table_knows_every_state() -> None:
@@ -108,16 +108,16 @@ def test_an_abort_that_nobody_asked_for_fences_the_producer_off() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-@pytest.mark.parametrize("state", [state for state in S if state is not S.DEAD])
-def test_ending_is_done_once_and_never_the_other_way(state: TransactionState, commit: bool) -> None:
+def test_ending_is_done_once_and_never_the_other_way(commit: bool) -> None:
     same = (S.PREPARE_COMMIT, S.COMPLETE_COMMIT) if commit else (S.PREPARE_ABORT, S.COMPLETE_ABORT)
-    if state in (S.ONGOING, same[0]):
-        assert needs_end("id", value(state), commit=commit)
-    elif state in (S.EMPTY, same[1]):
-        assert not needs_end("id", value(state), commit=commit)
-    else:
-        with pytest.raises(InvalidTxnStateError, match=state.name):
-            needs_end("id", value(state), commit=commit)
+    for state in set(S) - {S.DEAD}:
+        if state in (S.ONGOING, same[0]):
+            assert needs_end("id", value(state), commit=commit), state
+        elif state in (S.EMPTY, same[1]):
+            assert not needs_end("id", value(state), commit=commit), state
+        else:
+            with pytest.raises(InvalidTxnStateError, match=state.name):
+                needs_end("id", value(state), commit=commit)
 
 
 @pytest.mark.parametrize(
