@@ -97,7 +97,7 @@ DELETION: Final = (
         new="    log.recovery_point += 0 * max(",
         tests=(
             f"{STORAGE}/recovery/test_space_wait.py::test_appends_are_told_what_it_waits_for_and_the_recovery_point_stays",
-            f"{ACTORS}/manager/test_waiting_logs.py::test_a_stop_while_it_waits_is_not_clean_and_the_recovery_point_stays",
+            f"{ACTORS}/manager/test_waiting_logs.py::test_a_waiting_log_is_read_and_refuses_writes",
         ),
     ),
     Fault(

@@ -218,9 +218,7 @@ async def test_an_assignment_that_cannot_be_written_is_given_to_nobody(tmp_path:
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_a_group_continues_after_a_stop_or_a_kill_and_members_that_do_not_return_expire(
-    tmp_path: Path, mock_clock: trio.testing.MockClock, end: str
-) -> None:
+async def test_a_group_continues_after_a_stop_or_a_kill(tmp_path: Path, mock_clock: trio.testing.MockClock, end: str) -> None:
     async with serving(tmp_path / "stop") as broker:
         joined = await become_member(broker, group_instance_id="one")
         await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +53,20 @@ async def fill(broker: Broker) -> None:
             await broker.writer.append(partition, value(f"{number:010d}", timestamp))
 
 
+@asynccontextmanager
+async def guarded(directory: Path, fs: ShrinkingDevice, segment_bytes: int = 5 * SIZE) -> AsyncIterator[Broker]:
+    """A filled broker with a reserve."""
+    topic = {"segment.bytes": str(segment_bytes)}
+    async with running_broker(directory, fs=fs, topic=topic, disk_reserve_bytes=RESERVE) as broker:
+        await fill(broker)
+        yield broker
+
+
+@pytest.fixture
+def fs() -> ShrinkingDevice:
+    return ShrinkingDevice(RESERVE)
+
+
 def starts(broker: Broker) -> list[int]:
     return [actor_of(broker, partition).log.log_start_offset for partition in (LOGS, AUDIT, ORDERS)]
 
@@ -64,13 +80,10 @@ async def test_nothing_happens_without_a_reserve(tmp_path: Path) -> None:
         assert broker.directories.describe()[0].free_bytes is None
 
 
-async def test_the_oldest_segments_of_willing_topics_go_until_the_reserve_is_there(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_the_oldest_segments_of_drop_oldest_topics_go_until_the_reserve_is_free(
+    tmp_path: Path, fs: ShrinkingDevice, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fs = ShrinkingDevice(RESERVE)
-    settings = {"segment.bytes": str(5 * SIZE)}
-    async with running_broker(tmp_path, fs=fs, topic=settings, disk_reserve_bytes=RESERVE) as broker:
-        await fill(broker)
+    async with guarded(tmp_path, fs) as broker:
         guard = broker._manager.guard
         await guard.check()
         assert starts(broker) == [0, 0, 0]
@@ -91,11 +104,8 @@ async def test_the_oldest_segments_of_willing_topics_go_until_the_reserve_is_the
         await broker.writer.append(ORDERS, value("x"))
 
 
-async def test_a_look_that_comes_while_segments_are_given_up_waits_for_the_room(tmp_path: Path) -> None:
-    fs = ShrinkingDevice(RESERVE)
-    settings = {"segment.bytes": str(5 * SIZE)}
-    async with running_broker(tmp_path, fs=fs, topic=settings, disk_reserve_bytes=RESERVE) as broker:
-        await fill(broker)
+async def test_a_look_that_comes_while_segments_are_given_up_waits_for_the_room(tmp_path: Path, fs: ShrinkingDevice) -> None:
+    async with guarded(tmp_path, fs) as broker:
         fs.free = RESERVE - 6 * SIZE
         async with held(fs.hold("unlink", ".log.deleted"), broker._manager.guard.check) as nursery:
             nursery.start_soon(broker._manager.guard.check)
@@ -105,12 +115,9 @@ async def test_a_look_that_comes_while_segments_are_given_up_waits_for_the_room(
         assert fs.free == RESERVE + 4 * SIZE
 
 
-async def test_what_retention_has_taken_out_goes_before_anything_is_given_up(tmp_path: Path) -> None:
+async def test_what_retention_has_taken_out_goes_before_anything_is_given_up(tmp_path: Path, fs: ShrinkingDevice) -> None:
     """A minute of `file.delete.delay.ms` cost records that nobody else had to lose."""
-    fs = ShrinkingDevice(RESERVE)
-    settings = {"segment.bytes": str(5 * SIZE)}
-    async with running_broker(tmp_path, fs=fs, topic=settings, disk_reserve_bytes=RESERVE) as broker:
-        await fill(broker)
+    async with guarded(tmp_path, fs) as broker:
         await broker.logs.delete_records(AUDIT, 10)
         assert await broker.logs.apply_retention() == 2
         fs.free = RESERVE - 6 * SIZE
@@ -121,12 +128,9 @@ async def test_what_retention_has_taken_out_goes_before_anything_is_given_up(tmp
         assert (described.is_refusing, described.given_up_segments) == (False, 0)
 
 
-async def test_appends_are_not_refused_because_retention_was_quicker(tmp_path: Path) -> None:
+async def test_appends_are_not_refused_because_retention_was_quicker(tmp_path: Path, fs: ShrinkingDevice) -> None:
     """It takes the segments out that the guard has chosen, between its look and its deed."""
-    fs = ShrinkingDevice(RESERVE)
-    settings = {"segment.bytes": str(5 * SIZE)}
-    async with running_broker(tmp_path, fs=fs, topic=settings, disk_reserve_bytes=RESERVE) as broker:
-        await fill(broker)
+    async with guarded(tmp_path, fs) as broker:
         await broker._manager.guard.check()
         fs.free = RESERVE - 4 * SIZE
         await broker.topics.alter_configs("logs", {"retention.bytes": str(20 * SIZE)})
@@ -138,10 +142,9 @@ async def test_appends_are_not_refused_because_retention_was_quicker(tmp_path: P
         assert (described.is_refusing, fs.free) == (False, RESERVE + SIZE)
 
 
-async def test_when_there_is_nothing_to_give_up_appends_are_refused_until_there_is_room(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_without_segments_to_drop_appends_are_refused_until_there_is_space(
+    tmp_path: Path, fs: ShrinkingDevice, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fs = ShrinkingDevice(RESERVE)
     async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE) as broker:
         await broker.topics.create("orders")
         await broker._manager.create_internal_topic("__consumer_offsets", 1, {})
@@ -170,10 +173,10 @@ async def test_when_there_is_nothing_to_give_up_appends_are_refused_until_there_
     assert said == ["ERROR", "WARNING"], "one line for each change"
 
 
-async def test_the_active_segment_of_a_willing_topic_stays_and_its_appends_are_refused_too(tmp_path: Path) -> None:
-    fs = ShrinkingDevice(RESERVE)
-    async with running_broker(tmp_path, fs=fs, topic={"segment.bytes": str(5 * SIZE)}, disk_reserve_bytes=RESERVE) as broker:
-        await fill(broker)
+async def test_the_active_segment_of_a_willing_topic_stays_and_its_appends_are_refused_too(
+    tmp_path: Path, fs: ShrinkingDevice
+) -> None:
+    async with guarded(tmp_path, fs) as broker:
         fs.free = 0
         for _ in range(2):
             await broker._manager.guard.check()
@@ -183,23 +186,15 @@ async def test_the_active_segment_of_a_willing_topic_stays_and_its_appends_are_r
                 await broker.writer.append(partition, value("x"))
 
 
-async def test_segments_that_free_nothing_are_not_given_up_for_ever(tmp_path: Path) -> None:
+async def test_segments_that_free_nothing_are_not_given_up_for_ever(tmp_path: Path, fs: ShrinkingDevice) -> None:
     """Hard links of a backup keep the space."""
-    fs = ShrinkingDevice(RESERVE)
     fs.gives_back = False
-    async with running_broker(tmp_path, fs=fs, topic={"segment.bytes": str(SIZE)}, disk_reserve_bytes=RESERVE) as broker:
-        await fill(broker)
+    async with guarded(tmp_path, fs, SIZE) as broker:
         fs.free = RESERVE - 1
         for _ in range(MOST_FRUITLESS + 5):
             await broker._manager.guard.check()
         assert starts(broker) == [MOST_FRUITLESS, 0, 0]
         assert broker.directories.describe()[0].is_refusing
-
-
-async def test_maintenance_watches_the_reserve(tmp_path: Path) -> None:
-    fs = ShrinkingDevice(RESERVE - 1)
-    async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE, checkpoint_interval_ms=100) as broker:
-        await until(lambda: broker.directories.describe()[0].is_refusing)
 
 
 async def test_each_directory_has_its_own_reserve(tmp_path: Path) -> None:
@@ -255,8 +250,7 @@ async def test_all_logs_together_give_up_the_oldest_segments_above_their_bound_o
     assert said == ["ERROR", "WARNING"]
 
 
-async def test_a_transaction_ends_though_there_is_no_room_for_appends(tmp_path: Path) -> None:
-    fs = ShrinkingDevice(RESERVE)
+async def test_a_transaction_ends_though_there_is_no_room_for_appends(tmp_path: Path, fs: ShrinkingDevice) -> None:
     async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE) as broker:
         await broker.topics.create("orders")
         producer = await TransactionalProducer.start(broker, "bookings")
@@ -269,9 +263,8 @@ async def test_a_transaction_ends_though_there_is_no_room_for_appends(tmp_path: 
         assert actor_of(broker, ORDERS).log.last_stable_offset == 2
 
 
-async def test_an_append_that_is_on_its_way_when_the_room_ends_is_refused_and_others_go_on(tmp_path: Path) -> None:
+async def test_an_append_on_its_way_when_the_space_ends_is_refused(tmp_path: Path, fs: ShrinkingDevice) -> None:
     """It has passed the door before anybody looked."""
-    fs = ShrinkingDevice(RESERVE)
     async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE) as broker:
         await broker.topics.create("orders")
         actor, prepared = await broker.writer.prepare_records(ORDERS, value("x"))

@@ -72,30 +72,25 @@ async def test_a_directory_that_cannot_be_used_at_the_start_is_left_out_and_the_
     assert (one / CLEAN_SHUTDOWN_FILE).exists()
 
 
-async def test_a_directory_that_is_back_serves_what_it_has(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_a_directory_that_is_back_serves_its_partitions_but_not_deleted_ones(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     await fill(one, two)
-    a_device_that_cannot_be_read(fs, two)
-    async with running_broker(one, two, fs=fs) as broker:
-        await broker.writer.append(FIRST, value("more"))
-    async with running_broker(one, two) as broker:
-        assert errors_of(broker) == [False, False]
-        assert await values_from(broker, SECOND) == [b"1"]
-        assert await values_from(broker, FIRST) == [b"0", b"more"]
-
-
-async def test_a_topic_deleted_meanwhile_does_not_come_back_with_its_directory(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    await fill(one, two)
-    for recreated in (False, True):
+    for step in ("append", "delete", "create"):
         fs = GateFileSystem()
         a_device_that_cannot_be_read(fs, two)
         async with running_broker(one, two, fs=fs) as broker:
-            if not recreated:
+            if step == "append":
+                await broker.writer.append(FIRST, value("more"))
+            elif step == "delete":
                 await broker.topics.delete(TOPIC)
             else:
                 await broker.topics.create(TOPIC, 2)
                 await broker.writer.append(SECOND, value("new"))
+        if step == "append":
+            async with running_broker(one, two) as broker:
+                assert errors_of(broker) == [False, False]
+                assert await values_from(broker, SECOND) == [b"1"]
+                assert await values_from(broker, FIRST) == [b"0", b"more"]
     for _ in range(2):
         async with running_broker(one, two, topic={"file.delete.delay.ms": "0"}) as broker:
             assert await values_from(broker, SECOND) == [b"new"]
@@ -143,6 +138,8 @@ async def test_a_full_disk_takes_nothing_out_of_service(tmp_path: Path, fs: Gate
         fs.fail("write", f"{RECOVERY_POINT_FILE}.tmp", number=errno.ENOSPC)
         with pytest.raises(OSError, match="No space"):
             await broker._manager.write_checkpoints()
+        fs.fail("write", WATCHDOG_FILE, number=errno.ENOSPC)
+        await broker.directories.feed_watchdog()
         assert errors_of(broker) == [False]
         await broker._manager.write_checkpoints()
 
@@ -156,29 +153,26 @@ async def test_the_last_directory_ends_the_server(tmp_path: Path, fs: GateFileSy
             await trio.sleep_forever()
 
 
-async def test_a_log_that_fails_goes_alone_when_its_directory_can_be_written(tmp_path: Path, fs: GateFileSystem) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
+@pytest.mark.parametrize("is_writable", [True, False])
+async def test_a_log_that_fails_takes_its_directory_along_unless_that_can_be_written(
+    tmp_path: Path, fs: GateFileSystem, is_writable: bool
+) -> None:
+    one, two, beside = tmp_path / "one", tmp_path / "two", TopicPartition(TOPIC, 2)
     async with running_broker(one, two, fs=fs, durability="fsync", checkpoint_interval_ms=100) as broker:
         await broker.topics.create(TOPIC, 4)
         fs.fail("sync", "topic-0/00000000000000000000.log", number=errno.EIO)
+        if not is_writable:
+            fs.fail("sync", f"one/{PROBE_FILE}.tmp", number=errno.EIO)
         with pytest.raises(LogOfflineError, match="a sync failed"):
             await broker.writer.append(FIRST, value("x"))
-        await until(lambda: fs.count("unlink", f"one/{PROBE_FILE}") == 1)
-        assert errors_of(broker) == [False, False]
-        await broker.writer.append(TopicPartition(TOPIC, 2), value("x"))
-
-
-async def test_a_log_that_fails_takes_a_directory_along_that_cannot_be_written(tmp_path: Path, fs: GateFileSystem) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    async with running_broker(one, two, fs=fs, durability="fsync", checkpoint_interval_ms=100) as broker:
-        await broker.topics.create(TOPIC, 4)
-        fs.fail("sync", "topic-0/00000000000000000000.log", number=errno.EIO)
-        fs.fail("sync", f"one/{PROBE_FILE}.tmp", number=errno.EIO)
-        with pytest.raises(LogOfflineError, match="a sync failed"):
-            await broker.writer.append(FIRST, value("x"))
-        await until(lambda: errors_of(broker) == [True, False])
-        with pytest.raises(RequestError, match=r"its log directory .*one is out of service"):
-            await broker.writer.append(TopicPartition(TOPIC, 2), value("x"))
+        if is_writable:
+            await until(lambda: fs.count("unlink", f"one/{PROBE_FILE}") == 1)
+            await broker.writer.append(beside, value("x"))
+        else:
+            await until(lambda: errors_of(broker) == [True, False])
+            with pytest.raises(RequestError, match=r"its log directory .*one is out of service"):
+                await broker.writer.append(beside, value("x"))
+        assert errors_of(broker) == [not is_writable, False]
         await broker.writer.append(TopicPartition(TOPIC, 3), value("x"))
 
 
@@ -202,13 +196,6 @@ async def test_a_directory_that_does_not_take_the_watchdogs_write_is_out_of_serv
         await broker.directories.feed_watchdog()
     assert fs.count("sync", f"one/{WATCHDOG_FILE}") == 1
     assert fs.count("sync", f"two/{WATCHDOG_FILE}") == 2
-
-
-async def test_a_full_directory_feeds_the_watchdog(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with running_broker(tmp_path, fs=fs) as broker:
-        fs.fail("write", WATCHDOG_FILE, number=errno.ENOSPC)
-        await broker.directories.feed_watchdog()
-        assert errors_of(broker) == [False]
 
 
 async def test_a_partition_goes_to_the_next_directory_when_one_refuses_it(tmp_path: Path, fs: GateFileSystem) -> None:

@@ -33,6 +33,8 @@ async def test_a_changed_configuration_is_in_effect_at_once_and_after_a_restart(
     async with one_partition(tmp_path) as broker:
         for _ in range(3):
             await broker.writer.append(PARTITION, value("x"))
+        await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100"}, validate_only=True)
+        assert stored_configs(tmp_path) == broker.topics.describe(TOPIC).configs == {}
         assert segments(broker) == 1
         await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100", "retention.ms": "1"})
         assert broker.topics.describe_config(TOPIC)["segment.bytes"] == ("100", "topic")
@@ -85,11 +87,6 @@ async def test_what_cannot_be_is_refused_with_the_range_and_changes_nothing(
     assert stored_configs(tmp_path) == {}
 
 
-async def test_validating_changes_nothing(tmp_path: Path, broker: Broker) -> None:
-    await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100"}, validate_only=True)
-    assert stored_configs(tmp_path) == broker.topics.describe(TOPIC).configs == {}
-
-
 async def test_a_key_that_is_kept_is_shown_and_can_be_taken_away(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         await broker.topics.alter_configs(TOPIC, {"unclean.leader.election.enable": "true", "message.format.version": "2.0"})
@@ -100,7 +97,7 @@ async def test_a_key_that_is_kept_is_shown_and_can_be_taken_away(tmp_path: Path)
         assert broker.topics.describe(TOPIC).configs == {}
 
 
-async def test_an_unknown_key_that_a_lenient_server_took_bothers_nobody_later(
+async def test_an_unknown_key_that_a_lenient_server_accepted_does_no_harm_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running_broker(tmp_path) as broker:
@@ -138,7 +135,7 @@ async def test_a_stricter_durability_holds_for_what_was_written_before(broker: B
     assert actor_of(broker).log.recovery_point == 2
 
 
-async def test_a_partition_that_is_offline_does_not_keep_the_others_from_a_change(
+async def test_an_offline_partition_does_not_keep_the_others_from_a_change(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running_broker(tmp_path) as broker:
@@ -176,20 +173,17 @@ async def test_a_topic_grows_and_keeps_what_it_has(tmp_path: Path) -> None:
         assert actor_of(broker, TopicPartition(TOPIC, 3)).config.segment_bytes == 1000
 
 
-@pytest.mark.parametrize("total", [0, 1, 2, 10_001])
-async def test_a_number_of_partitions_can_only_grow_and_to_the_limit(tmp_path: Path, total: int) -> None:
+async def test_a_number_of_partitions_can_only_grow_and_to_the_limit(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         await broker.topics.create(TOPIC, 2)
-        for validate_only in (True, False):
-            with pytest.raises(RequestError) as raised:
-                await broker.topics.create_partitions(TOPIC, total, validate_only=validate_only)
-            assert raised.value.code is ErrorCode.INVALID_PARTITIONS
+        for total in (0, 1, 2, 10_001):
+            for validate_only in (True, False):
+                with pytest.raises(RequestError) as raised:
+                    await broker.topics.create_partitions(TOPIC, total, validate_only=validate_only)
+                assert raised.value.code is ErrorCode.INVALID_PARTITIONS
+        await broker.topics.create_partitions(TOPIC, 5, validate_only=True)
         assert len(broker.topics.describe(TOPIC).partitions) == 2
-
-
-async def test_validating_more_partitions_makes_none(tmp_path: Path, broker: Broker) -> None:
-    await broker.topics.create_partitions(TOPIC, 5, validate_only=True)
-    assert not (tmp_path / "topic-1").exists()
+        assert not (tmp_path / "topic-2").exists()
 
 
 async def test_partitions_are_on_the_device_before_they_are_seen(tmp_path: Path, fs: GateFileSystem) -> None:
@@ -199,7 +193,7 @@ async def test_partitions_are_on_the_device_before_they_are_seen(tmp_path: Path,
                 await broker.writer.append(TopicPartition(TOPIC, 1), value("x"))
 
 
-async def test_a_partition_left_by_an_addition_that_was_cut_off_is_reported_left_alone_and_taken_over(
+async def test_a_stray_partition_is_reported_and_adopted_by_the_next_growth(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with one_partition(tmp_path) as broker:
@@ -216,30 +210,19 @@ async def test_a_partition_left_by_an_addition_that_was_cut_off_is_reported_left
     assert "topic-2 is left alone" in caplog.text
 
 
-async def test_records_that_are_in_the_way_are_never_taken_over(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        older = (tmp_path / TOPICS_FILE).read_bytes()
-        await broker.topics.create_partitions(TOPIC, 2)
-        await broker.writer.append(TopicPartition(TOPIC, 1), value("precious"))
-    (tmp_path / TOPICS_FILE).write_bytes(older)
-    async with one_partition(tmp_path) as broker:
-        with pytest.raises(LogOfflineError, match="holds records of a partition that is not served; move it away first"):
-            await broker.topics.create_partitions(TOPIC, 2)
-        assert b"precious" in (tmp_path / "topic-1" / f"{0:020d}.log").read_bytes()
+class Blind(GateFileSystem):
+    """The directory cannot be listed once: no descriptor is left."""
+
+    is_blind = False
+
+    def list_directory(self, path: str) -> list[str]:
+        if self.is_blind and path.endswith("topic-1"):
+            self.is_blind = False
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return super().list_directory(path)
 
 
-async def test_records_that_are_in_the_way_stay_when_they_cannot_be_looked_at(tmp_path: Path) -> None:
-    class Blind(GateFileSystem):
-        """The directory cannot be listed once: no descriptor is left."""
-
-        is_blind = False
-
-        def list_directory(self, path: str) -> list[str]:
-            if self.is_blind and path.endswith("topic-1"):
-                self.is_blind = False
-                raise OSError(errno.EMFILE, "Too many open files", path)
-            return super().list_directory(path)
-
+async def test_records_in_the_way_stay_also_when_their_directory_cannot_be_listed(tmp_path: Path) -> None:
     fs = Blind()
     async with one_partition(tmp_path) as broker:
         older = (tmp_path / TOPICS_FILE).read_bytes()
@@ -248,9 +231,10 @@ async def test_records_that_are_in_the_way_stay_when_they_cannot_be_looked_at(tm
     (tmp_path / TOPICS_FILE).write_bytes(older)
     async with one_partition(tmp_path, fs=fs) as broker:
         fs.is_blind = True
-        with pytest.raises(LogOfflineError, match="topic-1 cannot be looked at"):
-            await broker.topics.create_partitions(TOPIC, 2)
-        assert b"precious" in (tmp_path / "topic-1" / f"{0:020d}.log").read_bytes()
+        for said in ("topic-1 cannot be looked at", "holds records of a partition that is not served; move it away first"):
+            with pytest.raises(LogOfflineError, match=said):
+                await broker.topics.create_partitions(TOPIC, 2)
+            assert b"precious" in (tmp_path / "topic-1" / f"{0:020d}.log").read_bytes()
 
 
 def cut_off(directory: Path, name: str, topic_id: str, *, first: int = 0, partitions: int = 9) -> None:
@@ -260,9 +244,7 @@ def cut_off(directory: Path, name: str, topic_id: str, *, first: int = 0, partit
     (directory / CREATIONS_FILE).write_bytes(encode_creations(generation, [creation]))
 
 
-async def test_what_is_being_made_is_on_the_device_before_its_first_directory_and_gone_afterwards(
-    tmp_path: Path, fs: GateFileSystem
-) -> None:
+async def test_a_creation_is_on_the_device_before_its_first_directory(tmp_path: Path, fs: GateFileSystem) -> None:
     async with running_broker(tmp_path, fs=fs, durability="fsync") as broker:
         fs.calls.clear()
         await broker.topics.create(TOPIC, 30)
@@ -276,35 +258,27 @@ async def test_what_is_being_made_is_on_the_device_before_its_first_directory_an
         assert not (tmp_path / CREATIONS_FILE).exists()
 
 
-async def test_partitions_with_records_are_adopted_even_where_some_were_being_made(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("has_list", [True, False])
+async def test_partitions_with_records_are_adopted_though_some_were_being_made(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, has_list: bool
 ) -> None:
-    """A person has put them there, from another server or from a copy."""
+    """A person has put them there, from another server or from a copy. Without a list of topics all are adopted."""
     async with running_broker(tmp_path) as broker:
         older = (tmp_path / TOPICS_FILE).read_bytes()
         topic_id = await broker.topics.create(TOPIC, 2)
         await broker.writer.append(TopicPartition(TOPIC, 1), value("precious"))
     (tmp_path / TOPICS_FILE).write_bytes(older)
     cut_off(tmp_path, TOPIC, topic_id)
+    if not has_list:
+        (tmp_path / TOPICS_FILE).unlink()
     async with running_broker(tmp_path) as broker:
-        assert "topic topic was being given partitions 0 to 8 when the server ended" in caplog.text
+        assert ("topic topic was being given partitions 0 to 8 when the server ended" in caplog.text) is has_list
         assert await values_from(broker, TopicPartition(TOPIC, 1)) == [b"precious"]
-        assert not (tmp_path / f"{TOPIC}-0").exists()
-        assert not (tmp_path / CREATIONS_FILE).exists()
+        assert (tmp_path / f"{TOPIC}-0").exists() is not has_list
+        assert not has_list or not (tmp_path / CREATIONS_FILE).exists()
 
 
-async def test_without_its_list_of_topics_a_directory_is_adopted_whole(tmp_path: Path) -> None:
-    async with running_broker(tmp_path) as broker:
-        topic_id = await broker.topics.create(TOPIC, 2)
-        cut_off(tmp_path, TOPIC, topic_id)
-    (tmp_path / TOPICS_FILE).unlink()
-    async with running_broker(tmp_path) as broker:
-        assert len(broker.topics.describe(TOPIC).partitions) == 2
-
-
-async def test_a_list_of_what_is_being_made_that_cannot_be_read_is_said_and_dropped(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_unreadable_list_of_creations_is_logged_and_dropped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with one_partition(tmp_path) as broker:
         await broker.writer.append(PARTITION, value("x"))
     (tmp_path / CREATIONS_FILE).write_bytes(b"{")
@@ -331,7 +305,7 @@ async def test_a_directory_that_was_out_of_service_loses_what_was_being_made_whe
         assert not list(two.glob(f"{TOPIC}-*"))
 
 
-async def test_what_was_being_made_is_remembered_as_long_as_a_directory_has_an_older_list_of_topics(
+async def test_creations_are_remembered_while_a_directory_has_an_older_list_of_topics(
     tmp_path: Path, fs: GateFileSystem
 ) -> None:
     """The first one has the topic already, the second one has no space for its entry when the server starts again."""
@@ -350,7 +324,7 @@ async def test_what_was_being_made_is_remembered_as_long_as_a_directory_has_an_o
     assert not list(two.glob(f"{TOPIC}-*"))
 
 
-async def test_what_cannot_be_removed_is_named_until_it_can(
+async def test_leftovers_that_cannot_be_removed_are_reported_until_they_can(
     tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with one_partition(tmp_path) as broker:
