@@ -19,7 +19,7 @@ PARTITIONS: Final = (
         old="                if append.acks != ACKS_ALL:\n",
         new="                if append.acks:\n",
         tests=(
-            f"{ACTORS}/partition/test_partition.py::test_fsync_answers_acks_one_after_the_write_and_shows_the_record_after_the_sync",
+            f"{ACTORS}/partition/test_partition.py::test_fsync_answers_acks_one_after_the_write_and_shows_it_after_the_sync",
         ),
     ),
     Fault(
@@ -52,7 +52,7 @@ PARTITIONS: Final = (
         file="server/storage/errors.py",
         old="        return is_out_of_space(self)\n",
         new="        return False\n",
-        tests=(f"{ACTORS}/partition/test_flusher.py::test_an_append_whose_sync_has_no_room_is_refused_and_the_log_goes_on",),
+        tests=(f"{ACTORS}/partition/test_flusher.py::test_an_append_whose_sync_has_no_space_is_refused_only",),
     ),
     Fault(
         name="stage-synced-twice",
@@ -61,8 +61,7 @@ PARTITIONS: Final = (
         old="                file.is_doubtful = True\n",
         new="                pass\n",
         tests=(
-            f"{ACTORS}/stages/test_stage_commits.py::"
-            "test_what_a_sync_may_have_failed_on_is_written_again_before_a_commit_is_decided[False]",
+            f"{ACTORS}/stages/test_stage_commits.py::test_a_file_whose_sync_failed_is_written_again_before_a_commit[False]",
         ),
     ),
 )
