@@ -97,7 +97,7 @@ async def test_topics_that_change_are_given_out_anew(broker: Broker) -> None:
     assert (answer.member_epoch, answer.assignment) == (3, frozenset())
 
 
-async def test_a_classic_group_with_members_is_not_found_and_one_without_becomes_another(tmp_path: Path) -> None:
+async def test_an_empty_classic_group_becomes_a_consumer_group(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         joined = await classic_join(broker)
         member = CommittingMember(generation=joined.generation, member_id=joined.member_id)
@@ -116,7 +116,7 @@ async def test_a_classic_group_with_members_is_not_found_and_one_without_becomes
         assert await committed_offset(broker, GROUP, PARTITION) == 5
 
 
-async def test_a_group_with_members_is_inconsistent_for_classic_ones_and_one_without_becomes_classic(tmp_path: Path) -> None:
+async def test_an_empty_consumer_group_becomes_a_classic_group(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         await heartbeat(broker)
         await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=CommittingMember(generation=1, member_id="a"))

@@ -86,7 +86,7 @@ async def test_an_abort_that_fails_is_tried_again(
         assert [await abort_overdue(broker) for _ in range(times + 1)] == [0] * times + [1]
 
 
-async def test_a_transaction_that_began_while_the_abort_waited_its_turn_is_left_open(
+async def test_a_transaction_that_began_while_the_abort_waited_stays_open(
     tmp_path: Path, fs: GateFileSystem, mock_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With the same epoch, behind the end of the one that was overdue."""

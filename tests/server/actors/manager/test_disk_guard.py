@@ -24,6 +24,8 @@ from tests.support.transactions import TransactionalProducer
 
 SIZE: Final = len(batch(value=b"0" * 10))
 RESERVE: Final = 1_000_000
+pytestmark = pytest.mark.usefixtures("mock_clock")
+"""Time stands still: no maintenance beside these tests."""
 LOGS, ORDERS, AUDIT = TopicPartition("logs", 0), TopicPartition("orders", 0), TopicPartition("audit", 0)
 
 

@@ -71,16 +71,23 @@ async def test_a_client_is_told_and_counted_once_for_a_range(tmp_path: Path, cap
     ]
 
 
-async def test_a_client_that_stands_is_told_and_counted_once_and_what_to_do(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with damaged(tmp_path, **REFUSE) as broker:
+async def test_a_refused_client_is_told_once_how_to_continue(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with damaged(tmp_path) as broker:
+        assert await fetched(broker, 3, "before") == [6]
+        await broker.topics.alter_configs(TOPIC, REFUSE)
         for _ in range(3):
             assert await fetched(broker, 3) == []
         assert await fetched(broker, 3, "by itself", skip_gaps=False) == []
-        assert broker.gaps.passes.counts() == passes.GapCounts({}, {TOPIC: 1}, {})
+        assert broker.gaps.passes.counts() == passes.GapCounts({TOPIC: 1}, {TOPIC: 1}, {})
         [told] = [record.message for record in caplog.records if "is refused" in record.message]
         assert f"`triolog gaps accept {TOPIC} 0 3`" in told
+        in_the_way = tmp_path / f"{TOPIC}-0" / "quarantine-checkpoint.tmp"
+        in_the_way.mkdir()
+        with pytest.raises(RequestError, match=r"offset 3 is accepted: .* try again") as caught:
+            await broker.gaps.accept(PARTITION, 3)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert await fetched(broker, 3) == []
+        in_the_way.rmdir()
         assert (await broker.gaps.accept(PARTITION, 3))[:2] == (3, 6)
         assert await fetched(broker, 3) == [6]
 
@@ -165,7 +172,7 @@ async def test_a_share_group_stands_under_refuse_until_the_range_is_accepted(tmp
 
 
 @pytest.mark.parametrize("isolation", Isolation)
-async def test_readers_of_both_isolations_and_lookups_by_time_find_what_is_there(tmp_path: Path, isolation: Isolation) -> None:
+async def test_readers_and_lookups_by_time_pass_over_a_gap(tmp_path: Path, isolation: Isolation) -> None:
     async with damaged(tmp_path) as broker:
         found = await records_from(broker, view=ReaderView(isolation))
         assert [record.offset for record in found] == [0, 1, 2, 6, 7, 8]
@@ -174,15 +181,6 @@ async def test_readers_of_both_isolations_and_lookups_by_time_find_what_is_there
         assert (await broker.reader.offset_for_time(PARTITION, START_MS, isolation)).offset == 6
         assert (await broker.reader.offset_for_time(PARTITION, -2, isolation)).offset == 4
         assert [record.offset for record in await records_from(broker, offset=4, view=ReaderView(isolation))] == [6, 7, 8]
-
-
-async def test_another_policy_counts_at_once_for_readers_that_wait_for_nothing_else(tmp_path: Path) -> None:
-    async with damaged(tmp_path) as broker:
-        assert await fetched(broker, 3) == [6]
-        await broker.topics.alter_configs(TOPIC, REFUSE)
-        assert await fetched(broker, 3) == []
-        await broker.topics.alter_configs(TOPIC, {}, ["gap.policy"])
-        assert await fetched(broker, 3) == [6]
 
 
 async def test_what_is_deleted_is_not_listed_and_what_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -216,16 +214,3 @@ async def test_damage_and_who_passes_over_it_are_in_the_statistics(tmp_path: Pat
         assert told.group_gap_passes == {("g", TOPIC): 1}
         await broker.gaps.accept(PARTITION, 3)
         assert (await broker.statistics()).total.open_gaps == 0
-
-
-async def test_a_gap_is_not_accepted_where_that_cannot_be_written(tmp_path: Path) -> None:
-    async with damaged(tmp_path, **REFUSE) as broker:
-        path = tmp_path / f"{TOPIC}-0"
-        (path / "quarantine-checkpoint.tmp").mkdir()
-        with pytest.raises(RequestError, match=r"offset 3 is accepted: .* try again") as caught:
-            await broker.gaps.accept(PARTITION, 3)
-        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert await fetched(broker, 3) == []
-        (path / "quarantine-checkpoint.tmp").rmdir()
-        await broker.gaps.accept(PARTITION, 3)
-        assert await fetched(broker, 3) == [6]

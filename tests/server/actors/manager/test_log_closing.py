@@ -6,6 +6,7 @@ import errno
 import random
 from pathlib import Path
 
+import pytest
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE, decode_offsets
@@ -57,30 +58,24 @@ async def test_after_a_stop_a_power_cut_takes_nothing_and_the_next_start_is_clea
             assert after.content(f"{path}/t-{number}/{LOG}") == fs.content(f"{path}/t-{number}/{LOG}") != b""
 
 
-async def test_a_log_that_cannot_be_forced_to_the_device_is_not_called_clean_and_the_others_are_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_log_that_cannot_be_forced_to_the_device_is_not_called_clean(tmp_path: Path, is_lost: bool) -> None:
+    """Also where the kernel has lost its pages: the error belongs to one file, all of the file system is synced at once, and
+    nobody had asked about that file before."""
     fs = SyncCountingFileSystem()
     (path,) = made_directories(fs, tmp_path, 1)
     async with running_broker(path, fs=fs) as broker:
         await broker.topics.create("t", 10)
         await append_to_each(broker, "t", 10)
-        fs.fail_next("sync_all", errno.EIO)
-        fs.refuses = f"t-7/{LOG}"
+        if is_lost:
+            fs.fail_write_back(f"{path}/t-7/{LOG}")
+        else:
+            fs.fail_next("sync_all", errno.EIO)
+            fs.refuses = f"t-7/{LOG}"
     assert fs.file_size(f"{path}/{CLEAN_SHUTDOWN_FILE}") is None
     assert recovery_points(fs, path) == {number: 0 if number == 7 else 3 for number in range(10)}
     for number in set(range(10)) - {7}:
         assert fs.durable_content(f"{path}/t-{number}/{LOG}") == fs.content(f"{path}/t-{number}/{LOG}") != b""
-
-
-async def test_a_log_whose_pages_the_kernel_lost_is_not_called_clean(tmp_path: Path) -> None:
-    """The error belongs to one file, all of the file system is synced at once, and nobody had asked about that file before."""
-    fs = SyncCountingFileSystem()
-    (path,) = made_directories(fs, tmp_path, 1)
-    async with running_broker(path, fs=fs) as broker:
-        await broker.topics.create("t", 10)
-        await append_to_each(broker, "t", 10)
-        fs.fail_write_back(f"{path}/t-7/{LOG}")
-    assert fs.file_size(f"{path}/{CLEAN_SHUTDOWN_FILE}") is None
-    assert recovery_points(fs, path)[7] == 0
 
 
 async def test_a_stop_writes_where_a_log_begins_that_could_not_be_written_before(tmp_path: Path, fs: GateFileSystem) -> None:

@@ -7,26 +7,10 @@ from pathlib import Path
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server.actors.manager.producer_expiry import expire_producers
-from triolog.server.settings.broker_config import BrokerConfig
 
 from tests.support.brokers import PARTITION, actor_of, one_partition, until
 from tests.support.logs import START_MS, Clock, batch
 from tests.support.transactions import TransactionalProducer
-
-
-async def test_a_producer_is_forgotten_once_it_is_silent_for_the_configured_time(tmp_path: Path, clock: Clock) -> None:
-    """Kafka: UnifiedLogTest.testPeriodicProducerIdExpiration."""
-    config = BrokerConfig(data_dirs=("unused",), producer_id_expiration_ms=1000)
-    async with one_partition(tmp_path, clock=clock) as broker:
-        topics, log = broker._manager.topics, actor_of(broker).log
-        records = batch(START_MS, producer_id=5, producer_epoch=0, base_sequence=0)
-        await broker.writer.append(PARTITION, records)
-        clock.advance(999)
-        await expire_producers(topics, clock, config)
-        assert list(log.producers.entries) == [5]
-        clock.advance(1)
-        await expire_producers(topics, clock, config)
-        assert list(log.producers.entries) == []
 
 
 async def test_silent_producers_are_looked_for_while_the_server_runs(
@@ -60,7 +44,11 @@ async def test_a_producer_beyond_the_limit_is_refused_until_an_older_one_is_forg
     async with one_partition(tmp_path, clock=clock, **limits) as broker:
         with pytest.raises(RequestError, match="producer 7 is new and 2 are remembered"):
             await broker.writer.append(PARTITION, of(7))
-        clock.advance(1000)
+        clock.advance(999)
+        await expire_producers(broker._manager.topics, clock, broker.config)
+        with pytest.raises(RequestError, match="producer 7 is new"):
+            await broker.writer.append(PARTITION, of(7))
+        clock.advance(1)
         await expire_producers(broker._manager.topics, clock, broker.config)
         assert (await broker.writer.append(PARTITION, of(7))).base_offset == 4
 

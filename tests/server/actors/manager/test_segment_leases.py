@@ -46,10 +46,11 @@ def leased(lease: segment_leases.Lease, partition: TopicPartition = PARTITION) -
     return found
 
 
-async def test_leased_files_outlive_the_records_and_what_is_appended_later_does_not_count(tmp_path: Path) -> None:
+async def test_leased_files_outlive_their_records_and_topic_without_later_appends(tmp_path: Path) -> None:
     async with one_partition(tmp_path, topic=SMALL) as broker:
         expected = await fill(broker, 20)
-        lease = leased(await broker.leases.take([PARTITION], HOUR_MS))
+        taken = await broker.leases.take([PARTITION], HOUR_MS)
+        lease = leased(taken)
         assert (lease.log_start_offset, lease.high_watermark, lease.last_stable_offset) == (0, 20, 20)
         assert len(lease.segments) > 3
         await broker.writer.append(PARTITION, value("later"))
@@ -57,16 +58,13 @@ async def test_leased_files_outlive_the_records_and_what_is_appended_later_does_
         await broker._manager.delete_doomed()
         assert await values_from(broker, offset=21) == []
         assert values_in(lease) == expected
-        assert {path.suffix for path in Path(lease.directory).iterdir()} == {".log", ".index", ".timeindex"}
-
-
-async def test_a_deleted_topic_leaves_the_lease_its_files(tmp_path: Path) -> None:
-    async with one_partition(tmp_path, topic=SMALL) as broker:
-        expected = await fill(broker, 5)
-        lease = leased(await broker.leases.take([PARTITION], HOUR_MS))
         await broker.topics.delete(TOPIC)
         await broker._manager.delete_doomed()
         assert values_in(lease) == expected
+        assert {path.suffix for path in Path(lease.directory).iterdir()} == {".log", ".index", ".timeindex"}
+        await broker.leases.renew(taken.lease_id, 0)
+        assert not Path(lease.directory).exists()
+        assert len(broker.leases) == 0
 
 
 async def test_a_lease_ends_when_its_time_is_over_and_not_when_it_was_renewed(
@@ -82,14 +80,6 @@ async def test_a_lease_ends_when_its_time_is_over_and_not_when_it_was_renewed(
     assert values_in(leased(second)) == [b"0"]
     with pytest.raises(InvalidRequestError, match="it has ended, or the server was restarted; take a new one"):
         await broker.leases.renew(first.lease_id, 1)
-
-
-async def test_a_lease_of_no_more_time_ends_at_once(broker: Broker) -> None:
-    await fill(broker, 1)
-    lease = await broker.leases.take([PARTITION], HOUR_MS)
-    await broker.leases.renew(lease.lease_id, 0)
-    assert not Path(leased(lease).directory).exists()
-    assert len(broker.leases) == 0
 
 
 async def test_leases_do_not_outlive_a_restart_and_tools_do_not_see_them(tmp_path: Path) -> None:
