@@ -28,7 +28,7 @@ PARTITIONS: Final = (
         file="server/actors/partition/appender.py",
         old="        if is_final(cause):\n",
         new="        if False:\n",
-        tests=(f"{ACTORS}/partition/test_partition.py::test_a_failed_sync_takes_the_log_offline_for_good_and_no_other",),
+        tests=(f"{ACTORS}/partition/test_partition.py::test_a_failed_sync_takes_its_log_offline",),
     ),
     Fault(
         name="failed-write-is-taken-back",
@@ -60,9 +60,7 @@ PARTITIONS: Final = (
         file="server/actors/stages/stage_checks.py",
         old="                file.is_doubtful = True\n",
         new="                pass\n",
-        tests=(
-            f"{ACTORS}/stages/test_stage_commits.py::test_a_file_whose_sync_failed_is_written_again_before_a_commit[False]",
-        ),
+        tests=(f"{ACTORS}/stages/test_stage_commits.py::test_a_file_whose_sync_failed_is_written_again[False]",),
     ),
 )
 

@@ -7,7 +7,7 @@ from typing import Final
 from tests.planted_faults.planting import Fault
 
 CRASHES: Final = "tests/server/actors/manager/test_topic_crashes.py"
-WHOLE: Final = f"{CRASHES}::test_a_change_that_is_cut_off_is_whole_or_absent_and_can_be_made_again"
+WHOLE: Final = f"{CRASHES}::test_a_change_that_is_cut_off_is_whole_or_absent"
 
 TOPIC_FAULTS: Final = (
     Fault(
@@ -50,8 +50,7 @@ TOPIC_FAULTS: Final = (
         new="    return topic_id in ids and is_another\n",
         tests=(
             "tests/server/storage/directory/test_creations_file.py::test_a_directory_that_holds_or_held_a_record_is_not_left_over",
-            "tests/server/actors/manager/test_topic_changes.py"
-            "::test_partitions_with_records_are_adopted_though_some_were_being_made",
+            "tests/server/actors/manager/test_topic_changes.py::test_partitions_with_records_are_adopted",
         ),
     ),
 )

@@ -56,9 +56,7 @@ def test_members_get_the_first_assignment_of_the_leader_once_it_is_stored(bench:
         (ErrorCode.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION),
     ],
 )
-def test_an_assignment_that_cannot_be_stored_counts_for_nobody_and_all_join_again(
-    bench: Bench, error: ErrorCode, answered: ErrorCode
-) -> None:
+def test_members_join_again_when_an_assignment_is_not_stored(bench: Bench, error: ErrorCode, answered: ErrorCode) -> None:
     leader, follower = two_in_generation_three(bench)
     bench.stores_at_once = False
     callers = [bench.sync(leader, 3, assignments=((follower, b"F"),)), bench.sync(follower, 3)]

@@ -54,9 +54,7 @@ def test_a_second_run_moves_nothing(name: str, group: dict[str, Subscriber], cou
 
 
 @given(st.sets(st.sampled_from("abcdefgh"), min_size=1), topics, st.dictionaries(st.sampled_from("abcdefgh"), partitions))
-def test_uniform_differs_by_one_where_all_want_the_same(
-    names: set[str], counts: dict[bytes, int], owned: dict[str, Partitions]
-) -> None:
+def test_uniform_differs_by_one_at_most(names: set[str], counts: dict[bytes, int], owned: dict[str, Partitions]) -> None:
     group = _again(_same(TOPICS, "".join(names)), owned)
     sizes = [len(each) for each in assign_uniform(group, counts).values()]
     assert max(sizes) - min(sizes) <= 1

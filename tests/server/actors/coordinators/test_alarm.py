@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import trio
 import trio.testing
+from trio.testing import MockClock
 from triolog.server.actors.coordinators.alarm import Alarm, deadline_now_ms
 
 
-async def test_it_wakes_just_after_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
+async def test_it_wakes_just_after_the_deadline(autojump_clock: MockClock) -> None:
     begun_ms = deadline_now_ms()
     await Alarm().wait(begun_ms + 5000)
     assert 5000 < deadline_now_ms() - begun_ms <= 5002
 
 
-async def test_an_earlier_deadline_wakes_it_and_a_later_one_does_not(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_earlier_deadline_wakes_it_and_a_later_one_does_not(autojump_clock: MockClock) -> None:
     alarm, begun_ms = Alarm(), deadline_now_ms()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(alarm.wait, begun_ms + 5000)
@@ -26,7 +27,7 @@ async def test_an_earlier_deadline_wakes_it_and_a_later_one_does_not(autojump_cl
     assert deadline_now_ms() - begun_ms < 2000
 
 
-async def test_without_a_deadline_it_waits_for_one(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_a_deadline_it_waits_for_one(autojump_clock: MockClock) -> None:
     alarm = Alarm()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(alarm.wait, None)

@@ -265,9 +265,7 @@ async def test_a_record_that_cannot_be_read_takes_only_its_partition_out_of_serv
         await broker.writer.append(PARTITION, [(START_MS, None, b"v", ())])
 
 
-async def test_a_group_that_commits_right_now_is_not_deleted_and_does_not_expire(
-    tmp_path: Path, fs: GateFileSystem, clock: Clock
-) -> None:
+async def test_a_committing_group_is_not_deleted_nor_expired(tmp_path: Path, fs: GateFileSystem, clock: Clock) -> None:
     async with one_partition(tmp_path, fs=fs, clock=clock) as broker:
         await commit(broker, 1)
         clock.advance(8 * DAY_MS)
@@ -375,7 +373,7 @@ async def test_a_commit_outside_that_came_later_wins_over_the_transactions(tmp_p
         assert await committed_offset(broker, "group", PARTITION) == 3
 
 
-async def test_a_topic_is_deleted_although_its_offsets_cannot_be_taken_back(
+async def test_a_topic_is_deleted_although_its_offsets_stay(
     tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with one_partition(tmp_path, fs=fs) as broker:

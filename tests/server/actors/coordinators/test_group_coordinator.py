@@ -12,6 +12,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 from triolog.protocol.coordinator.consumer_protocol import ConsumerProtocolSubscription, encode_consumer_protocol
 from triolog.protocol.coordinator.group_metadata import decode_group_metadata_value
 from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC, GroupMetadataKey, decode_offsets_key
@@ -143,9 +144,7 @@ async def test_members_wait_for_each_other_and_for_the_leader(broker: Broker) ->
     assert state(broker) is GroupState.STABLE
 
 
-async def test_a_caller_that_is_gone_is_a_member_until_its_session_ends(
-    broker: Broker, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_a_caller_that_is_gone_is_a_member_until_its_session_ends(broker: Broker, mock_clock: MockClock) -> None:
     first = await become_member(broker)
     with trio.CancelScope() as connection:
         async with trio.open_nursery() as nursery:
@@ -166,7 +165,7 @@ async def test_a_caller_that_is_gone_is_a_member_until_its_session_ends(
     assert heartbeat(broker, again) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-async def test_silent_members_are_removed_in_memory_and_in_the_log(broker: Broker, mock_clock: trio.testing.MockClock) -> None:
+async def test_silent_members_are_removed_in_memory_and_in_the_log(broker: Broker, mock_clock: MockClock) -> None:
     joined = await become_member(broker)
     for _ in range(3):
         mock_clock.jump(SESSION_MS / 1000 - 0.1)
@@ -218,7 +217,7 @@ async def test_an_assignment_that_cannot_be_written_is_given_to_nobody(tmp_path:
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_a_group_continues_after_a_stop_or_a_kill(tmp_path: Path, mock_clock: trio.testing.MockClock, end: str) -> None:
+async def test_a_group_continues_after_a_stop_or_a_kill(tmp_path: Path, mock_clock: MockClock, end: str) -> None:
     async with serving(tmp_path / "stop") as broker:
         joined = await become_member(broker, group_instance_id="one")
         await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined))
@@ -304,9 +303,7 @@ async def test_a_group_with_members_accepts_their_commits_once_they_have_an_assi
     assert await committed_offset(broker, GROUP, PARTITION) == 2
 
 
-async def test_a_first_commit_is_refused_when_a_member_joins_while_the_topic_is_made(
-    tmp_path: Path, fs: GateFileSystem
-) -> None:
+async def test_a_first_commit_is_refused_when_a_member_joins_meanwhile(tmp_path: Path, fs: GateFileSystem) -> None:
     async with serving(tmp_path, fs=fs) as broker:
         refused: list[ErrorCode] = []
 
@@ -341,7 +338,7 @@ async def test_offsets_expire_when_the_last_member_has_been_gone_for_the_retenti
         assert broker.groups.listings() == []
 
 
-async def test_offsets_expire_although_the_log_refused_once_that_the_group_is_empty(
+async def test_offsets_expire_although_the_log_refused_the_empty_group(
     tmp_path: Path, fs: GateFileSystem, clock: Clock
 ) -> None:
     async with serving(tmp_path, clock=clock, fs=fs) as broker:

@@ -117,9 +117,7 @@ async def test_nobody_waits_for_an_actor_that_was_given_up(tmp_path: Path, fs: G
     assert "whether it took effect is unknown" in str(errors[0])
 
 
-async def test_a_replay_that_does_not_come_to_the_high_watermark_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_replay_short_of_the_high_watermark_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     seen: list[int] = []
     async with running_broker(tmp_path) as broker:
         topic = topic_of(broker)

@@ -12,6 +12,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC
 from triolog.protocol.coordinator.partitioner import coordinator_partition
 from triolog.protocol.coordinator.transactions import (
@@ -279,7 +280,7 @@ async def test_a_transaction_index_that_is_damaged_while_it_is_served_is_an_answ
         assert await committed_values(broker, PARTITION) == ["b"]
 
 
-async def test_a_transaction_is_aborted_after_its_timeout(broker: Broker, mock_clock: trio.testing.MockClock) -> None:
+async def test_a_transaction_is_aborted_after_its_timeout(broker: Broker, mock_clock: MockClock) -> None:
     producer = await TransactionalProducer.start(broker, timeout_ms=5000)
     quick = await TransactionalProducer.start(broker, "quick", timeout_ms=50_000)
     await producer.produce(PARTITION, "slow")
@@ -314,9 +315,7 @@ async def test_a_wall_clock_that_is_set_does_not_end_a_transaction(tmp_path: Pat
         assert await committed_values(broker, PARTITION) == ["a"]
 
 
-async def test_what_a_restart_leaves_of_a_timeout_is_no_more_than_there_was(
-    tmp_path: Path, clock: Clock, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_a_restart_does_not_lengthen_a_timeout(tmp_path: Path, clock: Clock, mock_clock: MockClock) -> None:
     async with two_partitions(tmp_path, clock=clock) as broker:
         for name in ("a", "b", "c"):
             producer = await TransactionalProducer.start(broker, name, timeout_ms=10_000)
@@ -380,8 +379,8 @@ async def test_a_partition_that_knows_a_later_epoch_does_not_hold_up_an_id_for_e
     await TransactionalProducer.start(broker)
 
 
-async def test_a_decided_outcome_is_carried_out_once_the_partition_can_be_written(
-    tmp_path: Path, fs: GateFileSystem, mock_clock: trio.testing.MockClock
+async def test_a_decided_outcome_is_written_once_the_partition_can_be(
+    tmp_path: Path, fs: GateFileSystem, mock_clock: MockClock
 ) -> None:
     async with two_partitions(tmp_path, fs=fs) as broker:
         producer = await TransactionalProducer.start(broker)

@@ -298,9 +298,7 @@ async def test_an_index_that_is_mapped_counts_until_it_is_evicted(tmp_path: Path
 
 
 @pytest.mark.parametrize("operation", ["map", "open"])
-async def test_a_file_that_several_readers_open_or_map_at_once_counts_once(
-    tmp_path: Path, fs: GateFileSystem, operation: str
-) -> None:
+async def test_a_file_opened_or_mapped_by_many_counts_once(tmp_path: Path, fs: GateFileSystem, operation: str) -> None:
     """Fifty readers of a hundred indexes filled a budget of 8,000, and from then on each took the others' maps away."""
     path = tmp_path / "0.index"
     path.write_bytes(bytes(10))

@@ -68,9 +68,7 @@ def test_after_a_crash_nothing_reaches_the_directory(fs: FaultyFileSystem, tmp_p
     assert path.read_bytes() == b"0123456789"
 
 
-def test_a_torn_write_takes_what_was_not_synced_and_nothing_else(
-    fs: FaultyFileSystem, faults: DiskFaults, tmp_path: Path
-) -> None:
+def test_a_torn_write_loses_unsynced_bytes_only(fs: FaultyFileSystem, faults: DiskFaults, tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     fd = written(fs, path)
     fs.sync(fd)
@@ -86,9 +84,7 @@ def test_a_torn_write_takes_what_was_not_synced_and_nothing_else(
     assert 10 <= path.stat().st_size < 13
 
 
-def test_a_write_that_is_delayed_until_after_the_crash_is_lost(
-    fs: FaultyFileSystem, faults: DiskFaults, tmp_path: Path
-) -> None:
+def test_a_write_delayed_beyond_the_crash_is_lost(fs: FaultyFileSystem, faults: DiskFaults, tmp_path: Path) -> None:
     path, fired = tmp_path / "0.log", threading.Event()
     fd = written(fs, path)
     faults.add(disk_rule_of({"effect": "delay", "operation": "write", "delay_ms": 3_600_000}))
@@ -104,9 +100,7 @@ def test_a_write_that_is_delayed_until_after_the_crash_is_lost(
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
-async def test_where_there_is_no_device_a_procedure_takes_no_thread(
-    faults: DiskFaults, tmp_path: Path, in_memory: bool
-) -> None:
+async def test_a_procedure_in_memory_takes_no_thread(faults: DiskFaults, tmp_path: Path, in_memory: bool) -> None:
     """In memory, unless a fault may hold it up, and in any case after a crash."""
     fs = FaultyFileSystem(faults, in_memory=in_memory)
     disk = Disk(fs)

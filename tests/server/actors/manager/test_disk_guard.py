@@ -82,7 +82,7 @@ async def test_nothing_happens_without_a_reserve(tmp_path: Path) -> None:
         assert broker.directories.describe()[0].free_bytes is None
 
 
-async def test_the_oldest_segments_of_drop_oldest_topics_go_until_the_reserve_is_free(
+async def test_oldest_segments_are_dropped_until_the_reserve_is_free(
     tmp_path: Path, fs: ShrinkingDevice, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with guarded(tmp_path, fs) as broker:
@@ -144,7 +144,7 @@ async def test_appends_are_not_refused_because_retention_was_quicker(tmp_path: P
         assert (described.is_refusing, fs.free) == (False, RESERVE + SIZE)
 
 
-async def test_without_segments_to_drop_appends_are_refused_until_there_is_space(
+async def test_without_segments_to_drop_appends_are_refused(
     tmp_path: Path, fs: ShrinkingDevice, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE) as broker:
@@ -175,9 +175,7 @@ async def test_without_segments_to_drop_appends_are_refused_until_there_is_space
     assert said == ["ERROR", "WARNING"], "one line for each change"
 
 
-async def test_the_active_segment_of_a_willing_topic_stays_and_its_appends_are_refused_too(
-    tmp_path: Path, fs: ShrinkingDevice
-) -> None:
+async def test_the_active_segment_stays_and_appends_are_refused(tmp_path: Path, fs: ShrinkingDevice) -> None:
     async with guarded(tmp_path, fs) as broker:
         fs.free = 0
         for _ in range(2):
@@ -213,9 +211,7 @@ async def test_each_directory_has_its_own_reserve(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("total", "reserve"), [(1 << 20, 10_485), (1 << 30, 10_737_418), (1 << 40, 64 << 20), (0, 0)])
-async def test_without_a_word_the_reserve_is_a_hundredth_of_the_device_up_to_64_mib(
-    tmp_path: Path, total: int, reserve: int
-) -> None:
+async def test_the_default_reserve_is_1_percent_up_to_64_mib(tmp_path: Path, total: int, reserve: int) -> None:
     class Device(GateFileSystem):
         def total_bytes(self, path: str) -> int:
             return total
@@ -224,7 +220,7 @@ async def test_without_a_word_the_reserve_is_a_hundredth_of_the_device_up_to_64_
         assert broker.directories.describe()[0].reserve_bytes == reserve
 
 
-async def test_all_logs_together_give_up_the_oldest_segments_above_their_bound_or_refuse_appends(
+async def test_logs_above_log_max_bytes_drop_segments_or_refuse_appends(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = {"segment.bytes": str(5 * SIZE)}

@@ -102,7 +102,7 @@ async def test_nobody_judges_before_the_offsets_are_known(tmp_path: Path, clock:
         assert await retain(broker) == 20
 
 
-async def test_past_its_bounds_the_oldest_go_and_are_counted_and_told(
+async def test_past_its_bounds_the_oldest_are_dropped_and_logged(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys = {"disk_full_policy": "drop-oldest", "retention_hold_max_bytes": str(10 * SIZE)}
@@ -116,7 +116,7 @@ async def test_past_its_bounds_the_oldest_go_and_are_counted_and_told(
         assert actor_of(broker).log.derived.dropped == Dropped(8, 8 * SIZE, 2, 10)
 
 
-async def test_appends_refused_past_the_bounds_are_accepted_after_a_commit(
+async def test_appends_past_the_bounds_wait_for_a_commit(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with held_topic(tmp_path, clock, retention_hold_max_bytes=str(15 * SIZE)) as broker:

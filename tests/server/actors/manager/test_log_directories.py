@@ -154,9 +154,7 @@ async def test_the_last_directory_ends_the_server(tmp_path: Path, fs: GateFileSy
 
 
 @pytest.mark.parametrize("is_writable", [True, False])
-async def test_a_log_that_fails_takes_its_directory_along_unless_that_can_be_written(
-    tmp_path: Path, fs: GateFileSystem, is_writable: bool
-) -> None:
+async def test_a_failed_log_takes_an_unwritable_directory_along(tmp_path: Path, fs: GateFileSystem, is_writable: bool) -> None:
     one, two, beside = tmp_path / "one", tmp_path / "two", TopicPartition(TOPIC, 2)
     async with running_broker(one, two, fs=fs, durability="fsync", checkpoint_interval_ms=100) as broker:
         await broker.topics.create(TOPIC, 4)

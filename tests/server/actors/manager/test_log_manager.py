@@ -229,9 +229,7 @@ async def test_a_deletion_that_the_disk_refuses_is_answered_with_the_next_step(t
             await broker.topics.delete(TOPIC)
 
 
-async def test_partitions_in_a_failed_directory_do_not_return_to_a_new_topic_of_the_name(
-    tmp_path: Path, fs: GateFileSystem
-) -> None:
+async def test_a_new_topic_gets_no_partitions_of_a_failed_directory(tmp_path: Path, fs: GateFileSystem) -> None:
     """Simulated seed 90739: a partition was there twice, and the server did not start."""
     paths = [tmp_path / "one", tmp_path / "two"]
     async with running_broker(*paths, fs=fs) as broker:
@@ -358,7 +356,7 @@ async def test_a_block_that_fails_or_is_cancelled_ends_in_a_clean_stop(tmp_path:
     assert has_marker(tmp_path)
 
 
-async def test_a_stop_that_fails_does_not_replace_what_ended_the_block(
+async def test_a_failed_stop_keeps_the_error_of_the_block(
     tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def block() -> None:
@@ -516,9 +514,7 @@ def a_directory_as_segment(directory: Path) -> None:
         (shutil.rmtree, "none of the log directories {} holds it"),
     ],
 )
-async def test_a_partition_that_cannot_be_opened_is_offline_says_why_and_the_others_serve(
-    tmp_path: Path, damage: Any, said: str
-) -> None:
+async def test_a_partition_that_cannot_be_opened_is_offline(tmp_path: Path, damage: Any, said: str) -> None:
     await make_three(tmp_path)
     damage(tmp_path / "topic-1")
     async with running_broker(tmp_path) as broker:

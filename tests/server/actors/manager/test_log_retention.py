@@ -216,9 +216,7 @@ async def test_a_partition_that_is_offline_is_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [False, True])
-async def test_old_records_are_warned_of_and_expire_unless_retention_keeps_them(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, kept: bool
-) -> None:
+async def test_old_records_are_warned_of_and_expire(tmp_path: Path, caplog: pytest.LogCaptureFixture, kept: bool) -> None:
     configs = {"retention.ms": "-1"} if kept else {}
     async with running_broker(tmp_path) as broker:
         await broker.topics.create(TOPIC, 1, configs)

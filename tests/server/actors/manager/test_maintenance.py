@@ -17,7 +17,7 @@ def has_written(directory: Path, line: str) -> bool:
     return line in (directory / HIGH_WATERMARK_FILE).read_text()
 
 
-async def test_checkpoints_are_written_while_the_server_runs_and_tried_again_if_they_fail(
+async def test_checkpoints_are_written_and_tried_again(
     tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with one_partition(tmp_path, fs=fs, checkpoint_interval_ms=1) as broker:

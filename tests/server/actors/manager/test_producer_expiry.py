@@ -13,9 +13,7 @@ from tests.support.logs import START_MS, Clock, batch
 from tests.support.transactions import TransactionalProducer
 
 
-async def test_silent_producers_are_looked_for_while_the_server_runs(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_producers_are_forgotten(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka: UnifiedLogTest.testPeriodicProducerIdExpiration (without being asked)."""
     monkeypatch.setattr("triolog.server.actors.manager.maintenance.PRODUCER_CHECK_S", 0.01)
     async with one_partition(tmp_path, clock=clock, producer_id_expiration_ms=1000) as broker:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import trio.testing
+from trio.testing import MockClock
 from triolog.protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
@@ -67,9 +67,7 @@ async def test_leased_files_outlive_their_records_and_topic_without_later_append
         assert len(broker.leases) == 0
 
 
-async def test_a_lease_ends_when_its_time_is_over_and_not_when_it_was_renewed(
-    broker: Broker, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_a_lease_ends_when_its_time_is_over_unless_renewed(broker: Broker, mock_clock: MockClock) -> None:
     await fill(broker, 1)
     first, second = await broker.leases.take([PARTITION], 1), await broker.leases.take([PARTITION], 1)
     renewed = await broker.leases.renew(second.lease_id, HOUR_MS)

@@ -97,9 +97,7 @@ async def test_a_key_that_is_kept_is_shown_and_can_be_taken_away(tmp_path: Path)
         assert broker.topics.describe(TOPIC).configs == {}
 
 
-async def test_an_unknown_key_that_a_lenient_server_accepted_does_no_harm_later(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_unknown_key_of_a_lenient_server_does_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with running_broker(tmp_path) as broker:
         with pytest.raises(InvalidConfigError):
             await broker.topics.create(TOPIC, 1, {"no.such.key": "1"})
@@ -135,9 +133,7 @@ async def test_a_stricter_durability_holds_for_what_was_written_before(broker: B
     assert actor_of(broker).log.recovery_point == 2
 
 
-async def test_an_offline_partition_does_not_keep_the_others_from_a_change(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_offline_partition_is_configured_at_the_next_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with running_broker(tmp_path) as broker:
         await broker.topics.create(TOPIC, 2)
         actor_of(broker).take_offline("a test says so")
@@ -193,9 +189,7 @@ async def test_partitions_are_on_the_device_before_they_are_seen(tmp_path: Path,
                 await broker.writer.append(TopicPartition(TOPIC, 1), value("x"))
 
 
-async def test_a_stray_partition_is_reported_and_adopted_by_the_next_growth(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_stray_partition_is_adopted_by_the_next_growth(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with one_partition(tmp_path) as broker:
         await broker.topics.create_partitions(TOPIC, 2)
         older = (tmp_path / TOPICS_FILE).read_bytes()
@@ -259,9 +253,7 @@ async def test_a_creation_is_on_the_device_before_its_first_directory(tmp_path: 
 
 
 @pytest.mark.parametrize("has_list", [True, False])
-async def test_partitions_with_records_are_adopted_though_some_were_being_made(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, has_list: bool
-) -> None:
+async def test_partitions_with_records_are_adopted(tmp_path: Path, caplog: pytest.LogCaptureFixture, has_list: bool) -> None:
     """A person has put them there, from another server or from a copy. Without a list of topics all are adopted."""
     async with running_broker(tmp_path) as broker:
         older = (tmp_path / TOPICS_FILE).read_bytes()
@@ -305,9 +297,7 @@ async def test_a_directory_that_was_out_of_service_loses_what_was_being_made_whe
         assert not list(two.glob(f"{TOPIC}-*"))
 
 
-async def test_creations_are_remembered_while_a_directory_has_an_older_list_of_topics(
-    tmp_path: Path, fs: GateFileSystem
-) -> None:
+async def test_creations_are_kept_while_a_directory_has_older_topics(tmp_path: Path, fs: GateFileSystem) -> None:
     """The first one has the topic already, the second one has no space for its entry when the server starts again."""
     one, two = tmp_path / "one", tmp_path / "two"
     async with running_broker(one, two) as broker:
@@ -324,9 +314,7 @@ async def test_creations_are_remembered_while_a_directory_has_an_older_list_of_t
     assert not list(two.glob(f"{TOPIC}-*"))
 
 
-async def test_leftovers_that_cannot_be_removed_are_reported_until_they_can(
-    tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_leftovers_that_stay_are_reported(tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture) -> None:
     async with one_partition(tmp_path) as broker:
         older = (tmp_path / TOPICS_FILE).read_bytes()
         topic_id = await broker.topics.create("made", 2)

@@ -158,7 +158,7 @@ async def test_a_log_too_large_for_memory_is_offline_until_there_is_space(
         assert committed(broker) == 8
 
 
-async def test_with_space_logs_are_served_without_another_start(
+async def test_logs_are_served_once_there_is_space(
     tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -323,9 +323,7 @@ async def test_drop_oldest_makes_room_in_logs_that_wait_and_they_go_on(tmp_path:
 
 
 @pytest.mark.parametrize("when", ["while it is being opened", "when it is open"])
-async def test_a_log_is_not_opened_from_segments_that_are_about_to_be_unlinked(
-    tmp_path: Path, fs: GateFileSystem, when: str
-) -> None:
+async def test_a_log_is_opened_without_segments_about_to_go(tmp_path: Path, fs: GateFileSystem, when: str) -> None:
     """The guard has taken them out and stands before the first file; it goes on when the opening waits for it. (Without that it
     would be at that segment's index, or would have ended.)"""
     async with waiting_broker(tmp_path, fs, topic={"disk.full.policy": "drop-oldest"}, disk_reserve_bytes=0) as broker:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio.testing
+from trio.testing import MockClock
 from triolog.protocol.errors import RequestError
 from triolog.server.actors.partition.flusher import flush
 from triolog.server.actors.partition.partition import PartitionActor
@@ -205,7 +205,7 @@ async def test_nothing_is_appended_while_a_flush_in_the_background_writes_again(
         assert len(await values_from(broker)) == 2
 
 
-async def test_a_flush_on_request_ends_the_loss_window(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+async def test_a_flush_on_request_ends_the_loss_window(tmp_path: Path, mock_clock: MockClock) -> None:
     async with one_partition(tmp_path, durability="os") as broker:
         actor = actor_of(broker)
         await broker.writer.append(PARTITION, value("a"))
@@ -219,7 +219,7 @@ async def test_a_flush_on_request_ends_the_loss_window(tmp_path: Path, mock_cloc
         assert actor.statistics().longest_unsynced_ms == pytest.approx(5000)
 
 
-async def test_deleting_records_makes_what_is_not_synced_no_younger(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+async def test_deleting_records_makes_what_is_not_synced_no_younger(tmp_path: Path, mock_clock: MockClock) -> None:
     """The recovery point follows the log start offset, and nothing was synced (simulation, seed 1011)."""
     async with one_partition(tmp_path, durability="os") as broker:
         for text in "ab":
@@ -230,9 +230,7 @@ async def test_deleting_records_makes_what_is_not_synced_no_younger(tmp_path: Pa
         assert actor_of(broker).statistics().unsynced_ms == pytest.approx(5000)
 
 
-async def test_after_a_roll_the_loss_window_begins_with_the_new_segment(
-    tmp_path: Path, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_after_a_roll_the_loss_window_begins_with_the_new_segment(tmp_path: Path, mock_clock: MockClock) -> None:
     async with one_partition(tmp_path, durability="os", topic={"segment.bytes": "150"}) as broker:
         actor = actor_of(broker)
         for text in "abc":

@@ -76,9 +76,7 @@ async def visible(broker: Broker) -> int:
 
 
 @pytest.mark.parametrize("durability", ["fsync", "group:50", "os"])
-async def test_what_arrives_during_a_write_is_one_group_in_the_order_of_sending(
-    tmp_path: Path, fs: GateFileSystem, durability: str
-) -> None:
+async def test_appends_during_a_write_are_one_group_in_order(tmp_path: Path, fs: GateFileSystem, durability: str) -> None:
     answers: Answered = []
     async with one_partition(tmp_path, fs=fs, durability=durability) as broker:
         actor = actor_of(broker)
@@ -246,9 +244,7 @@ async def test_flush_ms_is_honoured_under_os(tmp_path: Path, fs: GateFileSystem)
 
 
 @pytest.mark.parametrize(("durability", "acks"), [("fsync", -1), ("fsync", 1), ("group:1", -1)])
-async def test_a_failed_sync_takes_the_log_offline_for_good_and_no_other(
-    tmp_path: Path, fs: GateFileSystem, durability: str, acks: int
-) -> None:
+async def test_a_failed_sync_takes_its_log_offline(tmp_path: Path, fs: GateFileSystem, durability: str, acks: int) -> None:
     other = TopicPartition("other", 0)
     async with one_partition(tmp_path, fs=fs, durability=durability) as broker:
         await broker.topics.create("other")
@@ -338,7 +334,7 @@ async def test_a_full_disk_while_rolling_refuses_the_append_and_the_next_one_rol
     ("suffix", "durability"),
     [("0.log", "fsync"), ("0.index", "fsync"), ("0.timeindex", "fsync"), (".snapshot", "fsync"), (".snapshot", "group:1")],
 )
-async def test_a_sync_that_fails_while_rolling_takes_the_log_offline(
+async def test_a_failed_sync_of_a_roll_takes_the_log_offline(
     tmp_path: Path, fs: GateFileSystem, suffix: str, durability: str
 ) -> None:
     """The recovery point has passed the segment: recovery would trust a file that the kernel has lost. A second sync may
@@ -481,9 +477,7 @@ async def test_a_change_of_the_log_that_fails_half_way_takes_it_offline(
 
 
 @pytest.mark.parametrize("operation", ["rename", "open"])
-async def test_a_reader_that_comes_while_a_log_is_emptied_finds_it_empty(
-    broker: Broker, fs: GateFileSystem, operation: str
-) -> None:
+async def test_a_reader_of_a_log_being_emptied_finds_it_empty(broker: Broker, fs: GateFileSystem, operation: str) -> None:
     await broker.writer.append(PARTITION, value("a"))
     async with held(fs.hold(operation, ".log"), actor_of(broker).perform, lambda log: truncate_fully_and_start_at(log, 10)):
         snapshot = actor_of(broker).snapshot()

@@ -169,9 +169,7 @@ async def test_a_bug_at_the_end_of_a_turn_takes_the_log_offline_and_is_raised(tm
 
 
 @pytest.mark.parametrize("seed", range(counts(60)))
-async def test_any_interleaving_of_turns_tasks_rolls_and_changes_gives_offsets_in_the_order_of_sending(
-    tmp_path: Path, seed: int
-) -> None:
+async def test_any_interleaving_gives_offsets_in_the_order_of_sending(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     answers: list[tuple[int, AppendResult | RequestError]] = []
     changes: list[int] = []

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 from triolog.protocol.errors import CorruptRecordError, ErrorCode, InvalidRequestError, InvalidTopicError, RequestError
 from triolog.protocol.records.batch import with_producer
 from triolog.protocol.records.builder import build_batch
@@ -352,7 +352,7 @@ async def test_staging_under_the_same_name_while_that_is_thrown_away_waits_for_i
     assert await values_from(broker) == [b"b"]
 
 
-async def test_what_nobody_touches_is_thrown_away_after_its_time(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+async def test_what_nobody_touches_is_thrown_away_after_its_time(tmp_path: Path, mock_clock: MockClock) -> None:
     async with one_partition(tmp_path, stage_retention_ms=1000) as broker:
         await stage(broker, "1", "a")
         mock_clock.jump(5)
@@ -361,9 +361,7 @@ async def test_what_nobody_touches_is_thrown_away_after_its_time(tmp_path: Path,
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_a_file_whose_sync_failed_is_written_again_before_a_commit(
-    tmp_path: Path, fs: GateFileSystem, restarts: bool
-) -> None:
+async def test_a_file_whose_sync_failed_is_written_again(tmp_path: Path, fs: GateFileSystem, restarts: bool) -> None:
     """The second sync would succeed: the kernel has forgotten what it could not write."""
     name = file_name("1", PARTITION)
     async with one_partition(tmp_path, fs=fs) as broker:

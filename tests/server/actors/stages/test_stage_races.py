@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.native import messages
 from triolog.protocol.types import TopicPartition
@@ -212,7 +212,7 @@ async def test_many_commits_share_what_is_kept_in_memory(
 
 
 async def test_a_commit_that_takes_long_holds_up_no_transaction(
-    tmp_path: Path, fs: GateFileSystem, mock_clock: trio.testing.MockClock
+    tmp_path: Path, fs: GateFileSystem, mock_clock: MockClock
 ) -> None:
     async with running_broker(tmp_path, fs=fs) as broker:
         await broker.topics.create(TOPIC, 2)

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 from triolog.server.actors.wear.rates import Rates
 from triolog.server.actors.wear.wear import LOOK_S, Wear, WearStatistics
 from triolog.server.broker import Broker
@@ -39,7 +39,7 @@ class Flash:
     sysfs: FakeSysfs
     fs: RoomFileSystem
     io: Path
-    clock: trio.testing.MockClock
+    clock: MockClock
     wear: Wear
 
     def process_wrote(self, total_bytes: int) -> None:
@@ -56,12 +56,12 @@ class Flash:
 
 
 @pytest.fixture
-def mock_clock() -> trio.testing.MockClock:
-    return trio.testing.MockClock()
+def mock_clock() -> MockClock:
+    return MockClock()
 
 
 @asynccontextmanager
-async def flash(tmp_path: Path, clock: trio.testing.MockClock, *names: str, **settings: Any) -> AsyncIterator[Flash]:
+async def flash(tmp_path: Path, clock: MockClock, *names: str, **settings: Any) -> AsyncIterator[Flash]:
     """With a log directory of each name, all of them on the disk."""
     sysfs, fs, io = FakeSysfs(tmp_path / "sys"), RoomFileSystem(), tmp_path / "io"
     number = os.stat(tmp_path).st_dev
@@ -76,9 +76,7 @@ async def flash(tmp_path: Path, clock: trio.testing.MockClock, *names: str, **se
         yield Flash(broker, sysfs, fs, io, clock, wear)
 
 
-async def test_bytes_to_the_disk_are_reported_for_each_byte_appended(
-    tmp_path: Path, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_bytes_to_the_disk_are_reported_for_each_byte_appended(tmp_path: Path, mock_clock: MockClock) -> None:
     """Two directories of one disk share its bytes, and what it says of its health."""
     async with flash(tmp_path, mock_clock, "one", "two") as here:
         here.process_wrote(4096)
@@ -100,9 +98,7 @@ async def test_bytes_to_the_disk_are_reported_for_each_byte_appended(
         assert len(told.directories) == 2
 
 
-async def test_a_disk_is_full_when_its_space_above_the_reserve_is_gone(
-    tmp_path: Path, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_a_disk_is_full_when_its_space_above_the_reserve_is_gone(tmp_path: Path, mock_clock: MockClock) -> None:
     async with flash(tmp_path, mock_clock, disk_reserve_bytes=400_000) as here:
         await here.wear.look()
         here.fs.room -= 100_000
@@ -111,9 +107,7 @@ async def test_a_disk_is_full_when_its_space_above_the_reserve_is_gone(
         assert (await here.later(10)).directories[0].recent.full_in_s is None
 
 
-async def test_the_days_left_count_what_was_written_before_the_start(
-    tmp_path: Path, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_the_days_left_count_what_was_written_before_the_start(tmp_path: Path, mock_clock: MockClock) -> None:
     endurance = 2**30
     async with flash(tmp_path, mock_clock, disk_endurance_bytes=endurance) as here:
         here.sysfs.lifetime("mmcblk0p2", 2**19)
@@ -124,7 +118,7 @@ async def test_the_days_left_count_what_was_written_before_the_start(
         assert directory.days_left == pytest.approx(2**29 / 512 / 86_400)
 
 
-async def test_where_the_system_tells_nothing_nothing_is_told(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+async def test_where_the_system_tells_nothing_nothing_is_told(tmp_path: Path, mock_clock: MockClock) -> None:
     async with running_broker(tmp_path) as broker:
         wear = Wear(broker._manager, sysfs=str(tmp_path / "none"), process_io=str(tmp_path / "none"))
         await wear.look()
@@ -136,7 +130,7 @@ async def test_where_the_system_tells_nothing_nothing_is_told(tmp_path: Path, mo
         assert directory.health == FlashHealth()
 
 
-async def test_what_a_deleted_topic_had_appended_still_counts(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+async def test_what_a_deleted_topic_had_appended_still_counts(tmp_path: Path, mock_clock: MockClock) -> None:
     async with flash(tmp_path, mock_clock) as here:
         await here.wear.look()
         appended = await here.append()
@@ -149,7 +143,7 @@ async def test_what_a_deleted_topic_had_appended_still_counts(tmp_path: Path, mo
         assert (await here.later(10)).directories[0].recent.written_per_appended == 512.0
 
 
-async def test_it_is_looked_at_by_itself_and_nothing_piles_up(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+async def test_it_is_looked_at_by_itself_and_nothing_piles_up(tmp_path: Path, mock_clock: MockClock) -> None:
     async with flash(tmp_path, mock_clock) as here, trio.open_nursery() as nursery:
         nursery.start_soon(here.wear.run)
         for pause_s in [*[LOOK_S] * 70, *[600.0] * 160]:  # ten minutes of looks, then a day
@@ -162,9 +156,7 @@ async def test_it_is_looked_at_by_itself_and_nothing_piles_up(tmp_path: Path, mo
         nursery.cancel_scope.cancel()
 
 
-async def test_the_longest_loss_window_stays_when_everything_is_on_the_device(
-    tmp_path: Path, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_the_longest_loss_window_stays_when_everything_is_on_the_device(tmp_path: Path, mock_clock: MockClock) -> None:
     async with flash(tmp_path, mock_clock, durability="os", topic={"flush.messages": "3"}) as here:
         for _ in range(2):
             await here.append()

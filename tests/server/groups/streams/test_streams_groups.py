@@ -11,13 +11,7 @@ from triolog.server.groups.streams.tasks import NO_TASKS, HeldTasks, TaskId
 from triolog.server.groups.streams.values import StreamsGroupState, StreamsTimes
 
 from tests.support.consumer_groups import Topics
-from tests.support.streams_groups import (
-    GROUP,
-    REBALANCE_TIMEOUT_MS,
-    DrivenStreamsGroups,
-    subtopology,
-    topology,
-)
+from tests.support.streams_groups import GROUP, REBALANCE_TIMEOUT_MS, DrivenStreamsGroups, subtopology, topology
 
 PLAIN = topology(subtopology("0", "words"))
 

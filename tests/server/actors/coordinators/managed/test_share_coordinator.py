@@ -9,8 +9,7 @@ from typing import Any
 
 import attrs
 import pytest
-import trio
-import trio.testing
+from trio.testing import MockClock
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, CommittingMember, ConsumerHeartbeat, GroupState, Join
@@ -150,7 +149,7 @@ async def committed_offsets(broker: Broker) -> None:
 
 @pytest.mark.parametrize("make", [consumer_group, empty_consumer_group, classic_group, committed_offsets])
 async def test_a_group_of_another_kind_is_no_share_group(
-    autojump_clock: trio.testing.MockClock, fast_path: Path, states: KeptShareStates, make: Any
+    autojump_clock: MockClock, fast_path: Path, states: KeptShareStates, make: Any
 ) -> None:
     async with sharing(fast_path, states) as broker:
         await make(broker)
