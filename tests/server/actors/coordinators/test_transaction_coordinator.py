@@ -129,15 +129,6 @@ async def test_ending_again_the_same_way_is_fine_and_writes_nothing(broker: Brok
     assert await markers(broker, PARTITION) == 1
 
 
-async def test_a_partition_that_has_joined_does_not_wait_again(broker: Broker) -> None:
-    producer = await TransactionalProducer.start(broker)
-    await broker.transactions.add_partitions(*producer.identity, [PARTITION, OTHER])
-    end = broker.reader.snapshot(STATES).log_end_offset
-    with trio.testing.assert_no_checkpoints():
-        await broker.transactions.add_partitions(*producer.identity, [OTHER])
-    assert broker.reader.snapshot(STATES).log_end_offset == end
-
-
 async def test_partitions_that_join_at_once_all_join(tmp_path: Path) -> None:
     async with running_broker(tmp_path, topic={"segment.index.bytes": "100"}) as broker:
         await broker.topics.create(TOPIC, 20)
@@ -216,7 +207,10 @@ async def test_a_name_or_a_timeout_that_cannot_be_is_refused(broker: Broker) -> 
 
 async def test_epochs_go_up_until_a_new_producer_id_is_due(broker: Broker) -> None:
     first = await TransactionalProducer.start(broker)
-    assert [(await TransactionalProducer.start(broker)).producer_epoch for _ in range(3)] == [1, 2, 3]
+    named = first.producer_id, first.producer_epoch
+    for _ in range(2):
+        assert await broker.producers.init("mover", TIMEOUT_MS, named) == (first.producer_id, 1), "the same again"
+    assert [(await TransactionalProducer.start(broker)).producer_epoch for _ in range(2)] == [2, 3]
     owner = broker.transactions.ids.owners["mover"]
     owner.value = attrs.evolve(state_of(broker), producer_epoch=LAST_CLIENT_EPOCH - 1)
     last = await TransactionalProducer.start(broker)
@@ -354,27 +348,18 @@ async def test_an_idle_id_expires_and_one_in_use_does_not(tmp_path: Path, clock:
         assert (await TransactionalProducer.start(broker, "idle")).producer_epoch == 1
 
 
-async def test_a_partition_that_is_gone_does_not_hold_up_the_others(broker: Broker) -> None:
+async def test_a_partition_that_is_gone_or_knows_a_later_epoch_does_not_hold_up_an_end(broker: Broker) -> None:
+    """A power cut under `os` took the later epochs from the coordinator's log and not from the partition's (simulation, seed
+    2009): the id could neither end its transaction nor begin another."""
     await broker.topics.create("gone")
     producer = await TransactionalProducer.start(broker)
-    await producer.produce(PARTITION, "a")
-    await producer.produce(TopicPartition("gone", 0), "b")
+    for partition in (PARTITION, OTHER, TopicPartition("gone", 0)):
+        await producer.produce(partition, "a")
     await broker.topics.delete("gone")
-    await producer.commit()
-    assert await committed_values(broker, PARTITION) == ["a"]
-
-
-async def test_a_partition_that_knows_a_later_epoch_does_not_hold_up_an_id_for_ever(broker: Broker) -> None:
-    """A power cut under `os` took the later epochs from the coordinator's log and not from the partition's (simulation, seed
-    2009): the id could neither end its transaction nor begin anew."""
-    producer = await TransactionalProducer.start(broker)
-    await producer.produce(PARTITION, "a")
-    await producer.produce(OTHER, "b")
     later = producer.producer_epoch + 3
     await broker.transactions.write_marker(PARTITION, producer.producer_id, later, commit=False, coordinator_epoch=0)
     await producer.commit()
-    assert await committed_values(broker, PARTITION) == []
-    assert await committed_values(broker, OTHER) == ["b"]
+    assert [await committed_values(broker, each) for each in (PARTITION, OTHER)] == [[], ["a"]]
     assert is_idle(broker)
     await TransactionalProducer.start(broker)
 
@@ -407,7 +392,13 @@ async def test_a_decided_outcome_is_written_once_the_partition_can_be(
 async def test_a_step_that_cannot_be_written_is_not_taken(tmp_path: Path, fs: GateFileSystem) -> None:
     states_log = f"{TRANSACTIONS_TOPIC}-0/00000000000000000000.log"
     async with two_partitions(tmp_path, fs=fs) as broker:
+        await TransactionalProducer.start(broker, "first")
+        fs.fail("write", states_log)
+        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+            await TransactionalProducer.start(broker)
+        assert list(broker.transactions.ids.owners) == ["first"]
         producer = await TransactionalProducer.start(broker)
+        assert producer.producer_epoch == 0
         fs.fail("write", states_log)
         with refused(ErrorCode.KAFKA_STORAGE_ERROR):
             await producer.produce(PARTITION, "a")
@@ -420,16 +411,6 @@ async def test_a_step_that_cannot_be_written_is_not_taken(tmp_path: Path, fs: Ga
         assert await markers(broker, PARTITION) == 0
         await producer.commit()
         assert await committed_values(broker, PARTITION) == ["b"]
-
-
-async def test_an_id_that_could_not_be_made_is_not_known(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with two_partitions(tmp_path, fs=fs) as broker:
-        await TransactionalProducer.start(broker, "first")
-        fs.fail("write", ".log")
-        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-            await TransactionalProducer.start(broker)
-        assert list(broker.transactions.ids.owners) == ["first"]
-        assert (await TransactionalProducer.start(broker)).producer_epoch == 0
 
 
 async def test_a_state_that_cannot_be_read_takes_only_its_partition_out_of_service(tmp_path: Path) -> None:
@@ -506,13 +487,6 @@ async def test_behind_the_last_epoch_version_2_goes_on_with_another_producer_id(
     assert await committed_values(broker, PARTITION) == ["a", "b"]
 
 
-async def test_a_producer_that_names_its_epoch_gets_the_next_one_and_asking_again_the_same(broker: Broker) -> None:
-    producer_id, epoch = await broker.producers.init("mover", TIMEOUT_MS)
-    following = await broker.producers.init("mover", TIMEOUT_MS, (producer_id, epoch))
-    assert following == (producer_id, epoch + 1)
-    assert await broker.producers.init("mover", TIMEOUT_MS, (producer_id, epoch)) == following
-
-
 async def test_partitions_that_have_not_joined_are_refused(broker: Broker) -> None:
     producer = await TransactionalProducer.start(broker)
     with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
@@ -521,6 +495,10 @@ async def test_partitions_that_have_not_joined_are_refused(broker: Broker) -> No
     with refused(ErrorCode.INVALID_TXN_STATE):
         broker.transactions.check_joined(*producer.identity, [PARTITION])
     await broker.transactions.add_partitions(*producer.identity, [PARTITION])
+    end = broker.reader.snapshot(STATES).log_end_offset
+    with trio.testing.assert_no_checkpoints():
+        await broker.transactions.add_partitions(*producer.identity, [PARTITION])
+    assert broker.reader.snapshot(STATES).log_end_offset == end, "it has joined already"
     broker.transactions.check_joined(*producer.identity, [PARTITION])
     with refused(ErrorCode.INVALID_TXN_STATE):
         broker.transactions.check_joined(*producer.identity, [PARTITION, OTHER])

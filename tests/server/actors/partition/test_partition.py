@@ -93,28 +93,18 @@ async def test_appends_during_a_write_are_one_group_in_order(tmp_path: Path, fs:
         assert [record.offset for record in await records_from(broker)] == list(range(101))
 
 
-async def test_one_append_that_is_refused_leaves_the_others_of_its_group(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_a_group_rolls_and_refuses_only_appends_that_are_too_large(tmp_path: Path, fs: GateFileSystem) -> None:
     answers: Answered = []
     async with one_partition(tmp_path, fs=fs, topic={"segment.bytes": "2000"}) as broker:
         actor = actor_of(broker)
         async with held(fs.hold("write", ".log"), send, actor, answers):
-            await send(actor, answers)
+            await send(actor, answers, size=500, count=10)
             await send(actor, answers, size=3000)
-            await send(actor, answers)
-        await answered(answers, 4)
-        refused = answers.pop(2)
+            await send(actor, answers, size=500, count=10)
+        await answered(answers, 22)
+        refused = answers.pop(11)
         assert isinstance(refused, RequestError)
         assert refused.code is ErrorCode.RECORD_LIST_TOO_LARGE
-        assert offsets(answers) == [0, 1, 2]
-
-
-async def test_a_group_that_does_not_fit_its_segment_rolls_and_goes_on(tmp_path: Path, fs: GateFileSystem) -> None:
-    answers: Answered = []
-    async with one_partition(tmp_path, fs=fs, topic={"segment.bytes": "2000"}) as broker:
-        actor = actor_of(broker)
-        async with held(fs.hold("write", ".log"), send, actor, answers):
-            await send(actor, answers, size=500, count=20)
-        await answered(answers, 21)
         assert offsets(answers) == list(range(21))
         assert len(actor.log.segments) > 5
         assert len(await records_from(broker)) == 21
@@ -204,22 +194,16 @@ async def test_group_durability_tells_the_age_of_what_is_not_synced(tmp_path: Pa
         assert actor.statistics().unsynced_ms == 0.0
         async with held(fs.hold("sync", ".log"), broker.writer.append, PARTITION, value("a")):
             younger = actor.statistics().unsynced_ms
-            await broker.writer.append(PARTITION, value("b"))
-            assert actor.statistics().unsynced_ms > younger > 0.0
-            assert actor.log.recovery_point == 0
-        await until(lambda: actor.log.recovery_point == 2)
-        await settled()
-        assert actor.statistics().unsynced_ms == 0.0
-
-
-async def test_group_durability_answers_while_the_sync_is_held(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with one_partition(tmp_path, fs=fs, durability="group:1") as broker:
-        async with held(fs.hold("sync", ".log"), broker.writer.append, PARTITION, value("a")):
             with trio.fail_after(PATIENCE_S):
                 for number in range(1, 20):
                     assert (await broker.writer.append(PARTITION, value(str(number)))).base_offset == number
             assert await visible(broker) == 20
             assert fs.count("sync", ".log") == 1
+            assert actor.statistics().unsynced_ms > younger > 0.0
+            assert actor.log.recovery_point == 0
+        await until(lambda: actor.log.recovery_point == 20)
+        await settled()
+        assert actor.statistics().unsynced_ms == 0.0
 
 
 async def test_flush_messages_is_honoured_under_os(tmp_path: Path, fs: GateFileSystem) -> None:

@@ -38,28 +38,20 @@ def offsets(answers: Answered) -> list[int]:
     return [answer.base_offset for answer in answers if isinstance(answer, AppendResult)]
 
 
-async def test_a_turns_appends_are_answered_at_its_end_without_a_turn_of_the_task(tmp_path: Path) -> None:
+async def test_the_appends_of_a_turn_are_answered_at_its_end_without_the_task(tmp_path: Path) -> None:
+    """Those outside of a turn are done by the task; the first opens the file, in a thread."""
     answers: Answered = []
     async with one_partition(tmp_path, durability="os") as broker:
         actor = actor_of(broker)
         put(actor, answers)
-        await until_answered(answers, 1)  # the first one opens the file, in a thread
+        assert answers == []
+        await until_answered(answers, 1)
         with broker.disk.gathering:
             put(actor, answers, count=50)
             assert len(answers) == 1
         assert offsets(answers) == list(range(51))
         assert (actor.statistics().groups, actor.statistics().appends) == (2, 51)
         assert len(await values_from(broker)) == 51
-
-
-async def test_outside_of_a_turn_the_task_does_it(tmp_path: Path) -> None:
-    answers: Answered = []
-    async with one_partition(tmp_path, durability="os") as broker:
-        actor = actor_of(broker)
-        put(actor, answers, count=3)
-        assert answers == []
-        await until_answered(answers, 3)
-        assert offsets(answers) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
