@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from triolog.protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
+from triolog.protocol.errors import RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.compaction.child_process import ChildProcess, open_child_process
 from triolog.server.actors.compaction.cleaner import MOST_DEATHS, Cleaner
@@ -125,9 +125,8 @@ async def test_a_log_is_compacted_on_demand_up_to_its_end(tmp_path: Path, durabi
         assert [record.value for record in await records_from(broker)] == [b"19", b"20"]
         assert read_cleaner_offsets(OsFileSystem(), str(tmp_path)) == {PARTITION: 21}
         await broker.topics.alter_configs(TOPIC, {"cleanup.policy": "delete"})
-        with pytest.raises(RequestError, match="says nothing of compact") as caught:
+        with pytest.raises(RequestError, match=r"^POLICY_VIOLATION.*says nothing of compact"):
             await broker.logs.compact(PARTITION)
-        assert caught.value.code is ErrorCode.POLICY_VIOLATION
         assert not await cleaner_of(broker).clean_dirtiest()
     assert leftovers(tmp_path) == []
 
@@ -253,33 +252,16 @@ async def test_a_killed_process_leaves_cleaned_files_only(
     assert cleaner.uncleanable == {}
 
 
-async def test_cleaned_files_of_a_killed_server_are_discarded_at_the_next_start(tmp_path: Path) -> None:
-    async with compacted(tmp_path) as broker:
-        await fill(broker)
-        before = await records_from(broker)
-        async with open_cleaner_process(job_of(broker), open_child_process) as process:
-            assert isinstance(await process.next(), CleanedGroup)
-    assert leftovers(tmp_path) != []
-    async with compacted(tmp_path) as broker:
-        assert leftovers(tmp_path) == []
-        assert await records_from(broker) == before
-
-
-async def test_a_process_ends_with_its_server(broker: Broker) -> None:
+async def test_a_process_ends_with_its_server_or_when_its_result_is_not_wanted(broker: Broker) -> None:
     """Its standard input ends: that is all that a killed server can say."""
     await fill(broker)
-    async with open_cleaner_process(job_of(broker), open_child_process) as process:
-        await process.next()
-        stdin = process_of(process).stdin
-        assert stdin is not None
-        await stdin.aclose()
-        with trio.fail_after(30):
-            assert await process_of(process).wait() == 1
-
-
-async def test_a_process_is_ended_when_nobody_wants_its_result_any_more(broker: Broker) -> None:
-    await fill(broker)
     with trio.fail_after(30):
+        async with open_cleaner_process(job_of(broker), open_child_process) as process:
+            assert isinstance(await process.next(), CleanedGroup)
+            stdin = process_of(process).stdin
+            assert stdin is not None
+            await stdin.aclose()
+            assert await process_of(process).wait() == 1
         async with open_cleaner_process(job_of(broker, max_bytes_per_second=1), open_child_process) as process:
             with trio.move_on_after(0.2):
                 await process.next()

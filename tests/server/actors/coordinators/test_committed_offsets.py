@@ -7,8 +7,6 @@ from pathlib import Path
 
 import attrs
 import pytest
-import trio
-import trio.testing
 from triolog.protocol.coordinator.offsets import (
     OFFSETS_TOPIC,
     GroupMetadataKey,
@@ -68,23 +66,18 @@ async def test_nothing_is_made_before_the_first_commit_that_is_waited_for(broker
     assert list(broker.topics.names()) == [TOPIC]
 
 
-async def test_a_committed_offset_is_read_back_with_its_note(broker: Broker) -> None:
+async def test_a_committed_offset_is_read_back_and_in_the_log_as_kafka_writes_it(broker: Broker) -> None:
     assert await broker.offsets.commit("group", [(PARTITION, 5, "note")]) == [None]
     assert await broker.offsets.fetch("group", [PARTITION, OTHER]) == [(PARTITION, 5, "note"), (OTHER, -1, "")]
-    await commit(broker, 3)
-    assert await broker.offsets.fetch("group", None) == [(PARTITION, 3, "")]
-    assert await broker.offsets.fetch("other", [PARTITION]) == [(PARTITION, -1, "")]
-    assert group_names(broker) == ["group"]
-
-
-async def test_the_log_holds_what_kafka_would_have_written(broker: Broker) -> None:
-    await broker.offsets.commit("group", [(PARTITION, 5, "note")])
     [record] = await records_from(broker, OFFSETS)
     assert decode_offsets_key(record.key or b"") == OffsetCommitKey("group", PARTITION)
     assert decode_offset_commit_value(record.value or b"") == OffsetCommitValue(5, "note", START_MS)
     description = broker.topics.describe(OFFSETS_TOPIC)
-    assert description.configs == INTERNAL_TOPIC_CONFIG
-    assert len(description.partitions) == 1
+    assert (description.configs, len(description.partitions)) == (INTERNAL_TOPIC_CONFIG, 1)
+    await commit(broker, 3)
+    assert await broker.offsets.fetch("group", None) == [(PARTITION, 3, "")]
+    assert await broker.offsets.fetch("other", [PARTITION]) == [(PARTITION, -1, "")]
+    assert group_names(broker) == ["group"]
 
 
 async def test_each_offset_has_its_own_answer(tmp_path: Path) -> None:
@@ -137,9 +130,8 @@ async def test_a_commit_on_the_spot_is_refused_as_one_that_waits(tmp_path: Path)
         assert isinstance(at_once, list)
         assert code_of(later) == code_of(await broker.offsets.commit("group", wanted))
         assert code_of(at_once) == code_of(later)[:3]
-        with pytest.raises(RequestError) as refused:
+        with pytest.raises(RequestError, match=r"^INVALID_GROUP_ID"):
             broker.offsets.commit_now("", wanted, NO_MEMBER, told.append)
-        assert refused.value.code is ErrorCode.INVALID_GROUP_ID
         assert len(told) == 2
 
 
@@ -147,9 +139,8 @@ async def test_a_group_that_commits_on_the_spot_is_not_deleted_before_it_is_answ
     await commit(broker, 1)
     told: list[Told] = []
     assert broker.offsets.commit_now("group", [Commit(PARTITION, 2)], NO_MEMBER, told.append)
-    with pytest.raises(RequestError) as refused:
+    with pytest.raises(RequestError, match=r"^NON_EMPTY_GROUP"):
         await broker.groups.delete("group")
-    assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
     await until(lambda: bool(told))
     await broker.groups.delete("group")
 
@@ -161,18 +152,16 @@ async def test_a_name_that_cannot_be_a_groups_is_refused(broker: Broker, group: 
         broker.offsets.fetch(group),
         broker.groups.delete(group),
     ):
-        with pytest.raises(RequestError) as refused:
+        with pytest.raises(RequestError, match=r"^INVALID_GROUP_ID"):
             await call
-        assert refused.value.code is ErrorCode.INVALID_GROUP_ID
     assert (await broker.groups.join(attrs.evolve(JOIN, group_id=group))).error is ErrorCode.INVALID_GROUP_ID
     assert broker.groups.leave(group, []).error is ErrorCode.INVALID_GROUP_ID
 
 
 async def test_offsets_that_do_not_fit_one_batch_are_refused_together(tmp_path: Path) -> None:
     async with one_partition(tmp_path, topic={"max.message.bytes": "300"}) as broker:
-        with pytest.raises(RequestError, match="fewer at a time") as refused:
+        with pytest.raises(RequestError, match=r"^INVALID_COMMIT_OFFSET_SIZE.*fewer at a time"):
             await broker.offsets.commit("group", [(PARTITION, number, "note " * 10) for number in range(5)])
-        assert refused.value.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         assert await committed_offset(broker, "group", PARTITION) == -1
 
 
@@ -190,22 +179,10 @@ async def test_a_commit_that_could_not_be_written_does_not_count(tmp_path: Path,
     async with one_partition(tmp_path, fs=fs) as broker:
         await commit(broker, 1)
         fs.fail("write", ".log")
-        with pytest.raises(RequestError) as failed:
+        with pytest.raises(RequestError, match=r"^KAFKA_STORAGE_ERROR"):
             await commit(broker, 2)
-        assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert await committed_offset(broker, "group", PARTITION) == 1
         await broker.groups.delete("group")
-
-
-async def test_the_last_of_commits_at_once_counts_for_all_readers(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        async with trio.open_nursery() as nursery:
-            for number in range(50):
-                nursery.start_soon(commit, broker, number)
-        last = (await records_from(broker, OFFSETS))[-1]
-        assert await committed_offset(broker, "group", PARTITION) == decode_offset_commit_value(last.value or b"").offset
-    async with one_partition(tmp_path) as broker:
-        assert await committed_offset(broker, "group", PARTITION) == decode_offset_commit_value(last.value or b"").offset
 
 
 @pytest.mark.parametrize("partitions", [1, 50])
@@ -252,9 +229,8 @@ async def test_a_record_that_cannot_be_read_takes_only_its_partition_out_of_serv
         await put_records(broker, (OffsetCommitKey("group", PARTITION).encode(), b"\x00\x63"))
     async with one_partition(tmp_path) as broker:
         for call in (broker.offsets.fetch("group", [PARTITION]), broker.offsets.commit("group", [(PARTITION, 1, None)])):
-            with pytest.raises(RequestError, match=r"version 99.*triolog verify") as refused:
+            with pytest.raises(RequestError, match=r"^KAFKA_STORAGE_ERROR.*version 99.*triolog verify"):
                 await call
-            assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert group_names(broker) == []
         sync, beat = (kind(group_id="group", generation=1, member_id="") for kind in (Sync, Heartbeat))
         answers = await broker.groups.join(JOIN), await broker.groups.sync(sync), broker.groups.leave("group", [])
@@ -270,9 +246,8 @@ async def test_a_committing_group_is_not_deleted_nor_expired(tmp_path: Path, fs:
         await commit(broker, 1)
         clock.advance(8 * DAY_MS)
         async with held(fs.hold("write", ".log"), commit, broker, 2):
-            with pytest.raises(RequestError) as refused:
+            with pytest.raises(RequestError, match=r"^NON_EMPTY_GROUP"):
                 await broker.groups.delete("group")
-            assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
             assert await broker.groups.expire() == 0
         assert await committed_offset(broker, "group", PARTITION) == 2
 
@@ -348,9 +323,8 @@ async def test_offsets_in_a_transaction_count_when_it_commits_and_never_when_it_
         producer = await TransactionalProducer.start(broker)
         await producer.commit_offset("group", PARTITION, 2)
         assert await committed_offset(broker, "group", PARTITION) == 1
-        with pytest.raises(RequestError, match="topic-0") as unstable:
+        with pytest.raises(RequestError, match=r"^UNSTABLE_OFFSET_COMMIT.*topic-0"):
             await broker.offsets.fetch("group", None, require_stable=True)
-        assert unstable.value.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
         assert await broker.offsets.fetch("other", [PARTITION], require_stable=True) == [(PARTITION, -1, "")]
         with pytest.raises(RequestError, match="still open"):
             await broker.groups.delete("group")

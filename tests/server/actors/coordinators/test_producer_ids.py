@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.errors import RequestError
 from triolog.protocol.records.builder import build_batch
 from triolog.server.actors.coordinators.producer_ids import BLOCK_IDS, FIRST_PRODUCER_ID
 from triolog.server.broker import Broker
@@ -81,9 +81,8 @@ async def test_an_id_that_a_log_holds_is_not_given_out(tmp_path: Path) -> None:
 async def test_a_block_that_cannot_be_written_gives_out_nothing(tmp_path: Path, fs: GateFileSystem) -> None:
     async with running_broker(tmp_path, fs=fs) as broker:
         fs.fail("open", f"{PRODUCER_ID_BLOCK_FILE}.tmp", number=errno.ENOSPC)
-        with pytest.raises(RequestError, match="No space left") as failed:
+        with pytest.raises(RequestError, match=r"^KAFKA_STORAGE_ERROR.*No space left"):
             await new_id(broker)
-        assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert await new_id(broker) == FIRST_PRODUCER_ID
 
 

@@ -138,8 +138,6 @@ def test_only_the_current_producer_may_act(
     assert check_producer("id", value(), 7, 3) == value()
 
 
-# ---- an epoch for each transaction (KIP-890) --------------------------------------------------------------------------------
-
 V2 = EPOCH_PER_TRANSACTION
 
 

@@ -65,9 +65,12 @@ async def test_a_run_is_one_hop_in_another_thread_once_its_files_are_open(tmp_pa
     assert (tmp_path / "log").read_bytes() == b"abcde"
 
 
-async def test_a_failed_run_names_the_operation_did_those_before_and_none_behind(tmp_path: Path, fs: GateFileSystem) -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_a_failed_run_names_the_operation_and_did_those_before(tmp_path: Path, fs: GateFileSystem, at_once: bool) -> None:
+    fs.lets_write_at_once = at_once
     first, second = writable(tmp_path / "first"), writable(tmp_path / "second")
     async with open_disk(fs) as disk:
+        await disk.run([Write(first, 0, [b"0"]), Write(second, 0, [b"0"])], [first, second])
         fs.fail("write", "second", number=errno.ENOSPC)
         failing = Write(second, 0, [b"2"])
         with pytest.raises(OperationFailedError, match=r"Write: .*No space") as raised:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from pathlib import Path
 
 import pytest
 from triolog.protocol.limits import KIB
-from triolog.server.actors.disk.disk import OperationFailedError
 from triolog.server.actors.disk.faulty_disk import FaultyFileSystem
 from triolog.server.actors.disk.turns import Turns
 from triolog.server.actors.disk.writes_at_once import (
@@ -130,16 +128,3 @@ async def test_beside_a_write_that_takes_long_a_small_one_gets_a_thread_too(tmp_
             before = disk.statistics()
             await disk.run([Write(quick, 1, [b"b"])], [quick])
             assert disk.statistics().writes_at_once == before.writes_at_once
-
-
-async def test_one_that_fails_is_told_as_one_in_a_thread(tmp_path: Path) -> None:
-    fs = GateFileSystem()
-    fs.lets_write_at_once = True
-    async with open_disk(fs) as disk:
-        file = writable(tmp_path / "log")
-        await disk.run([Write(file, 0, [b"a"])], [file])
-        fs.fail("write", "log", number=errno.ENOSPC)
-        failing = Write(file, 1, [b"b"])
-        with pytest.raises(OperationFailedError, match=r"Write: .*No space") as raised:
-            await disk.run([failing], [file])
-        assert raised.value.operation is failing

@@ -83,9 +83,8 @@ async def test_a_refused_client_is_told_once_how_to_continue(tmp_path: Path, cap
         assert f"`triolog gaps accept {TOPIC} 0 3`" in told
         in_the_way = tmp_path / f"{TOPIC}-0" / "quarantine-checkpoint.tmp"
         in_the_way.mkdir()
-        with pytest.raises(RequestError, match=r"offset 3 is accepted: .* try again") as caught:
+        with pytest.raises(RequestError, match=r"^KAFKA_STORAGE_ERROR.*offset 3 is accepted: .* try again"):
             await broker.gaps.accept(PARTITION, 3)
-        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert await fetched(broker, 3) == []
         in_the_way.rmdir()
         assert (await broker.gaps.accept(PARTITION, 3))[:2] == (3, 6)

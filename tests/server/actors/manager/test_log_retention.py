@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 import trio
 import trio.testing
-from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError, RequestError, UnknownTopicOrPartitionError
+from triolog.protocol.errors import OffsetOutOfRangeError, RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.disk.checkpoints import LOG_START_FILE, decode_offsets
@@ -265,14 +265,12 @@ async def test_records_are_deleted_up_to_an_offset_of_the_log_or_its_high_waterm
 async def test_records_of_compacted_and_internal_topics_are_not_deleted(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         await broker._manager.create_internal_topic("__consumer_offsets", 1, {})
-        with pytest.raises(RequestError, match="the server's own") as raised:
+        with pytest.raises(RequestError, match=r"^INVALID_TOPIC_EXCEPTION.*the server's own"):
             await broker.logs.delete_records(TopicPartition("__consumer_offsets", 0), 0)
-        assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
         await broker.topics.create(TOPIC, 1, {"cleanup.policy": "compact"})
         await broker.writer.append(PARTITION, [(START_MS, b"key", b"value", ())])
-        with pytest.raises(RequestError, match=r"cleanup\.policy=compact has no delete") as raised:
+        with pytest.raises(RequestError, match=r"^POLICY_VIOLATION.*cleanup\.policy=compact has no delete"):
             await broker.logs.delete_records(PARTITION, 1)
-        assert raised.value.code is ErrorCode.POLICY_VIOLATION
         await broker.topics.alter_configs(TOPIC, {"cleanup.policy": "compact,delete"})
         assert await broker.logs.delete_records(PARTITION, 1) == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.errors import RequestError
 from triolog.server.actors.manager.producer_expiry import expire_producers
 
 from tests.support.brokers import PARTITION, actor_of, one_partition, until
@@ -33,9 +33,8 @@ async def test_a_producer_beyond_the_limit_is_refused_until_an_older_one_is_forg
     async with one_partition(tmp_path, clock=clock, **limits) as broker:
         await broker.writer.append(PARTITION, of(5))
         await broker.writer.append(PARTITION, of(6))
-        with pytest.raises(RequestError, match="max_producers_per_partition=2") as refused:
+        with pytest.raises(RequestError, match=r"^POLICY_VIOLATION.*max_producers_per_partition=2"):
             await broker.writer.append(PARTITION, of(7))
-        assert refused.value.code is ErrorCode.POLICY_VIOLATION
         assert (await broker.writer.append(PARTITION, of(5))).base_offset == 0
         assert (await broker.writer.append(PARTITION, of(6, 1))).base_offset == 2
         assert (await broker.writer.append(PARTITION, batch(START_MS))).base_offset == 3

@@ -48,20 +48,6 @@ async def test_a_changed_configuration_is_in_effect_at_once_and_after_a_restart(
         assert broker.topics.describe_config(TOPIC)["retention.ms"][1] == "default"
 
 
-async def test_retention_follows_a_change(tmp_path: Path) -> None:
-    async with one_partition(tmp_path, topic={"segment.bytes": "100"}) as broker:
-        for _ in range(5):
-            await broker.writer.append(PARTITION, value("x"))
-        retention = broker._manager.retention
-        assert await retention.run_pass() == 0
-        await broker.topics.alter_configs(TOPIC, {"retention.bytes": "100"})
-        assert await retention.run_pass() == 3
-        await broker.topics.alter_configs(TOPIC, {"cleanup.policy": "compact", "retention.bytes": "0"})
-        assert await retention.run_pass() == 0
-        await broker.topics.alter_configs(TOPIC, {"cleanup.policy": "delete"})
-        assert await retention.run_pass() == 2
-
-
 @pytest.mark.parametrize(
     ("changes", "deletes", "said"),
     [
@@ -174,9 +160,8 @@ async def test_a_number_of_partitions_can_only_grow_and_to_the_limit(tmp_path: P
         await broker.topics.create(TOPIC, 2)
         for total in (0, 1, 2, 10_001):
             for validate_only in (True, False):
-                with pytest.raises(RequestError) as raised:
+                with pytest.raises(RequestError, match=r"^INVALID_PARTITIONS"):
                     await broker.topics.create_partitions(TOPIC, total, validate_only=validate_only)
-                assert raised.value.code is ErrorCode.INVALID_PARTITIONS
         await broker.topics.create_partitions(TOPIC, 5, validate_only=True)
         assert len(broker.topics.describe(TOPIC).partitions) == 2
         assert not (tmp_path / "topic-2").exists()
@@ -340,9 +325,8 @@ async def test_internal_topics_are_made_by_the_server_only_and_stay(tmp_path: Pa
             await broker.topics.create(name)
         await broker._manager.create_internal_topic(name, 3, {"cleanup.policy": "compact"})
         for refused in (broker._manager.delete_topic(name), broker.topics.create_partitions(name, 5)):
-            with pytest.raises(RequestError, match="the server's own") as raised:
+            with pytest.raises(RequestError, match=r"^INVALID_TOPIC_EXCEPTION.*the server's own"):
                 await refused
-            assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     async with running_broker(tmp_path) as broker:
         assert broker.topics.describe(name).configs == {"cleanup.policy": "compact"}
 

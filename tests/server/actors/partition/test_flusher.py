@@ -82,20 +82,8 @@ async def test_an_append_whose_sync_has_no_space_is_refused_only(tmp_path: Path,
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-async def test_records_answered_before_a_sync_without_space_are_written_again(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
-        log = actor_of(broker).log
-        await broker.writer.append(PARTITION, value("a"))
-        fs.fail("sync", LOG, number=errno.ENOSPC)
-        await broker.writer.append(PARTITION, value("b"), acks=1)
-        await until(lambda: log.active.log.failed_sync == errno.ENOSPC)
-        assert (log.offline, log.log_end_offset, log.high_watermark) == (None, 2, 1)
-        await until(lambda: log.high_watermark == 2)
-        assert changes(fs) == ["write", "sync", "write", "sync", "write", "sync"]
-        assert await values_from(broker) == [b"a", b"b"]
-
-
-async def test_of_what_is_written_again_nothing_lies_below_the_recovery_point(tmp_path: Path) -> None:
+async def test_records_answered_before_a_sync_without_space_are_written_again(tmp_path: Path) -> None:
+    """Nothing below the recovery point is."""
     written: list[tuple[int, int]] = []
 
     class Noting(GateFileSystem):
@@ -106,10 +94,15 @@ async def test_of_what_is_written_again_nothing_lies_below_the_recovery_point(tm
 
     fs = Noting()
     async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
+        log = actor_of(broker).log
         await broker.writer.append(PARTITION, value("a"))
         fs.fail("sync", LOG, number=errno.ENOSPC)
         await broker.writer.append(PARTITION, value("b"), acks=1)
-        await until(lambda: actor_of(broker).log.high_watermark == 2)
+        await until(lambda: log.active.log.failed_sync == errno.ENOSPC)
+        assert (log.offline, log.log_end_offset, log.high_watermark) == (None, 2, 1)
+        await until(lambda: log.high_watermark == 2)
+        assert changes(fs) == ["write", "sync", "write", "sync", "write", "sync"]
+        assert await values_from(broker) == [b"a", b"b"]
     size = written[0][1]
     assert written == [(0, size), (size, size), (size, size)]
 
@@ -131,16 +124,6 @@ async def test_a_log_that_reads_back_differently_after_a_failed_sync_goes_offlin
             await broker.writer.append(PARTITION, value("c"))
     async with one_partition(tmp_path, durability="fsync") as broker:
         assert await values_from(broker) == [b"a"]
-
-
-async def test_a_background_flush_without_space_is_repeated_with_its_bytes(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with one_partition(tmp_path, fs=fs, durability="group:1") as broker:
-        log = actor_of(broker).log
-        fs.fail("sync", LOG, number=errno.ENOSPC)
-        await broker.writer.append(PARTITION, value("a"))
-        await until(lambda: log.recovery_point == 1)
-        assert log.offline is None
-        assert changes(fs) == ["write", "sync", "write", "sync"]
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])

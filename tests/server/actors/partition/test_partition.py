@@ -512,9 +512,8 @@ async def test_a_caller_cancelled_after_it_is_enqueued_has_its_append_done_whole
 
 async def test_an_append_that_times_out_happens_all_the_same(broker: Broker, fs: GateFileSystem) -> None:
     with fs.hold("write", ".log"):
-        with pytest.raises(RequestError) as raised:
+        with pytest.raises(RequestError, match=r"^REQUEST_TIMED_OUT"):
             await broker.writer.append(PARTITION, value("late"), timeout_s=0.01)
-        assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
     await broker.writer.append(PARTITION, value("next"))
     assert await values_from(broker) == [b"late", b"next"]
 

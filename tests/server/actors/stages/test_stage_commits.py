@@ -159,9 +159,8 @@ async def test_commits_of_an_application_leave_one_producer_in_a_partition(tmp_p
         [entry] = actor_of(broker).log.producers.entries.values()
         assert (entry.epoch, entry.last_sequence) == (4, 0)
         share = await stage(broker, "1", "x", application="another")
-        with pytest.raises(RequestError, match="max_producers_per_partition=1 allows") as caught:
+        with pytest.raises(RequestError, match=r"^POLICY_VIOLATION.*max_producers_per_partition=1 allows"):
             await broker.stage_commits.commit("another", 0, [share])
-        assert caught.value.code is ErrorCode.POLICY_VIOLATION
         assert broker.stage_commits.last_version("another") is None
         assert len(await values_from(broker)) == 5
 
@@ -270,9 +269,11 @@ async def test_what_is_staged_has_a_limit(tmp_path: Path) -> None:
     async with one_partition(tmp_path, max_staged_bytes=3 * SMALLEST_FILE_BYTES) as broker:
         for task in "123":
             await stage(broker, task, "a")
-        with pytest.raises(RequestError, match="12288 bytes are staged for all applications, 69 more would be above") as caught:
+        with pytest.raises(
+            RequestError,
+            match=r"^THROTTLING_QUOTA_EXCEEDED.*12288 bytes are staged for all applications, 69 more would be above",
+        ):
             await stage(broker, "4", "a")
-        assert caught.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
         await stage(broker, "3", "b")
         await broker.stage_commits.abort(APPLICATION, 0, ["1"])
         await stage(broker, "4", "a")

@@ -108,15 +108,6 @@ def test_small_groups(names: str, counts: dict[bytes, int], shared: dict[str, st
     assert shown == shared
 
 
-def test_a_member_that_joins_gets_its_part_and_the_others_keep_theirs() -> None:
-    assignable = {A: range(6)}
-    before = assign_simple(same("ab", A), assignable)
-    after = assign_simple(again(same("abc", A), before), assignable)
-    assert {name: len(each) for name, each in after.items()} == {"a": 2, "b": 2, "c": 2}
-    assert after["a"] < before["a"]
-    assert after["b"] < before["b"]
-
-
 def test_who_is_subscribed_to_one_topic_shares_it_with_who_is_subscribed_to_two() -> None:
     group = {"a": Subscriber(topics=frozenset({A})), "b": Subscriber(topics=frozenset({A, B}))}
     assert assign_simple(group, {A: range(2), B: range(1)}) == {"a": {(A, 0)}, "b": {(A, 1), (B, 0)}}

@@ -177,9 +177,8 @@ def test_an_administrator_makes_states_of_a_group_that_nobody_has_joined(driven:
     described = driven.group.describe()
     assert (described.state, described.group_epoch, described.assignment_epoch) == (ShareGroupState.EMPTY, 1, 1)
     assert driven.heartbeat("a", 0, ["t"]).assignment == {(topic_id, 1)}
-    with pytest.raises(RequestError, match=r"The group is not empty\.") as caught:
+    with pytest.raises(RequestError, match=r"^NON_EMPTY_GROUP.*The group is not empty\."):
         driven.groups.plan_states(GROUP, frozenset({(topic_id, 0)}), {topic_id: "t"}, 0)
-    assert caught.value.code is ErrorCode.NON_EMPTY_GROUP
 
 
 def test_states_of_a_topic_are_deleted_in_two_steps(driven: DrivenShareGroups) -> None:

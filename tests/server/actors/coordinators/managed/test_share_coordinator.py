@@ -111,9 +111,8 @@ async def test_a_share_group_is_no_other_kind_until_it_is_deleted(broker: Broker
     if is_empty:
         await heartbeat(broker, LEAVE)
     assert (await broker.groups.join(CLASSIC)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    with pytest.raises(RequestError, match="Group group is not a consumer group") as refused:
+    with pytest.raises(RequestError, match=r"^GROUP_ID_NOT_FOUND.*Group group is not a consumer group"):
         await broker.groups.consumer_heartbeat(CONSUMER)
-    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
     with pytest.raises(RequestError, match="not a consumer group"):
         broker.groups.consumers.describe(GROUP)
     assert broker.groups.describe(GROUP).state is GroupState.DEAD
@@ -122,9 +121,8 @@ async def test_a_share_group_is_no_other_kind_until_it_is_deleted(broker: Broker
         broker.offsets.commit(GROUP, [(PARTITION, 1, None)], member=CommittingMember(member_id="a", generation=2)),
         broker.offsets.delete(GROUP, [PARTITION]),
     ):
-        with pytest.raises(RequestError) as refused:
+        with pytest.raises(RequestError, match=r"^GROUP_ID_NOT_FOUND"):
             await call
-        assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
     if is_empty:
         await broker.groups.delete(GROUP)
         assert (await broker.groups.consumer_heartbeat(CONSUMER)).member_epoch == 1
@@ -173,9 +171,8 @@ async def test_a_name_that_two_kinds_want_at_once_is_of_one(fast_path: Path, sta
         await heartbeat(broker, group_id="other")  # makes the topic
         async with held(fs.hold("sync", ".log"), heartbeat, broker):
             assert (await broker.groups.join(CLASSIC)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            with pytest.raises(RequestError) as refused:
+            with pytest.raises(RequestError, match=r"^GROUP_ID_NOT_FOUND"):
                 await broker.offsets.commit(GROUP, [(PARTITION, 1, None)])
-            assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
         assert await broker.offsets.fetch(GROUP) == []
         assert [each.group_type for each in broker.groups.listings()] == ["share", "share"]
 
@@ -212,9 +209,8 @@ async def test_start_offsets_are_altered_described_and_deleted(broker: Broker, s
     assert (await share.offsets(GROUP), states.states) == ([], {})
     await heartbeat(broker)
     for changing in (share.alter_offsets(GROUP, [(PARTITION, 1)]), share.delete_offsets(GROUP, [TOPIC])):
-        with pytest.raises(RequestError, match=r"The group is not empty\.") as refused:
+        with pytest.raises(RequestError, match=r"^NON_EMPTY_GROUP.*The group is not empty\."):
             await changing
-        assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
 
 
 async def test_offsets_of_a_group_that_nobody_knows(broker: Broker) -> None:
