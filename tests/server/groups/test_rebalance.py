@@ -17,14 +17,6 @@ def delayed() -> Bench:
     return Bench(GroupSettings(initial_rebalance_delay_ms=DELAY_MS))
 
 
-def test_without_a_delay_the_first_member_begins_at_once(bench: Bench) -> None:
-    member_id, caller = bench.enter()
-    answer = bench.joined(caller)
-    assert (answer.generation, answer.leader, [each.member_id for each in answer.members]) == (1, member_id, [member_id])
-    assert (answer.protocol_type, answer.protocol, answer.skip_assignment) == ("consumer", "range", False)
-    assert bench.state() is GroupState.COMPLETING_REBALANCE
-
-
 def test_an_empty_group_waits_while_members_keep_coming() -> None:
     bench = delayed()
     members = [bench.enter()]
@@ -241,6 +233,9 @@ def test_several_members_leave_with_an_answer_each_and_one_rebalance(bench: Benc
     ]
     assert bench.state() is GroupState.PREPARING_REBALANCE
     assert bench.joined(bench.join(members[0])).generation == 4
+    assert bench.leave("nobody", group_id="other") == [ErrorCode.UNKNOWN_MEMBER_ID]
+    bench.leave(members[0])
+    assert bench.leave(members[0], "") == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -271,11 +266,3 @@ def test_a_waiting_member_that_leaves_is_answered_and_the_others_continue(bench:
     syncing = bench.sync(follower, 4)
     bench.leave(follower)
     assert bench.synced(syncing).error is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-@pytest.mark.parametrize("known", [False, True])
-def test_nobody_leaves_a_group_that_is_not_there_or_empty(bench: Bench, known: bool) -> None:
-    if known:
-        bench.leave(*bench.stable(1))
-    assert bench.leave("somebody") == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert bench.leave("") == [ErrorCode.UNKNOWN_MEMBER_ID]

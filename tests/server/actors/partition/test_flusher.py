@@ -8,24 +8,14 @@ from typing import Any
 
 import pytest
 from trio.testing import MockClock
-from triolog.protocol.errors import RequestError
 from triolog.server.actors.partition.flusher import flush
-from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
-from triolog.server.storage.log.append import AppendResult
-from triolog.server.storage.log.prepare import prepare_append
 
+from tests.server.actors.partition.appending import Answered, send
 from tests.support.brokers import PARTITION, actor_of, one_partition, until, value, values_from
 from tests.support.gate_fs import GateFileSystem, held
-from tests.support.logs import START_MS, batch
 
 LOG = "00000000000000000000.log"
-Answered = list[AppendResult | RequestError]
-
-
-async def send(actor: PartitionActor, answers: Answered, *, acks: int = -1) -> None:
-    data = batch(START_MS, value=b"v" * 5)
-    await actor.append(prepare_append(data, actor.topic_partition, actor.config, now_ms=START_MS), acks, answers.append)
 
 
 def changes(fs: GateFileSystem, suffix: str = LOG) -> list[str]:

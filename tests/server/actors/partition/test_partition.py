@@ -13,21 +13,19 @@ import trio
 import trio.testing
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.broker import Broker, FetchPartition
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
 from triolog.server.storage.log.append import AppendResult
 from triolog.server.storage.log.prepare import prepare_append
 from triolog.server.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 
+from tests.server.actors.partition.appending import Answered, answered, offsets, prepared, send
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, records_from, until, value, values_from
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import START_MS, batch
 
 settled = trio.testing.wait_all_tasks_blocked
 PATIENCE_S = 30.0
-
-Answered = list[AppendResult | RequestError]
 
 
 @pytest.fixture
@@ -36,29 +34,6 @@ async def broker(tmp_path: Path, fs: GateFileSystem) -> AsyncIterator[Broker]:
     async with one_partition(tmp_path, fs=fs) as broker:
         yield broker
     assert fs.open_paths == []
-
-
-def prepared(actor: PartitionActor, *timestamps: int, size: int = 5) -> Any:
-    data = batch(*timestamps, value=b"v" * size)
-    return prepare_append(data, actor.topic_partition, actor.config, now_ms=START_MS)
-
-
-async def answered(answers: Answered, count: int) -> None:
-    """Wait until so many callers have their answer."""
-    await until(lambda: len(answers) >= count)
-
-
-async def send(actor: PartitionActor, answers: Answered, *, acks: int = -1, size: int = 5, count: int = 1) -> None:
-    for _ in range(count):
-        await actor.append(prepared(actor, size=size), acks, answers.append)
-
-
-def offsets(answers: Answered) -> list[int]:
-    """Base offsets; an error among the answers is raised."""
-    for answer in answers:
-        if isinstance(answer, RequestError):
-            raise answer
-    return [answer.base_offset for answer in answers if isinstance(answer, AppendResult)]
 
 
 def losing(broker: Broker, fs: GateFileSystem, times: int = 1) -> Callable[[AppendResult | RequestError], None]:

@@ -18,24 +18,15 @@ from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import AppendFailedError
 from triolog.server.storage.log.append import AppendResult
-from triolog.server.storage.log.prepare import prepare_append
 
+from tests.server.actors.partition.appending import Answered, answered, offsets, prepared
 from tests.support.brokers import actor_of, one_partition, values_from
 from tests.support.counts import counts
-from tests.support.logs import START_MS, batch
-
-Answered = list[AppendResult | RequestError]
 
 
 def put(actor: PartitionActor, answers: Answered, *, count: int = 1, size: int = 5) -> None:
-    data = batch(START_MS, value=b"v" * size)
     for _ in range(count):
-        prepared = prepare_append(data, actor.topic_partition, actor.config, now_ms=START_MS)
-        assert actor.try_append(prepared, -1, answers.append)
-
-
-def offsets(answers: Answered) -> list[int]:
-    return [answer.base_offset for answer in answers if isinstance(answer, AppendResult)]
+        assert actor.try_append(prepared(actor, size=size), -1, answers.append)
 
 
 async def test_the_appends_of_a_turn_are_answered_at_its_end_without_the_task(tmp_path: Path) -> None:
@@ -45,7 +36,7 @@ async def test_the_appends_of_a_turn_are_answered_at_its_end_without_the_task(tm
         actor = actor_of(broker)
         put(actor, answers)
         assert answers == []
-        await until_answered(answers, 1)
+        await answered(answers, 1)
         with broker.disk.gathering:
             put(actor, answers, count=50)
             assert len(answers) == 1
@@ -71,21 +62,15 @@ async def test_what_takes_long_is_left_to_the_task_whole_and_in_order(
     async with one_partition(tmp_path, durability=durability, topic=topic) as broker:
         actor = actor_of(broker)
         put(actor, answers)
-        await until_answered(answers, 1)
+        await answered(answers, 1)
         with broker.disk.gathering:
             put(actor, answers, count=3, size=size)
         assert len(answers) == 1
         with broker.disk.gathering:
             put(actor, answers)
-        await until_answered(answers, 5)
+        await answered(answers, 5)
         assert offsets(answers) == [0, 1, 2, 3, 4]
         assert len(await values_from(broker)) == 5
-
-
-async def until_answered(answers: Answered, count: int) -> None:
-    with trio.fail_after(30):
-        while len(answers) < count:
-            await trio.lowlevel.checkpoint()
 
 
 async def test_a_command_that_waits_for_its_turn_is_not_overtaken(tmp_path: Path) -> None:
@@ -94,7 +79,7 @@ async def test_a_command_that_waits_for_its_turn_is_not_overtaken(tmp_path: Path
     async with one_partition(tmp_path, durability="os") as broker, trio.open_nursery() as nursery:
         actor = actor_of(broker)
         put(actor, answers)
-        await until_answered(answers, 1)
+        await answered(answers, 1)
 
         def look(log: Any) -> Any:
             seen.append(log.log_end_offset)
@@ -131,14 +116,14 @@ async def test_a_write_at_the_end_of_a_turn_that_fails_is_taken_back_and_answere
     async with one_partition(tmp_path, durability="os", fs=fs) as broker:
         actor = actor_of(broker)
         put(actor, answers)
-        await until_answered(answers, 1)
+        await answered(answers, 1)
         size = Path(actor.log.active.log.path).stat().st_size
         fs.fails = True
         with broker.disk.gathering:
             put(actor, answers, count=2)
         with broker.disk.gathering:
             put(actor, answers)
-        await until_answered(answers, 4)
+        await answered(answers, 4)
         assert [type(answer) for answer in answers[1:3]] == [AppendFailedError] * 2
         assert answers[1].code is ErrorCode.KAFKA_STORAGE_ERROR
         assert offsets(answers) == [0, 1]
@@ -153,10 +138,9 @@ async def test_a_bug_at_the_end_of_a_turn_takes_the_log_offline_and_is_raised(tm
     async with one_partition(tmp_path, durability="os") as broker:
         actor = actor_of(broker)
         put(actor, answers)
-        await until_answered(answers, 1)
-        prepared = prepare_append(batch(START_MS), actor.topic_partition, actor.config, now_ms=START_MS)
+        await answered(answers, 1)
         with pytest.raises(ZeroDivisionError), broker.disk.gathering:
-            actor.try_append(prepared, -1, broken)
+            actor.try_append(prepared(actor), -1, broken)
         assert actor.log.offline is not None
 
 
@@ -173,9 +157,8 @@ async def test_any_interleaving_gives_offsets_in_the_order_of_sending(tmp_path: 
         def send(count: int) -> None:
             nonlocal sent
             for _ in range(count):
-                data = batch(START_MS, value=b"v" * random.choice([1, 100, 1000]))
-                prepared = prepare_append(data, actor.topic_partition, actor.config, now_ms=START_MS)
-                assert actor.try_append(prepared, random.choice([-1, 1]), partial(note, sent))
+                append = prepared(actor, size=random.choice([1, 100, 1000]))
+                assert actor.try_append(append, random.choice([-1, 1]), partial(note, sent))
                 sent += 1
 
         def note(number: int, answer: AppendResult | RequestError) -> None:

@@ -449,19 +449,6 @@ async def test_a_file_that_is_missing_after_the_decision_keeps_the_application_w
         assert await values_from(broker) == [b"x", b"a"]
 
 
-async def test_a_log_of_commits_that_cannot_be_read_answers_why(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        await broker.stage_commits.commit(APPLICATION, 0, [])
-    log = tmp_path / "__stage_commits-0" / "00000000000000000000.log"
-    log.write_bytes(log.read_bytes()[:-1] + b"?")
-    async with one_partition(tmp_path) as broker:
-        share = await stage(broker, "1", "a")
-        with pytest.raises(LogOfflineError, match="the commits of staged records cannot be served"):
-            await broker.stage_commits.commit(APPLICATION, 1, [share])
-        with pytest.raises(LogOfflineError, match="cannot be served"):
-            broker.stage_commits.last_version(APPLICATION)
-
-
 async def test_what_a_decision_names_is_kept_when_nobody_knows_whether_it_was_stored(tmp_path: Path) -> None:
     """A record that could not be forced to the device may be there after a restart."""
     async with one_partition(tmp_path) as broker:

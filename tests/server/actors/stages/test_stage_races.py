@@ -18,7 +18,7 @@ from triolog.server.broker import Broker, LeasedPartition, StagedShare
 from triolog.server.listeners.native import stage_calls
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.disk.paths import LEASE_DIRECTORY
-from triolog.server.storage.errors import AppendFailedError
+from triolog.server.storage.errors import AppendFailedError, LogOfflineError
 from triolog.server.storage.shared.stage_files import file_name, find_staged, stage_name
 
 from tests.server.actors.stages.test_stage_commits import APPLICATION, OTHER, batch, commits_of, decide, stage, stages_of
@@ -184,6 +184,10 @@ async def test_nothing_is_forgotten_while_the_log_of_commits_cannot_be_read(tmp_
             left.touched = -float("inf")
         clock.advance(1000)
         commits = commits_of(broker)
+        with pytest.raises(LogOfflineError, match="the commits of staged records cannot be served"):
+            await broker.stage_commits.commit(APPLICATION, 1, [share])
+        with pytest.raises(LogOfflineError, match="cannot be served"):
+            broker.stage_commits.last_version(APPLICATION)
         assert (await commits.expire(), await commits.expire_stages()) == (0, 0)
         await commits.finish_overdue()
         assert await values_from(broker) == []
