@@ -55,7 +55,7 @@ SHARE_FAULTS: Final = (
         file="server/groups/share/partition_state.py",
         old="                state.batches.append(InFlightBatch.of(gap, is_gap=True))\n",
         new="                gap.settle(RecordState.ARCHIVED)\n                state.batches.append(InFlightBatch.of(gap))\n",
-        tests=(f"{ACQUISITION}::test_after_a_restart_what_the_log_says_nothing_of_comes_as_new",),
+        tests=(f"{ACQUISITION}::test_after_a_restart_offsets_that_are_not_stored_come_as_new",),
     ),
     Fault(
         name="start-over-what-is-not-done",

@@ -16,7 +16,6 @@ import trio.testing
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.coordinators.commit_batch import Commit
-from triolog.server.actors.disk.room import FILE_BLOCK_BYTES
 from triolog.server.actors.manager import log_manager
 from triolog.server.broker import Broker, FetchPartition
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE, decode_offsets
@@ -307,19 +306,6 @@ async def test_the_last_segment_of_a_waiting_log_stays(tmp_path: Path, fs: GateF
     async with waiting_broker(tmp_path, fs, topic={"retention.bytes": "0"}) as broker:
         assert await broker._manager.retention.run_pass() == 4
         assert await values_from(broker, offset=20) == numbered(20, 3)
-
-
-async def test_drop_oldest_makes_room_in_logs_that_wait_and_they_go_on(tmp_path: Path, fs: GateFileSystem) -> None:
-    """Two segments have the bytes that are missing."""
-    reserve = 10 * SIZE
-    async with waiting_broker(tmp_path, fs, topic={"disk.full.policy": "drop-oldest"}, disk_reserve_bytes=reserve) as broker:
-        manager = broker._manager  # whose guard has looked at the start
-        assert sorted(path.name for path in (tmp_path / "topic-0").glob("*.log"))[0] == f"{10:020d}.log"
-        assert await values_from(broker, offset=10) == numbered(10, 13)
-        fs.heal()
-        fs.free = reserve + 2 * FILE_BLOCK_BYTES
-        await manager.waiting.check()
-        await append(broker, RECORDS, 1)
 
 
 @pytest.mark.parametrize("when", ["while it is being opened", "when it is open"])

@@ -51,25 +51,19 @@ def test_new_records_come_in_whole_record_batches_and_in_pieces_of_the_wanted_si
     assert take(state, batch_size=15) == [(0, 19, 1), (20, 39, 1), (40, 49, 1)]
     give_back(state, 0, 49)
     assert take(state, max_records=15) == [(0, 19, 2)], "again as they were acquired"
+    state = SharePartitionState(0)
+    assert take(state, max_records=25, mode=LIMITED) == [(0, 24, 1)], "no more than wanted; others get the rest"
+    assert take(state, max_records=25, mode=LIMITED) == [(25, 29, 1), (30, 49, 1)]
     for mode in AcquireMode:
         assert take(SharePartitionState(50), mode=mode) == []
         for most in (0, -1):
             assert take(SharePartitionState(0), max_records=most, mode=mode) == []
 
 
-def test_in_record_limit_mode_there_are_not_more_than_wanted_and_the_rest_is_there_for_others() -> None:
-    state = SharePartitionState(0)
-    assert take(state, max_records=25, mode=LIMITED) == [(0, 24, 1)]
-    assert take(state, max_records=25, mode=LIMITED) == [(25, 29, 1), (30, 49, 1)]
-
-
-def test_offsets_without_records_are_passed_over() -> None:
+def test_offsets_without_records_are_passed_over_and_given_up() -> None:
     state = SharePartitionState(0)
     assert take(state, [OffsetRange(5, 9), OffsetRange(20, 24)]) == [(5, 24, 1)]
     assert state.start_offset == 5
-
-
-def test_records_that_the_log_has_no_more_are_given_up() -> None:
     state = SharePartitionState(0)
     take(state, batch_size=10, max_records=30)
     give_back(state, 0, 29)
@@ -115,13 +109,9 @@ def test_records_of_aborted_transactions_nobody_gets() -> None:
     assert state.start_offset == 30
 
 
-def test_after_a_restart_what_the_log_says_nothing_of_comes_as_new() -> None:
+def test_after_a_restart_offsets_that_are_not_stored_come_as_new() -> None:
     stored = [StateBatch(10, 14, RecordState.ACKNOWLEDGED, 1), StateBatch(20, 24, RecordState.AVAILABLE, 2)]
-    state = SharePartitionState.restored(5, stored)
-    assert take(state) == [(5, 9, 1), (15, 19, 1), (20, 24, 3), (25, 49, 1)]
-
-
-def test_a_gap_is_given_up_to_the_end_of_a_record_batch() -> None:
+    assert take(SharePartitionState.restored(5, stored)) == [(5, 9, 1), (15, 19, 1), (20, 24, 3), (25, 49, 1)]
     state = SharePartitionState.restored(0, [StateBatch(30, 34, RecordState.AVAILABLE, 1)])
-    assert take(state, max_records=15) == [(0, 19, 1)]
+    assert take(state, max_records=15) == [(0, 19, 1)], "up to the end of a record batch"
     assert take(state, max_records=12) == [(20, 29, 1), (30, 34, 2)]
