@@ -185,17 +185,15 @@ def test_a_member_that_leaves_takes_its_vote_along(bench: Bench) -> None:
     assert error_of(bench, bench.join(protocols=(("sticky", b""),))) is ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_a_follower_of_a_stable_group_that_says_what_it_said_gets_the_current_generation(bench: Bench) -> None:
+@pytest.mark.parametrize("protocols", [(("range", b"more"),), (("range", b"topics"), ("sticky", b""))])
+def test_a_follower_gets_the_current_generation_unless_it_says_something_else(
+    bench: Bench, protocols: tuple[tuple[str, bytes], ...]
+) -> None:
     leader, follower = bench.stable(2)
     answer = bench.joined(bench.join(follower))
     assert (answer.generation, answer.leader, answer.members, answer.protocol) == (2, leader, (), "range")
     assert bench.state() is GroupState.STABLE
     assert bench.synced(bench.sync(follower, 2)).assignment == follower.encode()
-
-
-@pytest.mark.parametrize("protocols", [(("range", b"more"),), (("range", b"topics"), ("sticky", b""))])
-def test_a_follower_that_says_something_else_begins_a_rebalance(bench: Bench, protocols: tuple[tuple[str, bytes], ...]) -> None:
-    leader, follower = bench.stable(2)
     caller = bench.join(follower, protocols=protocols)
     assert bench.is_waiting(caller)
     leading = bench.joined(bench.join(leader))

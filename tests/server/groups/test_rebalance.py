@@ -136,14 +136,10 @@ def test_a_member_that_is_not_heard_of_is_out_and_the_others_rebalance(bench: Be
     assert bench.heartbeat(leader, 2) is ErrorCode.REBALANCE_IN_PROGRESS
     assert bench.heartbeat(follower, 2) is ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.joined(bench.join(leader)).generation == 3
-
-
-def test_a_group_whose_members_all_expire_is_empty_and_says_so_in_the_log(bench: Bench) -> None:
-    bench.stable(2)
-    bench.advance(SESSION_MS)
+    bench.advance(REBALANCE_MS)
     assert bench.state() is GroupState.EMPTY
     value = bench.log[-1].value
-    assert (value.members, value.generation, value.protocol, value.leader) == ([], 3, None, None)
+    assert (value.members, value.generation, value.protocol, value.leader) == ([], 4, None, None)
     assert bench.groups.next_deadline_ms is None
 
 

@@ -35,29 +35,22 @@ def test_a_follower_that_returns_keeps_its_assignment_without_a_rebalance(bench:
     assert [each.metadata for each in bench.joined(caller).members] == [b"topics", b"new"]
 
 
-def test_the_new_member_id_counts_once_it_is_stored(bench: Bench) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_new_member_id_counts_once_it_is_stored_or_else_the_old_one_again(bench: Bench, fails: bool) -> None:
     leader, follower = bench.stable(2, ["one", "two"])
     bench.stores_at_once = False
-    caller = bench.join(group_instance_id="two")
+    caller = bench.join(group_instance_id="two", protocols=ANY_OTHER)
     assert bench.is_waiting(caller)
     assert bench.heartbeat(follower, 2, "two") is ErrorCode.FENCED_INSTANCE_ID
-    bench.store()
-    member_id = bench.joined(caller).member_id
-    assert {each.member_id: each.assignment for each in bench.log[-1].value.members} == {
-        leader: leader.encode(),
-        member_id: follower.encode(),
-    }
-
-
-def test_where_it_cannot_be_stored_the_old_member_id_counts_again(bench: Bench) -> None:
-    _, follower = bench.stable(2, ["one", "two"])
-    bench.stores_at_once = False
-    caller = bench.join(group_instance_id="two", protocols=ANY_OTHER)
-    bench.fail_store()
-    assert bench.joined(caller).error is ErrorCode.NOT_COORDINATOR
-    assert bench.heartbeat(follower, 2, "two") is ErrorCode.NONE
-    assert bench.joined(bench.join(follower)).generation == 2
-    assert bench.groups.next_deadline_ms == bench.now_ms + SESSION_MS
+    (bench.fail_store if fails else bench.store)()
+    if fails:
+        assert bench.joined(caller).error is ErrorCode.NOT_COORDINATOR
+        assert bench.heartbeat(follower, 2, "two") is ErrorCode.NONE
+        assert bench.joined(bench.join(follower)).generation == 2
+        assert bench.groups.next_deadline_ms == bench.now_ms + SESSION_MS
+    else:
+        stored = {each.member_id: each.assignment for each in bench.log[-1].value.members}
+        assert stored == {leader: leader.encode(), bench.joined(caller).member_id: follower.encode()}
 
 
 @pytest.mark.parametrize("fails", [False, True])

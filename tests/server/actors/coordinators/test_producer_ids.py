@@ -78,18 +78,16 @@ async def test_an_id_that_a_log_holds_is_not_given_out(tmp_path: Path) -> None:
         assert await new_id(broker) == FIRST_PRODUCER_ID + 41_001
 
 
-async def test_a_block_that_cannot_be_written_gives_out_nothing(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_a_block_that_cannot_be_read_or_written_gives_out_nothing(tmp_path: Path, fs: GateFileSystem) -> None:
+    for size in (9, MAX_CHECKPOINT_BYTES + 1):
+        (tmp_path / PRODUCER_ID_BLOCK_FILE).write_text("no number")
+        os.truncate(tmp_path / PRODUCER_ID_BLOCK_FILE, size)
+        async with running_broker(tmp_path) as broker:
+            with pytest.raises(RequestError, match=PRODUCER_ID_BLOCK_FILE):
+                await new_id(broker)
+    (tmp_path / PRODUCER_ID_BLOCK_FILE).unlink()
     async with running_broker(tmp_path, fs=fs) as broker:
         fs.fail("open", f"{PRODUCER_ID_BLOCK_FILE}.tmp", number=errno.ENOSPC)
         with pytest.raises(RequestError, match=r"^KAFKA_STORAGE_ERROR.*No space left"):
             await new_id(broker)
         assert await new_id(broker) == FIRST_PRODUCER_ID
-
-
-@pytest.mark.parametrize("size", [9, MAX_CHECKPOINT_BYTES + 1])
-async def test_a_block_that_cannot_be_read_gives_out_nothing(tmp_path: Path, size: int) -> None:
-    (tmp_path / PRODUCER_ID_BLOCK_FILE).write_text("no number")
-    os.truncate(tmp_path / PRODUCER_ID_BLOCK_FILE, size)
-    async with running_broker(tmp_path) as broker:
-        with pytest.raises(RequestError, match=PRODUCER_ID_BLOCK_FILE):
-            await new_id(broker)

@@ -46,15 +46,6 @@ def test_the_first_idle_file_goes_and_a_used_one_has_a_second_chance() -> None:
     assert budget.held == 3
 
 
-def test_when_all_are_used_the_first_goes_and_never_the_newcomer() -> None:
-    budget, files = filled(3)
-    for file in files:
-        file.used = True
-    newcomer = opened(3)
-    assert budget.admit(newcomer) == [1000]
-    assert newcomer.fd is not None
-
-
 def test_leased_files_stay_and_the_limit_is_passed_by_as_many() -> None:
     budget, files = filled(3)
     for file in files:

@@ -97,15 +97,24 @@ async def test_oldest_segments_are_dropped_until_the_reserve_is_free(
         await broker.writer.append(ORDERS, value("x"))
 
 
-async def test_a_look_that_comes_while_segments_are_given_up_waits_for_the_room(tmp_path: Path, fs: ShrinkingDevice) -> None:
+@pytest.mark.parametrize("is_retention", [False, True])
+async def test_a_check_beside_a_deletion_waits_for_its_space(tmp_path: Path, fs: ShrinkingDevice, is_retention: bool) -> None:
+    """By another check, or by retention, which takes the segments out that the guard has chosen, between its look and its
+    deed: no append is refused because retention was quicker."""
     async with guarded(tmp_path, fs) as broker:
-        fs.free = RESERVE - 6 * SIZE
-        async with held(fs.hold("unlink", ".log.deleted"), broker._manager.guard.check) as nursery:
-            nursery.start_soon(broker._manager.guard.check)
+        guard = broker._manager.guard
+        await guard.check()
+        fs.free = RESERVE - (4 if is_retention else 6) * SIZE
+        if is_retention:
+            await broker.topics.alter_configs("logs", {"retention.bytes": str(20 * SIZE)})
+        gate = fs.hold("rename", "log-start-offset-checkpoint.tmp") if is_retention else fs.hold("unlink", ".log.deleted")
+        async with held(gate, broker.logs.apply_retention if is_retention else guard.check) as nursery:
+            nursery.start_soon(guard.check)
             for _ in range(20):  # thread hops, in which a second look would see how much is missing
                 await trio.to_thread.run_sync(int)
-        assert starts(broker) == [10, 0, 0]
-        assert fs.free == RESERVE + 4 * SIZE
+        (described,) = broker.directories.describe()
+        assert (described.is_refusing, fs.free) == (False, RESERVE + (1 if is_retention else 4) * SIZE)
+        assert starts(broker) == [5 if is_retention else 10, 0, 0]
 
 
 async def test_what_retention_has_taken_out_goes_before_anything_is_given_up(tmp_path: Path, fs: ShrinkingDevice) -> None:
@@ -119,20 +128,6 @@ async def test_what_retention_has_taken_out_goes_before_anything_is_given_up(tmp
         assert starts(broker) == [0, 10, 0]
         (described,) = broker.directories.describe()
         assert (described.is_refusing, described.given_up_segments) == (False, 0)
-
-
-async def test_appends_are_not_refused_because_retention_was_quicker(tmp_path: Path, fs: ShrinkingDevice) -> None:
-    """It takes the segments out that the guard has chosen, between its look and its deed."""
-    async with guarded(tmp_path, fs) as broker:
-        await broker._manager.guard.check()
-        fs.free = RESERVE - 4 * SIZE
-        await broker.topics.alter_configs("logs", {"retention.bytes": str(20 * SIZE)})
-        async with held(fs.hold("rename", "log-start-offset-checkpoint.tmp"), broker.logs.apply_retention) as nursery:
-            nursery.start_soon(broker._manager.guard.check)
-            for _ in range(20):
-                await trio.to_thread.run_sync(int)
-        (described,) = broker.directories.describe()
-        assert (described.is_refusing, fs.free) == (False, RESERVE + SIZE)
 
 
 async def test_without_segments_to_drop_appends_are_refused(

@@ -110,15 +110,6 @@ async def test_a_change_that_the_disk_refuses_is_not_in_effect(tmp_path: Path, f
         assert actor_of(broker).config.segment_bytes == 100
 
 
-async def test_a_stricter_durability_holds_for_what_was_written_before(broker: Broker) -> None:
-    await broker.writer.append(PARTITION, value("x"))
-    assert actor_of(broker).log.recovery_point == 0
-    await broker.topics.alter_configs(TOPIC, {"durability": "fsync"})
-    assert actor_of(broker).log.recovery_point == 1
-    await broker.writer.append(PARTITION, value("y"))
-    assert actor_of(broker).log.recovery_point == 2
-
-
 async def test_an_offline_partition_is_configured_at_the_next_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with running_broker(tmp_path) as broker:
         await broker.topics.create(TOPIC, 2)

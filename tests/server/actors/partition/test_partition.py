@@ -20,12 +20,22 @@ from triolog.server.storage.log.prepare import prepare_append
 from triolog.server.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 
 from tests.server.actors.partition.appending import Answered, answered, offsets, prepared, send
-from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, records_from, until, value, values_from
+from tests.support.brokers import (
+    LARGE,
+    PARTITION,
+    PATIENCE_S,
+    TOPIC,
+    actor_of,
+    one_partition,
+    records_from,
+    until,
+    value,
+    values_from,
+)
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import START_MS, batch
 
 settled = trio.testing.wait_all_tasks_blocked
-PATIENCE_S = 30.0
 
 
 @pytest.fixture
@@ -140,6 +150,8 @@ async def test_os_never_syncs_and_shows_the_record_after_the_write(tmp_path: Pat
         log = actor_of(broker).log
         assert (log.high_watermark, log.recovery_point) == (5, 0)
         assert actor_of(broker).statistics().unsynced_ms >= 0
+        await broker.topics.alter_configs(TOPIC, {"durability": "fsync"})
+        assert log.recovery_point == 5, "what was written before is synced with the change"
         await broker.topics.alter_configs(TOPIC, {"durability": "group:1"})
         await broker.writer.append(PARTITION, value("b"))
         await until(lambda: log.recovery_point == 6)
@@ -225,6 +237,7 @@ async def test_a_failed_sync_takes_its_log_offline(tmp_path: Path, fs: GateFileS
         assert broker.topics.describe(TOPIC).partitions[0].error is not None
         await broker.writer.append(other, value("alive"))
         assert await values_from(broker, other) == [b"alive"]
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
     async with one_partition(tmp_path, durability="fsync") as broker:
         assert (await values_from(broker))[0] == b"before"
 

@@ -88,11 +88,6 @@ async def test_what_is_stored_is_read_again_until_its_snapshot_is_gone(broker: B
     assert list(again.known()) == [KEY]
     await broker._manager.retention.prune(LOG, 1)
     assert (await opened(broker)).find(KEY) is None
-
-
-async def test_what_is_deleted_is_gone_after_a_restart_too(broker: Broker) -> None:
-    log = await opened(broker)
-    await log.initialize(KEY)
     await log.delete(KEY)
     await log.delete(OTHER)
     assert log.find(KEY) is None

@@ -138,6 +138,7 @@ async def test_records_of_a_partition_come_in_the_order_of_the_tasks_and_only_na
 
 
 async def test_a_commit_of_many_batches_is_one_sequence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the epochs of a producer are used up the next commit has another one."""
     monkeypatch.setattr(stage_appends, "APPEND_BYTES", 200)
     async with one_partition(tmp_path, topic={"segment.bytes": "1000"}) as broker:
         texts = [str(number) for number in range(100)]
@@ -148,6 +149,11 @@ async def test_a_commit_of_many_batches_is_one_sequence(tmp_path: Path, monkeypa
         assert (await values_from(broker))[::2] == [text.encode() for text in texts]
         [entry] = actor_of(broker).log.producers.entries.values()
         assert entry.last_sequence == 199
+        owner = commits_of(broker).log.applications[APPLICATION]
+        assert owner.value is not None
+        owner.value = attrs.evolve(owner.value, producer_epoch=2**15 - 1)
+        await broker.stage_commits.commit(APPLICATION, 1, [await stage(broker, "1", "b", version=1)])
+        assert [entry.epoch for entry in actor_of(broker).log.producers.entries.values()] == [0, 0]
 
 
 async def test_commits_of_an_application_leave_one_producer_in_a_partition(tmp_path: Path) -> None:
@@ -165,21 +171,18 @@ async def test_commits_of_an_application_leave_one_producer_in_a_partition(tmp_p
         assert len(await values_from(broker)) == 5
 
 
-async def test_an_application_whose_epochs_are_used_up_gets_another_producer(broker: Broker) -> None:
-    await broker.stage_commits.commit(APPLICATION, 0, [await stage(broker, "1", "a")])
-    owner = commits_of(broker).log.applications[APPLICATION]
-    assert owner.value is not None
-    owner.value = attrs.evolve(owner.value, producer_epoch=2**15 - 1)
-    await broker.stage_commits.commit(APPLICATION, 1, [await stage(broker, "1", "b", version=1)])
-    assert [entry.epoch for entry in actor_of(broker).log.producers.entries.values()] == [0, 0]
-
-
-async def test_a_version_below_the_last_one_changes_nothing_and_what_is_staged_for_it_goes(broker: Broker) -> None:
-    await broker.stage_commits.commit(APPLICATION, 5, [await stage(broker, "1", "a", version=5)])
-    late = await stage(broker, "1", "late", version=4)
-    assert await broker.stage_commits.commit(APPLICATION, 4, [late]) == (False, ())
-    assert await values_from(broker) == [b"a"]
-    assert stages_of(broker).staged_bytes == 0
+async def test_a_version_below_the_last_one_changes_nothing_and_its_files_go(tmp_path: Path) -> None:
+    """With the commit, or at the next start."""
+    async with one_partition(tmp_path) as broker:
+        await broker.stage_commits.commit(APPLICATION, 5, [await stage(broker, "1", "a", version=5)])
+        late = await stage(broker, "1", "late", version=4)
+        assert await broker.stage_commits.commit(APPLICATION, 4, [late]) == (False, ())
+        assert await values_from(broker) == [b"a"]
+        assert stages_of(broker).staged_bytes == 0
+        for version in (3, 9):
+            await stage(broker, "1", "a", version=version)
+    async with one_partition(tmp_path) as broker:
+        assert stages_of(broker).names() == [stage_name(APPLICATION, 9)]
 
 
 async def test_applications_do_not_know_of_each_other(broker: Broker) -> None:
@@ -463,15 +466,6 @@ async def test_what_a_decision_names_is_kept_when_nobody_knows_whether_it_was_st
     async with one_partition(tmp_path) as broker:
         assert (await broker.stage_commits.commit(APPLICATION, 1, [share])).by_this_call
         assert await values_from(broker) == [b"a"]
-
-
-async def test_leftovers_of_a_version_that_is_committed_go_at_the_start(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        await stage(broker, "1", "a", version=3)
-        await stage(broker, "1", "a", version=9)
-        await broker.stage_commits.commit(APPLICATION, 5, [])
-    async with one_partition(tmp_path) as broker:
-        assert stages_of(broker).names() == [stage_name(APPLICATION, 9)]
 
 
 async def decide(broker: Broker, shares: list[StagedShare]) -> None:
