@@ -44,7 +44,7 @@ OLDEST_FAULTS: Final = (
         new="name=name) if found.lost is None else partition\n",
         tests=(
             "tests/server/actors/stages/test_stage_commit_crashes.py"
-            "::test_batches_lost_in_the_middle_are_appended_after_the_rest",
+            "::test_what_a_crash_has_taken_out_of_the_middle_is_appended_behind_the_rest",
         ),
     ),
     Fault(

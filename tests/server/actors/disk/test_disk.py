@@ -88,6 +88,8 @@ async def test_a_file_that_cannot_be_opened_is_an_os_error(tmp_path: Path, fs: G
         with pytest.raises(FileNotFoundError):
             await disk.run([Write(good, 0, [b"1"])], [good, bad])
         assert good.leases == bad.leases == 0
+        with pytest.raises(SnapshotExpiredError, match="gone"):
+            await disk.read(reading(FileHandle(path=str(tmp_path / "gone"))))
     assert (tmp_path / "good").read_bytes() == b""
 
 
@@ -176,12 +178,6 @@ async def test_a_system_without_nowait_reads_in_threads(
     assert len(asked) == is_known
 
 
-async def test_a_reader_of_a_file_that_is_gone_is_told_to_look_again(tmp_path: Path) -> None:
-    async with open_disk(GateFileSystem()) as disk:
-        with pytest.raises(SnapshotExpiredError, match="gone"):
-            await disk.read(reading(FileHandle(path=str(tmp_path / "gone"))))
-
-
 async def test_no_more_reader_threads_than_the_limit(tmp_path: Path) -> None:
     fs = GateFileSystem(cached_reads=False)
     files = [stored(tmp_path / f"{number}.log") for number in range(READERS + 5)]
@@ -223,16 +219,6 @@ async def test_many_runs_under_a_tiny_budget_write_where_they_should(tmp_path: P
         assert (tmp_path / f"{number}.log").read_bytes() == (tmp_path / f"{number}.index").read_bytes() == expected
 
 
-async def test_an_evicted_file_is_closed_in_a_thread(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with open_disk(fs, limit=1) as disk:
-        with fs.hold("close", "first") as gate:
-            await disk.read(reading(stored(tmp_path / "first")))
-            await disk.read(reading(stored(tmp_path / "second")))
-            await gate.reached()
-        closing = [call for call in fs.calls if call.operation == "close"]
-        assert threading.current_thread().name not in {call.thread for call in closing}
-
-
 async def test_closing_that_falls_behind_holds_up_those_who_open(tmp_path: Path, fs: GateFileSystem) -> None:
     done: list[int] = []
 
@@ -249,6 +235,7 @@ async def test_closing_that_falls_behind_holds_up_those_who_open(tmp_path: Path,
             assert len(done) < 4 * CLOSE_BACKLOG
             assert len(fs.open_paths) <= 2 * CLOSE_BACKLOG + 3
     assert len(done) == 4 * CLOSE_BACKLOG
+    assert threading.current_thread().name not in {call.thread for call in fs.calls if call.operation == "close"}
 
 
 async def test_a_released_file_is_closed_when_the_last_lease_goes(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@ otherwise."""
 
 from __future__ import annotations
 
-import errno
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -15,13 +14,13 @@ import trio.testing
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server.actors.disk.writes_at_once import MAX_BYTES
 from triolog.server.actors.partition.partition import PartitionActor
-from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import AppendFailedError
 from triolog.server.storage.log.append import AppendResult
 
 from tests.server.actors.partition.appending import Answered, answered, offsets, prepared
 from tests.support.brokers import actor_of, one_partition, values_from
 from tests.support.counts import counts
+from tests.support.gate_fs import GateFileSystem
 
 
 def put(actor: PartitionActor, answers: Answered, *, count: int = 1, size: int = 5) -> None:
@@ -95,30 +94,15 @@ async def test_a_command_that_waits_for_its_turn_is_not_overtaken(tmp_path: Path
         assert (offsets(answers), seen) == ([0, 1, 2, 3], [3])
 
 
-class FailsOnce(OsFileSystem):
-    """The next write fails half way, once `fails` is set."""
-
-    fails = False
-
-    def write(self, fd: int, buffers: Any, position: int) -> None:
-        if self.fails:
-            self.fails = False
-            super().write(fd, [bytes(buffers[0])[:7]], position)
-            raise OSError(errno.ENOSPC, "No space left on device")
-        super().write(fd, buffers, position)
-
-
-async def test_a_write_at_the_end_of_a_turn_that_fails_is_taken_back_and_answered(
-    tmp_path: Path,
-) -> None:
+async def test_a_write_at_the_end_of_a_turn_that_fails_is_taken_back_and_answered(tmp_path: Path, fs: GateFileSystem) -> None:
     answers: Answered = []
-    fs = FailsOnce()
+    fs.lets_write_at_once = True
     async with one_partition(tmp_path, durability="os", fs=fs) as broker:
         actor = actor_of(broker)
         put(actor, answers)
         await answered(answers, 1)
         size = Path(actor.log.active.log.path).stat().st_size
-        fs.fails = True
+        fs.fail("write", ".log", after_bytes=7)
         with broker.disk.gathering:
             put(actor, answers, count=2)
         with broker.disk.gathering:

@@ -15,20 +15,11 @@ from trio.testing import MockClock
 from triolog.server.actors.wear.rates import Rates
 from triolog.server.actors.wear.wear import LOOK_S, Wear, WearStatistics
 from triolog.server.broker import Broker
-from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.system.flash_health import FlashHealth
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, running_broker
 from tests.support.fake_sysfs import FakeSysfs
-
-
-class RoomFileSystem(OsFileSystem):
-    """On a device with as much room as the test says."""
-
-    room = 10**6
-
-    def free_bytes(self, path: str) -> int:
-        return self.room
+from tests.support.gate_fs import GateFileSystem
 
 
 @attrs.define(eq=False)
@@ -37,7 +28,7 @@ class Flash:
 
     broker: Broker
     sysfs: FakeSysfs
-    fs: RoomFileSystem
+    fs: GateFileSystem
     io: Path
     clock: MockClock
     wear: Wear
@@ -63,7 +54,8 @@ def mock_clock() -> MockClock:
 @asynccontextmanager
 async def flash(tmp_path: Path, clock: MockClock, *names: str, **settings: Any) -> AsyncIterator[Flash]:
     """With a log directory of each name, all of them on the disk."""
-    sysfs, fs, io = FakeSysfs(tmp_path / "sys"), RoomFileSystem(), tmp_path / "io"
+    sysfs, fs, io = FakeSysfs(tmp_path / "sys"), GateFileSystem(), tmp_path / "io"
+    fs.free = 10**6
     number = os.stat(tmp_path).st_dev
     sysfs.disk("mmcblk0", "179:0")
     sysfs.partition("mmcblk0", "mmcblk0p2", f"{os.major(number)}:{os.minor(number)}")
@@ -101,9 +93,9 @@ async def test_bytes_to_the_disk_are_reported_for_each_byte_appended(tmp_path: P
 async def test_a_disk_is_full_when_its_space_above_the_reserve_is_gone(tmp_path: Path, mock_clock: MockClock) -> None:
     async with flash(tmp_path, mock_clock, disk_reserve_bytes=400_000) as here:
         await here.wear.look()
-        here.fs.room -= 100_000
+        here.fs.free = 900_000
         assert (await here.later(10)).directories[0].recent.full_in_s == pytest.approx(50)
-        here.fs.room += 200_000
+        here.fs.free = 1_100_000
         assert (await here.later(10)).directories[0].recent.full_in_s is None
 
 
