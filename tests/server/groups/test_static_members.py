@@ -12,15 +12,12 @@ from tests.support.group_bench import GROUP, REBALANCE_MS, SESSION_MS, Bench
 ANY_OTHER = (("range", b"new"),)
 
 
-def test_a_static_member_gets_its_member_id_without_being_asked_back(bench: Bench) -> None:
-    answer = bench.joined(bench.join(group_instance_id="one"))
-    assert (answer.error, answer.member_id, answer.generation) == (ErrorCode.NONE, "one-0", 1)
-    assert [(each.member_id, each.group_instance_id) for each in answer.members] == [("one-0", "one")]
-
-
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_follower_that_returns_keeps_its_assignment_without_a_rebalance(bench: Bench, restarts: bool) -> None:
     """[KIP-345] Also with another subscription, which counts from the next rebalance on, as long as the protocol stays."""
+    first = bench.joined(bench.join(group_instance_id="first", group_id="other"))
+    assert (first.error, first.member_id, first.generation) == (ErrorCode.NONE, "first-0", 1), "it is not asked back"
+    assert [(each.member_id, each.group_instance_id) for each in first.members] == [("first-0", "first")]
     leader, follower = bench.stable(2, ["one", "two"])
     if restarts:
         bench.restart()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import shutil
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -236,19 +237,11 @@ async def test_deleted_records_stay_deleted_after_a_crash(tmp_path: Path) -> Non
     async with ten_segments(tmp_path / "live") as broker:
         assert await broker.logs.delete_records(PARTITION, 17) == 17
         assert started_at(tmp_path / "live") == 17
-        _copy(tmp_path / "live", tmp_path / "crashed")
+        shutil.copytree(tmp_path / "live", tmp_path / "crashed")
     async with one_partition(tmp_path / "crashed") as broker:
         with pytest.raises(OffsetOutOfRangeError):
             await values_from(broker, offset=16)
         assert (await values_from(broker, offset=17))[0] == f"{17:010d}".encode()
-
-
-def _copy(source: Path, target: Path) -> None:
-    """The files as a killed process leaves them."""
-    for path in source.rglob("*"):
-        if path.is_file():
-            (target / path.relative_to(source)).parent.mkdir(parents=True, exist_ok=True)
-            (target / path.relative_to(source)).write_bytes(path.read_bytes())
 
 
 async def test_records_are_deleted_up_to_an_offset_of_the_log_or_its_high_watermark(tmp_path: Path) -> None:

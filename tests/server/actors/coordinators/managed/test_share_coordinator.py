@@ -78,6 +78,7 @@ async def test_a_member_joins_reads_and_leaves(broker: Broker, states: KeptShare
     answer = await heartbeat(broker)
     assert (answer.member_epoch, answer.assignment) == (2, frozenset())
     assert states.states == {(GROUP, *each): ShareStateSummary(2, -1, 0, 0) for each in the_topic(broker)}
+    assert broker.groups.share.heartbeat_now(BEAT) is None, "it has partitions to report"
     answer = await heartbeat(broker, BEAT)
     assert (answer.member_epoch, answer.assignment) == (3, the_topic(broker))
     assert await heartbeat(broker, LEAVE) == ShareHeartbeatAnswer(member_id="a", member_epoch=-1)
@@ -85,18 +86,11 @@ async def test_a_member_joins_reads_and_leaves(broker: Broker, states: KeptShare
     assert (described.state, described.group_epoch, described.assignment_epoch) == (ShareGroupState.EMPTY, 4, 3)
 
 
-async def test_a_heartbeat_with_partitions_to_report_is_not_answered_at_once(broker: Broker) -> None:
-    await heartbeat(broker)
-    assert broker.groups.share.heartbeat_now(BEAT) is None
-
-
-async def test_nobody_joins_where_share_states_are_not_kept(broker: Broker) -> None:
+async def test_a_state_that_could_not_be_made_is_made_with_the_next_heartbeat(broker: Broker, states: KeptShareStates) -> None:
     broker.groups.share.states = None
     assert (await refusal(broker))[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert broker.groups.listings() == []
-
-
-async def test_a_state_that_could_not_be_made_is_made_with_the_next_heartbeat(broker: Broker, states: KeptShareStates) -> None:
+    broker.groups.share.states = states
     states.failing = True
     assert (await refusal(broker))[0] is ErrorCode.KAFKA_STORAGE_ERROR
     assert members(broker) == {"a"}
