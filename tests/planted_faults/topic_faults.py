@@ -7,7 +7,7 @@ from typing import Final
 from tests.planted_faults.planting import Fault
 
 CRASHES: Final = "tests/server/actors/manager/test_topic_crashes.py"
-WHOLE: Final = f"{CRASHES}::test_a_change_that_is_cut_off_is_whole_or_absent"
+WHOLE: Final = f"{CRASHES}::test_a_change_that_is_cut_off_is_whole_or_absent_and_can_be_made_again"
 
 TOPIC_FAULTS: Final = (
     Fault(

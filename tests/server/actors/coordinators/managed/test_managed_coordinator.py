@@ -215,11 +215,17 @@ async def test_only_an_empty_group_is_deleted(fast_path: Path, kind: Kind) -> No
         beat = await kind.settled(broker)
         [listing] = broker.groups.listings(["stable"], [kind.name])
         assert listing == GroupListing(GROUP, kind.name, kind.described(broker).state, kind.name)
+        assert broker.groups.listings(["empty"]) == broker.groups.listings([], ["classic"]) == []
+        if kind.name != "share":  # whose offsets are not committed
+            member = CommittingMember(generation=beat.member_epoch, member_id="a")
+            assert await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=member) == [None]
         with pytest.raises(RequestError, match="NON_EMPTY_GROUP"):
             await broker.groups.delete(GROUP)
         await kind.heartbeat(broker, beat, member_epoch=-1)
+        assert [each.group_id for each in broker.groups.listings(["Empty"])] == [GROUP]
         await broker.groups.delete(GROUP)
         assert broker.groups.listings() == []
+        assert await broker.offsets.fetch(GROUP) == []
     async with kind.serving(fast_path) as broker:
         assert broker.groups.listings() == []
         with pytest.raises(RequestError, match="GROUP_ID_NOT_FOUND"):
