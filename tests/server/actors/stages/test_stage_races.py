@@ -1,4 +1,4 @@
-"""Staging, commits and leases when several things happen at once, or the disk and the log of commits refuse."""
+"""Staging and commits when several things happen at once, or the disk and the log of commits refuse."""
 
 from __future__ import annotations
 
@@ -12,23 +12,20 @@ from trio.testing import MockClock
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.native import messages
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.manager import segment_leases
 from triolog.server.actors.stages.stage_commits import RETRY_S
-from triolog.server.broker import Broker, LeasedPartition, StagedShare
+from triolog.server.broker import Broker, StagedShare
 from triolog.server.listeners.native import stage_calls
 from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.server.storage.disk.paths import LEASE_DIRECTORY
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
 from triolog.server.storage.shared.stage_files import file_name, find_staged, stage_name
 
 from tests.server.actors.stages.test_stage_commits import APPLICATION, OTHER, batch, commits_of, decide, stage, stages_of
-from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, values_from
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import Clock
 from tests.support.transactions import TransactionalProducer
 
 FILE: Final = file_name("1", PARTITION)
-HOUR_MS: Final = 3_600_000
 COMMITS_LOG: Final = "__stage_commits-0/00000000000000000000.log"
 
 
@@ -231,34 +228,3 @@ async def test_a_commit_that_takes_long_holds_up_no_transaction(
             await until(lambda: broker._manager.topics.actor(OTHER).snapshot().last_stable_offset == 2)
         await until(lambda: broker._manager.topics.actor(PARTITION).snapshot().high_watermark == 1)
         assert await values_from(broker) == [b"a"]
-
-
-async def test_a_lease_that_is_renewed_while_others_end_stays(
-    tmp_path: Path, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(segment_leases, "CHECK_S", float("inf"))
-    async with one_partition(tmp_path, fs=fs) as broker:
-        await broker.writer.append(PARTITION, value("a"))
-        first = await broker.leases.take([PARTITION], HOUR_MS)
-        second = await broker.leases.take([PARTITION], HOUR_MS)
-        first.ends_at = second.ends_at = -float("inf")
-        async with held(fs.hold("unlink", ".log", most=1), broker.leases.end_overdue):
-            await broker.leases.renew(second.lease_id, HOUR_MS)
-        assert len(broker.leases) == 1
-        assert not directory_of(first).exists()
-        assert directory_of(second).exists()
-
-
-def directory_of(lease: segment_leases.Lease) -> Path:
-    found = lease.partitions[PARTITION]
-    assert isinstance(found, LeasedPartition)
-    return Path(found.directory)
-
-
-async def test_a_lease_that_nobody_waits_for_any_more_leaves_nothing(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with one_partition(tmp_path, fs=fs) as broker:
-        await broker.writer.append(PARTITION, value("a"))
-        async with held(fs.hold("link", ".log"), broker.leases.take, [PARTITION], HOUR_MS) as nursery:
-            nursery.cancel_scope.cancel()
-        assert len(broker.leases) == 0
-        assert list((tmp_path / LEASE_DIRECTORY).rglob("*.log")) == []

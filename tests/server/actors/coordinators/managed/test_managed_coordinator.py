@@ -22,7 +22,7 @@ from tests.support.brokers import PARTITION, TOPIC, one_partition, until
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import Clock
 from tests.support.share_groups import KeptShareStates
-from tests.support.streams_groups import joining
+from tests.support.streams_groups import WORD_COUNT, joining
 from tests.support.transactions import committed_offset
 
 GROUP: Final = "group"
@@ -275,3 +275,19 @@ async def test_members_of_three_kinds_that_come_at_once_make_one_kind(fast_path:
         assert refused <= {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
         [listing] = broker.groups.listings()
         assert listing.group_type == won[0]
+
+
+@pytest.mark.parametrize("kind", ["streams"], indirect=True)
+async def test_heartbeats_with_missing_topics_or_tasks_to_give_up_have_to_wait(fast_path: Path, kind: Kind) -> None:
+    """The caller of `heartbeat` creates the topics, which takes its time."""
+    async with kind.serving(fast_path / "1") as broker:
+        await broker.topics.create("words")
+        joined = await kind.heartbeat(broker, topology=WORD_COUNT)
+        assert joined.missing_topics
+        beat = StreamsHeartbeat(group_id=GROUP, member_id="a", member_epoch=joined.member_epoch)
+        assert broker.groups.streams.heartbeat_now(beat) is None
+        assert (await kind.heartbeat(broker, beat)).missing_topics == joined.missing_topics
+    async with kind.serving(fast_path / "2") as broker:
+        beat = await kind.settled(broker)
+        await kind.heartbeat(broker, member_id="b")
+        assert broker.groups.streams.heartbeat_now(beat) is None
