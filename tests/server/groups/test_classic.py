@@ -99,17 +99,13 @@ def test_a_stable_group_shows_its_protocol_and_what_its_members_say_and_have(ben
     assert (found.state, found.protocol_type, found.protocol) == (GroupState.PREPARING_REBALANCE, "consumer", "")
     assert [each.metadata for each in found.members] == [b"", b""]
     assert bench.groups.describe("other") is None
-    assert GroupDescription(group_id="other").state.value == "Dead"
-
-
-def test_groups_are_listed_with_type_and_state(bench: Bench) -> None:
-    bench.stable(1)
     bench.enter(group_id="second")
-    bench.leave(*bench.member_ids())
+    bench.leave(leader, other)
     assert sorted(bench.groups.listings()) == [
         GroupListing(GROUP, "consumer", GroupState.EMPTY, "classic"),
         GroupListing("second", "consumer", GroupState.COMPLETING_REBALANCE, "classic"),
     ]
+    assert GroupDescription(group_id="other").state.value == "Dead"
 
 
 def subscription(*topics: str) -> tuple[tuple[str, bytes], ...]:

@@ -145,11 +145,7 @@ def test_a_group_that_became_too_large_leaves_the_last_to_join_out() -> None:
     bench.restart()
     assert bench.state() is GroupState.PREPARING_REBALANCE
     callers = [bench.join(each) for each in members]
-    assert [error_of(bench, caller) for caller in callers] == [
-        ErrorCode.NONE,
-        ErrorCode.NONE,
-        ErrorCode.GROUP_MAX_SIZE_REACHED,
-    ]
+    assert [error_of(bench, caller) for caller in callers] == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.GROUP_MAX_SIZE_REACHED]
     assert bench.member_ids() == members[:2]
 
 

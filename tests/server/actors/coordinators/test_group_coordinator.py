@@ -276,11 +276,7 @@ async def test_a_group_whose_record_is_too_large_does_not_let_the_others_suffer(
             nursery.start_soon(come, "large")
             nursery.start_soon(come, "small")
             await trio.testing.wait_all_tasks_blocked()
-        assert answers == {
-            "first": ErrorCode.NONE,
-            "small": ErrorCode.NONE,
-            "large": ErrorCode.UNKNOWN_SERVER_ERROR,
-        }
+        assert answers == {"first": ErrorCode.NONE, "small": ErrorCode.NONE, "large": ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
 async def test_a_group_with_members_accepts_their_commits_once_they_have_an_assignment(broker: Broker) -> None:

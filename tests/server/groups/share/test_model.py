@@ -18,12 +18,7 @@ from triolog.server.groups.share.values import Acknowledgement, AcquireMode, Off
 
 MEMBERS: Final = ("one", "two", "three")
 CONFIG: Final = ShareConfig(record_lock_duration_ms=100, delivery_count_limit=3, partition_max_record_locks=30)
-KINDS: Final = {
-    0: RecordState.ARCHIVED,
-    1: RecordState.ACKNOWLEDGED,
-    2: RecordState.AVAILABLE,
-    3: RecordState.ARCHIVED,
-}
+KINDS: Final = {0: RecordState.ARCHIVED, 1: RecordState.ACKNOWLEDGED, 2: RecordState.AVAILABLE, 3: RecordState.ARCHIVED}
 RENEW: Final = 4
 
 

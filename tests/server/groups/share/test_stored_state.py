@@ -54,9 +54,6 @@ def test_a_snapshot_of_the_same_changes_nothing_but_its_epoch() -> None:
     stored = applied(INITIAL, update)
     again = applied(stored, plan_snapshot(stored, now_ms=10))
     assert again == attrs.evolve(stored, snapshot_epoch=1, updates=0, written_ms=10)
-
-
-def test_a_share_partition_that_begins_anew_has_nothing_of_before() -> None:
     anew = applied(INITIAL, plan_initial(INITIAL, state_epoch=4, start_offset=9, now_ms=11))
     assert (anew.snapshot_epoch, anew.state_epoch, anew.start_offset, anew.batches) == (1, 4, 9, ())
 
