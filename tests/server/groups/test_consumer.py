@@ -364,16 +364,3 @@ def test_after_a_restart_members_go_on_with_their_epochs(driven: Driven) -> None
     assert driven.group.epoch == before.group_epoch
     driven.pass_time(driven.now_ms + 45_000)
     assert driven.group.state is ConsumerGroupState.EMPTY
-
-
-def test_a_group_that_was_removed_is_not_there_after_a_restart(driven: Driven) -> None:
-    consumer = _consumer(driven, "a")
-    consumer.join()
-    with pytest.raises(RequestError, match=r"^NON_EMPTY_GROUP"):
-        driven.groups.plan_removal(GROUP)
-    consumer.leave()
-    driven.commit(driven.groups.plan_removal(GROUP))
-    driven.groups.forget(GROUP)
-    driven.compact()
-    driven.restart()
-    assert len(driven.groups) == 0

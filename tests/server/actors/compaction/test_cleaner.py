@@ -330,16 +330,6 @@ async def test_a_topic_that_is_deleted_or_not_compacted_any_more_ends_the_round(
         assert leftovers(tmp_path) == []
 
 
-async def test_a_checkpoint_that_is_not_in_the_log_is_reset(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
-    """Kafka: LogCleanerManagerTest.testDirtyOffsetResetIfLargerThanEndOffset."""
-    await fill(broker)
-    cleaner = cleaner_of(broker)
-    cleaner.clean_up_to[actor_of(broker).log] = 10_000
-    assert await cleaner.clean_dirtiest()
-    assert "counts as not compacted" in caplog.text
-    assert len(await records_from(broker)) < 60
-
-
 async def test_a_round_that_is_cancelled_while_the_log_adopts_it_loses_nothing(tmp_path: Path, fs: GateFileSystem) -> None:
     """The log takes it over all the same once that is enqueued, so its files must still be there."""
     async with compacted(tmp_path, fs=fs) as broker:

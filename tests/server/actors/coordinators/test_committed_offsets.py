@@ -309,6 +309,10 @@ async def test_offsets_in_a_transaction_count_when_it_commits_and_never_when_it_
     async with one_partition(tmp_path) as broker:
         await commit(broker, 1)
         producer = await TransactionalProducer.start(broker)
+        await broker.offsets.join_transaction(*producer.identity, "group")
+        joined = broker.transactions.ids.owners["mover"].value
+        assert joined is not None
+        assert joined.partitions == {OFFSETS}
         await producer.commit_offset("group", PARTITION, 2)
         assert await committed_offset(broker, "group", PARTITION) == 1
         with pytest.raises(RequestError, match=r"^UNSTABLE_OFFSET_COMMIT.*topic-0"):

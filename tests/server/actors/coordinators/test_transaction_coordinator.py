@@ -13,7 +13,6 @@ import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
-from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC
 from triolog.protocol.coordinator.partitioner import coordinator_partition
 from triolog.protocol.coordinator.transactions import (
     TRANSACTIONS_TOPIC,
@@ -35,7 +34,7 @@ from triolog.server.storage.producers.producer_cursor import AppendOrigin
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, records_from, running_broker, until
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import START_MS, Clock
-from tests.support.transactions import TIMEOUT_MS, TransactionalProducer, committed_offset, committed_values, is_stable
+from tests.support.transactions import TIMEOUT_MS, TransactionalProducer, committed_values, is_stable
 
 OTHER = TopicPartition(TOPIC, 1)
 STATES: Final = TopicPartition(TRANSACTIONS_TOPIC, 0)
@@ -425,15 +424,6 @@ async def test_a_state_that_cannot_be_read_takes_only_its_partition_out_of_servi
             await TransactionalProducer.start(broker)
         await broker.writer.append(PARTITION, [(START_MS, None, b"v", ())])
         assert (await broker.producers.init(None, 0))[1] == 0
-
-
-async def test_a_transaction_of_offsets_only_needs_no_data(broker: Broker) -> None:
-    producer = await TransactionalProducer.start(broker)
-    await broker.offsets.join_transaction(*producer.identity, GROUP)
-    assert state_of(broker).partitions == frozenset({TopicPartition(OFFSETS_TOPIC, 0)})
-    await producer.commit_offset(GROUP, PARTITION, 3)
-    await producer.commit()
-    assert await committed_offset(broker, GROUP, PARTITION) == 3
 
 
 async def end_v2(broker: Broker, producer: TransactionalProducer, *, commit: bool) -> None:

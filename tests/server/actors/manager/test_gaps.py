@@ -111,21 +111,18 @@ async def test_a_group_is_counted_that_commits_across_a_range(tmp_path: Path) ->
                 await commit(broker, group, offset)
         assert broker.gaps.passes.counts().groups == {("across", TOPIC): 1, ("out of it", TOPIC): 1}
         await commit(broker, "at the stop", 0)
+        await commit(broker, "in a transaction", 0)
+        for commits in (False, True):
+            before = broker.gaps.passes.counts().groups
+            producer = await broker.transactions.init_producer("t", 60_000)
+            await broker.offsets.commit("in a transaction", [(PARTITION, 9, None)], transaction=("t", *producer))
+            assert broker.gaps.passes.counts().groups == before
+            await broker.transactions.end("t", *producer, commit=commits)
+        assert broker.gaps.passes.counts().groups == before | {("in a transaction", TOPIC): 1}
     async with one_partition(tmp_path) as broker:
         assert broker.gaps.passes.counts().groups == {}, "a start commits nothing"
         await commit(broker, "at the stop", 9)
         assert broker.gaps.passes.counts().groups == {("at the stop", TOPIC): 1}
-
-
-async def test_a_group_is_counted_when_its_transaction_commits(tmp_path: Path) -> None:
-    async with damaged(tmp_path) as broker:
-        await commit(broker, "g", 0)
-        for commits in (False, True):
-            producer = await broker.transactions.init_producer("t", 60_000)
-            await broker.offsets.commit("g", [(PARTITION, 9, None)], transaction=("t", *producer))
-            assert broker.gaps.passes.counts().groups == {}
-            await broker.transactions.end("t", *producer, commit=commits)
-        assert broker.gaps.passes.counts().groups == {("g", TOPIC): 1}
 
 
 async def share_take(broker: Broker) -> tuple[list[tuple[int, int, int]], list[ErrorCode]]:
