@@ -72,14 +72,12 @@ def test_a_leader_that_returns_leads_the_next_generation_unless_it_can_skip_assi
     caller = bench.join(answer.member_id)
     bench.join(follower)
     assert (bench.joined(caller).leader, len(bench.joined(caller).members)) == (answer.member_id, 2)
-
-
-def test_a_leader_that_can_skip_assigning_leads_again_and_sees_the_members(bench: Bench) -> None:
-    _, follower = bench.stable(2, ["one", "two"])
-    answer = bench.joined(bench.join(group_instance_id="one", supports_skipping_assignment=True))
+    skipping = {"supports_skipping_assignment": True, "group_id": "other"}
+    _, follower = bench.stable(2, ["one", "two"], group_id="other")
+    answer = bench.joined(bench.join(group_instance_id="one", **skipping))
     assert (answer.leader, answer.skip_assignment) == (answer.member_id, True)
     assert {each.member_id for each in answer.members} == {answer.member_id, follower}
-    again = bench.joined(bench.join(group_instance_id="two", supports_skipping_assignment=True))
+    again = bench.joined(bench.join(group_instance_id="two", **skipping))
     assert (again.leader, again.skip_assignment, again.members) == (answer.member_id, False, ())
 
 

@@ -181,24 +181,21 @@ def test_an_administrator_makes_states_of_a_group_that_nobody_has_joined(driven:
         driven.groups.plan_states(GROUP, frozenset({(topic_id, 0)}), {topic_id: "t"}, 0)
 
 
-def test_states_of_a_topic_are_deleted_in_two_steps(driven: DrivenShareGroups) -> None:
+def test_states_of_a_topic_are_deleted_in_two_steps_and_a_removed_group_is_gone_from_the_log(driven: DrivenShareGroups) -> None:
     driven.join("a", "t", "u")
     topic_id = driven.topics.found["t"].topic_id
-    with pytest.raises(RequestError, match="not empty"):
-        driven.groups.plan_deletion(GROUP, frozenset({topic_id}), 0)
+    for plan in (
+        lambda: driven.groups.plan_deletion(GROUP, frozenset({topic_id}), 0),
+        lambda: driven.groups.plan_removal(GROUP),
+    ):
+        with pytest.raises(RequestError, match="not empty"):
+            plan()
     driven.heartbeat("a", -1)
     driven.commit(driven.groups.plan_deletion(GROUP, frozenset({topic_id, b"?" * 16}), 0))
     assert (driven.group.states.deleting, driven.group.states.known) == ({topic_id}, driven.topics.all_of("u"))
     driven.commit(driven.groups.states_gone(GROUP, frozenset({topic_id}), 0))
     assert not driven.group.states.deleting
     assert driven.group.states.names == {driven.topics.found["u"].topic_id: "u"}
-
-
-def test_a_removed_group_is_gone_from_the_log(driven: DrivenShareGroups) -> None:
-    driven.join("a", "t")
-    with pytest.raises(RequestError, match="not empty"):
-        driven.groups.plan_removal(GROUP)
-    driven.heartbeat("a", -1)
     driven.remove()
     assert not len(driven.groups)
     driven.restart()

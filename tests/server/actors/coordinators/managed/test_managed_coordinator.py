@@ -15,7 +15,18 @@ import trio.testing
 from trio.testing import MockClock
 from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.server.broker import Broker, CommittingMember, ConsumerHeartbeat, GroupListing, Join, StreamsHeartbeat
+from triolog.server.broker import (
+    Broker,
+    CommittingMember,
+    ConsumerHeartbeat,
+    GroupListing,
+    GroupState,
+    Join,
+    JoinAnswer,
+    LeavingMember,
+    StreamsHeartbeat,
+    Sync,
+)
 from triolog.server.groups.share.member_values import ShareHeartbeat
 
 from tests.support.brokers import PARTITION, TOPIC, one_partition, until
@@ -291,3 +302,73 @@ async def test_heartbeats_with_missing_topics_or_tasks_to_give_up_have_to_wait(f
         beat = await kind.settled(broker)
         await kind.heartbeat(broker, member_id="b")
         assert broker.groups.streams.heartbeat_now(beat) is None
+
+
+@pytest.mark.parametrize("kind", ["consumer"], indirect=True)
+async def test_members_of_a_consumer_group_commit_at_their_epoch_and_get_topics_that_change(
+    fast_path: Path, kind: Kind
+) -> None:
+    async with kind.serving(fast_path) as broker:
+        beat = await kind.settled(broker)
+        member = CommittingMember(generation=1, member_id="a")
+        assert await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=member) == [None]
+        broker.groups.consumers.check_fetch(GROUP, "a", 1)
+        with pytest.raises(RequestError, match="its epoch is 1"):
+            broker.groups.consumers.check_fetch(GROUP, "a", 2)
+        for stale, code in (
+            (CommittingMember(generation=2, member_id="a"), "STALE_MEMBER_EPOCH"),
+            (CommittingMember(), "UNKNOWN_MEMBER_ID"),
+        ):
+            with pytest.raises(RequestError, match=code):
+                await broker.offsets.commit(GROUP, [(PARTITION, 6, None)], member=stale)
+        [error] = await broker.offsets.delete(GROUP, [PARTITION])
+        assert error is not None
+        assert error.code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        await broker.topics.create_partitions(TOPIC, 3)
+        answer = await kind.heartbeat(broker, beat)
+        wanted = frozenset((broker.topics.id_of(TOPIC), number) for number in range(3))
+        assert (answer.member_epoch, answer.assignment) == (2, wanted)
+        await broker.topics.delete(TOPIC)
+        answer = await kind.heartbeat(broker, beat, member_epoch=2, owned=frozenset())
+        assert (answer.member_epoch, answer.assignment) == (3, frozenset())
+        assert (await kind.heartbeat(broker, beat, member_epoch=-1)).member_epoch == -1
+        await broker.topics.create(TOPIC)
+        assert await broker.offsets.commit(GROUP, [(PARTITION, 7, None)]) == [None]
+        assert await committed_offset(broker, GROUP, PARTITION) == 7
+
+
+async def classic_join(broker: Broker) -> JoinAnswer:
+    """One classic member with an assignment, or why it cannot be."""
+    joined = await broker.groups.join(CLASSIC)
+    if joined.error is ErrorCode.NONE:
+        await broker.groups.sync(Sync(group_id=GROUP, generation=joined.generation, member_id=joined.member_id))
+    return joined
+
+
+@pytest.mark.parametrize("kind", ["consumer"], indirect=True)
+async def test_a_group_without_members_changes_its_kind_and_keeps_its_offsets(fast_path: Path, kind: Kind) -> None:
+    async with kind.serving(fast_path) as broker:
+        joined = await classic_join(broker)
+        member = CommittingMember(generation=joined.generation, member_id=joined.member_id)
+        await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=member)
+        assert await kind.refusal(broker) is ErrorCode.GROUP_ID_NOT_FOUND
+        broker.groups.leave(GROUP, [LeavingMember(joined.member_id)])
+        await until(lambda: not broker.groups._members.is_being_stored(GROUP))
+        beat = await kind.settled(broker)
+        [listing] = broker.groups.listings()
+        assert listing.group_type == "consumer"
+        assert broker.groups.describe(GROUP).state is GroupState.DEAD
+        assert await committed_offset(broker, GROUP, PARTITION) == 5
+    async with kind.serving(fast_path) as broker:
+        assert broker.groups.listings(types=["Consumer"]) == [listing]
+        assert broker.groups.listings(types=["classic"]) == []
+        assert len(broker.groups._members) == 0
+        assert (await classic_join(broker)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        await kind.heartbeat(broker, beat, member_epoch=-1)
+        assert (await classic_join(broker)).error is ErrorCode.NONE
+        assert broker.groups.describe(GROUP).state is GroupState.STABLE
+        with pytest.raises(RequestError, match="not found"):
+            kind.described(broker)
+    async with kind.serving(fast_path) as broker:
+        assert [each.group_type for each in broker.groups.listings()] == ["classic"]
+        assert await committed_offset(broker, GROUP, PARTITION) == 5
