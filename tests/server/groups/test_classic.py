@@ -129,15 +129,12 @@ def test_a_group_of_consumers_is_subscribed_to_what_its_members_say(bench: Bench
     bench.enter(protocols=(("range", b"x"),))
     assert keeps(bench, "a"), "it cannot be known"
     assert bench.groups.delete_offset_error("other", TopicPartition("a", 0)) is None
-
-
-def test_what_another_kind_of_group_reads_is_not_known_so_nothing_of_it_is_deleted(bench: Bench) -> None:
-    member_id, _ = bench.enter(protocol_type="connect", protocols=(("default", b"x"),))
+    member_id, _ = bench.enter(group_id="other", protocol_type="connect", protocols=(("default", b"x"),))
     with pytest.raises(RequestError, match=r"NON_EMPTY_GROUP.*has 1 members; what they read is not known"):
-        bench.groups.check_delete_offsets(GROUP)
-    bench.leave(member_id)
-    bench.groups.check_delete_offsets(GROUP)
-    assert not keeps(bench, "a")
+        bench.groups.check_delete_offsets("other")
+    bench.leave(member_id, group_id="other")
+    bench.groups.check_delete_offsets("other")
+    assert bench.groups.delete_offset_error("other", TopicPartition("a", 0)) is None
 
 
 def test_a_group_is_what_it_was_after_a_restart_and_sessions_begin_again(bench: Bench) -> None:

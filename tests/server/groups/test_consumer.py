@@ -61,12 +61,6 @@ def test_the_first_member_gets_everything_at_once_and_again_when_it_says_all(dri
     assert full.assignment == topics.all_of("t")
 
 
-def test_a_member_of_version_0_gets_a_member_id(driven: Driven) -> None:
-    answer = driven.heartbeat(attrs.evolve(JOIN, member_id="", makes_member_id=False))
-    assert list(driven.group.members) == [answer.member_id]
-    assert len(answer.member_id) == 36
-
-
 def test_a_partition_moves_only_when_its_owner_reports_without_it(driven: Driven) -> None:
     first, second = _consumer(driven, "a"), _consumer(driven, "b")
     first.join()
@@ -99,7 +93,10 @@ def test_the_last_one_leaves_an_empty_group_whose_epoch_goes_on(driven: Driven) 
     assert consumer.join().member_epoch == 3
 
 
-def test_most_wishes_choose_the_assignor(driven: Driven) -> None:
+def test_version_0_gets_a_member_id_and_most_wishes_choose_the_assignor(driven: Driven) -> None:
+    version_0 = driven.heartbeat(attrs.evolve(JOIN, member_id="", makes_member_id=False))
+    assert list(driven.group.members) == [version_0.member_id]
+    assert len(version_0.member_id) == 36
     for member_id, assignor in [("a", "range"), ("b", "range"), ("c", "uniform"), ("d", None)]:
         _consumer(driven, member_id).join(server_assignor=assignor)
     assert driven.group.describe().assignor == "range"

@@ -133,12 +133,6 @@ def test_an_offset_expires_at_the_retention_of_its_commit_or_of_the_last_member(
     assert list(offsets.expired(START_MS + expected_ms, 100, anybody)) == [KEY]
 
 
-def test_nothing_of_a_group_expires_that_somebody_is_about_to_join() -> None:
-    offsets = replayed(plain(commit(1), (GroupMetadataKey("other").encode(), gone_at(START_MS).encode())))
-    assert list(offsets.expired(START_MS + 1000, 1, lambda group: group != "group")) == []
-    assert list(offsets.without_offsets(lambda group: group != "other")) == []
-
-
 def test_a_group_goes_when_it_has_neither_members_nor_offsets() -> None:
     key = GroupMetadataKey("group")
     assert list(replayed(plain((key.encode(), gone_at(START_MS).encode()))).without_offsets(anybody)) == [key]
@@ -147,12 +141,15 @@ def test_a_group_goes_when_it_has_neither_members_nor_offsets() -> None:
         offsets = replayed(plain((key.encode(), gone_at(START_MS).encode())), batch)
         assert list(offsets.without_offsets(anybody)) == []
     offsets = replayed(plain((key.encode(), gone_at(START_MS).encode())))
+    assert list(offsets.without_offsets(lambda group: group != "group")) == [], "somebody is about to join it"
     offsets.begin_commit("group")
     assert list(offsets.without_offsets(anybody)) == []
 
 
 def test_an_offset_of_a_busy_group_does_not_expire() -> None:
     offsets = replayed(plain(commit(1)))
+    assert (offsets.of_topic("topic"), offsets.of_topic("other")) == ([KEY], [])
+    assert list(offsets.expired(START_MS + 1000, 1, lambda group: group != "group")) == [], "somebody is about to join it"
     offsets.begin_commit("group")
     offsets.begin_commit("group")
     offsets.end_commit("group")
@@ -165,9 +162,3 @@ def test_an_offset_of_a_busy_group_does_not_expire() -> None:
 @pytest.mark.parametrize("batch", [in_transaction(commit(2)), plain((GroupMetadataKey("group").encode(), MEMBERS.encode()))])
 def test_an_offset_below_a_transaction_or_of_a_group_with_members_does_not_expire(batch: bytes) -> None:
     assert list(replayed(plain(commit(1)), batch).expired(START_MS + 1000, 1, anybody)) == []
-
-
-def test_the_offsets_of_a_topic_are_found() -> None:
-    offsets = replayed(plain(commit(1)))
-    assert offsets.of_topic("topic") == [KEY]
-    assert offsets.of_topic("other") == []

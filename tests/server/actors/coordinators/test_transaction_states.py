@@ -16,6 +16,7 @@ S = TransactionState
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 V2 = steps.EPOCH_PER_TRANSACTION
 """An epoch for each transaction (KIP-890)."""
+FENCED = dict.fromkeys((True, False), ErrorCode.PRODUCER_FENCED)
 
 
 def value(state: TransactionState = S.EMPTY, **changes: object) -> TransactionLogValue:
@@ -123,20 +124,16 @@ def test_behind_the_last_epoch_the_next_producer_id_begins() -> None:
     ("known", "asked", "expected"),
     [
         (value(S.ONGOING), (7, 3), {True: True, False: True}),
-        (value(S.ONGOING, client_version=V2), (7, 2), {True: ErrorCode.PRODUCER_FENCED, False: ErrorCode.PRODUCER_FENCED}),
-        (value(S.ONGOING), (7, 4), {True: ErrorCode.PRODUCER_FENCED, False: ErrorCode.PRODUCER_FENCED}),
+        (value(S.ONGOING, client_version=V2), (7, 2), FENCED),
+        (value(S.ONGOING), (7, 4), FENCED),
         (value(S.EMPTY), (7, 3), {True: ErrorCode.INVALID_TXN_STATE, False: True}),
-        (value(S.EMPTY), (7, 2), {True: ErrorCode.PRODUCER_FENCED, False: ErrorCode.PRODUCER_FENCED}),
+        (value(S.EMPTY), (7, 2), FENCED),
         (value(S.PREPARE_COMMIT, client_version=V2), (7, 2), {True: True, False: ErrorCode.INVALID_TXN_STATE}),
         (value(S.COMPLETE_COMMIT, client_version=V2), (7, 2), {True: False, False: ErrorCode.INVALID_TXN_STATE}),
         (value(S.COMPLETE_COMMIT, client_version=V2), (7, 3), {True: ErrorCode.INVALID_TXN_STATE, False: True}),
         (value(S.COMPLETE_ABORT, client_version=V2), (7, 2), {True: ErrorCode.INVALID_TXN_STATE, False: False}),
         (value(S.COMPLETE_ABORT, client_version=V2), (7, 3), {True: ErrorCode.INVALID_TXN_STATE, False: True}),
-        (
-            value(S.COMPLETE_ABORT, client_version=V2),
-            (7, 1),
-            {True: ErrorCode.PRODUCER_FENCED, False: ErrorCode.PRODUCER_FENCED},
-        ),
+        (value(S.COMPLETE_ABORT, client_version=V2), (7, 1), FENCED),
         (
             value(S.COMPLETE_COMMIT, client_version=V2, producer_id=8, producer_epoch=0, previous_producer_id=7),
             (7, steps.LAST_CLIENT_EPOCH),

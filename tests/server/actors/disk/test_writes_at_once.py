@@ -67,13 +67,10 @@ def test_larger_writes_are_left_to_threads_once_a_turn_is_full() -> None:
     assert writes.suits(OsFileSystem(), small(SMALL_BYTES))
     turns.begin()
     assert writes.suits(OsFileSystem(), small(128 * KIB))
-
-
-def test_a_file_system_that_may_take_long_gets_a_thread() -> None:
     faults = DiskFaults()
-    assert WritesAtOnce().suits(FaultyFileSystem(faults), small())
+    assert writes.suits(FaultyFileSystem(faults), small())
     faults.add(DiskRule(effect="delay", operation="write", delay_ms=1))
-    assert not WritesAtOnce().suits(FaultyFileSystem(faults), small())
+    assert not writes.suits(FaultyFileSystem(faults), small()), "it may take long"
 
 
 def test_after_a_slow_write_threads_write_for_a_while_and_for_longer_when_it_happens_again() -> None:

@@ -99,14 +99,6 @@ async def test_a_directory_that_is_back_serves_its_partitions_but_not_deleted_on
             assert "deleted_topic_ids" not in (one / TOPICS_FILE).read_text()
 
 
-async def test_without_any_directory_the_server_does_not_start(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).touch()
-    with pytest.raises(LogDirectoryError, match=r"no log directory can be used: .*one: .*; .*two: "):
-        async with running_broker(tmp_path / "one", tmp_path / "two"):
-            pass
-
-
 @pytest.mark.parametrize("operation", ["write", "sync", "rename"])
 async def test_a_directory_whose_checkpoints_fail_is_taken_out_with_its_partitions(
     tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture, operation: str
@@ -144,9 +136,14 @@ async def test_a_full_disk_takes_nothing_out_of_service(tmp_path: Path, fs: Gate
         await broker._manager.write_checkpoints()
 
 
-async def test_the_last_directory_ends_the_server(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_without_any_directory_the_server_does_not_start_or_ends(tmp_path: Path, fs: GateFileSystem) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).touch()
+    with pytest.raises(LogDirectoryError, match=r"no log directory can be used: .*one: .*; .*two: "):
+        async with running_broker(tmp_path / "one", tmp_path / "two"):
+            pass
     with pytest.RaisesGroup(LogDirectoryError, allow_unwrapped=True, flatten_subgroups=True):
-        async with running_broker(tmp_path, fs=fs, checkpoint_interval_ms=100) as broker:
+        async with running_broker(tmp_path / "three", fs=fs, checkpoint_interval_ms=100) as broker:
             await broker.topics.create(TOPIC)
             fs.fail("write", f"{RECOVERY_POINT_FILE}.tmp", number=errno.EIO, times=None)
             await broker.writer.append(FIRST, value("x"))
