@@ -84,15 +84,6 @@ def test_a_partition_moves_only_when_its_owner_reports_without_it(driven: Driven
     assert driven.group.state is ConsumerGroupState.STABLE
 
 
-def test_the_last_one_leaves_an_empty_group_whose_epoch_goes_on(driven: Driven) -> None:
-    consumer = _consumer(driven, "a")
-    consumer.join()
-    consumer.leave()
-    assert driven.group.state is ConsumerGroupState.EMPTY
-    assert driven.group.owners == {}
-    assert consumer.join().member_epoch == 3
-
-
 def test_version_0_gets_a_member_id_and_most_wishes_choose_the_assignor(driven: Driven) -> None:
     version_0 = driven.heartbeat(attrs.evolve(JOIN, member_id="", makes_member_id=False))
     assert list(driven.group.members) == [version_0.member_id]
@@ -213,8 +204,10 @@ def test_an_instance_id_is_free_again_when_its_member_has_left_for_good(driven: 
     consumer.leave(-2)
     assert consumer.join().assignment == topics.all_of("t"), "under the same member id"
     consumer.leave()
+    assert (driven.group.state, driven.group.owners) == (ConsumerGroupState.EMPTY, {})
     assert driven.group.static_members == {}
-    _consumer(driven, "b", instance_id="i").join()
+    epoch = driven.group.epoch
+    assert _consumer(driven, "b", instance_id="i").join().member_epoch == epoch + 1, "the epochs of the group continue"
 
 
 def test_a_member_has_what_its_subscription_matches_as_topics_come_and_go(driven: Driven, topics: Topics) -> None:

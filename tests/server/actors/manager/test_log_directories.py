@@ -204,9 +204,9 @@ async def test_a_partition_goes_to_the_next_directory_when_one_refuses_it(tmp_pa
     assert fs.count("make_directory", "topic-0") == 3
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EIO, errno.EROFS, errno.ENOENT])
-def test_what_may_pass_is_told_from_what_does_not(number: int) -> None:
-    assert is_passing(OSError(number, "x")) == (number in (errno.ENOSPC, errno.EMFILE))
+def test_errors_that_may_pass_are_told_from_others() -> None:
+    for number in (errno.ENOSPC, errno.EMFILE, errno.EIO, errno.EROFS, errno.ENOENT):
+        assert is_passing(OSError(number, "x")) == (number in (errno.ENOSPC, errno.EMFILE))
 
 
 async def test_stray_directories_are_reported_and_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -135,6 +135,10 @@ async def test_records_of_a_partition_come_in_the_order_of_the_tasks_and_only_na
     await broker.stage_commits.commit(APPLICATION, 0, [first, second])
     assert await values_from(broker) == [b"a", b"b", b"c"]
     assert stages_of(broker).staged_bytes == 0
+    for application in ("x" * 255, "ü/../..", "x"):
+        share = await stage(broker, "1/..", application, application=application)
+        assert (await broker.stage_commits.commit(application, 0, [share])).by_this_call, "applications are for themselves"
+    assert (await values_from(broker))[3:] == [b"x" * 255, "ü/../..".encode(), b"x"]
 
 
 async def test_a_commit_of_many_batches_is_one_sequence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,13 +187,6 @@ async def test_a_version_below_the_last_one_changes_nothing_and_its_files_go(tmp
             await stage(broker, "1", "a", version=version)
     async with one_partition(tmp_path) as broker:
         assert stages_of(broker).names() == [stage_name(APPLICATION, 9)]
-
-
-async def test_applications_do_not_know_of_each_other(broker: Broker) -> None:
-    for application in ("x" * 255, "ü/../..", "x"):
-        share = await stage(broker, "1/..", application, application=application)
-        assert (await broker.stage_commits.commit(application, 0, [share])).by_this_call
-    assert await values_from(broker) == [b"x" * 255, "ü/../..".encode(), b"x"]
 
 
 async def test_a_commit_that_was_cancelled_when_it_was_decided_is_carried_out(broker: Broker) -> None:
