@@ -30,7 +30,6 @@ BEGUN_FIRST: Final = (
     "tests/server/storage/log/test_log_model.py",
     "tests/server/request_fuzz/test_whole_requests.py",
     "tests/server/request_fuzz/test_limits.py",
-    "tests/server/actors/coordinators/test_coordinators_model.py",
     "tests/server/actors/stages/test_stage_commit_crashes.py",
     "tests/server/test_sigkill_under_load.py",
     "tests/server/test_sigkill.py",

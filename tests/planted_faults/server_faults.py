@@ -19,7 +19,7 @@ PARTITIONS: Final = (
         old="                if append.acks != ACKS_ALL:\n",
         new="                if append.acks:\n",
         tests=(
-            f"{ACTORS}/partition/test_partition.py::test_fsync_answers_acks_one_after_the_write_and_shows_the_record_after_the_sync",
+            f"{ACTORS}/partition/test_partition.py::test_fsync_answers_acks_one_after_the_write_and_shows_it_after_the_sync",
         ),
     ),
     Fault(
@@ -28,7 +28,7 @@ PARTITIONS: Final = (
         file="server/actors/partition/appender.py",
         old="        if is_final(cause):\n",
         new="        if False:\n",
-        tests=(f"{ACTORS}/partition/test_partition.py::test_a_failed_sync_takes_the_log_offline_for_good_and_no_other",),
+        tests=(f"{ACTORS}/partition/test_partition.py::test_a_failed_sync_takes_its_log_offline",),
     ),
     Fault(
         name="failed-write-is-taken-back",
@@ -52,7 +52,7 @@ PARTITIONS: Final = (
         file="server/storage/errors.py",
         old="        return is_out_of_space(self)\n",
         new="        return False\n",
-        tests=(f"{ACTORS}/partition/test_flusher.py::test_an_append_whose_sync_has_no_room_is_refused_and_the_log_goes_on",),
+        tests=(f"{ACTORS}/partition/test_flusher.py::test_an_append_whose_sync_has_no_space_is_refused_only",),
     ),
     Fault(
         name="stage-synced-twice",
@@ -60,10 +60,7 @@ PARTITIONS: Final = (
         file="server/actors/stages/stage_checks.py",
         old="                file.is_doubtful = True\n",
         new="                pass\n",
-        tests=(
-            f"{ACTORS}/stages/test_stage_commits.py::"
-            "test_what_a_sync_may_have_failed_on_is_written_again_before_a_commit_is_decided[False]",
-        ),
+        tests=(f"{ACTORS}/stages/test_stage_commits.py::test_a_file_whose_sync_failed_is_written_again[False]",),
     ),
 )
 
@@ -97,7 +94,7 @@ DELETION: Final = (
         new="    log.recovery_point += 0 * max(",
         tests=(
             f"{STORAGE}/recovery/test_space_wait.py::test_appends_are_told_what_it_waits_for_and_the_recovery_point_stays",
-            f"{ACTORS}/manager/test_waiting_logs.py::test_a_stop_while_it_waits_is_not_clean_and_the_recovery_point_stays",
+            f"{ACTORS}/manager/test_waiting_logs.py::test_a_waiting_log_is_read_and_refuses_writes",
         ),
     ),
     Fault(
@@ -259,7 +256,7 @@ MEMBERS: Final = (
             "            self._commit(plan)\n"
             "            await self._store(plan, lambda: None, replaces_classic=replaces_classic)\n"
         ),
-        tests=(f"{ACTORS}/coordinators/test_consumer_coordinator.py::test_nobody_is_a_member_before_it_is_on_the_device",),
+        tests=(f"{ACTORS}/coordinators/managed/test_managed_coordinator.py::test_a_member_exists_once_it_is_on_the_device",),
     ),
 )
 

@@ -55,7 +55,7 @@ SHARE_FAULTS: Final = (
         file="server/groups/share/partition_state.py",
         old="                state.batches.append(InFlightBatch.of(gap, is_gap=True))\n",
         new="                gap.settle(RecordState.ARCHIVED)\n                state.batches.append(InFlightBatch.of(gap))\n",
-        tests=(f"{ACQUISITION}::test_after_a_restart_what_the_log_says_nothing_of_comes_as_new",),
+        tests=(f"{ACQUISITION}::test_after_a_restart_offsets_that_are_not_stored_come_as_new",),
     ),
     Fault(
         name="start-over-what-is-not-done",
@@ -71,7 +71,7 @@ SHARE_FAULTS: Final = (
         file="server/groups/share/partition_state.py",
         old="        is_last = run.delivery_count >= self.config.delivery_count_limit\n",
         new="        is_last = run.delivery_count + 1 >= self.config.delivery_count_limit\n",
-        tests=(f"{ACQUISITION}::test_after_the_last_delivery_a_record_is_archived",),
+        tests=(f"{ACQUISITION}::test_records_given_back_come_in_smaller_pieces_until_they_are_archived",),
     ),
     Fault(
         name="aborted-is-delivered",

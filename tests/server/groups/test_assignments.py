@@ -18,39 +18,28 @@ def two_in_generation_three(bench: Bench) -> list[str]:
     return members
 
 
-def test_followers_wait_for_the_leader_and_everybody_gets_his_part(bench: Bench) -> None:
+def test_followers_wait_for_the_leader_and_each_gets_its_part(bench: Bench) -> None:
     leader, follower = two_in_generation_three(bench)
-    waiting = bench.sync(follower, 3)
+    waiting = bench.sync(follower, 3, assignments=((follower, b"mine"),))
     assert bench.is_waiting(waiting)
     leading = bench.sync(leader, 3, assignments=((leader, b"L"), (follower, b"F"), ("stranger", b"S")))
     expected = SyncAnswer(protocol_type="consumer", protocol="range", assignment=b"F")
-    assert bench.synced(waiting) == expected
-    assert bench.synced(leading).assignment == b"L"
+    assert bench.synced(waiting) == bench.synced(bench.sync(follower, 3)) == expected
+    assert bench.synced(leading).assignment == bench.synced(bench.sync(leader, 3)).assignment == b"L"
     assert bench.state() is GroupState.STABLE
     assert {each.member_id: each.assignment for each in bench.log[-1].value.members} == {leader: b"L", follower: b"F"}
 
 
-def test_a_follower_that_comes_later_gets_its_part_at_once(bench: Bench) -> None:
-    leader, follower = two_in_generation_three(bench)
-    bench.sync(leader, 3, assignments=((follower, b"F"),))
-    assert bench.synced(bench.sync(follower, 3)).assignment == b"F"
-    assert bench.synced(bench.sync(leader, 3)).assignment == b""
-
-
-def test_what_a_follower_brings_does_not_count(bench: Bench) -> None:
-    leader, follower = two_in_generation_three(bench)
-    caller = bench.sync(follower, 3, assignments=((follower, b"mine"),))
-    assert bench.is_waiting(caller)
-    bench.sync(leader, 3, assignments=((follower, b"F"),))
-    assert bench.synced(caller).assignment == b"F"
-
-
-def test_nobody_has_the_assignment_before_it_is_stored(bench: Bench) -> None:
+def test_members_get_the_first_assignment_of_the_leader_once_it_is_stored(bench: Bench) -> None:
+    """What is stored and what members are given must not be two things."""
     leader, follower = two_in_generation_three(bench)
     bench.stores_at_once = False
-    callers = [bench.sync(leader, 3, assignments=((follower, b"F"),)), bench.sync(follower, 3)]
+    first = bench.sync(leader, 3, assignments=((follower, b"F"),))
+    second = bench.sync(leader, 3, assignments=((leader, b"2"),))
+    assert bench.synced(first).error is ErrorCode.REBALANCE_IN_PROGRESS
+    callers = [second, bench.sync(follower, 3)]
     assert all(map(bench.is_waiting, callers))
-    assert bench.state() is GroupState.COMPLETING_REBALANCE
+    assert (bench.state(), len(bench.waiting_stores)) == (GroupState.COMPLETING_REBALANCE, 1)
     bench.store()
     assert [bench.synced(caller).assignment for caller in callers] == [b"", b"F"]
     assert bench.state() is GroupState.STABLE
@@ -67,9 +56,7 @@ def test_nobody_has_the_assignment_before_it_is_stored(bench: Bench) -> None:
         (ErrorCode.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION),
     ],
 )
-def test_an_assignment_that_cannot_be_stored_counts_for_nobody_and_all_join_again(
-    bench: Bench, error: ErrorCode, answered: ErrorCode
-) -> None:
+def test_members_join_again_when_an_assignment_is_not_stored(bench: Bench, error: ErrorCode, answered: ErrorCode) -> None:
     leader, follower = two_in_generation_three(bench)
     bench.stores_at_once = False
     callers = [bench.sync(leader, 3, assignments=((follower, b"F"),)), bench.sync(follower, 3)]
@@ -94,32 +81,14 @@ def test_an_assignment_that_is_stored_too_late_does_not_count(bench: Bench, fail
     assert bench.is_waiting(bench.sync(follower, 4))
 
 
-def test_a_leader_that_brings_two_assignments_is_held_to_the_first(bench: Bench) -> None:
-    """What is stored and what members are given must not be two things."""
-    leader, follower = two_in_generation_three(bench)
-    bench.stores_at_once = False
-    first = bench.sync(leader, 3, assignments=((leader, b"1"),))
-    second = bench.sync(leader, 3, assignments=((leader, b"2"),))
-    assert bench.synced(first).error is ErrorCode.REBALANCE_IN_PROGRESS
-    assert len(bench.waiting_stores) == 1
-    bench.store()
-    assert bench.synced(second).assignment == b"1"
-    assert follower in bench.member_ids()
-
-
-def test_a_member_that_asks_twice_is_answered_twice(bench: Bench) -> None:
-    leader, follower = two_in_generation_three(bench)
+def test_each_sync_of_a_member_is_answered(bench: Bench) -> None:
+    """The first when the second comes, the second when another rebalance begins."""
+    _, follower = two_in_generation_three(bench)
     first, second = bench.sync(follower, 3), bench.sync(follower, 3)
     assert bench.synced(first).error is ErrorCode.REBALANCE_IN_PROGRESS
-    bench.sync(leader, 3, assignments=((follower, b"F"),))
-    assert bench.synced(second).assignment == b"F"
-
-
-def test_who_waits_for_an_assignment_when_another_rebalance_begins_has_to_join_again(bench: Bench) -> None:
-    _, follower = two_in_generation_three(bench)
-    caller = bench.sync(follower, 3)
+    assert bench.is_waiting(second)
     bench.enter()
-    assert bench.synced(caller) == SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS)
+    assert bench.synced(second) == SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS)
     assert bench.synced(bench.sync(follower, 3)).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 

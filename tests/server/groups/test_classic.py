@@ -8,13 +8,7 @@ from triolog.protocol.coordinator.consumer_protocol import ConsumerProtocolSubsc
 from triolog.protocol.coordinator.group_metadata import GroupMetadataValue, MemberMetadata
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
-from triolog.server.groups.values import (
-    CommittingMember,
-    GroupDescription,
-    GroupListing,
-    GroupState,
-    MemberDescription,
-)
+from triolog.server.groups.values import CommittingMember, GroupDescription, GroupListing, GroupState, MemberDescription
 
 from tests.support.group_bench import GROUP, REBALANCE_MS, SESSION_MS, Bench
 
@@ -29,26 +23,28 @@ def commit_error(bench: Bench, member: CommittingMember, *, is_transactional: bo
     return ErrorCode.NONE
 
 
-def test_a_group_that_is_not_there_takes_commits_of_those_who_do_without_membership_only(bench: Bench) -> None:
-    assert commit_error(bench, NOBODY) is ErrorCode.NONE
-    assert commit_error(bench, CommittingMember(member_id="somebody")) is ErrorCode.NONE
-    assert commit_error(bench, CommittingMember(generation=0, member_id="somebody")) is ErrorCode.ILLEGAL_GENERATION
-    for version, error in [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]:
-        assert commit_error(bench, CommittingMember(generation=0, member_id="somebody", version=version)) is error
+@pytest.mark.parametrize("known", [False, True])
+def test_a_group_without_members_accepts_commits_without_membership_only(bench: Bench, known: bool) -> None:
+    if known:
+        bench.leave(*bench.stable(1))
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID if known else ErrorCode.ILLEGAL_GENERATION
+    for member, expected in (
+        (NOBODY, ErrorCode.NONE),
+        (CommittingMember(member_id="somebody"), ErrorCode.NONE),
+        (CommittingMember(generation=0, member_id="client-0"), unknown),
+        (CommittingMember(generation=0, member_id="client-0", version=8), unknown),
+        (CommittingMember(generation=0, member_id="client-0", version=9), unknown if known else ErrorCode.GROUP_ID_NOT_FOUND),
+    ):
+        assert commit_error(bench, member) is expected
 
 
-def test_an_empty_group_takes_commits_of_those_who_do_without_membership_only(bench: Bench) -> None:
-    [member_id] = bench.stable(1)
-    bench.leave(member_id)
-    assert commit_error(bench, NOBODY) is ErrorCode.NONE
-    assert commit_error(bench, CommittingMember(generation=2, member_id=member_id)) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_a_group_with_members_takes_commits_of_them_in_their_generation_only(bench: Bench) -> None:
+def test_a_group_with_members_accepts_commits_of_them_in_their_generation_only(bench: Bench) -> None:
+    """Transactions have rules of their own; before TxnOffsetCommit v3 they name no member."""
     leader, follower = bench.stable(2, [None, "two"])
     follower = next(each for each in (leader, follower) if each.startswith("two"))
+    assert commit_error(bench, NOBODY) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit_error(bench, NOBODY, is_transactional=True) is ErrorCode.NONE
     for member, expected in (
-        (NOBODY, ErrorCode.UNKNOWN_MEMBER_ID),
         (CommittingMember(generation=2, member_id="nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
         (CommittingMember(generation=-1, member_id=leader), ErrorCode.ILLEGAL_GENERATION),
         (CommittingMember(generation=1, member_id=leader), ErrorCode.ILLEGAL_GENERATION),
@@ -58,9 +54,7 @@ def test_a_group_with_members_takes_commits_of_them_in_their_generation_only(ben
         (CommittingMember(generation=2, member_id=leader, group_instance_id="two"), ErrorCode.FENCED_INSTANCE_ID),
         (CommittingMember(generation=2, member_id=leader, group_instance_id="three"), ErrorCode.UNKNOWN_MEMBER_ID),
     ):
-        assert commit_error(bench, member) is expected
-        if member != NOBODY:
-            assert commit_error(bench, member, is_transactional=True) is expected
+        assert commit_error(bench, member) is commit_error(bench, member, is_transactional=True) is expected
 
 
 def test_a_refused_commit_says_who_asked_and_where_the_group_is(bench: Bench) -> None:
@@ -73,12 +67,6 @@ def test_a_refused_commit_says_who_asked_and_where_the_group_is(bench: Bench) ->
             bench.groups.check_commit(GROUP, member, is_transactional=False, now_ms=bench.now_ms)
 
 
-def test_a_transaction_without_membership_commits_for_a_group_with_members(bench: Bench) -> None:
-    """Transactions have rules of their own; before TxnOffsetCommit v3 nobody says who he is."""
-    bench.stable(1)
-    assert commit_error(bench, NOBODY, is_transactional=True) is ErrorCode.NONE
-
-
 def test_members_commit_during_a_rebalance_until_the_next_generation_begins(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     old, new = CommittingMember(generation=2, member_id=leader), CommittingMember(generation=3, member_id=leader)
@@ -89,20 +77,9 @@ def test_members_commit_during_a_rebalance_until_the_next_generation_begins(benc
     assert commit_error(bench, new) is ErrorCode.REBALANCE_IN_PROGRESS
     assert commit_error(bench, new, is_transactional=True) is ErrorCode.NONE
     bench.sync(leader, 3)
-    assert commit_error(bench, new) is ErrorCode.NONE
-
-
-def test_a_commit_keeps_the_session_alive(bench: Bench) -> None:
-    [member_id] = bench.stable(1)
     for _ in range(3):
+        assert commit_error(bench, new) is ErrorCode.NONE
         bench.advance(SESSION_MS - 1)
-        assert commit_error(bench, CommittingMember(generation=1, member_id=member_id)) is ErrorCode.NONE
-
-
-def test_nobody_commits_for_a_group_that_is_being_deleted(bench: Bench) -> None:
-    bench.leave(*bench.stable(1))
-    bench.groups.begin_delete(GROUP)
-    assert commit_error(bench, NOBODY) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_a_stable_group_shows_its_protocol_and_what_its_members_say_and_have(bench: Bench) -> None:
@@ -122,17 +99,13 @@ def test_a_stable_group_shows_its_protocol_and_what_its_members_say_and_have(ben
     assert (found.state, found.protocol_type, found.protocol) == (GroupState.PREPARING_REBALANCE, "consumer", "")
     assert [each.metadata for each in found.members] == [b"", b""]
     assert bench.groups.describe("other") is None
-    assert GroupDescription(group_id="other").state.value == "Dead"
-
-
-def test_groups_are_listed_with_type_and_state(bench: Bench) -> None:
-    bench.stable(1)
     bench.enter(group_id="second")
-    bench.leave(*bench.member_ids())
+    bench.leave(leader, other)
     assert sorted(bench.groups.listings()) == [
         GroupListing(GROUP, "consumer", GroupState.EMPTY, "classic"),
         GroupListing("second", "consumer", GroupState.COMPLETING_REBALANCE, "classic"),
     ]
+    assert GroupDescription(group_id="other").state.value == "Dead"
 
 
 def subscription(*topics: str) -> tuple[tuple[str, bytes], ...]:
@@ -153,52 +126,35 @@ def test_a_group_of_consumers_is_subscribed_to_what_its_members_say(bench: Bench
     assert [keeps(bench, topic) for topic in "abc"] == [True, True, False]
     bench.leave(member_id)
     assert not keeps(bench, "a")
+    bench.enter(protocols=(("range", b"x"),))
+    assert keeps(bench, "a"), "it cannot be known"
+    assert bench.groups.delete_offset_error("other", TopicPartition("a", 0)) is None
+    member_id, _ = bench.enter(group_id="other", protocol_type="connect", protocols=(("default", b"x"),))
+    with pytest.raises(RequestError, match=r"NON_EMPTY_GROUP.*has 1 members; what they read is not known"):
+        bench.groups.check_delete_offsets("other")
+    bench.leave(member_id, group_id="other")
+    bench.groups.check_delete_offsets("other")
     assert bench.groups.delete_offset_error("other", TopicPartition("a", 0)) is None
 
 
-def test_where_it_cannot_be_known_a_group_of_consumers_counts_as_subscribed(bench: Bench) -> None:
-    bench.enter(protocols=(("range", b"x"),))
-    assert keeps(bench, "a")
-
-
-def test_what_another_kind_of_group_reads_is_not_known_so_nothing_of_it_is_deleted(bench: Bench) -> None:
-    member_id, _ = bench.enter(protocol_type="connect", protocols=(("default", b"x"),))
-    with pytest.raises(RequestError, match=r"NON_EMPTY_GROUP.*has 1 members; what they read is not known"):
-        bench.groups.check_delete_offsets(GROUP)
-    bench.leave(member_id)
-    bench.groups.check_delete_offsets(GROUP)
-    assert not keeps(bench, "a")
-
-
-def test_a_group_goes_on_after_a_restart_as_if_nothing_had_been(bench: Bench) -> None:
+def test_a_group_is_what_it_was_after_a_restart_and_sessions_begin_again(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     before = bench.groups.describe(GROUP)
+    bench.advance(SESSION_MS - 1)
     bench.restart()
     assert bench.groups.describe(GROUP) == before
+    bench.advance(SESSION_MS - 1)
     assert bench.heartbeat(follower, 2) is ErrorCode.NONE
     assert bench.synced(bench.sync(leader, 2)).assignment == leader.encode()
     assert bench.joined(bench.join(follower)).leader == leader
-
-
-def test_sessions_begin_anew_with_a_restart(bench: Bench) -> None:
-    members = bench.stable(2)
-    bench.advance(SESSION_MS - 1)
-    bench.restart()
-    bench.advance(SESSION_MS - 1)
-    assert bench.member_ids() == members
-    bench.advance(1)
-    assert bench.state() is GroupState.EMPTY
-
-
-def test_a_restart_during_a_rebalance_goes_back_to_the_generation_before(bench: Bench) -> None:
-    leader, follower = bench.stable(2)
-    bench.enter()
-    bench.join(leader)
-    bench.join(follower)
+    for each in (None, leader, follower):
+        bench.join(each) if each else bench.enter()
     assert bench.heartbeat(leader, 3) is ErrorCode.NONE
     bench.restart()
-    assert bench.heartbeat(leader, 3) is ErrorCode.ILLEGAL_GENERATION
+    assert bench.heartbeat(leader, 3) is ErrorCode.ILLEGAL_GENERATION, "a generation that was not stored"
     assert bench.heartbeat(leader, 2) is ErrorCode.NONE
+    bench.advance(SESSION_MS)
+    assert bench.state() is GroupState.EMPTY
 
 
 def test_a_record_of_an_old_kafka_is_restored(bench: Bench) -> None:
@@ -218,6 +174,9 @@ def test_a_record_of_an_old_kafka_is_restored(bench: Bench) -> None:
 
 def test_only_an_empty_group_of_which_nothing_is_being_stored_can_be_deleted(bench: Bench) -> None:
     assert bench.groups.begin_delete("never was")
+    other = bench.stable(1, group_id="never was")
+    bench.groups.end_delete("never was", is_deleted=True)
+    assert bench.member_ids("never was") == other, "it came to be while its offsets were deleted"
     [member_id] = bench.stable(1)
     assert not bench.groups.begin_delete(GROUP)
     bench.stores_at_once = False
@@ -229,33 +188,25 @@ def test_only_an_empty_group_of_which_nothing_is_being_stored_can_be_deleted(ben
     assert not bench.groups.begin_delete(GROUP)
 
 
-def test_a_group_whose_deletion_failed_is_as_it_was(bench: Bench) -> None:
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_group_that_is_being_deleted_is_closed_until_that_is_decided(bench: Bench, is_deleted: bool) -> None:
     bench.leave(*bench.stable(1))
     bench.join()
     assert bench.groups.begin_delete(GROUP)
-    assert bench.state() is GroupState.DEAD
-    assert bench.groups.next_deadline_ms is None
-    bench.groups.end_delete(GROUP, is_deleted=False)
-    assert bench.joined(bench.enter()[1]).generation == 3
+    assert (bench.state(), bench.groups.next_deadline_ms) == (GroupState.DEAD, None)
+    assert commit_error(bench, NOBODY) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.joined(bench.join()).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    answer, outcome = bench.groups.leave(GROUP, [], bench.now_ms)
+    assert (answer.error, outcome.answers, outcome.stores) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, (), ())
+    bench.groups.end_delete(GROUP, is_deleted=is_deleted)
+    bench.groups.end_delete("never was", is_deleted=is_deleted)
+    assert bench.joined(bench.enter()[1]).generation == (1 if is_deleted else 3)
 
 
-def test_a_deleted_group_begins_anew(bench: Bench) -> None:
-    bench.leave(*bench.stable(1))
-    bench.groups.begin_delete(GROUP)
-    bench.groups.end_delete(GROUP, is_deleted=True)
-    bench.groups.end_delete("never was", is_deleted=True)
-    assert bench.joined(bench.enter()[1]).generation == 1
-
-
-def test_a_group_that_came_to_be_while_its_offsets_were_deleted_stays(bench: Bench) -> None:
-    assert bench.groups.begin_delete(GROUP)
-    [member_id] = bench.stable(1)
-    bench.groups.end_delete(GROUP, is_deleted=True)
-    assert bench.member_ids() == [member_id]
-
-
-def test_a_group_is_forgotten_when_the_log_has_nothing_of_it_and_nobody_is_about_to_join(bench: Bench) -> None:
-    bench.leave(*bench.stable(1))
+def test_a_group_is_forgotten_unless_somebody_is_about_to_join(bench: Bench) -> None:
+    member_id, _ = bench.enter()
+    bench.leave(member_id)
+    assert bench.groups.next_deadline_ms is None, "no assignment is awaited"
     assert bench.groups.idle_groups() == [GROUP]
     bench.join()
     assert bench.groups.idle_groups() == []
@@ -269,7 +220,7 @@ def test_a_group_is_forgotten_when_the_log_has_nothing_of_it_and_nobody_is_about
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_record_that_is_stored_or_not_after_its_group_was_forgotten_changes_nothing(fails: bool) -> None:
+def test_a_late_answer_of_the_log_does_not_bring_a_forgotten_group_back(fails: bool) -> None:
     bench = Bench(stores_at_once=False)
     member_id, _ = bench.enter()
     bench.sync(member_id, 1)
@@ -297,12 +248,6 @@ def test_that_a_group_is_empty_is_stored_again_where_it_could_not_be(bench: Benc
     assert bench.waiting_stores == []
 
 
-def test_nothing_is_awaited_of_a_group_that_was_emptied_before_it_had_an_assignment(bench: Bench) -> None:
-    member_id, _ = bench.enter()
-    bench.leave(member_id)
-    assert bench.groups.next_deadline_ms is None
-
-
 def test_nothing_is_left_of_members_that_come_and_go(bench: Bench) -> None:
     for number in range(50):
         bench.stable(2, ["one"], group_id=f"stable-{number}")
@@ -317,12 +262,10 @@ def test_nothing_is_left_of_members_that_come_and_go(bench: Bench) -> None:
     assert len(bench.groups) == 0
 
 
-def test_everybody_who_waits_is_answered_when_the_coordinator_stops(bench: Bench) -> None:
-    leader, follower = bench.stable(2)
+def test_all_who_wait_are_answered_when_the_coordinator_stops(bench: Bench) -> None:
+    leader, _ = bench.stable(2)
     joining = bench.join(leader)
-    other, _ = bench.enter(group_id="other")
+    bench.enter(group_id="other")
     bench.enter(group_id="other")
     bench.take(bench.groups.close())
     assert bench.joined(joining).error is ErrorCode.NOT_COORDINATOR
-    assert follower
-    assert other

@@ -45,33 +45,20 @@ def _refused(driven: Driven, request: ConsumerHeartbeat) -> ErrorCode:
     return caught.value.code
 
 
-def test_the_first_member_gets_everything_at_once(driven: Driven, topics: Topics) -> None:
-    answer = _consumer(driven, "a").join()
+def test_the_first_member_gets_everything_at_once_and_again_when_it_says_all(driven: Driven, topics: Topics) -> None:
+    consumer = _consumer(driven, "a")
+    answer = consumer.join()
     assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("a", 1, 5_000)
     assert answer.assignment == topics.all_of("t")
     assert driven.group.state is ConsumerGroupState.STABLE
-
-
-def test_a_member_of_version_0_gets_a_member_id(driven: Driven) -> None:
-    answer = driven.heartbeat(attrs.evolve(JOIN, member_id="", makes_member_id=False))
-    assert list(driven.group.members) == [answer.member_id]
-    assert len(answer.member_id) == 36
-
-
-def test_a_heartbeat_without_news_is_answered_without_an_assignment_or_a_record(driven: Driven) -> None:
-    consumer = _consumer(driven, "a")
-    consumer.join()
+    again = driven.heartbeat(JOIN)
+    assert (again.member_epoch, again.assignment) == (1, topics.all_of("t")), "its answer was lost"
     consumer.beat()
     written = len(driven.log)
     assert consumer.beat().assignment is None
     assert len(driven.log) == written
-
-
-def test_a_full_heartbeat_is_answered_with_the_assignment(driven: Driven, topics: Topics) -> None:
-    consumer = _consumer(driven, "a")
-    consumer.join()
-    answer = consumer.beat(rebalance_timeout_ms=REBALANCE_TIMEOUT_MS, topic_names=("t",), owned=topics.all_of("t"))
-    assert answer.assignment == topics.all_of("t")
+    full = consumer.beat(rebalance_timeout_ms=REBALANCE_TIMEOUT_MS, topic_names=("t",), owned=topics.all_of("t"))
+    assert full.assignment == topics.all_of("t")
 
 
 def test_a_partition_moves_only_when_its_owner_reports_without_it(driven: Driven) -> None:
@@ -97,41 +84,10 @@ def test_a_partition_moves_only_when_its_owner_reports_without_it(driven: Driven
     assert driven.group.state is ConsumerGroupState.STABLE
 
 
-def test_what_a_leaver_had_goes_to_the_others(driven: Driven, topics: Topics) -> None:
-    first, second = _consumer(driven, "a"), _consumer(driven, "b")
-    first.join()
-    second.join()
-    settle([first, second])
-    assert (len(first.owned), len(second.owned)) == (2, 2)
-    first.leave()
-    settle([second])
-    assert second.owned == topics.all_of("t")
-
-
-def test_the_last_one_leaves_an_empty_group_whose_epoch_goes_on(driven: Driven) -> None:
-    consumer = _consumer(driven, "a")
-    consumer.join()
-    consumer.leave()
-    assert driven.group.state is ConsumerGroupState.EMPTY
-    assert driven.group.owners == {}
-    assert consumer.join().member_epoch == 3
-
-
-def test_a_member_without_topics_has_nothing(driven: Driven) -> None:
-    assert driven.heartbeat(attrs.evolve(JOIN, topic_names=())).assignment == NO_PARTITIONS
-
-
-def test_a_changed_subscription_gives_up_and_gets(driven: Driven, topics: Topics) -> None:
-    topics.create("u", 3)
-    consumer = _consumer(driven, "a")
-    consumer.join()
-    consumer.beat(topic_names=("u",))
-    assert consumer.owned == NO_PARTITIONS
-    settle([consumer])
-    assert consumer.owned == topics.all_of("u")
-
-
-def test_most_wishes_choose_the_assignor(driven: Driven) -> None:
+def test_version_0_gets_a_member_id_and_most_wishes_choose_the_assignor(driven: Driven) -> None:
+    version_0 = driven.heartbeat(attrs.evolve(JOIN, member_id="", makes_member_id=False))
+    assert list(driven.group.members) == [version_0.member_id]
+    assert len(version_0.member_id) == 36
     for member_id, assignor in [("a", "range"), ("b", "range"), ("c", "uniform"), ("d", None)]:
         _consumer(driven, member_id).join(server_assignor=assignor)
     assert driven.group.describe().assignor == "range"
@@ -152,27 +108,22 @@ def test_most_wishes_choose_the_assignor(driven: Driven) -> None:
         {"topic_names": None},
         {"member_epoch": -2},
         {"member_epoch": -3},
+        {"server_assignor": "mine"},
     ],
 )
-def test_what_says_too_little_is_an_invalid_request(driven: Driven, changes: dict[str, object]) -> None:
-    assert _refused(driven, attrs.evolve(JOIN, **changes)) is ErrorCode.INVALID_REQUEST  # type: ignore[arg-type]
+def test_an_incomplete_heartbeat_is_an_invalid_request(driven: Driven, changes: dict[str, object]) -> None:
+    expected = ErrorCode.UNSUPPORTED_ASSIGNOR if "server_assignor" in changes else ErrorCode.INVALID_REQUEST
+    assert _refused(driven, attrs.evolve(JOIN, **changes)) is expected  # type: ignore[arg-type]
 
 
-def test_an_assignor_that_is_not_here_is_refused(driven: Driven) -> None:
-    assert _refused(driven, attrs.evolve(JOIN, server_assignor="mine")) is ErrorCode.UNSUPPORTED_ASSIGNOR
-
-
-@pytest.mark.parametrize("epoch", [-1, 1])
-def test_an_unknown_group_and_an_unknown_member_are_told_apart(driven: Driven, epoch: int) -> None:
-    stranger = attrs.evolve(JOIN, member_id="b", member_epoch=epoch)
-    assert _refused(driven, stranger) is ErrorCode.GROUP_ID_NOT_FOUND
-    _consumer(driven, "a").join()
-    assert _refused(driven, stranger) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_an_epoch_that_is_not_the_members_is_fenced(driven: Driven) -> None:
+def test_unknown_groups_members_and_epochs_are_told_apart(driven: Driven) -> None:
+    strangers = [attrs.evolve(JOIN, member_id="b", member_epoch=epoch) for epoch in (-1, 1)]
+    for stranger in strangers:
+        assert _refused(driven, stranger) is ErrorCode.GROUP_ID_NOT_FOUND
     consumer = _consumer(driven, "a")
     consumer.join()
+    for stranger in strangers:
+        assert _refused(driven, stranger) is ErrorCode.UNKNOWN_MEMBER_ID
     consumer.beat(topic_names=("u",))
     settle([consumer])
     for epoch in (0, consumer.epoch - 1, consumer.epoch + 1):
@@ -180,24 +131,13 @@ def test_an_epoch_that_is_not_the_members_is_fenced(driven: Driven) -> None:
         assert _refused(driven, request) is ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_the_epoch_before_is_right_when_its_answer_was_lost(driven: Driven, topics: Topics) -> None:
-    driven.heartbeat(JOIN)
-    again = driven.heartbeat(JOIN)
-    assert (again.member_epoch, again.assignment) == (1, topics.all_of("t"))
-
-
-def test_a_full_group_refuses_new_members_only(topics: Topics) -> None:
-    driven = Driven(topics, ConsumerGroupSettings(max_size=1))
+def test_a_full_group_refuses_new_members_only_and_a_full_server_new_groups(topics: Topics) -> None:
+    driven = Driven(topics, ConsumerGroupSettings(max_size=1, max_groups=1))
     consumer = _consumer(driven, "a")
     consumer.join()
     assert _refused(driven, attrs.evolve(JOIN, member_id="b")) is ErrorCode.GROUP_MAX_SIZE_REACHED
-    consumer.beat()
-
-
-def test_there_are_at_most_so_many_groups(topics: Topics) -> None:
-    driven = Driven(topics, ConsumerGroupSettings(max_groups=1))
-    driven.heartbeat(JOIN)
     assert _refused(driven, attrs.evolve(JOIN, group_id="other")) is ErrorCode.POLICY_VIOLATION
+    consumer.beat()
 
 
 def test_a_silent_member_is_out_when_its_session_is_over(driven: Driven, topics: Topics) -> None:
@@ -214,7 +154,7 @@ def test_a_silent_member_is_out_when_its_session_is_over(driven: Driven, topics:
     assert first.owned == topics.all_of("t")
 
 
-def test_one_who_does_not_give_up_is_out_when_the_rebalance_timeout_is_over(driven: Driven, topics: Topics) -> None:
+def test_a_member_that_gives_nothing_up_is_removed_after_the_rebalance_timeout(driven: Driven, topics: Topics) -> None:
     stubborn, second = _consumer(driven, "a"), _consumer(driven, "b")
     stubborn.join()
     second.join()
@@ -241,7 +181,7 @@ def test_a_heartbeat_that_came_while_its_session_ended_saves_it(driven: Driven) 
     assert driven.groups.expire(key, driven.now_ms) is None
 
 
-def test_a_static_member_that_is_away_keeps_its_partitions_for_its_next_process(driven: Driven) -> None:
+def test_a_static_member_that_is_away_keeps_its_partitions(driven: Driven) -> None:
     first, other = _consumer(driven, "a", instance_id="i"), _consumer(driven, "b")
     first.join()
     other.join()
@@ -256,98 +196,62 @@ def test_a_static_member_that_is_away_keeps_its_partitions_for_its_next_process(
     assert _refused(driven, attrs.evolve(JOIN, instance_id="i", member_epoch=epoch)) is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_static_member_comes_back_under_the_same_member_id(driven: Driven, topics: Topics) -> None:
+def test_an_instance_id_is_free_again_when_its_member_has_left_for_good(driven: Driven, topics: Topics) -> None:
     consumer = _consumer(driven, "a", instance_id="i")
     consumer.join()
-    consumer.leave(-2)
-    assert consumer.join().assignment == topics.all_of("t")
-
-
-def test_an_instance_id_that_somebody_has_is_not_given_away(driven: Driven) -> None:
-    _consumer(driven, "a", instance_id="i").join()
     assert _refused(driven, attrs.evolve(JOIN, member_id="b", instance_id="i")) is ErrorCode.UNRELEASED_INSTANCE_ID
     assert _refused(driven, attrs.evolve(JOIN, instance_id="j", member_epoch=1)) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_a_static_member_that_leaves_for_good_gives_up_its_place(driven: Driven) -> None:
-    consumer = _consumer(driven, "a", instance_id="i")
-    consumer.join()
-    consumer.leave()
-    assert driven.group.static_members == {}
-    _consumer(driven, "b", instance_id="i").join()
-
-
-def test_a_static_member_that_stays_away_is_out_when_its_session_is_over(driven: Driven) -> None:
-    consumer = _consumer(driven, "a", instance_id="i")
-    consumer.join()
     consumer.leave(-2)
-    driven.pass_time(45_000)
-    assert driven.group.state is ConsumerGroupState.EMPTY
+    assert consumer.join().assignment == topics.all_of("t"), "under the same member id"
+    consumer.leave()
+    assert (driven.group.state, driven.group.owners) == (ConsumerGroupState.EMPTY, {})
+    assert driven.group.static_members == {}
+    epoch = driven.group.epoch
+    assert _consumer(driven, "b", instance_id="i").join().member_epoch == epoch + 1, "the epochs of the group continue"
 
 
-def test_new_partitions_and_new_topics_are_given_out(driven: Driven, topics: Topics) -> None:
+def test_a_member_has_what_its_subscription_matches_as_topics_come_and_go(driven: Driven, topics: Topics) -> None:
     consumer = _consumer(driven, "a", "t", "u")
     consumer.join()
+    topics.create("other", 4)
+    settle([consumer])
+    assert driven.group.epoch == 1, "nobody reads it"
     topics.grow("t", 6)
     settle([consumer])
     assert consumer.owned == topics.all_of("t")
     topics.create("u", 2)
     settle([consumer])
     assert consumer.owned == topics.all_of("t") | topics.all_of("u")
-
-
-def test_a_deleted_topic_is_taken_away_and_one_made_anew_is_another(driven: Driven, topics: Topics) -> None:
-    consumer = _consumer(driven, "a")
-    consumer.join()
     topics.delete("t")
     settle([consumer])
-    assert consumer.owned == NO_PARTITIONS
+    assert consumer.owned == topics.all_of("u")
     topics.create("t", 4)
     settle([consumer])
-    assert consumer.owned == topics.all_of("t")
-
-
-def test_a_topic_that_nobody_wants_changes_no_epoch(driven: Driven, topics: Topics) -> None:
-    consumer = _consumer(driven, "a")
-    consumer.join()
-    topics.create("other", 4)
+    assert consumer.owned == topics.all_of("t") | topics.all_of("u")
+    consumer.beat(topic_names=("other",))
+    assert consumer.owned == NO_PARTITIONS
     settle([consumer])
-    assert driven.group.epoch == 1
+    assert consumer.owned == topics.all_of("other")
+    consumer.beat(topic_names=())
+    settle([consumer])
+    assert consumer.owned == NO_PARTITIONS
 
 
-def test_a_regular_expression_follows_the_topics(driven: Driven, topics: Topics) -> None:
+def test_a_regular_expression_follows_the_topics_beside_names(driven: Driven, topics: Topics) -> None:
     pytest.importorskip("re2")
+    assert _refused(driven, attrs.evolve(JOIN, topic_regex="(")) is ErrorCode.INVALID_REGULAR_EXPRESSION
     topics.create("orders-eu", 1)
-    consumer = Consumer(driven=driven, member_id="a", topic_regex="orders-.*")
+    consumer = Consumer(driven=driven, member_id="a", topic_names=("t",), topic_regex="orders-.*")
     consumer.join()
-    assert consumer.owned == topics.all_of("orders-eu")
+    assert consumer.owned == topics.all_of("t") | topics.all_of("orders-eu")
     topics.create("orders-us", 2)
-    settle([consumer])
-    assert consumer.owned == topics.all_of("orders-eu") | topics.all_of("orders-us")
     topics.delete("orders-eu")
     settle([consumer])
-    assert consumer.owned == topics.all_of("orders-us")
-
-
-def test_names_and_an_expression_together_are_both(driven: Driven, topics: Topics) -> None:
-    pytest.importorskip("re2")
-    topics.create("u", 1)
-    consumer = Consumer(driven=driven, member_id="a", topic_names=("t",), topic_regex="u")
-    consumer.join()
-    assert consumer.owned == topics.all_of("t") | topics.all_of("u")
+    assert consumer.owned == topics.all_of("t") | topics.all_of("orders-us")
     consumer.beat(topic_regex="")
     settle([consumer])
     assert consumer.owned == topics.all_of("t")
     assert driven.group.regexes == {}
-
-
-def test_what_is_no_regular_expression_is_refused(driven: Driven) -> None:
-    pytest.importorskip("re2")
-    assert _refused(driven, attrs.evolve(JOIN, topic_regex="(")) is ErrorCode.INVALID_REGULAR_EXPRESSION
-
-
-def _code(error: pytest.ExceptionInfo[RequestError]) -> object:
-    return error.value.code
 
 
 def _commit(
@@ -386,7 +290,7 @@ def test_offsets_are_committed_by_members_at_their_epoch(driven: Driven) -> None
     assert _commit(driven, "", -1) is None
 
 
-def test_offsets_are_committed_at_an_older_epoch_since_which_the_member_has_the_partition(driven: Driven) -> None:
+def test_offsets_are_committed_at_an_older_epoch_since_which_the_member_has_them(driven: Driven) -> None:
     """KIP-1251: the answer with the present one may be on its way."""
     first, second = _consumer(driven, "a"), _consumer(driven, "b")
     first.join()
@@ -434,14 +338,7 @@ def test_offsets_are_read_by_members_at_their_epoch_and_by_who_is_none(driven: D
     ]:
         with pytest.raises(RequestError) as caught:
             check_fetch(driven.group, member_id, epoch)
-        assert _code(caught) is code
-
-
-def test_a_plan_that_is_dropped_has_changed_nothing(driven: Driven) -> None:
-    driven.heartbeat(JOIN)
-    before = driven.group.describe()
-    driven.groups.heartbeat(attrs.evolve(JOIN, member_id="b"), 0)
-    assert driven.group.describe() == before
+        assert caught.value.code is code
 
 
 def test_after_a_restart_members_go_on_with_their_epochs(driven: Driven) -> None:
@@ -457,17 +354,3 @@ def test_after_a_restart_members_go_on_with_their_epochs(driven: Driven) -> None
     assert driven.group.epoch == before.group_epoch
     driven.pass_time(driven.now_ms + 45_000)
     assert driven.group.state is ConsumerGroupState.EMPTY
-
-
-def test_a_group_that_was_removed_is_not_there_after_a_restart(driven: Driven) -> None:
-    consumer = _consumer(driven, "a")
-    consumer.join()
-    with pytest.raises(RequestError) as caught:
-        driven.groups.plan_removal(GROUP)
-    assert _code(caught) is ErrorCode.NON_EMPTY_GROUP
-    consumer.leave()
-    driven.commit(driven.groups.plan_removal(GROUP))
-    driven.groups.forget(GROUP)
-    driven.compact()
-    driven.restart()
-    assert len(driven.groups) == 0

@@ -19,10 +19,7 @@ NAMES: Final = list(ASSIGNORS)
 topics = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 7))
 partitions = st.frozensets(st.tuples(st.sampled_from(TOPICS), st.integers(0, 7)), max_size=10)
 subscribers = st.builds(
-    Subscriber,
-    topics=st.frozensets(st.sampled_from(TOPICS)),
-    instance_id=st.none() | st.sampled_from("xyz"),
-    owned=partitions,
+    Subscriber, topics=st.frozensets(st.sampled_from(TOPICS)), instance_id=st.none() | st.sampled_from("xyz"), owned=partitions
 )
 groups = st.dictionaries(st.sampled_from("abcdefgh"), subscribers, max_size=6)
 
@@ -54,9 +51,7 @@ def test_a_second_run_moves_nothing(name: str, group: dict[str, Subscriber], cou
 
 
 @given(st.sets(st.sampled_from("abcdefgh"), min_size=1), topics, st.dictionaries(st.sampled_from("abcdefgh"), partitions))
-def test_uniform_differs_by_one_where_all_want_the_same(
-    names: set[str], counts: dict[bytes, int], owned: dict[str, Partitions]
-) -> None:
+def test_uniform_differs_by_one_at_most(names: set[str], counts: dict[bytes, int], owned: dict[str, Partitions]) -> None:
     group = _again(_same(TOPICS, "".join(names)), owned)
     sizes = [len(each) for each in assign_uniform(group, counts).values()]
     assert max(sizes) - min(sizes) <= 1
@@ -115,10 +110,7 @@ def test_range_gives_consecutive_partitions_of_sizes_that_differ_by_one(names: s
 
 
 def test_range_puts_static_members_first() -> None:
-    group = {
-        "a": Subscriber(topics=frozenset(TOPICS[:1])),
-        "z": Subscriber(topics=frozenset(TOPICS[:1]), instance_id="static"),
-    }
+    group = {"a": Subscriber(topics=frozenset(TOPICS[:1])), "z": Subscriber(topics=frozenset(TOPICS[:1]), instance_id="static")}
     assert assign_range(group, {TOPICS[0]: 2}) == {"z": frozenset([(TOPICS[0], 0)]), "a": frozenset([(TOPICS[0], 1)])}
 
 

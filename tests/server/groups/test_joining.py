@@ -14,7 +14,7 @@ from triolog.server.groups.values import (
     LeavingMember,
 )
 
-from tests.support.group_bench import GROUP, RANGE, SESSION_MS, Bench
+from tests.support.group_bench import SESSION_MS, Bench
 
 NO_DELAY = GroupSettings(initial_rebalance_delay_ms=0)
 
@@ -30,30 +30,26 @@ def test_who_has_no_member_id_gets_one_and_has_to_come_again(bench: Bench) -> No
     assert bench.member_ids() == []
     joined = bench.joined(bench.join("client-0"))
     assert (joined.error, joined.member_id, joined.leader, joined.generation) == (ErrorCode.NONE, "client-0", "client-0", 1)
-    assert bench.member_ids() == ["client-0"]
+    assert (joined.protocol_type, joined.protocol, joined.skip_assignment) == ("consumer", "range", False)
+    assert [each.member_id for each in joined.members] == bench.member_ids() == ["client-0"]
+    assert bench.state() is GroupState.COMPLETING_REBALANCE
+    older = bench.joined(bench.join(group_id="older", client_id="c" * 30_000, requires_known_member_id=False))
+    assert (older.error, older.member_id, older.generation) == (ErrorCode.NONE, "c" * 255 + "-1", 1), "before version 4"
 
 
-def test_before_version_4_a_member_is_added_at_once(bench: Bench) -> None:
-    joined = bench.joined(bench.join(requires_known_member_id=False))
-    assert (joined.error, joined.member_id, joined.generation) == (ErrorCode.NONE, "client-0", 1)
-
-
-def test_a_member_id_that_is_not_used_is_forgotten_after_the_session_timeout(bench: Bench) -> None:
-    member_id = bench.joined(bench.join()).member_id
+def test_a_member_id_that_was_given_out_is_for_one_session_and_one_dynamic_member() -> None:
+    bench = Bench(attrs.evolve(NO_DELAY, max_size=2))
+    member_id, other = (bench.joined(bench.join()).member_id for _ in range(2))
+    bench.join(group_id="other")
+    assert error_of(bench, bench.join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert error_of(bench, bench.join(member_id, group_instance_id="one")) is ErrorCode.UNKNOWN_MEMBER_ID
     bench.advance(SESSION_MS - 1)
-    assert bench.state() is GroupState.EMPTY
-    bench.advance(1)
-    assert len(bench.groups) == 0
-    assert error_of(bench, bench.join(member_id)) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_a_member_id_that_is_used_in_time_does_not_expire_as_one_that_was_given_out(bench: Bench) -> None:
-    member_id, _ = bench.enter()
+    assert bench.state("other") is GroupState.EMPTY
+    assert error_of(bench, bench.join(member_id)) is ErrorCode.NONE
     bench.sync(member_id, 1)
-    bench.advance(SESSION_MS - 1)
-    assert bench.heartbeat(member_id, 1) is ErrorCode.NONE
-    bench.advance(SESSION_MS - 1)
-    assert bench.member_ids() == [member_id]
+    bench.advance(1)
+    assert error_of(bench, bench.join(other)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert (bench.member_ids(), len(bench.groups)) == ([member_id], 1)
 
 
 def test_a_member_id_of_a_group_that_is_gone_or_never_was_is_not_known(bench: Bench) -> None:
@@ -64,30 +60,11 @@ def test_a_member_id_of_a_group_that_is_gone_or_never_was_is_not_known(bench: Be
     assert error_of(bench, bench.join("somebody")) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_member_id_begins_with_the_client_id_of_which_a_long_one_is_cut(bench: Bench) -> None:
-    assert bench.joined(bench.join(client_id="c" * 30_000)).member_id == "c" * 255 + "-0"
-
-
-def test_a_member_id_that_was_given_out_cannot_become_a_static_member(bench: Bench) -> None:
-    member_id = bench.joined(bench.join()).member_id
-    assert error_of(bench, bench.join(member_id, group_instance_id="one")) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-@pytest.mark.parametrize(
-    ("session_timeout_ms", "expected"),
-    [
-        (5_999, ErrorCode.INVALID_SESSION_TIMEOUT),
-        (6_000, ErrorCode.MEMBER_ID_REQUIRED),
-        (1_800_000, ErrorCode.MEMBER_ID_REQUIRED),
-        (1_800_001, ErrorCode.INVALID_SESSION_TIMEOUT),
-        (-1, ErrorCode.INVALID_SESSION_TIMEOUT),
-    ],
-)
-def test_a_session_timeout_is_within_the_bounds(bench: Bench, session_timeout_ms: int, expected: ErrorCode) -> None:
-    assert error_of(bench, bench.join(session_timeout_ms=session_timeout_ms)) is expected
-
-
-def test_a_session_of_a_millisecond_can_be_allowed() -> None:
+def test_a_session_timeout_is_within_the_bounds(bench: Bench) -> None:
+    for session_timeout_ms in (5_999, 1_800_001, -1):
+        assert error_of(bench, bench.join(session_timeout_ms=session_timeout_ms)) is ErrorCode.INVALID_SESSION_TIMEOUT
+    for session_timeout_ms in (6_000, 1_800_000):
+        assert error_of(bench, bench.join(session_timeout_ms=session_timeout_ms)) is ErrorCode.MEMBER_ID_REQUIRED
     bench = Bench(attrs.evolve(NO_DELAY, min_session_timeout_ms=1))
     _, caller = bench.enter(session_timeout_ms=1)
     assert error_of(bench, caller) is ErrorCode.NONE
@@ -143,7 +120,7 @@ def test_a_stable_group_that_is_full_lets_nobody_in_but_its_members() -> None:
     assert bench.is_waiting(bench.join(leader))
 
 
-def test_members_that_are_gone_keep_nobody_out_of_a_full_group_but_have_a_limit_too() -> None:
+def test_members_that_are_gone_do_not_fill_a_group_but_are_limited() -> None:
     bench = Bench(attrs.evolve(NO_DELAY, max_size=2))
     bench.stable(2, ["one", "two"], session_timeout_ms=1_000_000)
     bench.leave(LeavingMember("", "two"))
@@ -158,36 +135,22 @@ def test_members_that_are_gone_keep_nobody_out_of_a_full_group_but_have_a_limit_
     assert len(bench.member_ids()) == 4
 
 
-def test_member_ids_that_were_given_out_and_not_used_have_a_limit() -> None:
-    bench = Bench(attrs.evolve(NO_DELAY, max_size=2))
-    first = bench.joined(bench.join()).member_id
-    bench.join()
-    assert error_of(bench, bench.join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert error_of(bench, bench.join(first)) is ErrorCode.NONE
-
-
-def test_of_a_group_that_became_too_large_those_who_join_last_are_left_out() -> None:
+def test_a_group_that_became_too_large_leaves_the_last_to_join_out() -> None:
     bench = Bench(attrs.evolve(NO_DELAY, max_size=3))
     members = bench.stable(3)
     bench.settings = attrs.evolve(NO_DELAY, max_size=2)
     bench.restart()
     assert bench.state() is GroupState.PREPARING_REBALANCE
     callers = [bench.join(each) for each in members]
-    assert [error_of(bench, caller) for caller in callers] == [
-        ErrorCode.NONE,
-        ErrorCode.NONE,
-        ErrorCode.GROUP_MAX_SIZE_REACHED,
-    ]
+    assert [error_of(bench, caller) for caller in callers] == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.GROUP_MAX_SIZE_REACHED]
     assert bench.member_ids() == members[:2]
-
-
-@pytest.mark.parametrize("changes", [{"protocol_type": ""}, {"protocols": ()}])
-def test_an_empty_group_wants_a_protocol_type_and_a_protocol(bench: Bench, changes: dict[str, object]) -> None:
-    assert error_of(bench, bench.join(**changes)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize("changes", [{"protocol_type": "connect"}, {"protocols": (("sticky", b""),)}, {"protocols": ()}])
 def test_who_has_another_protocol_type_or_no_protocol_in_common_is_refused(bench: Bench, changes: dict[str, object]) -> None:
+    for key in changes:
+        nothing = {key: "" if key == "protocol_type" else ()}
+        assert error_of(bench, bench.join(group_id="empty", **nothing)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     _, follower = bench.stable(2)
     assert error_of(bench, bench.join(**changes)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert error_of(bench, bench.join(follower, **changes)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -206,7 +169,7 @@ def test_the_protocol_is_the_one_that_most_members_like_best_of_those_that_all_s
 
 
 def test_a_member_that_leaves_takes_its_vote_along(bench: Bench) -> None:
-    member_id, _ = bench.enter(protocols=(("range", b""), ("sticky", b"")))
+    member_id, _ = bench.enter(protocols=(("range", b""), ("sticky", b""), ("sticky", b"named twice")))
     other, caller = bench.enter(protocols=(("range", b""),))
     bench.join(member_id, protocols=(("range", b""), ("sticky", b"")))
     assert bench.joined(caller).protocol == "range"
@@ -215,39 +178,15 @@ def test_a_member_that_leaves_takes_its_vote_along(bench: Bench) -> None:
     assert error_of(bench, bench.join(protocols=(("sticky", b""),))) is ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_a_protocol_that_is_named_twice_counts_once(bench: Bench) -> None:
-    bench.enter(protocols=(("range", b"1"), ("sticky", b""), ("sticky", b"")))
-    assert error_of(bench, bench.join(protocols=(("sticky", b""),))) is ErrorCode.MEMBER_ID_REQUIRED
-
-
-def test_an_empty_group_takes_the_protocol_type_of_whoever_comes_next(bench: Bench) -> None:
-    [member_id] = bench.stable(1)
-    bench.leave(member_id)
-    bench.enter(protocol_type="connect", protocols=(("default", b""),))
-    assert bench.groups.describe(GROUP).protocol_type == "connect"  # type: ignore[union-attr]
-
-
-def test_a_follower_of_a_stable_group_that_says_what_it_said_gets_the_current_generation(bench: Bench) -> None:
+@pytest.mark.parametrize("protocols", [(("range", b"more"),), (("range", b"topics"), ("sticky", b""))])
+def test_a_follower_gets_the_current_generation_unless_it_says_something_else(
+    bench: Bench, protocols: tuple[tuple[str, bytes], ...]
+) -> None:
     leader, follower = bench.stable(2)
     answer = bench.joined(bench.join(follower))
     assert (answer.generation, answer.leader, answer.members, answer.protocol) == (2, leader, (), "range")
     assert bench.state() is GroupState.STABLE
     assert bench.synced(bench.sync(follower, 2)).assignment == follower.encode()
-
-
-def test_a_leader_of_a_stable_group_begins_a_rebalance_although_nothing_changed(bench: Bench) -> None:
-    """It may have seen other partitions, which is in no metadata."""
-    leader, follower = bench.stable(2)
-    caller = bench.join(leader)
-    assert bench.is_waiting(caller)
-    assert bench.state() is GroupState.PREPARING_REBALANCE
-    bench.join(follower)
-    assert bench.joined(caller).generation == 3
-
-
-@pytest.mark.parametrize("protocols", [(("range", b"more"),), (("range", b"topics"), ("sticky", b""))])
-def test_a_follower_that_says_something_else_begins_a_rebalance(bench: Bench, protocols: tuple[tuple[str, bytes], ...]) -> None:
-    leader, follower = bench.stable(2)
     caller = bench.join(follower, protocols=protocols)
     assert bench.is_waiting(caller)
     leading = bench.joined(bench.join(leader))
@@ -255,16 +194,12 @@ def test_a_follower_that_says_something_else_begins_a_rebalance(bench: Bench, pr
     assert [each.metadata for each in leading.members] == [b"topics", protocols[0][1]]
 
 
-def test_who_missed_the_answer_gets_it_again_while_the_assignment_is_awaited(bench: Bench) -> None:
+def test_who_joins_again_while_the_assignment_is_awaited_gets_the_same_answer_unless_it_changed(bench: Bench) -> None:
     leader, caller = bench.enter()
     again = bench.joined(bench.join(leader))
     assert again == bench.joined(caller)
     assert [each.member_id for each in again.members] == [leader]
     assert bench.state() is GroupState.COMPLETING_REBALANCE
-
-
-def test_who_says_something_else_while_the_assignment_is_awaited_begins_a_rebalance(bench: Bench) -> None:
-    leader, _ = bench.enter()
     assert bench.joined(bench.join(leader, protocols=(("range", b"other"),))).generation == 2
 
 
@@ -284,12 +219,3 @@ def test_a_rebalance_timeout_that_is_not_said_is_the_session_timeout(bench: Benc
     bench.advance(SESSION_MS)
     assert bench.joined(caller).generation == 3
     assert bench.member_ids() == [leader]
-
-
-def test_nobody_joins_a_group_that_is_being_deleted(bench: Bench) -> None:
-    [member_id] = bench.stable(1)
-    bench.leave(member_id)
-    assert bench.groups.begin_delete(GROUP)
-    assert error_of(bench, bench.join()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    bench.groups.end_delete(GROUP, is_deleted=True)
-    assert error_of(bench, bench.join(protocols=RANGE)) is ErrorCode.MEMBER_ID_REQUIRED

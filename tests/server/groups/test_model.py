@@ -18,11 +18,7 @@ REBALANCE_MS: Final = 30_000
 MAX_SIZE: Final = 4
 HEARTBEAT_MS: Final = 3_000
 INSTANCES: Final = ("one", "two")
-PROTOCOLS: Final = (
-    (("range", b"a"),),
-    (("range", b"b"), ("sticky", b"b")),
-    (("sticky", b"c"), ("range", b"c")),
-)
+PROTOCOLS: Final = ((("range", b"a"),), (("range", b"b"), ("sticky", b"b")), (("sticky", b"c"), ("range", b"c")))
 AGAIN: Final = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 GIVES_UP: Final = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 

@@ -17,35 +17,22 @@ def delayed() -> Bench:
     return Bench(GroupSettings(initial_rebalance_delay_ms=DELAY_MS))
 
 
-def test_without_a_delay_the_first_member_begins_at_once(bench: Bench) -> None:
-    member_id, caller = bench.enter()
-    answer = bench.joined(caller)
-    assert (answer.generation, answer.leader, [each.member_id for each in answer.members]) == (1, member_id, [member_id])
-    assert (answer.protocol_type, answer.protocol, answer.skip_assignment) == ("consumer", "range", False)
-    assert bench.state() is GroupState.COMPLETING_REBALANCE
-
-
-def test_an_empty_group_waits_for_more_members() -> None:
+def test_an_empty_group_waits_while_members_keep_coming() -> None:
     bench = delayed()
-    _, first = bench.enter()
-    bench.advance(DELAY_MS - 1)
-    assert bench.is_waiting(first)
-    assert bench.state() is GroupState.PREPARING_REBALANCE
-    bench.advance(1)
-    assert bench.joined(first).generation == 1
-
-
-def test_the_delay_goes_on_while_members_keep_coming() -> None:
-    bench = delayed()
-    callers = [bench.enter()[1]]
+    members = [bench.enter()]
     for _ in range(3):
         bench.advance(DELAY_MS - 1)
-        callers.append(bench.enter()[1])
-    assert all(map(bench.is_waiting, callers))
+        members.append(bench.enter())
+    assert all(bench.is_waiting(caller) for _, caller in members)
+    assert bench.state() is GroupState.PREPARING_REBALANCE
     bench.advance(2 * DELAY_MS)
-    answers = [bench.joined(caller) for caller in callers]
+    answers = [bench.joined(caller) for _, caller in members]
     assert {answer.generation for answer in answers} == {1}
     assert [len(answer.members) for answer in answers] == [4, 0, 0, 0]
+    _, caller = bench.enter()
+    for member_id, _ in members:
+        bench.join(member_id)
+    assert bench.joined(caller).generation == 2, "the delay is for empty groups only"
 
 
 def test_the_delay_does_not_go_on_for_longer_than_the_rebalance_timeout() -> None:
@@ -56,15 +43,6 @@ def test_the_delay_does_not_go_on_for_longer_than_the_rebalance_timeout() -> Non
         bench.enter(rebalance_timeout_ms=10_000)
         bench.advance(500)
     assert 10_000 - DELAY_MS <= bench.now_ms - started_ms <= 10_000 + 2 * DELAY_MS
-
-
-def test_the_delay_is_for_empty_groups_only() -> None:
-    bench = delayed()
-    first, _ = bench.enter()
-    bench.advance(DELAY_MS)
-    _, second = bench.enter()
-    bench.join(first)
-    assert bench.joined(second).generation == 2
 
 
 def test_a_group_whose_members_all_left_during_the_delay_is_empty_again() -> None:
@@ -99,64 +77,35 @@ def test_who_joins_waits_until_all_members_have_joined_again(bench: Bench) -> No
 
 def test_who_has_not_joined_by_the_rebalance_timeout_is_out(bench: Bench) -> None:
     leader, follower = bench.stable(2)
-    caller = bench.join(leader)
+    caller = bench.join(leader, rebalance_timeout_ms=1_000)
     for _ in range(REBALANCE_MS // 5_000 - 1):
         bench.advance(5_000)
         assert bench.heartbeat(follower, 2) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert bench.is_waiting(caller)
-    bench.advance(5_000)
+    bench.advance(4_999)
+    assert bench.is_waiting(caller), "the timeout is that of the most patient member"
+    bench.advance(1)
     assert bench.joined(caller).generation == 3
     assert bench.member_ids() == [leader]
     assert bench.heartbeat(follower, 2) is ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.joined(bench.join(follower)).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_rebalance_timeout_is_that_of_the_most_patient_member(bench: Bench) -> None:
-    leader, follower = bench.stable(2, session_timeout_ms=100_000)
-    changes = {"session_timeout_ms": 100_000}
-    caller = bench.join(leader, rebalance_timeout_ms=1_000, **changes)
-    bench.advance(REBALANCE_MS - 1)
-    assert bench.is_waiting(caller)
-    bench.advance(1)
-    assert bench.joined(caller).generation == 3
-    assert bench.member_ids() == [leader]
-    assert follower not in bench.member_ids()
-
-
-def test_a_leader_that_does_not_come_back_is_replaced(bench: Bench) -> None:
-    leader, follower = bench.stable(2)
-    caller = bench.join(follower, protocols=(("range", b"new"),))
-    bench.advance(SESSION_MS)
-    answer = bench.joined(caller)
-    assert (answer.leader, [each.member_id for each in answer.members]) == (follower, [follower])
-    assert bench.heartbeat(leader, 2) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_a_member_id_that_was_given_out_is_waited_for(bench: Bench) -> None:
+@pytest.mark.parametrize("end", ["joins", "leaves", "expires"])
+def test_a_member_id_that_was_given_out_is_waited_for_until_it_joins_leaves_or_expires(bench: Bench, end: str) -> None:
     [leader] = bench.stable(1)
-    caller = bench.join(leader)
-    assert bench.joined(caller).generation == 2
-    bench.sync(leader, 2)
     pending = bench.joined(bench.join()).member_id
+    assert bench.state() is GroupState.STABLE
     caller = bench.join(leader)
     assert bench.is_waiting(caller)
-    bench.join(pending)
-    assert bench.joined(caller).generation == 3
-    assert bench.member_ids() == [leader, pending]
-
-
-def test_a_member_id_that_was_given_out_is_waited_for_until_it_expires_or_leaves(bench: Bench) -> None:
-    [leader] = bench.stable(1)
-    bench.join()
-    caller = bench.join(leader)
-    bench.advance(SESSION_MS)
+    if end == "joins":
+        bench.join(pending)
+    elif end == "leaves":
+        assert bench.leave(pending) == [ErrorCode.NONE]
+    else:
+        bench.advance(SESSION_MS)
     assert bench.joined(caller).generation == 2
-    pending = bench.joined(bench.join()).member_id
-    bench.sync(leader, 2)
-    caller = bench.join(leader)
-    assert bench.is_waiting(caller)
-    assert bench.leave(pending) == [ErrorCode.NONE]
-    assert bench.joined(caller).generation == 3
+    assert bench.member_ids() == ([leader, pending] if end == "joins" else [leader])
+    assert end == "joins" or bench.joined(bench.join(pending)).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_generation_begins_again_at_one_behind_the_last_number(bench: Bench) -> None:
@@ -176,33 +125,20 @@ def test_a_member_that_is_not_heard_of_is_out_and_the_others_rebalance(bench: Be
     assert bench.heartbeat(leader, 2) is ErrorCode.REBALANCE_IN_PROGRESS
     assert bench.heartbeat(follower, 2) is ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.joined(bench.join(leader)).generation == 3
-
-
-def test_a_group_whose_members_all_expire_is_empty_and_says_so_in_the_log(bench: Bench) -> None:
-    bench.stable(2)
-    bench.advance(SESSION_MS)
+    bench.advance(REBALANCE_MS)
     assert bench.state() is GroupState.EMPTY
     value = bench.log[-1].value
-    assert (value.members, value.generation, value.protocol, value.leader) == ([], 3, None, None)
+    assert (value.members, value.generation, value.protocol, value.leader) == ([], 4, None, None)
     assert bench.groups.next_deadline_ms is None
 
 
-def test_a_member_that_is_parked_does_not_expire(bench: Bench) -> None:
+def test_a_parked_member_does_not_expire_and_its_session_begins_with_the_answer(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     caller = bench.join(leader)
     for _ in range(5):
         bench.advance(SESSION_MS - 1)
         bench.heartbeat(follower, 2)
     assert bench.is_waiting(caller)
-    assert bench.member_ids() == [leader, follower]
-
-
-def test_after_the_answer_a_session_begins_anew(bench: Bench) -> None:
-    leader, follower = bench.stable(2)
-    bench.join(leader)
-    for _ in range(3):
-        bench.advance(SESSION_MS - 1)
-        bench.heartbeat(follower, 2)
     bench.join(follower)
     bench.advance(SESSION_MS - 1)
     assert bench.member_ids() == [leader, follower]
@@ -225,7 +161,7 @@ def test_a_new_member_is_parked_for_five_minutes_at_most() -> None:
     assert bench.joined(bench.join(leader, **patient)).generation == 2
 
 
-def test_who_is_told_a_generation_and_asks_for_no_assignment_is_out_after_the_rebalance_timeout(bench: Bench) -> None:
+def test_a_leader_that_does_not_sync_is_removed_after_the_rebalance_timeout(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     callers = [bench.join(each, protocols=(("range", b"new"),)) for each in (leader, follower)]
     assert {bench.joined(caller).generation for caller in callers} == {3}
@@ -239,7 +175,7 @@ def test_who_is_told_a_generation_and_asks_for_no_assignment_is_out_after_the_re
     assert bench.joined(bench.join(follower)).leader == follower
 
 
-def test_a_follower_that_never_asks_for_its_assignment_is_out_although_the_group_is_stable(bench: Bench) -> None:
+def test_a_follower_that_does_not_sync_is_removed_from_a_stable_group(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     for each in (leader, follower):
         bench.join(each, protocols=(("range", b"new"),))
@@ -272,14 +208,6 @@ def test_heartbeats_are_answered_by_what_the_group_does(bench: Bench) -> None:
     assert bench.heartbeat(pending, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_a_member_that_leaves_begins_a_rebalance_of_the_others(bench: Bench) -> None:
-    leader, follower = bench.stable(2)
-    assert bench.leave(leader) == [ErrorCode.NONE]
-    assert bench.state() is GroupState.PREPARING_REBALANCE
-    answer = bench.joined(bench.join(follower))
-    assert (answer.generation, answer.leader) == (3, follower)
-
-
 def test_several_members_leave_with_an_answer_each_and_one_rebalance(bench: Bench) -> None:
     members = bench.stable(3)
     assert bench.leave(members[1], "nobody", members[2], members[1]) == [
@@ -288,21 +216,26 @@ def test_several_members_leave_with_an_answer_each_and_one_rebalance(bench: Benc
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_MEMBER_ID,
     ]
+    assert bench.state() is GroupState.PREPARING_REBALANCE
     assert bench.joined(bench.join(members[0])).generation == 4
+    assert bench.leave("nobody", group_id="other") == [ErrorCode.UNKNOWN_MEMBER_ID]
+    bench.leave(members[0])
+    assert bench.leave(members[0], "") == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_the_last_member_that_leaves_empties_the_group_and_its_generation_goes_on(bench: Bench, restarts: bool) -> None:
+def test_the_last_member_leaves_an_empty_group_whose_generation_goes_on(bench: Bench, restarts: bool) -> None:
     [member_id] = bench.stable(1)
     bench.leave(member_id)
     if restarts:
         bench.restart()
     assert bench.state() is GroupState.EMPTY
     assert (bench.log[-1].value.members, bench.log[-1].value.generation) == ([], 2)
-    assert bench.joined(bench.enter()[1]).generation == 3
+    assert bench.joined(bench.enter(protocol_type="connect", protocols=(("default", b""),))[1]).generation == 3
+    assert bench.groups.describe(GROUP).protocol_type == "connect"  # type: ignore[union-attr]
 
 
-def test_a_member_that_waits_for_others_and_leaves_is_answered_and_the_others_go_on(bench: Bench) -> None:
+def test_a_waiting_member_that_leaves_is_answered_and_the_others_continue(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     third, caller = bench.enter()
     waiting = [bench.join(leader), bench.join(follower, protocols=(("range", b"new"),))]
@@ -315,35 +248,6 @@ def test_a_member_that_waits_for_others_and_leaves_is_answered_and_the_others_go
     assert bench.joined(parked).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.member_ids() == [leader, follower]
     assert bench.state() is GroupState.COMPLETING_REBALANCE
-
-
-def test_a_member_that_waits_for_its_assignment_and_leaves_is_answered(bench: Bench) -> None:
-    leader, follower = bench.stable(2)
-    for each in (leader, follower):
-        bench.join(each, protocols=(("range", b"new"),))
-    caller = bench.sync(follower, 3)
+    syncing = bench.sync(follower, 4)
     bench.leave(follower)
-    assert bench.synced(caller).error is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_a_member_id_that_was_given_out_leaves_without_a_rebalance(bench: Bench) -> None:
-    bench.stable(1)
-    pending = bench.joined(bench.join()).member_id
-    assert bench.leave(pending) == [ErrorCode.NONE]
-    assert bench.state() is GroupState.STABLE
-    assert bench.joined(bench.join(pending)).error is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-@pytest.mark.parametrize("known", [False, True])
-def test_nobody_leaves_a_group_that_is_not_there_or_empty(bench: Bench, known: bool) -> None:
-    if known:
-        bench.leave(*bench.stable(1))
-    assert bench.leave("somebody") == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert bench.leave("") == [ErrorCode.UNKNOWN_MEMBER_ID]
-
-
-def test_nobody_leaves_a_group_that_is_being_deleted(bench: Bench) -> None:
-    bench.leave(*bench.stable(1))
-    bench.groups.begin_delete(GROUP)
-    answer, outcome = bench.groups.leave(GROUP, [], bench.now_ms)
-    assert (answer.error, outcome.answers, outcome.stores) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, (), ())
+    assert bench.synced(syncing).error is ErrorCode.UNKNOWN_MEMBER_ID

@@ -12,106 +12,76 @@ from tests.support.group_bench import GROUP, REBALANCE_MS, SESSION_MS, Bench
 ANY_OTHER = (("range", b"new"),)
 
 
-def test_a_static_member_gets_its_member_id_without_being_asked_back(bench: Bench) -> None:
-    answer = bench.joined(bench.join(group_instance_id="one"))
-    assert (answer.error, answer.member_id, answer.generation) == (ErrorCode.NONE, "one-0", 1)
-    assert [(each.member_id, each.group_instance_id) for each in answer.members] == [("one-0", "one")]
-
-
-def test_a_follower_that_comes_back_keeps_its_assignment_without_a_rebalance(bench: Bench) -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_follower_that_returns_keeps_its_assignment_without_a_rebalance(bench: Bench, restarts: bool) -> None:
+    """[KIP-345] Also with another subscription, which counts from the next rebalance on, as long as the protocol stays."""
+    first = bench.joined(bench.join(group_instance_id="first", group_id="other"))
+    assert (first.error, first.member_id, first.generation) == (ErrorCode.NONE, "first-0", 1), "it is not asked back"
+    assert [(each.member_id, each.group_instance_id) for each in first.members] == [("first-0", "first")]
     leader, follower = bench.stable(2, ["one", "two"])
-    answer = bench.joined(bench.join(group_instance_id="two"))
+    if restarts:
+        bench.restart()
+    answer = bench.joined(bench.join(group_instance_id="two", protocols=ANY_OTHER))
     assert (answer.generation, answer.leader, answer.members, answer.skip_assignment) == (2, leader, (), False)
     assert answer.member_id not in (leader, follower)
     assert bench.state() is GroupState.STABLE
     assert bench.synced(bench.sync(answer.member_id, 2, group_instance_id="two")).assignment == follower.encode()
     assert bench.heartbeat(leader, 2) is ErrorCode.NONE
-
-
-def test_what_it_says_then_counts_from_the_next_rebalance_on(bench: Bench) -> None:
-    """[KIP-345] Also another subscription, as long as the chosen protocol stays."""
-    leader, _ = bench.stable(2, ["one", "two"])
-    member_id = bench.joined(bench.join(group_instance_id="two", protocols=ANY_OTHER)).member_id
-    assert bench.state() is GroupState.STABLE
     caller = bench.join(leader)
-    bench.join(member_id, protocols=ANY_OTHER)
+    bench.join(answer.member_id, protocols=ANY_OTHER)
     assert [each.metadata for each in bench.joined(caller).members] == [b"topics", b"new"]
 
 
-def test_the_new_member_id_counts_once_it_is_stored(bench: Bench) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_new_member_id_counts_once_it_is_stored_or_else_the_old_one_again(bench: Bench, fails: bool) -> None:
     leader, follower = bench.stable(2, ["one", "two"])
     bench.stores_at_once = False
-    caller = bench.join(group_instance_id="two")
+    caller = bench.join(group_instance_id="two", protocols=ANY_OTHER)
     assert bench.is_waiting(caller)
     assert bench.heartbeat(follower, 2, "two") is ErrorCode.FENCED_INSTANCE_ID
-    bench.store()
-    member_id = bench.joined(caller).member_id
-    assert {each.member_id: each.assignment for each in bench.log[-1].value.members} == {
-        leader: leader.encode(),
-        member_id: follower.encode(),
-    }
-
-
-def test_where_it_cannot_be_stored_the_old_member_id_counts_again(bench: Bench) -> None:
-    _, follower = bench.stable(2, ["one", "two"])
-    bench.stores_at_once = False
-    caller = bench.join(group_instance_id="two", protocols=ANY_OTHER)
-    bench.fail_store()
-    assert bench.joined(caller).error is ErrorCode.NOT_COORDINATOR
-    assert bench.heartbeat(follower, 2, "two") is ErrorCode.NONE
-    assert bench.joined(bench.join(follower)).generation == 2
-    assert bench.groups.next_deadline_ms == bench.now_ms + SESSION_MS
+    (bench.fail_store if fails else bench.store)()
+    if fails:
+        assert bench.joined(caller).error is ErrorCode.NOT_COORDINATOR
+        assert bench.heartbeat(follower, 2, "two") is ErrorCode.NONE
+        assert bench.joined(bench.join(follower)).generation == 2
+        assert bench.groups.next_deadline_ms == bench.now_ms + SESSION_MS
+    else:
+        stored = {each.member_id: each.assignment for each in bench.log[-1].value.members}
+        assert stored == {leader: leader.encode(), bench.joined(caller).member_id: follower.encode()}
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_rebalance_that_begins_meanwhile_answers_it_instead(bench: Bench, fails: bool) -> None:
-    leader, _ = bench.stable(2, ["one", "two"])
+    leader, _, third = bench.stable(3, ["one", "two"])
     bench.stores_at_once = False
     caller = bench.join(group_instance_id="two")
     first = bench.join(leader)
     (bench.fail_store if fails else bench.store)()
-    assert {bench.joined(each).generation for each in (caller, first)} == {3}
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_rebalance_that_is_not_over_yet_keeps_it_waiting(bench: Bench, fails: bool) -> None:
-    leader, _, third = bench.stable(3, ["one", "two"])
-    bench.stores_at_once = False
-    caller = bench.join(group_instance_id="two")
-    bench.join(leader)
-    (bench.fail_store if fails else bench.store)()
     assert bench.is_waiting(caller)
     bench.join(third)
-    assert bench.joined(caller).generation == 4
+    assert bench.joined(caller).generation == bench.joined(first).generation == 4
 
 
-def test_a_leader_that_comes_back_does_not_lead_unless_it_can_skip_assigning(bench: Bench) -> None:
+def test_a_leader_that_returns_leads_the_next_generation_unless_it_can_skip_assigning(bench: Bench) -> None:
     """[KIP-814] It would bring an assignment for a generation that has one."""
-    leader, _ = bench.stable(2, ["one", "two"])
+    leader, follower = bench.stable(2, ["one", "two"])
     answer = bench.joined(bench.join(group_instance_id="one"))
     assert (answer.leader, answer.members, answer.skip_assignment) == (leader, (), False)
     assert answer.member_id != leader
     assert bench.synced(bench.sync(answer.member_id, 2)).assignment == leader.encode()
-
-
-def test_a_leader_that_can_skip_assigning_leads_again_and_sees_the_members(bench: Bench) -> None:
-    _, follower = bench.stable(2, ["one", "two"])
-    answer = bench.joined(bench.join(group_instance_id="one", supports_skipping_assignment=True))
+    caller = bench.join(answer.member_id)
+    bench.join(follower)
+    assert (bench.joined(caller).leader, len(bench.joined(caller).members)) == (answer.member_id, 2)
+    skipping = {"supports_skipping_assignment": True, "group_id": "other"}
+    _, follower = bench.stable(2, ["one", "two"], group_id="other")
+    answer = bench.joined(bench.join(group_instance_id="one", **skipping))
     assert (answer.leader, answer.skip_assignment) == (answer.member_id, True)
     assert {each.member_id for each in answer.members} == {answer.member_id, follower}
-    again = bench.joined(bench.join(group_instance_id="two", supports_skipping_assignment=True))
+    again = bench.joined(bench.join(group_instance_id="two", **skipping))
     assert (again.leader, again.skip_assignment, again.members) == (answer.member_id, False, ())
 
 
-def test_a_leader_that_came_back_leads_the_next_generation(bench: Bench) -> None:
-    _, follower = bench.stable(2, ["one", "two"])
-    member_id = bench.joined(bench.join(group_instance_id="one")).member_id
-    caller = bench.join(member_id)
-    bench.join(follower)
-    assert (bench.joined(caller).leader, len(bench.joined(caller).members)) == (member_id, 2)
-
-
-def test_who_comes_back_with_other_protocols_begins_a_rebalance_if_another_one_is_chosen(bench: Bench) -> None:
+def test_a_return_that_changes_the_protocol_begins_a_rebalance(bench: Bench) -> None:
     both = (("range", b""), ("sticky", b""))
     leader, _ = bench.stable(2, ["one", "two"], protocols=both)
     caller = bench.join(group_instance_id="two", protocols=(("sticky", b""),))
@@ -121,11 +91,15 @@ def test_who_comes_back_with_other_protocols_begins_a_rebalance_if_another_one_i
     assert (bench.joined(caller).generation, bench.joined(caller).protocol) == (3, "sticky")
 
 
-def test_who_comes_back_during_a_rebalance_has_joined(bench: Bench) -> None:
-    leader, _ = bench.stable(2, ["one", "two"])
+def test_a_member_that_returns_during_a_rebalance_has_joined_and_fences_its_old_id_off(bench: Bench) -> None:
+    leader, follower = bench.stable(2, ["one", "two"])
     first = bench.join(leader)
-    caller = bench.join(group_instance_id="two")
-    assert {bench.joined(each).generation for each in (first, caller)} == {3}
+    caller = bench.join(group_instance_id="one")
+    answer = bench.joined(first)
+    assert (answer.error, answer.member_id) == (ErrorCode.FENCED_INSTANCE_ID, leader)
+    assert bench.is_waiting(caller)
+    assert follower in bench.member_ids()
+    assert {bench.joined(each).generation for each in (caller, bench.join(group_instance_id="two"))} == {3}
 
 
 def test_who_comes_back_while_the_assignment_is_awaited_begins_a_rebalance(bench: Bench) -> None:
@@ -139,15 +113,6 @@ def test_who_comes_back_while_the_assignment_is_awaited_begins_a_rebalance(bench
     assert bench.is_waiting(caller)
     bench.join(leader, protocols=ANY_OTHER)
     assert bench.joined(caller).generation == 4
-
-
-def test_whoever_waits_under_the_old_member_id_is_fenced_off(bench: Bench) -> None:
-    leader, follower = bench.stable(2, ["one", "two"])
-    waiting = bench.join(leader)
-    bench.join(group_instance_id="one")
-    answer = bench.joined(waiting)
-    assert (answer.error, answer.member_id) == (ErrorCode.FENCED_INSTANCE_ID, leader)
-    assert follower in bench.member_ids()
 
 
 def test_the_old_member_id_is_fenced_off_with_its_instance_id_and_unknown_without(bench: Bench) -> None:
@@ -171,28 +136,20 @@ def test_a_static_member_may_be_away_for_its_session(bench: Bench) -> None:
     assert follower not in bench.member_ids()
 
 
-def test_a_static_member_that_does_not_join_a_rebalance_stays_in_the_group(bench: Bench) -> None:
-    leader, follower = bench.stable(2, ["one", "two"], session_timeout_ms=1_000_000)
-    caller = bench.join(leader, session_timeout_ms=1_000_000)
-    bench.advance(REBALANCE_MS)
-    answer = bench.joined(caller)
-    assert answer.generation == 3
-    assert {each.member_id for each in answer.members} == {leader, follower}
-
-
-def test_a_group_of_static_members_of_whom_none_has_joined_waits_for_one(bench: Bench) -> None:
+def test_static_members_stay_in_a_rebalance_that_one_of_them_joins(bench: Bench) -> None:
     long = {"session_timeout_ms": 500_000}
-    _, _, dynamic = bench.stable(3, ["one", "two"], **long)
+    one, two, dynamic = bench.stable(3, ["one", "two"], **long)
     bench.leave(dynamic)
     bench.advance(3 * REBALANCE_MS + 1)
-    assert bench.state() is GroupState.PREPARING_REBALANCE
-    caller = bench.join(group_instance_id="one", **long)
+    assert bench.state() is GroupState.PREPARING_REBALANCE, "none has joined"
+    caller = bench.join(one, **long)
     assert bench.is_waiting(caller)
     bench.advance(REBALANCE_MS)
-    assert (bench.joined(caller).generation, len(bench.joined(caller).members)) == (4, 2)
+    assert bench.joined(caller).generation == 4
+    assert {each.member_id for each in bench.joined(caller).members} == {one, two}
 
 
-def test_waiting_for_static_members_takes_no_more_than_a_look_now_and_then(bench: Bench) -> None:
+def test_waiting_for_static_members_checks_only_now_and_then(bench: Bench) -> None:
     quick = {"rebalance_timeout_ms": 0}
     bench.stable(2, ["one"], **quick)
     looks, count = bench.groups, 0
@@ -215,16 +172,11 @@ def test_a_static_member_leaves_by_its_instance_id_alone(bench: Bench) -> None:
     assert bench.joined(bench.join(group_instance_id="two")).generation == 4
 
 
-def test_a_static_member_that_comes_back_is_let_into_a_full_group() -> None:
-    bench = Bench(GroupSettings(initial_rebalance_delay_ms=0, max_size=2))
-    bench.stable(2, ["one", "two"])
-    assert bench.joined(bench.join(group_instance_id="two")).error is ErrorCode.NONE
-    assert bench.joined(bench.join(group_instance_id="three")).error is ErrorCode.GROUP_MAX_SIZE_REACHED
-
-
-def test_a_static_member_that_comes_back_when_a_rebalance_has_filled_the_group_is_too_late() -> None:
+def test_a_static_member_returns_to_a_full_group_unless_a_rebalance_has_filled_it() -> None:
     bench = Bench(GroupSettings(initial_rebalance_delay_ms=0, max_size=2))
     leader, _ = bench.stable(2, ["one", "two"])
+    assert bench.joined(bench.join(group_instance_id="two")).error is ErrorCode.NONE
+    assert bench.joined(bench.join(group_instance_id="three")).error is ErrorCode.GROUP_MAX_SIZE_REACHED
     bench.leave(LeavingMember("", "one"))
     callers = [bench.join(group_instance_id=name) for name in ("three", "four")]
     assert bench.joined(bench.join(group_instance_id="two")).error is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -254,14 +206,6 @@ def test_an_assignment_that_was_not_asked_for_is_expected_of_whoever_comes_back(
         bench.heartbeat(member_id, 3)
         bench.advance(5_000)
     assert bench.member_ids() == [leader]
-
-
-def test_static_members_are_known_after_a_restart(bench: Bench) -> None:
-    leader, _ = bench.stable(2, ["one", "two"])
-    bench.restart()
-    answer = bench.joined(bench.join(group_instance_id="two"))
-    assert (answer.error, answer.generation, answer.leader) == (ErrorCode.NONE, 2, leader)
-    assert bench.state() is GroupState.STABLE
 
 
 def test_a_record_that_names_an_instance_or_a_member_twice_does_no_harm(bench: Bench) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from triolog.protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
+from triolog.protocol.errors import RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.compaction.child_process import ChildProcess, open_child_process
 from triolog.server.actors.compaction.cleaner import MOST_DEATHS, Cleaner
@@ -108,10 +108,15 @@ async def test_a_running_server_compacts_what_is_due(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("durability", ["os", "fsync"])
 async def test_a_log_is_compacted_on_demand_up_to_its_end(tmp_path: Path, durability: str) -> None:
+    """Unless its records are too young, or its topic is not compacted."""
     lazy = {**COMPACTED, "min.cleanable.dirty.ratio": "0.99", "segment.bytes": "1000000"}
     async with compacted(tmp_path, topic=lazy, durability=durability) as broker:
         for number in range(20):
             await put(broker, number % 2, number)
+        assert not await cleaner_of(broker).clean_dirtiest(), "it is not dirty enough"
+        await broker.topics.alter_configs(TOPIC, {"min.compaction.lag.ms": "60000"})
+        assert await broker.logs.compact(PARTITION) == 0
+        await broker.topics.alter_configs(TOPIC, {}, ["min.compaction.lag.ms"])
         assert await broker.logs.compact(PARTITION) == 1
         assert [record.value for record in await records_from(broker)] == [b"18", b"19"]
         assert await broker.logs.compact(PARTITION) == 0
@@ -119,31 +124,22 @@ async def test_a_log_is_compacted_on_demand_up_to_its_end(tmp_path: Path, durabi
         assert await broker.logs.compact(PARTITION) == 1
         assert [record.value for record in await records_from(broker)] == [b"19", b"20"]
         assert read_cleaner_offsets(OsFileSystem(), str(tmp_path)) == {PARTITION: 21}
+        await broker.topics.alter_configs(TOPIC, {"cleanup.policy": "delete"})
+        with pytest.raises(RequestError, match=r"^POLICY_VIOLATION.*says nothing of compact"):
+            await broker.logs.compact(PARTITION)
+        assert not await cleaner_of(broker).clean_dirtiest()
     assert leftovers(tmp_path) == []
 
 
-async def test_on_demand_too_what_is_too_young_stays(tmp_path: Path) -> None:
-    async with compacted(tmp_path, topic={**COMPACTED, "min.compaction.lag.ms": "60000"}) as broker:
-        now_ms = broker.now_ms()
-        for number in range(3):
-            await broker.writer.append(PARTITION, [(now_ms, b"key", b"%d" % number, ())])
-        assert await broker.logs.compact(PARTITION) == 0
-        assert len(await records_from(broker)) == 3
-
-
-async def test_a_topic_that_is_not_compacted_is_not_on_demand_either(broker: Broker) -> None:
-    await broker.topics.alter_configs(TOPIC, {"cleanup.policy": "delete"})
-    with pytest.raises(RequestError, match="says nothing of compact") as caught:
-        await broker.logs.compact(PARTITION)
-    assert caught.value.code is ErrorCode.POLICY_VIOLATION
-
-
-async def test_what_was_compacted_is_there_after_a_restart_and_is_not_done_again(tmp_path: Path) -> None:
-    async with compacted(tmp_path) as broker:
+async def test_compacted_logs_are_not_compacted_again_after_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with compacted(tmp_path, data_permissions=DataPermissions.GROUP) as broker:
         await fill(broker)
         assert await cleaner_of(broker).clean_dirtiest()
         before = await records_from(broker)
         clean_up_to = actor_of(broker).log.active.base_offset
+        files = [path for path in (tmp_path / f"{TOPIC}-0").iterdir() if path.is_file()]
+        assert {path.suffix for path in files} >= {".log", ".index", ".timeindex"}
+        assert {path.stat().st_mode & 0o777 for path in files} == {0o640}
     assert read_cleaner_offsets(OsFileSystem(), str(tmp_path)) == {PARTITION: clean_up_to}
     async with compacted(tmp_path) as broker:
         assert await records_from(broker) == before
@@ -151,6 +147,11 @@ async def test_what_was_compacted_is_there_after_a_restart_and_is_not_done_again
         await cleaner.load()
         assert cleaner.clean_up_to == {actor_of(broker).log: clean_up_to}
         assert not await cleaner.clean_dirtiest()
+        (tmp_path / CLEANER_OFFSET_FILE).write_text("nonsense")
+        cleaner = cleaner_of(broker)
+        await cleaner.load()
+        assert cleaner.clean_up_to == {}
+        assert "compacted logs are cleaned from their start" in caplog.text
 
 
 async def test_appends_and_reads_go_on_during_a_round(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,25 +195,7 @@ async def test_appends_and_reads_go_on_during_a_round(broker: Broker, monkeypatc
     assert behind == list(range(clean_up_to, actor_of(broker).log.log_end_offset))
 
 
-async def test_the_dirtiest_log_comes_first(broker: Broker) -> None:
-    await broker.topics.create("other")
-    await fill(broker, 400)
-    for number in range(100):
-        await broker.writer.append(TopicPartition("other", 0), [(START_MS, b"k", str(number).encode() * 9, ())])
-    await until(lambda: actor_of(broker, TopicPartition("other", 0)).log.recovery_point > 50)
-    cleaner = cleaner_of(broker)
-    assert await cleaner.clean_dirtiest()
-    first = next(iter(cleaner.clean_up_to))
-    assert await cleaner.clean_dirtiest()
-    assert len(cleaner.clean_up_to) == 2
-    assert not await cleaner.clean_dirtiest()
-    await put(broker, 1, 1)
-    assert first in cleaner.clean_up_to
-
-
-async def test_a_log_whose_compaction_fails_does_not_keep_the_others_from_theirs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_dirtiest_log_comes_first_or_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = TopicPartition("other", 0)
     async with compacted(tmp_path) as broker:
         await broker.topics.create("other")
@@ -221,11 +204,12 @@ async def test_a_log_whose_compaction_fails_does_not_keep_the_others_from_theirs
             await broker.writer.append(other, [(START_MS, b"k", str(number).encode() * 9, ())])
         await until(lambda: recovered(broker) and recovered(broker, other))
         cleaner = cleaner_of(broker)
-        ratios = {each: due_ratio(broker, each) for each in (PARTITION, other)}
-        dirtiest = max(ratios, key=ratios.__getitem__)
+        dirtiest = max((PARTITION, other), key=lambda each: due_ratio(broker, each))
         run_round = Cleaner._run_round
+        tried: list[TopicPartition] = []
 
         async def fail(self: Cleaner, candidate: Any, job: CleaningJob) -> Any:
+            tried.append(job.topic_partition)
             if job.topic_partition == dirtiest:
                 raise CleanerFailedError("a bad sector", "disk")
             return await run_round(self, candidate, job)
@@ -233,18 +217,13 @@ async def test_a_log_whose_compaction_fails_does_not_keep_the_others_from_theirs
         with monkeypatch.context() as patch:
             patch.setattr(Cleaner, "_run_round", fail)
             assert [await cleaner.clean_dirtiest() for _ in range(3)] == [False, True, False]
+        assert tried[0] == dirtiest
         assert await cleaner.clean_dirtiest()
         assert len(cleaner.clean_up_to) == 2
+        assert not await cleaner.clean_dirtiest()
 
 
-@pytest.mark.parametrize("config", [{"min.cleanable.dirty.ratio": "1.0"}, {"cleanup.policy": "delete"}], ids=str)
-async def test_what_is_not_dirty_enough_or_not_compacted_is_left_alone(tmp_path: Path, config: dict[str, str]) -> None:
-    async with compacted(tmp_path, topic=COMPACTED | config) as broker:
-        await fill(broker)
-        assert not await cleaner_of(broker).clean_dirtiest()
-
-
-async def test_a_killed_process_leaves_cleaned_files_only_and_the_next_round_starts_anew(
+async def test_a_killed_process_leaves_cleaned_files_only(
     tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`.cleaned` files are discarded; the log is as it was."""
@@ -273,42 +252,16 @@ async def test_a_killed_process_leaves_cleaned_files_only_and_the_next_round_sta
     assert cleaner.uncleanable == {}
 
 
-async def test_cleaned_files_of_a_killed_server_are_discarded_at_the_next_start(tmp_path: Path) -> None:
-    async with compacted(tmp_path) as broker:
-        await fill(broker)
-        before = await records_from(broker)
-        async with open_cleaner_process(job_of(broker), open_child_process) as process:
-            assert isinstance(await process.next(), CleanedGroup)
-    assert leftovers(tmp_path) != []
-    async with compacted(tmp_path) as broker:
-        assert leftovers(tmp_path) == []
-        assert await records_from(broker) == before
-
-
-async def test_cleaned_files_are_for_whom_the_others_are(tmp_path: Path) -> None:
-    async with compacted(tmp_path, data_permissions=DataPermissions.GROUP) as broker:
-        await fill(broker)
-        assert await cleaner_of(broker).clean_dirtiest()
-        files = [path for path in (tmp_path / f"{TOPIC}-0").iterdir() if path.is_file()]
-        assert {path.suffix for path in files} >= {".log", ".index", ".timeindex"}
-        assert {path.stat().st_mode & 0o777 for path in files} == {0o640}
-
-
-async def test_a_process_ends_with_its_server(broker: Broker) -> None:
+async def test_a_process_ends_with_its_server_or_when_its_result_is_not_wanted(broker: Broker) -> None:
     """Its standard input ends: that is all that a killed server can say."""
     await fill(broker)
-    async with open_cleaner_process(job_of(broker), open_child_process) as process:
-        await process.next()
-        stdin = process_of(process).stdin
-        assert stdin is not None
-        await stdin.aclose()
-        with trio.fail_after(30):
-            assert await process_of(process).wait() == 1
-
-
-async def test_a_process_is_ended_when_nobody_wants_its_result_any_more(broker: Broker) -> None:
-    await fill(broker)
     with trio.fail_after(30):
+        async with open_cleaner_process(job_of(broker), open_child_process) as process:
+            assert isinstance(await process.next(), CleanedGroup)
+            stdin = process_of(process).stdin
+            assert stdin is not None
+            await stdin.aclose()
+            assert await process_of(process).wait() == 1
         async with open_cleaner_process(job_of(broker, max_bytes_per_second=1), open_child_process) as process:
             with trio.move_on_after(0.2):
                 await process.next()
@@ -332,9 +285,7 @@ async def test_damage_is_said_and_the_partition_left_alone(tmp_path: Path, caplo
     assert "triolog verify" in record.getMessage()
 
 
-async def test_a_log_is_given_up_when_a_process_died_so_often_and_a_full_disk_does_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_log_is_given_up_after_some_deaths_of_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = ["disk"] * MOST_DEATHS + ["died", "gone"] * (MOST_DEATHS - 1) + ["died"]
     failures = iter(kinds)
 
@@ -350,67 +301,36 @@ async def test_a_log_is_given_up_when_a_process_died_so_often_and_a_full_disk_do
             assert len(cleaner.uncleanable) == (left == 0)
 
 
-async def test_a_topic_deleted_during_a_round_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    receive = CleanerProcess.next
-    async with compacted(tmp_path) as broker:
-        await fill(broker)
-        cleaner = cleaner_of(broker)
-
-        async def delete_first(process: CleanerProcess) -> Any:
-            answer = await receive(process)
-            await broker.topics.delete(TOPIC)
-            return answer
-
-        monkeypatch.setattr(CleanerProcess, "next", delete_first)
-        assert not await cleaner.clean_dirtiest()
-        assert cleaner.uncleanable == {}
-        assert not await cleaner.clean_dirtiest()
-        with pytest.raises(UnknownTopicOrPartitionError):
-            await records_from(broker)
-
-
-async def test_a_topic_that_stops_being_compacted_during_a_round_keeps_its_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_a_topic_that_is_deleted_or_not_compacted_any_more_ends_the_round(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
 ) -> None:
     receive = CleanerProcess.next
-    async with compacted(tmp_path) as broker:
-        await fill(broker)
-        before = await records_from(broker)
+    await fill(broker)
+    before = await records_from(broker)
+    cleaner = cleaner_of(broker)
 
-        async def alter_first(process: CleanerProcess) -> Any:
-            answer = await receive(process)
+    async def change_first(process: CleanerProcess) -> Any:
+        answer = await receive(process)
+        if is_deleted:
+            await broker.topics.delete(TOPIC)
+        else:
             await broker.topics.alter_configs(TOPIC, {"cleanup.policy": "delete", "retention.ms": "-1"}, [])
-            return answer
+        return answer
 
-        monkeypatch.setattr(CleanerProcess, "next", alter_first)
-        assert not await cleaner_of(broker).clean_dirtiest()
+    monkeypatch.setattr(CleanerProcess, "next", change_first)
+    assert not await cleaner.clean_dirtiest()
+    assert cleaner.uncleanable == {}
+    assert not await cleaner.clean_dirtiest()
+    if is_deleted:
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await records_from(broker)
+    else:
         assert await records_from(broker) == before
         assert leftovers(tmp_path) == []
 
 
-async def test_a_checkpoint_that_is_not_in_the_log_is_reset(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
-    """Kafka: LogCleanerManagerTest.testDirtyOffsetResetIfLargerThanEndOffset."""
-    await fill(broker)
-    cleaner = cleaner_of(broker)
-    cleaner.clean_up_to[actor_of(broker).log] = 10_000
-    assert await cleaner.clean_dirtiest()
-    assert "counts as not compacted" in caplog.text
-    assert len(await records_from(broker)) < 60
-
-
-async def test_a_checkpoint_that_cannot_be_read_means_that_nothing_is_compacted(
-    tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / CLEANER_OFFSET_FILE).write_text("nonsense")
-    cleaner = cleaner_of(broker)
-    await cleaner.load()
-    assert cleaner.clean_up_to == {}
-    assert "compacted logs are cleaned from their start" in caplog.text
-
-
-async def test_a_round_that_is_cancelled_while_the_log_is_to_take_it_over_loses_nothing(
-    tmp_path: Path, fs: GateFileSystem
-) -> None:
+async def test_a_round_that_is_cancelled_while_the_log_adopts_it_loses_nothing(tmp_path: Path, fs: GateFileSystem) -> None:
     """The log takes it over all the same once that is enqueued, so its files must still be there."""
     async with compacted(tmp_path, fs=fs) as broker:
         await fill(broker)

@@ -124,30 +124,13 @@ def test_a_record_that_cannot_be_read_is_refused(record: tuple[bytes, bytes]) ->
         replayed(plain(record))
 
 
-def test_an_offset_expires_at_the_retention_of_its_commit() -> None:
-    offsets = replayed(plain(commit(1, at=START_MS)))
-    assert list(offsets.expired(START_MS + 99, 100, anybody)) == []
-    assert list(offsets.expired(START_MS + 100, 100, anybody)) == [KEY]
-
-
-def test_the_retention_of_a_group_begins_when_its_last_member_is_gone() -> None:
-    """[KIP-211]"""
-    offsets = replayed(plain(commit(1, at=START_MS), (GroupMetadataKey("group").encode(), gone_at(START_MS + 50).encode())))
-    assert list(offsets.expired(START_MS + 149, 100, anybody)) == []
-    assert list(offsets.expired(START_MS + 150, 100, anybody)) == [KEY]
-
-
-def test_an_offset_that_is_committed_after_the_last_member_was_gone_is_kept_from_then_on() -> None:
-    """Kafka counts from when the group was empty, and would let an offset go that an administrator has just set."""
-    offsets = replayed(plain((GroupMetadataKey("group").encode(), gone_at(START_MS - 1_000).encode()), commit(1, at=START_MS)))
-    assert list(offsets.expired(START_MS + 99, 100, anybody)) == []
-    assert list(offsets.expired(START_MS + 100, 100, anybody)) == [KEY]
-
-
-def test_nothing_of_a_group_expires_that_somebody_is_about_to_join() -> None:
-    offsets = replayed(plain(commit(1), (GroupMetadataKey("other").encode(), gone_at(START_MS).encode())))
-    assert list(offsets.expired(START_MS + 1000, 1, lambda group: group != "group")) == []
-    assert list(offsets.without_offsets(lambda group: group != "other")) == []
+@pytest.mark.parametrize(("gone_ms", "expected_ms"), [(None, 100), (50, 150), (-1_000, 100)])
+def test_an_offset_expires_at_the_retention_of_its_commit_or_of_the_last_member(gone_ms: int | None, expected_ms: int) -> None:
+    """[KIP-211] Of the later one: Kafka would let an offset go that an administrator has just set for an empty group."""
+    gone = [] if gone_ms is None else [(GroupMetadataKey("group").encode(), gone_at(START_MS + gone_ms).encode())]
+    offsets = replayed(plain(commit(1, at=START_MS), *gone))
+    assert list(offsets.expired(START_MS + expected_ms - 1, 100, anybody)) == []
+    assert list(offsets.expired(START_MS + expected_ms, 100, anybody)) == [KEY]
 
 
 def test_a_group_goes_when_it_has_neither_members_nor_offsets() -> None:
@@ -158,12 +141,15 @@ def test_a_group_goes_when_it_has_neither_members_nor_offsets() -> None:
         offsets = replayed(plain((key.encode(), gone_at(START_MS).encode())), batch)
         assert list(offsets.without_offsets(anybody)) == []
     offsets = replayed(plain((key.encode(), gone_at(START_MS).encode())))
+    assert list(offsets.without_offsets(lambda group: group != "group")) == [], "somebody is about to join it"
     offsets.begin_commit("group")
     assert list(offsets.without_offsets(anybody)) == []
 
 
 def test_an_offset_of_a_busy_group_does_not_expire() -> None:
     offsets = replayed(plain(commit(1)))
+    assert (offsets.of_topic("topic"), offsets.of_topic("other")) == ([KEY], [])
+    assert list(offsets.expired(START_MS + 1000, 1, lambda group: group != "group")) == [], "somebody is about to join it"
     offsets.begin_commit("group")
     offsets.begin_commit("group")
     offsets.end_commit("group")
@@ -176,9 +162,3 @@ def test_an_offset_of_a_busy_group_does_not_expire() -> None:
 @pytest.mark.parametrize("batch", [in_transaction(commit(2)), plain((GroupMetadataKey("group").encode(), MEMBERS.encode()))])
 def test_an_offset_below_a_transaction_or_of_a_group_with_members_does_not_expire(batch: bytes) -> None:
     assert list(replayed(plain(commit(1)), batch).expired(START_MS + 1000, 1, anybody)) == []
-
-
-def test_the_offsets_of_a_topic_are_found() -> None:
-    offsets = replayed(plain(commit(1)))
-    assert offsets.of_topic("topic") == [KEY]
-    assert offsets.of_topic("other") == []

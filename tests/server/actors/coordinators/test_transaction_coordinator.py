@@ -12,7 +12,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC
+from trio.testing import MockClock
 from triolog.protocol.coordinator.partitioner import coordinator_partition
 from triolog.protocol.coordinator.transactions import (
     TRANSACTIONS_TOPIC,
@@ -21,7 +21,7 @@ from triolog.protocol.coordinator.transactions import (
     decode_transaction_value,
     encode_transaction_key,
 )
-from triolog.protocol.errors import ErrorCode, InvalidTopicError, RequestError
+from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import Isolation, TopicPartition
@@ -34,13 +34,7 @@ from triolog.server.storage.producers.producer_cursor import AppendOrigin
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, records_from, running_broker, until
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import START_MS, Clock
-from tests.support.transactions import (
-    TIMEOUT_MS,
-    TransactionalProducer,
-    committed_offset,
-    committed_values,
-    is_stable,
-)
+from tests.support.transactions import TIMEOUT_MS, TransactionalProducer, committed_values, is_stable
 
 OTHER = TopicPartition(TOPIC, 1)
 STATES: Final = TopicPartition(TRANSACTIONS_TOPIC, 0)
@@ -91,6 +85,7 @@ def refused(code: ErrorCode) -> pytest.RaisesExc[RequestError]:
 
 
 async def late_batch_is_refused(producer: TransactionalProducer) -> None:
+    """By the log: its partition has joined, so the coordinator is not asked again."""
     identity = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
     batch = build_batch([(START_MS, None, b"late", ())], **identity, base_sequence=1, is_transactional=True)
     with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
@@ -133,15 +128,6 @@ async def test_ending_again_the_same_way_is_fine_and_writes_nothing(broker: Brok
     assert await markers(broker, PARTITION) == 1
 
 
-async def test_a_partition_that_has_joined_does_not_wait_again(broker: Broker) -> None:
-    producer = await TransactionalProducer.start(broker)
-    await broker.transactions.add_partitions(*producer.identity, [PARTITION, OTHER])
-    end = broker.reader.snapshot(STATES).log_end_offset
-    with trio.testing.assert_no_checkpoints():
-        await broker.transactions.add_partitions(*producer.identity, [OTHER])
-    assert broker.reader.snapshot(STATES).log_end_offset == end
-
-
 async def test_partitions_that_join_at_once_all_join(tmp_path: Path) -> None:
     async with running_broker(tmp_path, topic={"segment.index.bytes": "100"}) as broker:
         await broker.topics.create(TOPIC, 20)
@@ -162,13 +148,6 @@ async def test_a_partition_has_joined_before_its_first_batch_is_appended(tmp_pat
             assert broker.reader.snapshot(PARTITION).log_end_offset == 0
             assert state_of(broker).state is TransactionState.EMPTY
         assert broker.reader.snapshot(PARTITION).log_end_offset == 1
-
-
-async def test_an_unknown_partition_joins_nothing(broker: Broker) -> None:
-    producer = await TransactionalProducer.start(broker)
-    with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-        await broker.transactions.add_partitions(*producer.identity, [PARTITION, TopicPartition(TOPIC, 2)])
-    assert state_of(broker).state is TransactionState.EMPTY
 
 
 async def test_ids_have_their_partition_of_the_topic(tmp_path: Path) -> None:
@@ -192,17 +171,12 @@ async def test_a_new_instance_fences_off_the_old_one_and_aborts_what_it_left_ope
     for call in (old.produce(PARTITION, "x"), old.commit(), old.abort(), old.commit_offset(GROUP, PARTITION, 1)):
         with refused(ErrorCode.PRODUCER_FENCED):
             await call
+    await late_batch_is_refused(old)
+    with refused(ErrorCode.PRODUCER_FENCED):
+        await broker.producers.init("mover", TIMEOUT_MS, (old.producer_id, old.producer_epoch))
     await new.produce(PARTITION, "new")
     await new.commit()
     assert await committed_values(broker, PARTITION) == ["new"]
-
-
-async def test_a_batch_of_the_old_instance_that_comes_late_is_refused_by_the_log(broker: Broker) -> None:
-    """It had joined before the new instance started, so the coordinator is not asked again."""
-    old = await TransactionalProducer.start(broker)
-    await old.produce(PARTITION, "old")
-    await TransactionalProducer.start(broker)
-    await late_batch_is_refused(old)
 
 
 @pytest.mark.parametrize(
@@ -220,22 +194,22 @@ async def test_who_is_not_the_producer_cannot_act(broker: Broker, change: dict[s
             await call
 
 
-@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
-async def test_a_timeout_out_of_range_is_refused(broker: Broker, timeout_ms: int) -> None:
-    with refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT):
-        await broker.producers.init("mover", timeout_ms)
+async def test_a_name_or_a_timeout_that_cannot_be_is_refused(broker: Broker) -> None:
+    for timeout_ms in (0, -1, 900_001):
+        with refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT):
+            await broker.producers.init("mover", timeout_ms)
+    for name in ("", "t" * 40_000):
+        with refused(ErrorCode.INVALID_REQUEST):
+            await broker.producers.init(name, TIMEOUT_MS)
     assert TRANSACTIONS_TOPIC not in broker.topics.names()
-
-
-@pytest.mark.parametrize("name", ["", "t" * 40_000])
-async def test_a_name_that_cannot_be_a_transactional_id_is_refused(broker: Broker, name: str) -> None:
-    with refused(ErrorCode.INVALID_REQUEST):
-        await broker.producers.init(name, TIMEOUT_MS)
 
 
 async def test_epochs_go_up_until_a_new_producer_id_is_due(broker: Broker) -> None:
     first = await TransactionalProducer.start(broker)
-    assert [(await TransactionalProducer.start(broker)).producer_epoch for _ in range(3)] == [1, 2, 3]
+    named = first.producer_id, first.producer_epoch
+    for _ in range(2):
+        assert await broker.producers.init("mover", TIMEOUT_MS, named) == (first.producer_id, 1), "the same again"
+    assert [(await TransactionalProducer.start(broker)).producer_epoch for _ in range(2)] == [2, 3]
     owner = broker.transactions.ids.owners["mover"]
     owner.value = attrs.evolve(state_of(broker), producer_epoch=LAST_CLIENT_EPOCH - 1)
     last = await TransactionalProducer.start(broker)
@@ -299,7 +273,7 @@ async def test_a_transaction_index_that_is_damaged_while_it_is_served_is_an_answ
         assert await committed_values(broker, PARTITION) == ["b"]
 
 
-async def test_a_transaction_is_aborted_after_its_timeout(broker: Broker, mock_clock: trio.testing.MockClock) -> None:
+async def test_a_transaction_is_aborted_after_its_timeout(broker: Broker, mock_clock: MockClock) -> None:
     producer = await TransactionalProducer.start(broker, timeout_ms=5000)
     quick = await TransactionalProducer.start(broker, "quick", timeout_ms=50_000)
     await producer.produce(PARTITION, "slow")
@@ -334,9 +308,7 @@ async def test_a_wall_clock_that_is_set_does_not_end_a_transaction(tmp_path: Pat
         assert await committed_values(broker, PARTITION) == ["a"]
 
 
-async def test_what_a_restart_leaves_of_a_timeout_is_no_more_than_there_was(
-    tmp_path: Path, clock: Clock, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_a_restart_does_not_lengthen_a_timeout(tmp_path: Path, clock: Clock, mock_clock: MockClock) -> None:
     async with two_partitions(tmp_path, clock=clock) as broker:
         for name in ("a", "b", "c"):
             producer = await TransactionalProducer.start(broker, name, timeout_ms=10_000)
@@ -375,33 +347,24 @@ async def test_an_idle_id_expires_and_one_in_use_does_not(tmp_path: Path, clock:
         assert (await TransactionalProducer.start(broker, "idle")).producer_epoch == 1
 
 
-async def test_a_partition_that_is_gone_does_not_hold_up_the_others(broker: Broker) -> None:
+async def test_a_partition_that_is_gone_or_knows_a_later_epoch_does_not_hold_up_an_end(broker: Broker) -> None:
+    """A power cut under `os` took the later epochs from the coordinator's log and not from the partition's (simulation, seed
+    2009): the id could neither end its transaction nor begin another."""
     await broker.topics.create("gone")
     producer = await TransactionalProducer.start(broker)
-    await producer.produce(PARTITION, "a")
-    await producer.produce(TopicPartition("gone", 0), "b")
+    for partition in (PARTITION, OTHER, TopicPartition("gone", 0)):
+        await producer.produce(partition, "a")
     await broker.topics.delete("gone")
-    await producer.commit()
-    assert await committed_values(broker, PARTITION) == ["a"]
-
-
-async def test_a_partition_that_knows_a_later_epoch_does_not_hold_up_an_id_for_ever(broker: Broker) -> None:
-    """A power cut under `os` took the later epochs from the coordinator's log and not from the partition's (simulation, seed
-    2009): the id could neither end its transaction nor begin anew."""
-    producer = await TransactionalProducer.start(broker)
-    await producer.produce(PARTITION, "a")
-    await producer.produce(OTHER, "b")
     later = producer.producer_epoch + 3
     await broker.transactions.write_marker(PARTITION, producer.producer_id, later, commit=False, coordinator_epoch=0)
     await producer.commit()
-    assert await committed_values(broker, PARTITION) == []
-    assert await committed_values(broker, OTHER) == ["b"]
+    assert [await committed_values(broker, each) for each in (PARTITION, OTHER)] == [[], ["a"]]
     assert is_idle(broker)
     await TransactionalProducer.start(broker)
 
 
-async def test_a_decided_outcome_is_carried_out_once_the_partition_can_be_written(
-    tmp_path: Path, fs: GateFileSystem, mock_clock: trio.testing.MockClock
+async def test_a_decided_outcome_is_written_once_the_partition_can_be(
+    tmp_path: Path, fs: GateFileSystem, mock_clock: MockClock
 ) -> None:
     async with two_partitions(tmp_path, fs=fs) as broker:
         producer = await TransactionalProducer.start(broker)
@@ -428,7 +391,13 @@ async def test_a_decided_outcome_is_carried_out_once_the_partition_can_be_writte
 async def test_a_step_that_cannot_be_written_is_not_taken(tmp_path: Path, fs: GateFileSystem) -> None:
     states_log = f"{TRANSACTIONS_TOPIC}-0/00000000000000000000.log"
     async with two_partitions(tmp_path, fs=fs) as broker:
+        await TransactionalProducer.start(broker, "first")
+        fs.fail("write", states_log)
+        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+            await TransactionalProducer.start(broker)
+        assert list(broker.transactions.ids.owners) == ["first"]
         producer = await TransactionalProducer.start(broker)
+        assert producer.producer_epoch == 0
         fs.fail("write", states_log)
         with refused(ErrorCode.KAFKA_STORAGE_ERROR):
             await producer.produce(PARTITION, "a")
@@ -441,16 +410,6 @@ async def test_a_step_that_cannot_be_written_is_not_taken(tmp_path: Path, fs: Ga
         assert await markers(broker, PARTITION) == 0
         await producer.commit()
         assert await committed_values(broker, PARTITION) == ["b"]
-
-
-async def test_an_id_that_could_not_be_made_is_not_known(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with two_partitions(tmp_path, fs=fs) as broker:
-        await TransactionalProducer.start(broker, "first")
-        fs.fail("write", ".log")
-        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-            await TransactionalProducer.start(broker)
-        assert list(broker.transactions.ids.owners) == ["first"]
-        assert (await TransactionalProducer.start(broker)).producer_epoch == 0
 
 
 async def test_a_state_that_cannot_be_read_takes_only_its_partition_out_of_service(tmp_path: Path) -> None:
@@ -467,44 +426,11 @@ async def test_a_state_that_cannot_be_read_takes_only_its_partition_out_of_servi
         assert (await broker.producers.init(None, 0))[1] == 0
 
 
-async def test_clients_cannot_write_or_delete_what_belongs_to_the_coordinator(broker: Broker) -> None:
-    await TransactionalProducer.start(broker)
-    for call in (broker.writer.append(STATES, [(START_MS, b"k", b"v", ())]), broker.topics.delete(TRANSACTIONS_TOPIC)):
-        with pytest.raises(InvalidTopicError, match="belongs to the server"):
-            await call
-
-
-async def test_a_transaction_of_offsets_only_needs_no_data(broker: Broker) -> None:
-    producer = await TransactionalProducer.start(broker)
-    await broker.offsets.join_transaction(*producer.identity, GROUP)
-    assert state_of(broker).partitions == frozenset({TopicPartition(OFFSETS_TOPIC, 0)})
-    await producer.commit_offset(GROUP, PARTITION, 3)
-    await producer.commit()
-    assert await committed_offset(broker, GROUP, PARTITION) == 3
-
-
 async def end_v2(broker: Broker, producer: TransactionalProducer, *, commit: bool) -> None:
     """End as a client of transaction version 2 does: it goes on with the id and epoch that are answered."""
     identity = await broker.transactions.end(*producer.identity, commit=commit, client_version=2)
     producer.producer_id, producer.producer_epoch = identity
     producer.sequences.clear()
-
-
-async def test_each_transaction_of_version_2_has_an_epoch_of_its_own(broker: Broker) -> None:
-    producer = await TransactionalProducer.start(broker)
-    for number, commit in enumerate([True, False, True]):
-        assert producer.producer_epoch == number
-        await producer.produce(PARTITION, f"v{number}")
-        await end_v2(broker, producer, commit=commit)
-    assert await committed_values(broker, PARTITION) == ["v0", "v2"]
-
-
-async def test_a_batch_of_an_ended_transaction_of_version_2_is_refused(broker: Broker) -> None:
-    producer = await TransactionalProducer.start(broker)
-    await producer.produce(PARTITION, "a")
-    late = attrs.evolve(producer)
-    await end_v2(broker, producer, commit=True)
-    await late_batch_is_refused(late)
 
 
 async def test_ending_version_2_again_answers_the_same_epoch_also_after_a_restart(tmp_path: Path) -> None:
@@ -520,14 +446,18 @@ async def test_ending_version_2_again_answers_the_same_epoch_also_after_a_restar
         assert await markers(broker, PARTITION) == 1
 
 
-async def test_aborting_nothing_in_version_2_raises_the_epoch_and_writes_no_marker(broker: Broker) -> None:
+async def test_each_transaction_of_version_2_has_an_epoch_of_its_own(broker: Broker) -> None:
+    """Also the abort of nothing, which writes no marker."""
     producer = await TransactionalProducer.start(broker)
     await end_v2(broker, producer, commit=False)
-    assert producer.producer_epoch == 1
     assert await markers(broker, PARTITION) == 0
-    await producer.produce(PARTITION, "a")
-    await end_v2(broker, producer, commit=True)
-    assert await committed_values(broker, PARTITION) == ["a"]
+    for number, commit in enumerate([True, False, True], 1):
+        assert producer.producer_epoch == number
+        await producer.produce(PARTITION, f"v{number}")
+        late = attrs.evolve(producer)
+        await end_v2(broker, producer, commit=commit)
+        await late_batch_is_refused(late)
+    assert await committed_values(broker, PARTITION) == ["v1", "v3"]
 
 
 async def test_behind_the_last_epoch_version_2_goes_on_with_another_producer_id(broker: Broker) -> None:
@@ -547,25 +477,18 @@ async def test_behind_the_last_epoch_version_2_goes_on_with_another_producer_id(
     assert await committed_values(broker, PARTITION) == ["a", "b"]
 
 
-async def test_a_producer_that_names_its_epoch_gets_the_next_one_and_asking_again_the_same(broker: Broker) -> None:
-    producer_id, epoch = await broker.producers.init("mover", TIMEOUT_MS)
-    following = await broker.producers.init("mover", TIMEOUT_MS, (producer_id, epoch))
-    assert following == (producer_id, epoch + 1)
-    assert await broker.producers.init("mover", TIMEOUT_MS, (producer_id, epoch)) == following
-
-
-async def test_a_producer_that_was_replaced_gets_no_epoch(broker: Broker) -> None:
-    old = await broker.producers.init("mover", TIMEOUT_MS)
-    await broker.producers.init("mover", TIMEOUT_MS)
-    with refused(ErrorCode.PRODUCER_FENCED):
-        await broker.producers.init("mover", TIMEOUT_MS, old)
-
-
-async def test_what_has_not_joined_is_told_so(broker: Broker) -> None:
+async def test_partitions_that_have_not_joined_are_refused(broker: Broker) -> None:
     producer = await TransactionalProducer.start(broker)
+    with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        await broker.transactions.add_partitions(*producer.identity, [PARTITION, TopicPartition(TOPIC, 2)])
+    assert state_of(broker).state is TransactionState.EMPTY
     with refused(ErrorCode.INVALID_TXN_STATE):
         broker.transactions.check_joined(*producer.identity, [PARTITION])
     await broker.transactions.add_partitions(*producer.identity, [PARTITION])
+    end = broker.reader.snapshot(STATES).log_end_offset
+    with trio.testing.assert_no_checkpoints():
+        await broker.transactions.add_partitions(*producer.identity, [PARTITION])
+    assert broker.reader.snapshot(STATES).log_end_offset == end, "it has joined already"
     broker.transactions.check_joined(*producer.identity, [PARTITION])
     with refused(ErrorCode.INVALID_TXN_STATE):
         broker.transactions.check_joined(*producer.identity, [PARTITION, OTHER])

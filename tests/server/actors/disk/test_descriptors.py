@@ -35,29 +35,20 @@ def filled(limit: int) -> tuple[DescriptorBudget, list[FileHandle]]:
     return budget, files
 
 
-def test_the_idle_file_that_came_first_goes_first() -> None:
-    budget, files = filled(3)
-    assert budget.admit(opened(3)) == [1000]
-    assert files[0].fd is None
-    assert budget.held == 3
-
-
-def test_a_used_file_gets_a_second_chance_and_not_a_third() -> None:
+def test_the_first_idle_file_goes_and_a_used_one_has_a_second_chance() -> None:
     budget, files = filled(3)
     files[0].used = True
     assert budget.admit(opened(3)) == [1001]
+    assert files[1].fd is None
     assert not files[0].used
     assert budget.admit(opened(4)) == [1002]
     assert budget.admit(opened(5)) == [1000]
-
-
-def test_when_all_are_used_the_first_goes_and_never_the_newcomer() -> None:
+    assert budget.held == 3
     budget, files = filled(3)
-    for file in files:
-        file.used = True
-    newcomer = opened(3)
-    assert budget.admit(newcomer) == [1000]
-    assert newcomer.fd is not None
+    files[1].fd = None
+    files[0].used = files[2].used = True
+    assert budget.admit(opened(3)) == [], "what was closed elsewhere makes space"
+    assert budget.held == 3
 
 
 def test_leased_files_stay_and_the_limit_is_passed_by_as_many() -> None:
@@ -70,14 +61,6 @@ def test_leased_files_stay_and_the_limit_is_passed_by_as_many() -> None:
     for file in files:
         file.leases = 0
     assert len(budget.admit(opened(4))) == 2
-    assert budget.held == 3
-
-
-def test_what_was_closed_elsewhere_makes_room_without_closing() -> None:
-    budget, files = filled(3)
-    files[1].fd = None
-    files[0].used = files[2].used = True
-    assert budget.admit(opened(3)) == []
     assert budget.held == 3
 
 

@@ -65,9 +65,12 @@ async def test_a_run_is_one_hop_in_another_thread_once_its_files_are_open(tmp_pa
     assert (tmp_path / "log").read_bytes() == b"abcde"
 
 
-async def test_a_failed_run_names_the_operation_did_those_before_and_none_behind(tmp_path: Path, fs: GateFileSystem) -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_a_failed_run_names_the_operation_and_did_those_before(tmp_path: Path, fs: GateFileSystem, at_once: bool) -> None:
+    fs.lets_write_at_once = at_once
     first, second = writable(tmp_path / "first"), writable(tmp_path / "second")
     async with open_disk(fs) as disk:
+        await disk.run([Write(first, 0, [b"0"]), Write(second, 0, [b"0"])], [first, second])
         fs.fail("write", "second", number=errno.ENOSPC)
         failing = Write(second, 0, [b"2"])
         with pytest.raises(OperationFailedError, match=r"Write: .*No space") as raised:
@@ -79,14 +82,14 @@ async def test_a_failed_run_names_the_operation_did_those_before_and_none_behind
     assert (tmp_path / "first").read_bytes() == b"1"
 
 
-async def test_a_file_that_cannot_be_opened_is_an_error_of_the_system_and_nothing_was_done(
-    tmp_path: Path, fs: GateFileSystem
-) -> None:
+async def test_a_file_that_cannot_be_opened_is_an_os_error(tmp_path: Path, fs: GateFileSystem) -> None:
     good, bad = writable(tmp_path / "good"), FileHandle(path=str(tmp_path / "missing" / "bad"), writable=True)
     async with open_disk(fs) as disk:
         with pytest.raises(FileNotFoundError):
             await disk.run([Write(good, 0, [b"1"])], [good, bad])
         assert good.leases == bad.leases == 0
+        with pytest.raises(SnapshotExpiredError, match="gone"):
+            await disk.read(reading(FileHandle(path=str(tmp_path / "gone"))))
     assert (tmp_path / "good").read_bytes() == b""
 
 
@@ -122,28 +125,22 @@ async def test_errors_of_a_driven_procedure_are_thrown_into_it(tmp_path: Path, f
         assert await disk.drive(procedure()) == "saw nothing"
 
 
-async def test_a_cached_read_of_an_open_file_takes_no_thread(tmp_path: Path, fs: GateFileSystem) -> None:
+@pytest.mark.parametrize("is_cached", [True, False])
+async def test_a_read_takes_no_thread_if_it_is_cached_and_its_file_open(tmp_path: Path, is_cached: bool) -> None:
+    fs = GateFileSystem(cached_reads=is_cached)
     file = stored(tmp_path / "log")
     async with open_disk(fs) as disk:
         assert await disk.read(reading(file)) == b"0123456789"
         before = disk.statistics()
-        assert await disk.read(reading(file, 3, 4)) == b"456"
+        for _ in range(2):
+            assert await disk.read(reading(file, 3, 4)) == b"456"
         after = disk.statistics()
-        assert (after.hops, after.cold_reads) == (before.hops, before.cold_reads)
-        assert after.cached_reads == before.cached_reads + 1
-        assert disk.is_cached(Read(file, 0, 10))
-        assert fs.calls[-1].thread == threading.current_thread().name
-
-
-async def test_a_read_that_is_not_cached_takes_a_thread(tmp_path: Path) -> None:
-    fs = GateFileSystem(cached_reads=False)
-    file = stored(tmp_path / "log")
-    async with open_disk(fs) as disk:
-        for _ in range(3):
-            assert await disk.read(reading(file, 4, 6)) == b"6789"
-        assert (disk.statistics().cold_reads, disk.statistics().cached_reads) == (3, 0)
-        assert not disk.is_cached(Read(file, 0, 10))
-        assert fs.count("read", "log") == 3
+        assert (after.hops == before.hops) is is_cached
+        assert (after.cold_reads - before.cold_reads, after.cached_reads - before.cached_reads) == (
+            (0, 2) if is_cached else (2, 0)
+        )
+        assert (fs.calls[-1].thread == threading.current_thread().name) is is_cached
+        assert disk.is_cached(Read(file, 0, 10)) is is_cached
 
 
 async def test_a_mount_without_nowait_is_asked_once_per_file(tmp_path: Path, fs: GateFileSystem) -> None:
@@ -159,35 +156,26 @@ async def test_a_mount_without_nowait_is_asked_once_per_file(tmp_path: Path, fs:
 
 
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only where the system has RWF_NOWAIT can it be taken away")
-async def test_a_system_without_nowait_reads_in_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "RWF_NOWAIT")
-    file = stored(tmp_path / "log")
-    async with open_disk(GateFileSystem()) as disk:
-        for _ in range(3):
-            assert await disk.read(reading(file)) == b"0123456789"
-        assert disk.statistics().cached_reads == 0
-
-
-@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only where the system has RWF_NOWAIT can it refuse it")
-async def test_eopnotsupp_of_the_kernel_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_system_without_nowait_reads_in_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
     asked = []
 
     def refuse(*arguments: object) -> int:
         asked.append(arguments)
         raise OSError(errno.EOPNOTSUPP, "not supported")
 
-    monkeypatch.setattr(os, "preadv", refuse)
+    if is_known:
+        monkeypatch.setattr(os, "preadv", refuse)
+    else:
+        monkeypatch.delattr(os, "RWF_NOWAIT")
     file = stored(tmp_path / "log")
     async with open_disk(GateFileSystem()) as disk:
         for _ in range(3):
             assert await disk.read(reading(file)) == b"0123456789"
-    assert len(asked) == 1
-
-
-async def test_a_reader_of_a_file_that_is_gone_is_told_to_look_again(tmp_path: Path) -> None:
-    async with open_disk(GateFileSystem()) as disk:
-        with pytest.raises(SnapshotExpiredError, match="gone"):
-            await disk.read(reading(FileHandle(path=str(tmp_path / "gone"))))
+        assert disk.statistics().cached_reads == 0
+    assert len(asked) == is_known
 
 
 async def test_no_more_reader_threads_than_the_limit(tmp_path: Path) -> None:
@@ -204,20 +192,6 @@ async def test_no_more_reader_threads_than_the_limit(tmp_path: Path) -> None:
         assert fs.count("read") == READERS + 5
 
 
-async def test_two_readers_that_open_one_file_leave_one_descriptor(tmp_path: Path, fs: GateFileSystem) -> None:
-    file = stored(tmp_path / "log")
-    async with open_disk(fs) as disk:
-        async with trio.open_nursery() as nursery:
-            with fs.hold("open") as gate:
-                nursery.start_soon(disk.read, reading(file))
-                nursery.start_soon(disk.read, reading(file))
-                await gate.reached(2)
-        assert disk.budget.held == 1
-        with trio.fail_after(30):
-            while len(fs.open_paths) > 1:
-                await trio.lowlevel.checkpoint()
-
-
 async def test_a_leased_file_stays_open_while_others_come_and_go(tmp_path: Path) -> None:
     fs = GateFileSystem(cached_reads=False)
     leased = stored(tmp_path / "held.log")
@@ -230,37 +204,19 @@ async def test_a_leased_file_stays_open_while_others_come_and_go(tmp_path: Path)
         assert leased.leases == 0
 
 
-async def test_files_of_one_run_are_open_together_whatever_the_budget(tmp_path: Path, fs: GateFileSystem) -> None:
-    files = [writable(tmp_path / f"{number}.log") for number in range(6)]
-    async with open_disk(fs, limit=1) as disk:
-        for turn in range(3):
-            await disk.run([Write(file, turn, [b"x"]) for file in files], files)
-    assert all((tmp_path / f"{number}.log").read_bytes() == b"xxx" for number in range(6))
-
-
-async def test_many_runs_at_a_time_under_a_tiny_budget_write_where_they_should(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_many_runs_under_a_tiny_budget_write_where_they_should(tmp_path: Path, fs: GateFileSystem) -> None:
     pairs = [(writable(tmp_path / f"{number}.log"), writable(tmp_path / f"{number}.index")) for number in range(12)]
 
     async def writer(pair: tuple[FileHandle, FileHandle], mark: bytes) -> None:
         for turn in range(15):
             await disk.run([Write(pair[0], turn, [mark]), Write(pair[1], turn, [mark])], pair)
 
-    async with open_disk(fs, limit=2) as disk, trio.open_nursery() as nursery:
+    async with open_disk(fs, limit=1) as disk, trio.open_nursery() as nursery:
         for number, pair in enumerate(pairs):
             nursery.start_soon(writer, pair, bytes([65 + number]))
     for number in range(12):
         expected = bytes([65 + number]) * 15
         assert (tmp_path / f"{number}.log").read_bytes() == (tmp_path / f"{number}.index").read_bytes() == expected
-
-
-async def test_an_evicted_file_is_closed_in_a_thread(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with open_disk(fs, limit=1) as disk:
-        with fs.hold("close", "first") as gate:
-            await disk.read(reading(stored(tmp_path / "first")))
-            await disk.read(reading(stored(tmp_path / "second")))
-            await gate.reached()
-        closing = [call for call in fs.calls if call.operation == "close"]
-        assert threading.current_thread().name not in {call.thread for call in closing}
 
 
 async def test_closing_that_falls_behind_holds_up_those_who_open(tmp_path: Path, fs: GateFileSystem) -> None:
@@ -279,6 +235,7 @@ async def test_closing_that_falls_behind_holds_up_those_who_open(tmp_path: Path,
             assert len(done) < 4 * CLOSE_BACKLOG
             assert len(fs.open_paths) <= 2 * CLOSE_BACKLOG + 3
     assert len(done) == 4 * CLOSE_BACKLOG
+    assert threading.current_thread().name not in {call.thread for call in fs.calls if call.operation == "close"}
 
 
 async def test_a_released_file_is_closed_when_the_last_lease_goes(tmp_path: Path) -> None:
@@ -330,20 +287,22 @@ async def test_an_index_that_is_mapped_counts_until_it_is_evicted(tmp_path: Path
             assert sum(each.buffer is not None for each in indexes) == disk.budget.held <= 3
 
 
-async def test_an_index_that_several_readers_map_at_once_counts_once(tmp_path: Path, fs: GateFileSystem) -> None:
+@pytest.mark.parametrize("operation", ["map", "open"])
+async def test_a_file_opened_or_mapped_by_many_counts_once(tmp_path: Path, fs: GateFileSystem, operation: str) -> None:
     """Fifty readers of a hundred indexes filled a budget of 8,000, and from then on each took the others' maps away."""
     path = tmp_path / "0.index"
-    path.write_bytes(bytes(8))
-    index = OffsetIndex(str(path), 0, 8)
+    path.write_bytes(bytes(10))
+    index, file = OffsetIndex(str(path), 0, 8), FileHandle(path=str(path))
     async with open_disk(fs) as disk:
         async with trio.open_nursery() as nursery:
-            with fs.hold("map") as gate:
+            with fs.hold(operation) as gate:
                 for _ in range(5):
-                    nursery.start_soon(disk.read, index.mapped(1))
-                with trio.fail_after(30):
-                    while gate.arrived < 5:
-                        await trio.lowlevel.checkpoint()
+                    nursery.start_soon(disk.read, index.mapped(1) if operation == "map" else reading(file))
+                await gate.reached(5)
         assert disk.budget.held == 1
+        with trio.fail_after(30):
+            while len(fs.open_paths) > 1:
+                await trio.lowlevel.checkpoint()
 
 
 async def test_a_map_of_a_file_that_was_replaced_meanwhile_is_not_kept(tmp_path: Path, fs: GateFileSystem) -> None:

@@ -25,10 +25,11 @@ def test_writes_come_before_sends_each_once_and_in_the_order_they_were_asked_for
     gathering = Gathering()
     first, second, peer = (Work(name, done) for name in ("first", "second", "peer"))
     with gathering:
-        gathering.send_later(peer)
-        for who in (first, second, first):
-            gathering.write_later(who)
-        assert done == []
+        with gathering:
+            gathering.send_later(peer)
+            for who in (first, second, first):
+                gathering.write_later(who)
+        assert (done, gathering.is_open) == ([], True), "a turn in a turn ends with the outermost"
     assert done == ["first", "second", "peer"]
 
 
@@ -42,17 +43,6 @@ def test_what_the_end_of_a_turn_causes_is_done_before_it_is_over() -> None:
         gathering.send_later(peer)
     assert done == ["peer", "log", "peer"]
     assert not gathering.is_open
-
-
-def test_turns_in_a_turn_end_with_the_outermost() -> None:
-    done: list[str] = []
-    gathering = Gathering()
-    with gathering:
-        with gathering:
-            gathering.send_later(Work("peer", done))
-        assert done == []
-        assert gathering.is_open
-    assert done == ["peer"]
 
 
 def test_an_error_at_the_end_of_a_turn_is_raised_and_the_next_turn_does_what_was_left() -> None:

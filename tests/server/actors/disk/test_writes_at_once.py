@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from pathlib import Path
 
 import pytest
 from triolog.protocol.limits import KIB
-from triolog.server.actors.disk.disk import OperationFailedError
 from triolog.server.actors.disk.faulty_disk import FaultyFileSystem
 from triolog.server.actors.disk.turns import Turns
 from triolog.server.actors.disk.writes_at_once import (
@@ -69,13 +67,10 @@ def test_larger_writes_are_left_to_threads_once_a_turn_is_full() -> None:
     assert writes.suits(OsFileSystem(), small(SMALL_BYTES))
     turns.begin()
     assert writes.suits(OsFileSystem(), small(128 * KIB))
-
-
-def test_a_file_system_that_may_take_long_gets_a_thread() -> None:
     faults = DiskFaults()
-    assert WritesAtOnce().suits(FaultyFileSystem(faults), small())
+    assert writes.suits(FaultyFileSystem(faults), small())
     faults.add(DiskRule(effect="delay", operation="write", delay_ms=1))
-    assert not WritesAtOnce().suits(FaultyFileSystem(faults), small())
+    assert not writes.suits(FaultyFileSystem(faults), small()), "it may take long"
 
 
 def test_after_a_slow_write_threads_write_for_a_while_and_for_longer_when_it_happens_again() -> None:
@@ -130,16 +125,3 @@ async def test_beside_a_write_that_takes_long_a_small_one_gets_a_thread_too(tmp_
             before = disk.statistics()
             await disk.run([Write(quick, 1, [b"b"])], [quick])
             assert disk.statistics().writes_at_once == before.writes_at_once
-
-
-async def test_one_that_fails_is_told_as_one_in_a_thread(tmp_path: Path) -> None:
-    fs = GateFileSystem()
-    fs.lets_write_at_once = True
-    async with open_disk(fs) as disk:
-        file = writable(tmp_path / "log")
-        await disk.run([Write(file, 0, [b"a"])], [file])
-        fs.fail("write", "log", number=errno.ENOSPC)
-        failing = Write(file, 1, [b"b"])
-        with pytest.raises(OperationFailedError, match=r"Write: .*No space") as raised:
-            await disk.run([failing], [file])
-        assert raised.value.operation is failing

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,8 @@ from tests.support.transactions import TransactionalProducer
 
 SIZE: Final = len(batch(value=b"0" * 10))
 RESERVE: Final = 1_000_000
+pytestmark = pytest.mark.usefixtures("mock_clock")
+"""Time stands still: no maintenance beside these tests."""
 LOGS, ORDERS, AUDIT = TopicPartition("logs", 0), TopicPartition("orders", 0), TopicPartition("audit", 0)
 
 
@@ -51,26 +55,28 @@ async def fill(broker: Broker) -> None:
             await broker.writer.append(partition, value(f"{number:010d}", timestamp))
 
 
+@asynccontextmanager
+async def guarded(directory: Path, fs: ShrinkingDevice, segment_bytes: int = 5 * SIZE) -> AsyncIterator[Broker]:
+    """A filled broker with a reserve."""
+    topic = {"segment.bytes": str(segment_bytes)}
+    async with running_broker(directory, fs=fs, topic=topic, disk_reserve_bytes=RESERVE) as broker:
+        await fill(broker)
+        yield broker
+
+
+@pytest.fixture
+def fs() -> ShrinkingDevice:
+    return ShrinkingDevice(RESERVE)
+
+
 def starts(broker: Broker) -> list[int]:
     return [actor_of(broker, partition).log.log_start_offset for partition in (LOGS, AUDIT, ORDERS)]
 
 
-async def test_nothing_happens_without_a_reserve(tmp_path: Path) -> None:
-    fs = ShrinkingDevice(0)
-    async with running_broker(tmp_path, fs=fs, topic={"segment.bytes": str(5 * SIZE)}) as broker:
-        await fill(broker)
-        await broker._manager.guard.check()
-        assert starts(broker) == [0, 0, 0]
-        assert broker.directories.describe()[0].free_bytes is None
-
-
-async def test_the_oldest_segments_of_willing_topics_go_until_the_reserve_is_there(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_oldest_segments_are_dropped_until_the_reserve_is_free(
+    tmp_path: Path, fs: ShrinkingDevice, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fs = ShrinkingDevice(RESERVE)
-    settings = {"segment.bytes": str(5 * SIZE)}
-    async with running_broker(tmp_path, fs=fs, topic=settings, disk_reserve_bytes=RESERVE) as broker:
-        await fill(broker)
+    async with guarded(tmp_path, fs) as broker:
         guard = broker._manager.guard
         await guard.check()
         assert starts(broker) == [0, 0, 0]
@@ -91,26 +97,29 @@ async def test_the_oldest_segments_of_willing_topics_go_until_the_reserve_is_the
         await broker.writer.append(ORDERS, value("x"))
 
 
-async def test_a_look_that_comes_while_segments_are_given_up_waits_for_the_room(tmp_path: Path) -> None:
-    fs = ShrinkingDevice(RESERVE)
-    settings = {"segment.bytes": str(5 * SIZE)}
-    async with running_broker(tmp_path, fs=fs, topic=settings, disk_reserve_bytes=RESERVE) as broker:
-        await fill(broker)
-        fs.free = RESERVE - 6 * SIZE
-        async with held(fs.hold("unlink", ".log.deleted"), broker._manager.guard.check) as nursery:
-            nursery.start_soon(broker._manager.guard.check)
+@pytest.mark.parametrize("is_retention", [False, True])
+async def test_a_check_beside_a_deletion_waits_for_its_space(tmp_path: Path, fs: ShrinkingDevice, is_retention: bool) -> None:
+    """By another check, or by retention, which takes the segments out that the guard has chosen, between its look and its
+    deed: no append is refused because retention was quicker."""
+    async with guarded(tmp_path, fs) as broker:
+        guard = broker._manager.guard
+        await guard.check()
+        fs.free = RESERVE - (4 if is_retention else 6) * SIZE
+        if is_retention:
+            await broker.topics.alter_configs("logs", {"retention.bytes": str(20 * SIZE)})
+        gate = fs.hold("rename", "log-start-offset-checkpoint.tmp") if is_retention else fs.hold("unlink", ".log.deleted")
+        async with held(gate, broker.logs.apply_retention if is_retention else guard.check) as nursery:
+            nursery.start_soon(guard.check)
             for _ in range(20):  # thread hops, in which a second look would see how much is missing
                 await trio.to_thread.run_sync(int)
-        assert starts(broker) == [10, 0, 0]
-        assert fs.free == RESERVE + 4 * SIZE
+        (described,) = broker.directories.describe()
+        assert (described.is_refusing, fs.free) == (False, RESERVE + (1 if is_retention else 4) * SIZE)
+        assert starts(broker) == [5 if is_retention else 10, 0, 0]
 
 
-async def test_what_retention_has_taken_out_goes_before_anything_is_given_up(tmp_path: Path) -> None:
+async def test_what_retention_has_taken_out_goes_before_anything_is_given_up(tmp_path: Path, fs: ShrinkingDevice) -> None:
     """A minute of `file.delete.delay.ms` cost records that nobody else had to lose."""
-    fs = ShrinkingDevice(RESERVE)
-    settings = {"segment.bytes": str(5 * SIZE)}
-    async with running_broker(tmp_path, fs=fs, topic=settings, disk_reserve_bytes=RESERVE) as broker:
-        await fill(broker)
+    async with guarded(tmp_path, fs) as broker:
         await broker.logs.delete_records(AUDIT, 10)
         assert await broker.logs.apply_retention() == 2
         fs.free = RESERVE - 6 * SIZE
@@ -121,27 +130,9 @@ async def test_what_retention_has_taken_out_goes_before_anything_is_given_up(tmp
         assert (described.is_refusing, described.given_up_segments) == (False, 0)
 
 
-async def test_appends_are_not_refused_because_retention_was_quicker(tmp_path: Path) -> None:
-    """It takes the segments out that the guard has chosen, between its look and its deed."""
-    fs = ShrinkingDevice(RESERVE)
-    settings = {"segment.bytes": str(5 * SIZE)}
-    async with running_broker(tmp_path, fs=fs, topic=settings, disk_reserve_bytes=RESERVE) as broker:
-        await fill(broker)
-        await broker._manager.guard.check()
-        fs.free = RESERVE - 4 * SIZE
-        await broker.topics.alter_configs("logs", {"retention.bytes": str(20 * SIZE)})
-        async with held(fs.hold("rename", "log-start-offset-checkpoint.tmp"), broker.logs.apply_retention) as nursery:
-            nursery.start_soon(broker._manager.guard.check)
-            for _ in range(20):
-                await trio.to_thread.run_sync(int)
-        (described,) = broker.directories.describe()
-        assert (described.is_refusing, fs.free) == (False, RESERVE + SIZE)
-
-
-async def test_when_there_is_nothing_to_give_up_appends_are_refused_until_there_is_room(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_without_segments_to_drop_appends_are_refused(
+    tmp_path: Path, fs: ShrinkingDevice, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fs = ShrinkingDevice(RESERVE)
     async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE) as broker:
         await broker.topics.create("orders")
         await broker._manager.create_internal_topic("__consumer_offsets", 1, {})
@@ -170,10 +161,8 @@ async def test_when_there_is_nothing_to_give_up_appends_are_refused_until_there_
     assert said == ["ERROR", "WARNING"], "one line for each change"
 
 
-async def test_the_active_segment_of_a_willing_topic_stays_and_its_appends_are_refused_too(tmp_path: Path) -> None:
-    fs = ShrinkingDevice(RESERVE)
-    async with running_broker(tmp_path, fs=fs, topic={"segment.bytes": str(5 * SIZE)}, disk_reserve_bytes=RESERVE) as broker:
-        await fill(broker)
+async def test_the_active_segment_stays_and_appends_are_refused(tmp_path: Path, fs: ShrinkingDevice) -> None:
+    async with guarded(tmp_path, fs) as broker:
         fs.free = 0
         for _ in range(2):
             await broker._manager.guard.check()
@@ -183,23 +172,15 @@ async def test_the_active_segment_of_a_willing_topic_stays_and_its_appends_are_r
                 await broker.writer.append(partition, value("x"))
 
 
-async def test_segments_that_free_nothing_are_not_given_up_for_ever(tmp_path: Path) -> None:
+async def test_segments_that_free_nothing_are_not_given_up_for_ever(tmp_path: Path, fs: ShrinkingDevice) -> None:
     """Hard links of a backup keep the space."""
-    fs = ShrinkingDevice(RESERVE)
     fs.gives_back = False
-    async with running_broker(tmp_path, fs=fs, topic={"segment.bytes": str(SIZE)}, disk_reserve_bytes=RESERVE) as broker:
-        await fill(broker)
+    async with guarded(tmp_path, fs, SIZE) as broker:
         fs.free = RESERVE - 1
         for _ in range(MOST_FRUITLESS + 5):
             await broker._manager.guard.check()
         assert starts(broker) == [MOST_FRUITLESS, 0, 0]
         assert broker.directories.describe()[0].is_refusing
-
-
-async def test_maintenance_watches_the_reserve(tmp_path: Path) -> None:
-    fs = ShrinkingDevice(RESERVE - 1)
-    async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE, checkpoint_interval_ms=100) as broker:
-        await until(lambda: broker.directories.describe()[0].is_refusing)
 
 
 async def test_each_directory_has_its_own_reserve(tmp_path: Path) -> None:
@@ -216,18 +197,22 @@ async def test_each_directory_has_its_own_reserve(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("total", "reserve"), [(1 << 20, 10_485), (1 << 30, 10_737_418), (1 << 40, 64 << 20), (0, 0)])
-async def test_without_a_word_the_reserve_is_a_hundredth_of_the_device_up_to_64_mib(
-    tmp_path: Path, total: int, reserve: int
-) -> None:
-    class Device(GateFileSystem):
+async def test_the_default_reserve_is_1_percent_up_to_64_mib(tmp_path: Path, total: int, reserve: int) -> None:
+    class Device(ShrinkingDevice):
         def total_bytes(self, path: str) -> int:
             return total
 
-    async with running_broker(tmp_path, fs=Device(), disk_reserve_bytes=-1) as broker:
-        assert broker.directories.describe()[0].reserve_bytes == reserve
+    topic = {"segment.bytes": str(5 * SIZE)}
+    async with running_broker(tmp_path, fs=Device(0), topic=topic, disk_reserve_bytes=-1) as broker:
+        (described,) = broker.directories.describe()
+        assert described.reserve_bytes == reserve
+        if not reserve:
+            await fill(broker)
+            await broker._manager.guard.check()
+            assert (starts(broker), described.free_bytes) == ([0, 0, 0], None), "without a reserve nothing happens"
 
 
-async def test_all_logs_together_give_up_the_oldest_segments_above_their_bound_or_refuse_appends(
+async def test_logs_above_log_max_bytes_drop_segments_or_refuse_appends(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = {"segment.bytes": str(5 * SIZE)}
@@ -255,8 +240,7 @@ async def test_all_logs_together_give_up_the_oldest_segments_above_their_bound_o
     assert said == ["ERROR", "WARNING"]
 
 
-async def test_a_transaction_ends_though_there_is_no_room_for_appends(tmp_path: Path) -> None:
-    fs = ShrinkingDevice(RESERVE)
+async def test_a_transaction_ends_though_there_is_no_room_for_appends(tmp_path: Path, fs: ShrinkingDevice) -> None:
     async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE) as broker:
         await broker.topics.create("orders")
         producer = await TransactionalProducer.start(broker, "bookings")
@@ -269,9 +253,8 @@ async def test_a_transaction_ends_though_there_is_no_room_for_appends(tmp_path: 
         assert actor_of(broker, ORDERS).log.last_stable_offset == 2
 
 
-async def test_an_append_that_is_on_its_way_when_the_room_ends_is_refused_and_others_go_on(tmp_path: Path) -> None:
+async def test_an_append_on_its_way_when_the_space_ends_is_refused(tmp_path: Path, fs: ShrinkingDevice) -> None:
     """It has passed the door before anybody looked."""
-    fs = ShrinkingDevice(RESERVE)
     async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE) as broker:
         await broker.topics.create("orders")
         actor, prepared = await broker.writer.prepare_records(ORDERS, value("x"))

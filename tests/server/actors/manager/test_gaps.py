@@ -56,7 +56,9 @@ async def commit(broker: Broker, group: str, offset: int) -> None:
     assert await broker.offsets.commit(group, [(PARTITION, offset, None)]) == [None]
 
 
-async def test_a_client_is_told_and_counted_once_for_a_range(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_is_told_and_counted_once_for_a_range(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with damaged(tmp_path) as broker:
         with caplog.at_level(logging.INFO):
             for _ in range(3):
@@ -64,34 +66,36 @@ async def test_a_client_is_told_and_counted_once_for_a_range(tmp_path: Path, cap
             assert await fetched(broker, 0, "another") == [0]
             assert await fetched(broker, 7, "behind it") == [6]
         assert broker.gaps.passes.counts() == passes.GapCounts({TOPIC: 2}, {}, {})
-    told = [record.getMessage() for record in caplog.records if "goes on behind" in record.message]
-    assert told == [
-        f"{PARTITION}: client {client!r} at 127.0.0.1 goes on behind offsets 3 to 5, which damage has taken out"
-        for client in ("consumer", "another")
-    ]
+        told = [record.getMessage() for record in caplog.records if "goes on behind" in record.message]
+        assert told == [
+            f"{PARTITION}: client {client!r} at 127.0.0.1 goes on behind offsets 3 to 5, which damage has taken out"
+            for client in ("consumer", "another")
+        ]
+        monkeypatch.setattr(passes, "MAX_REMEMBERED", 2)
+        for client in ("a", "b", "a", "c", "a", "b"):
+            await fetched(broker, 3, client)
+        assert broker.gaps.passes.counts().passed == {TOPIC: 2 + 4}, "a, b, c, and b again"
+        assert len(broker.gaps.passes._told) == 2
 
 
-async def test_a_client_that_stands_is_told_and_counted_once_and_what_to_do(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with damaged(tmp_path, **REFUSE) as broker:
+async def test_a_refused_client_is_told_once_how_to_continue(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with damaged(tmp_path) as broker:
+        assert await fetched(broker, 3, "before") == [6]
+        await broker.topics.alter_configs(TOPIC, REFUSE)
         for _ in range(3):
             assert await fetched(broker, 3) == []
         assert await fetched(broker, 3, "by itself", skip_gaps=False) == []
-        assert broker.gaps.passes.counts() == passes.GapCounts({}, {TOPIC: 1}, {})
+        assert broker.gaps.passes.counts() == passes.GapCounts({TOPIC: 1}, {TOPIC: 1}, {})
         [told] = [record.message for record in caplog.records if "is refused" in record.message]
         assert f"`triolog gaps accept {TOPIC} 0 3`" in told
+        in_the_way = tmp_path / f"{TOPIC}-0" / "quarantine-checkpoint.tmp"
+        in_the_way.mkdir()
+        with pytest.raises(RequestError, match=r"^KAFKA_STORAGE_ERROR.*offset 3 is accepted: .* try again"):
+            await broker.gaps.accept(PARTITION, 3)
+        assert await fetched(broker, 3) == []
+        in_the_way.rmdir()
         assert (await broker.gaps.accept(PARTITION, 3))[:2] == (3, 6)
         assert await fetched(broker, 3) == [6]
-
-
-async def test_what_is_forgotten_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "MAX_REMEMBERED", 2)
-    async with damaged(tmp_path) as broker:
-        for client in ("a", "b", "a", "c", "a", "b"):
-            await fetched(broker, 3, client)
-        assert broker.gaps.passes.counts().passed == {TOPIC: 4}, "a, b, c, and b again"
-        assert len(broker.gaps.passes._told) == 2
 
 
 async def test_a_group_is_counted_that_commits_across_a_range(tmp_path: Path) -> None:
@@ -107,21 +111,18 @@ async def test_a_group_is_counted_that_commits_across_a_range(tmp_path: Path) ->
                 await commit(broker, group, offset)
         assert broker.gaps.passes.counts().groups == {("across", TOPIC): 1, ("out of it", TOPIC): 1}
         await commit(broker, "at the stop", 0)
+        await commit(broker, "in a transaction", 0)
+        for commits in (False, True):
+            before = broker.gaps.passes.counts().groups
+            producer = await broker.transactions.init_producer("t", 60_000)
+            await broker.offsets.commit("in a transaction", [(PARTITION, 9, None)], transaction=("t", *producer))
+            assert broker.gaps.passes.counts().groups == before
+            await broker.transactions.end("t", *producer, commit=commits)
+        assert broker.gaps.passes.counts().groups == before | {("in a transaction", TOPIC): 1}
     async with one_partition(tmp_path) as broker:
         assert broker.gaps.passes.counts().groups == {}, "a start commits nothing"
         await commit(broker, "at the stop", 9)
         assert broker.gaps.passes.counts().groups == {("at the stop", TOPIC): 1}
-
-
-async def test_a_group_is_counted_when_its_transaction_commits(tmp_path: Path) -> None:
-    async with damaged(tmp_path) as broker:
-        await commit(broker, "g", 0)
-        for commits in (False, True):
-            producer = await broker.transactions.init_producer("t", 60_000)
-            await broker.offsets.commit("g", [(PARTITION, 9, None)], transaction=("t", *producer))
-            assert broker.gaps.passes.counts().groups == {}
-            await broker.transactions.end("t", *producer, commit=commits)
-        assert broker.gaps.passes.counts().groups == {("g", TOPIC): 1}
 
 
 async def share_take(broker: Broker) -> tuple[list[tuple[int, int, int]], list[ErrorCode]]:
@@ -165,7 +166,7 @@ async def test_a_share_group_stands_under_refuse_until_the_range_is_accepted(tmp
 
 
 @pytest.mark.parametrize("isolation", Isolation)
-async def test_readers_of_both_isolations_and_lookups_by_time_find_what_is_there(tmp_path: Path, isolation: Isolation) -> None:
+async def test_readers_and_lookups_by_time_pass_over_a_gap(tmp_path: Path, isolation: Isolation) -> None:
     async with damaged(tmp_path) as broker:
         found = await records_from(broker, view=ReaderView(isolation))
         assert [record.offset for record in found] == [0, 1, 2, 6, 7, 8]
@@ -174,15 +175,6 @@ async def test_readers_of_both_isolations_and_lookups_by_time_find_what_is_there
         assert (await broker.reader.offset_for_time(PARTITION, START_MS, isolation)).offset == 6
         assert (await broker.reader.offset_for_time(PARTITION, -2, isolation)).offset == 4
         assert [record.offset for record in await records_from(broker, offset=4, view=ReaderView(isolation))] == [6, 7, 8]
-
-
-async def test_another_policy_counts_at_once_for_readers_that_wait_for_nothing_else(tmp_path: Path) -> None:
-    async with damaged(tmp_path) as broker:
-        assert await fetched(broker, 3) == [6]
-        await broker.topics.alter_configs(TOPIC, REFUSE)
-        assert await fetched(broker, 3) == []
-        await broker.topics.alter_configs(TOPIC, {}, ["gap.policy"])
-        assert await fetched(broker, 3) == [6]
 
 
 async def test_what_is_deleted_is_not_listed_and_what_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -216,16 +208,3 @@ async def test_damage_and_who_passes_over_it_are_in_the_statistics(tmp_path: Pat
         assert told.group_gap_passes == {("g", TOPIC): 1}
         await broker.gaps.accept(PARTITION, 3)
         assert (await broker.statistics()).total.open_gaps == 0
-
-
-async def test_a_gap_is_not_accepted_where_that_cannot_be_written(tmp_path: Path) -> None:
-    async with damaged(tmp_path, **REFUSE) as broker:
-        path = tmp_path / f"{TOPIC}-0"
-        (path / "quarantine-checkpoint.tmp").mkdir()
-        with pytest.raises(RequestError, match=r"offset 3 is accepted: .* try again") as caught:
-            await broker.gaps.accept(PARTITION, 3)
-        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert await fetched(broker, 3) == []
-        (path / "quarantine-checkpoint.tmp").rmdir()
-        await broker.gaps.accept(PARTITION, 3)
-        assert await fetched(broker, 3) == [6]

@@ -72,44 +72,31 @@ async def test_a_directory_that_cannot_be_used_at_the_start_is_left_out_and_the_
     assert (one / CLEAN_SHUTDOWN_FILE).exists()
 
 
-async def test_a_directory_that_is_back_serves_what_it_has(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_a_directory_that_is_back_serves_its_partitions_but_not_deleted_ones(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     await fill(one, two)
-    a_device_that_cannot_be_read(fs, two)
-    async with running_broker(one, two, fs=fs) as broker:
-        await broker.writer.append(FIRST, value("more"))
-    async with running_broker(one, two) as broker:
-        assert errors_of(broker) == [False, False]
-        assert await values_from(broker, SECOND) == [b"1"]
-        assert await values_from(broker, FIRST) == [b"0", b"more"]
-
-
-async def test_a_topic_deleted_meanwhile_does_not_come_back_with_its_directory(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    await fill(one, two)
-    for recreated in (False, True):
+    for step in ("append", "delete", "create"):
         fs = GateFileSystem()
         a_device_that_cannot_be_read(fs, two)
         async with running_broker(one, two, fs=fs) as broker:
-            if not recreated:
+            if step == "append":
+                await broker.writer.append(FIRST, value("more"))
+            elif step == "delete":
                 await broker.topics.delete(TOPIC)
             else:
                 await broker.topics.create(TOPIC, 2)
                 await broker.writer.append(SECOND, value("new"))
+        if step == "append":
+            async with running_broker(one, two) as broker:
+                assert errors_of(broker) == [False, False]
+                assert await values_from(broker, SECOND) == [b"1"]
+                assert await values_from(broker, FIRST) == [b"0", b"more"]
     for _ in range(2):
         async with running_broker(one, two, topic={"file.delete.delay.ms": "0"}) as broker:
             assert await values_from(broker, SECOND) == [b"new"]
             await broker._manager.delete_doomed()
             assert [path.name for path in two.iterdir() if path.is_dir()] == []
             assert "deleted_topic_ids" not in (one / TOPICS_FILE).read_text()
-
-
-async def test_without_any_directory_the_server_does_not_start(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).touch()
-    with pytest.raises(LogDirectoryError, match=r"no log directory can be used: .*one: .*; .*two: "):
-        async with running_broker(tmp_path / "one", tmp_path / "two"):
-            pass
 
 
 @pytest.mark.parametrize("operation", ["write", "sync", "rename"])
@@ -143,42 +130,44 @@ async def test_a_full_disk_takes_nothing_out_of_service(tmp_path: Path, fs: Gate
         fs.fail("write", f"{RECOVERY_POINT_FILE}.tmp", number=errno.ENOSPC)
         with pytest.raises(OSError, match="No space"):
             await broker._manager.write_checkpoints()
+        fs.fail("write", WATCHDOG_FILE, number=errno.ENOSPC)
+        await broker.directories.feed_watchdog()
         assert errors_of(broker) == [False]
         await broker._manager.write_checkpoints()
 
 
-async def test_the_last_directory_ends_the_server(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_without_any_directory_the_server_does_not_start_or_ends(tmp_path: Path, fs: GateFileSystem) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).touch()
+    with pytest.raises(LogDirectoryError, match=r"no log directory can be used: .*one: .*; .*two: "):
+        async with running_broker(tmp_path / "one", tmp_path / "two"):
+            pass
     with pytest.RaisesGroup(LogDirectoryError, allow_unwrapped=True, flatten_subgroups=True):
-        async with running_broker(tmp_path, fs=fs, checkpoint_interval_ms=100) as broker:
+        async with running_broker(tmp_path / "three", fs=fs, checkpoint_interval_ms=100) as broker:
             await broker.topics.create(TOPIC)
             fs.fail("write", f"{RECOVERY_POINT_FILE}.tmp", number=errno.EIO, times=None)
             await broker.writer.append(FIRST, value("x"))
             await trio.sleep_forever()
 
 
-async def test_a_log_that_fails_goes_alone_when_its_directory_can_be_written(tmp_path: Path, fs: GateFileSystem) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
+@pytest.mark.parametrize("is_writable", [True, False])
+async def test_a_failed_log_takes_an_unwritable_directory_along(tmp_path: Path, fs: GateFileSystem, is_writable: bool) -> None:
+    one, two, beside = tmp_path / "one", tmp_path / "two", TopicPartition(TOPIC, 2)
     async with running_broker(one, two, fs=fs, durability="fsync", checkpoint_interval_ms=100) as broker:
         await broker.topics.create(TOPIC, 4)
         fs.fail("sync", "topic-0/00000000000000000000.log", number=errno.EIO)
+        if not is_writable:
+            fs.fail("sync", f"one/{PROBE_FILE}.tmp", number=errno.EIO)
         with pytest.raises(LogOfflineError, match="a sync failed"):
             await broker.writer.append(FIRST, value("x"))
-        await until(lambda: fs.count("unlink", f"one/{PROBE_FILE}") == 1)
-        assert errors_of(broker) == [False, False]
-        await broker.writer.append(TopicPartition(TOPIC, 2), value("x"))
-
-
-async def test_a_log_that_fails_takes_a_directory_along_that_cannot_be_written(tmp_path: Path, fs: GateFileSystem) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    async with running_broker(one, two, fs=fs, durability="fsync", checkpoint_interval_ms=100) as broker:
-        await broker.topics.create(TOPIC, 4)
-        fs.fail("sync", "topic-0/00000000000000000000.log", number=errno.EIO)
-        fs.fail("sync", f"one/{PROBE_FILE}.tmp", number=errno.EIO)
-        with pytest.raises(LogOfflineError, match="a sync failed"):
-            await broker.writer.append(FIRST, value("x"))
-        await until(lambda: errors_of(broker) == [True, False])
-        with pytest.raises(RequestError, match=r"its log directory .*one is out of service"):
-            await broker.writer.append(TopicPartition(TOPIC, 2), value("x"))
+        if is_writable:
+            await until(lambda: fs.count("unlink", f"one/{PROBE_FILE}") == 1)
+            await broker.writer.append(beside, value("x"))
+        else:
+            await until(lambda: errors_of(broker) == [True, False])
+            with pytest.raises(RequestError, match=r"its log directory .*one is out of service"):
+                await broker.writer.append(beside, value("x"))
+        assert errors_of(broker) == [not is_writable, False]
         await broker.writer.append(TopicPartition(TOPIC, 3), value("x"))
 
 
@@ -204,13 +193,6 @@ async def test_a_directory_that_does_not_take_the_watchdogs_write_is_out_of_serv
     assert fs.count("sync", f"two/{WATCHDOG_FILE}") == 2
 
 
-async def test_a_full_directory_feeds_the_watchdog(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with running_broker(tmp_path, fs=fs) as broker:
-        fs.fail("write", WATCHDOG_FILE, number=errno.ENOSPC)
-        await broker.directories.feed_watchdog()
-        assert errors_of(broker) == [False]
-
-
 async def test_a_partition_goes_to_the_next_directory_when_one_refuses_it(tmp_path: Path, fs: GateFileSystem) -> None:
     """Kafka: LogManagerTest.testCreateLogWithLogDirFallback."""
     paths = [tmp_path / str(number) for number in range(5)]
@@ -222,9 +204,9 @@ async def test_a_partition_goes_to_the_next_directory_when_one_refuses_it(tmp_pa
     assert fs.count("make_directory", "topic-0") == 3
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EIO, errno.EROFS, errno.ENOENT])
-def test_what_may_pass_is_told_from_what_does_not(number: int) -> None:
-    assert is_passing(OSError(number, "x")) == (number in (errno.ENOSPC, errno.EMFILE))
+def test_errors_that_may_pass_are_told_from_others() -> None:
+    for number in (errno.ENOSPC, errno.EMFILE, errno.EIO, errno.EROFS, errno.ENOENT):
+        assert is_passing(OSError(number, "x")) == (number in (errno.ENOSPC, errno.EMFILE))
 
 
 async def test_stray_directories_are_reported_and_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import trio.testing
+from trio.testing import MockClock
 from triolog.protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
@@ -18,6 +18,7 @@ from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.disk.paths import LEASE_DIRECTORY
 
 from tests.support.brokers import PARTITION, TOPIC, one_partition, until, value, values_from
+from tests.support.gate_fs import GateFileSystem, held
 
 SMALL: Final = {"segment.bytes": "300", "segment.index.bytes": "120", "index.interval.bytes": "1", "file.delete.delay.ms": "0"}
 HOUR_MS: Final = 3_600_000
@@ -46,10 +47,11 @@ def leased(lease: segment_leases.Lease, partition: TopicPartition = PARTITION) -
     return found
 
 
-async def test_leased_files_outlive_the_records_and_what_is_appended_later_does_not_count(tmp_path: Path) -> None:
+async def test_leased_files_outlive_their_records_and_topic_without_later_appends(tmp_path: Path) -> None:
     async with one_partition(tmp_path, topic=SMALL) as broker:
         expected = await fill(broker, 20)
-        lease = leased(await broker.leases.take([PARTITION], HOUR_MS))
+        taken = await broker.leases.take([PARTITION], HOUR_MS)
+        lease = leased(taken)
         assert (lease.log_start_offset, lease.high_watermark, lease.last_stable_offset) == (0, 20, 20)
         assert len(lease.segments) > 3
         await broker.writer.append(PARTITION, value("later"))
@@ -57,21 +59,16 @@ async def test_leased_files_outlive_the_records_and_what_is_appended_later_does_
         await broker._manager.delete_doomed()
         assert await values_from(broker, offset=21) == []
         assert values_in(lease) == expected
-        assert {path.suffix for path in Path(lease.directory).iterdir()} == {".log", ".index", ".timeindex"}
-
-
-async def test_a_deleted_topic_leaves_the_lease_its_files(tmp_path: Path) -> None:
-    async with one_partition(tmp_path, topic=SMALL) as broker:
-        expected = await fill(broker, 5)
-        lease = leased(await broker.leases.take([PARTITION], HOUR_MS))
         await broker.topics.delete(TOPIC)
         await broker._manager.delete_doomed()
         assert values_in(lease) == expected
+        assert {path.suffix for path in Path(lease.directory).iterdir()} == {".log", ".index", ".timeindex"}
+        await broker.leases.renew(taken.lease_id, 0)
+        assert not Path(lease.directory).exists()
+        assert len(broker.leases) == 0
 
 
-async def test_a_lease_ends_when_its_time_is_over_and_not_when_it_was_renewed(
-    broker: Broker, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_a_lease_ends_when_its_time_is_over_unless_renewed(broker: Broker, mock_clock: MockClock) -> None:
     await fill(broker, 1)
     first, second = await broker.leases.take([PARTITION], 1), await broker.leases.take([PARTITION], 1)
     renewed = await broker.leases.renew(second.lease_id, HOUR_MS)
@@ -82,14 +79,6 @@ async def test_a_lease_ends_when_its_time_is_over_and_not_when_it_was_renewed(
     assert values_in(leased(second)) == [b"0"]
     with pytest.raises(InvalidRequestError, match="it has ended, or the server was restarted; take a new one"):
         await broker.leases.renew(first.lease_id, 1)
-
-
-async def test_a_lease_of_no_more_time_ends_at_once(broker: Broker) -> None:
-    await fill(broker, 1)
-    lease = await broker.leases.take([PARTITION], HOUR_MS)
-    await broker.leases.renew(lease.lease_id, 0)
-    assert not Path(leased(lease).directory).exists()
-    assert len(broker.leases) == 0
 
 
 async def test_leases_do_not_outlive_a_restart_and_tools_do_not_see_them(tmp_path: Path) -> None:
@@ -104,23 +93,16 @@ async def test_leases_do_not_outlive_a_restart_and_tools_do_not_see_them(tmp_pat
         assert await values_from(broker) == [b"0"]
 
 
-async def test_each_partition_that_cannot_be_leased_says_why(broker: Broker) -> None:
-    lease = await broker.leases.take([PARTITION, TopicPartition(TOPIC, 9), TopicPartition("no", 0)], HOUR_MS)
-    assert leased(lease).segments == ()
-    for partition in (TopicPartition(TOPIC, 9), TopicPartition("no", 0)):
-        assert isinstance(lease.partitions[partition], UnknownTopicOrPartitionError)
-
-
-async def test_what_the_device_refuses_is_said_and_the_log_goes_on(tmp_path: Path, broker: Broker) -> None:
-    await fill(broker, 1)
+async def test_each_partition_that_cannot_be_leased_says_why(tmp_path: Path, broker: Broker) -> None:
     (tmp_path / LEASE_DIRECTORY).write_bytes(b"in the way")
-    lease = await broker.leases.take([PARTITION], HOUR_MS)
-    error = lease.partitions[PARTITION]
+    error = (await broker.leases.take([PARTITION], HOUR_MS)).partitions[PARTITION]
     assert isinstance(error, RequestError)
     assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert "its segments cannot be linked into" in error.message
-    await broker.writer.append(PARTITION, value("1"))
-    assert await values_from(broker) == [b"0", b"1"]
+    await fill(broker, 1)
+    assert await values_from(broker) == [b"0"]
+    lease = await broker.leases.take([TopicPartition(TOPIC, 9), TopicPartition("no", 0)], HOUR_MS)
+    assert [type(each) for each in lease.partitions.values()] == [UnknownTopicOrPartitionError] * 2
 
 
 async def test_leases_have_a_longest_time_and_a_largest_number(tmp_path: Path) -> None:
@@ -133,3 +115,23 @@ async def test_leases_have_a_longest_time_and_a_largest_number(tmp_path: Path) -
             await broker.leases.take([], 5000)
         await broker.leases.renew(lease.lease_id, 0)
         await broker.leases.take([], 5000)
+
+
+async def test_a_lease_that_is_renewed_while_others_end_stays(
+    tmp_path: Path, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose caller is gone before it has it leaves nothing."""
+    monkeypatch.setattr(segment_leases, "CHECK_S", float("inf"))
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await broker.writer.append(PARTITION, value("a"))
+        async with held(fs.hold("link", ".log"), broker.leases.take, [PARTITION], HOUR_MS) as nursery:
+            nursery.cancel_scope.cancel()
+        assert len(broker.leases) == 0
+        assert list((tmp_path / LEASE_DIRECTORY).rglob("*.log")) == []
+        first = await broker.leases.take([PARTITION], HOUR_MS)
+        second = await broker.leases.take([PARTITION], HOUR_MS)
+        first.ends_at = second.ends_at = -float("inf")
+        async with held(fs.hold("unlink", ".log", most=1), broker.leases.end_overdue):
+            await broker.leases.renew(second.lease_id, HOUR_MS)
+        assert len(broker.leases) == 1
+        assert [Path(leased(each).directory).exists() for each in (first, second)] == [False, True]

@@ -21,16 +21,19 @@ def hosted(name: str, partitions: int = 1) -> HostedTopic:
     return found
 
 
-def test_topics_come_in_the_order_of_their_names() -> None:
+def test_topics_come_in_the_order_of_their_names_and_each_change_has_a_version() -> None:
     topics = Topics()
-    for name in ("b", "c", "a"):
+    versions = {topics.version}
+    for name in ("b", "c", "a", "a"):
         topics.add(hosted(name))
+        versions.add(topics.version)
     assert [each.topic.name for each in topics] == ["a", "b", "c"]
     topics.remove("b")
+    assert len({*versions, topics.version}) == 6
     assert ("a" in topics, "b" in topics, len(topics)) == (True, False, 2)
 
 
-def test_what_is_not_there_is_said_with_the_next_step() -> None:
+def test_a_partition_that_is_missing_or_offline_is_an_error_with_the_next_step() -> None:
     topics = Topics()
     topics.add(hosted("here", 2))
     with pytest.raises(UnknownTopicOrPartitionError, match="triolog topics create gone"):
@@ -38,25 +41,10 @@ def test_what_is_not_there_is_said_with_the_next_step() -> None:
     for number in (-1, 2):
         with pytest.raises(UnknownTopicOrPartitionError, match=f"has partitions 0 to 1, not {number}"):
             topics.actor(TopicPartition("here", number))
-
-
-def test_an_offline_partition_answers_its_error() -> None:
-    topics = Topics()
-    topics.add(hosted("broken", 2))
-    with pytest.raises(LogOfflineError, match="broken-1 is broken"):
-        topics.actor(TopicPartition("broken", 1))
+    with pytest.raises(LogOfflineError, match="here-1 is broken"):
+        topics.actor(TopicPartition("here", 1))
     assert [each.topic_partition.partition for each in topics.offline()] == [0, 1]
     assert topics.hosted() == []
-
-
-def test_every_change_has_another_version() -> None:
-    topics = Topics()
-    versions = [topics.version]
-    found = hosted("topic")
-    for change in (lambda: topics.add(found), lambda: topics.add(found), lambda: topics.remove("topic")):
-        change()
-        versions.append(topics.version)
-    assert len(set(versions)) == 4
 
 
 def test_of_names_that_collide_one_is_told_as_long_as_there_is_one() -> None:

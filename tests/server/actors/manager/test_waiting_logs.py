@@ -16,7 +16,6 @@ import trio.testing
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.coordinators.commit_batch import Commit
-from triolog.server.actors.disk.room import FILE_BLOCK_BYTES
 from triolog.server.actors.manager import log_manager
 from triolog.server.broker import Broker, FetchPartition
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE, decode_offsets
@@ -75,8 +74,9 @@ async def write_log(directory: Path, **settings: Any) -> None:
     (directory / RECOVERY_POINT_FILE).unlink()
 
 
-def full_device() -> GateFileSystem:
-    """Nothing that is new has room: neither indexes nor checkpoints."""
+@pytest.fixture
+def fs() -> GateFileSystem:
+    """A full device. Nothing that is new has room: neither indexes nor checkpoints."""
     fs = GateFileSystem()
     fs.free = 0
     fs.fail("write", ".tmp", times=None)
@@ -89,9 +89,11 @@ def free_space(fs: GateFileSystem) -> None:
 
 
 @asynccontextmanager
-async def waiting_broker(directory: Path, fs: GateFileSystem | None = None, **settings: Any) -> AsyncIterator[Broker]:
+async def waiting_broker(directory: Path, fs: GateFileSystem, **settings: Any) -> AsyncIterator[Broker]:
     """On the directory of `write_log`, without room until it stops."""
-    topic, fs = SETTINGS | settings.pop("topic", {}), fs or full_device()
+    if not (directory / "topic-0").exists():
+        await write_log(directory)
+    topic = SETTINGS | settings.pop("topic", {})
     async with running_broker(directory, fs=fs, topic=topic, **settings) as broker:
         yield broker
         fs.heal()
@@ -103,9 +105,12 @@ async def refused(call: Any, *arguments: Any) -> RequestError:
     return raised.value
 
 
-async def test_records_times_and_groups_are_read_and_whatever_writes_is_told_to_wait(tmp_path: Path) -> None:
+async def test_a_waiting_log_is_read_and_refuses_writes(tmp_path: Path, fs: GateFileSystem) -> None:
     await write_log(tmp_path)
-    async with waiting_broker(tmp_path) as broker:
+    logs = {path.name: path.read_bytes() for path in (tmp_path / "topic-0").glob("*.log")}
+    async with waiting_broker(tmp_path, fs) as broker:
+        files = {path.name: path.read_bytes() for path in (tmp_path / "topic-0").iterdir()}
+        assert logs.items() <= files.items(), "snapshots of producers may be made again"
         assert await values_from(broker) == numbered(0, RECORDS)
         assert (await broker.reader.offset_for_time(PARTITION, -1)).offset == RECORDS
         assert broker.topics.describe(TOPIC).partitions[0].high_watermark == RECORDS
@@ -127,36 +132,17 @@ async def test_records_times_and_groups_are_read_and_whatever_writes_is_told_to_
         assert (await refused(broker.topics.create, "new")).code is ErrorCode.KAFKA_STORAGE_ERROR
         assert await values_from(broker) == numbered(0, RECORDS)
         assert committed(broker) == 7
-
-
-async def test_files_of_a_log_that_waits_stay_as_the_attempt_to_open_it_left_them(tmp_path: Path) -> None:
-    """It may have deleted what can be made again: snapshots of producers, a leftover."""
-    await write_log(tmp_path)
-    logs = {path.name: path.read_bytes() for path in (tmp_path / "topic-0").glob("*.log")}
-    async with waiting_broker(tmp_path) as broker:
-        files = {path.name: path.read_bytes() for path in (tmp_path / "topic-0").iterdir()}
-        assert await values_from(broker) == numbered(0, RECORDS)
-        await refused(broker.writer.append, PARTITION, value("x"))
         assert {path.name: path.read_bytes() for path in (tmp_path / "topic-0").iterdir()} == files
-    assert logs.items() <= files.items()
-
-
-async def test_a_stop_while_it_waits_is_not_clean_and_the_recovery_point_stays(tmp_path: Path) -> None:
-    await write_log(tmp_path)
-    async with waiting_broker(tmp_path):
-        pass  # the checkpoints have room in the end
-    assert not (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
+    assert not (tmp_path / CLEAN_SHUTDOWN_FILE).exists(), "the checkpoints have room in the end, but the stop is not clean"
     assert decode_offsets("", (tmp_path / RECOVERY_POINT_FILE).read_bytes()).get(PARTITION, 0) == 0
     async with running_broker(tmp_path, topic=SETTINGS) as broker:
         assert await values_from(broker) == numbered(0, RECORDS)
 
 
-async def test_what_memory_has_no_room_for_is_offline_and_served_when_there_is_space(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_log_too_large_for_memory_is_offline_until_there_is_space(
+    tmp_path: Path, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await write_log(tmp_path)
     monkeypatch.setattr(log_manager, "waiting_logs_bytes", lambda cap: 10)
-    fs = full_device()
     async with waiting_broker(tmp_path, fs) as broker:
         assert "waits for space" in (await refused(values_from, broker)).message
         assert "it cannot be read meanwhile" in caplog.text
@@ -171,10 +157,10 @@ async def test_what_memory_has_no_room_for_is_offline_and_served_when_there_is_s
         assert committed(broker) == 8
 
 
-async def test_with_space_everything_goes_on_without_another_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_logs_are_served_once_there_is_space(
+    tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
-    await write_log(tmp_path)
-    fs = full_device()
     async with waiting_broker(tmp_path, fs) as broker:
         waiting = broker._manager.waiting
         assert (len(waiting), waiting.overlay.held_bytes > 0) == (2, True)
@@ -198,9 +184,7 @@ async def test_with_space_everything_goes_on_without_another_start(tmp_path: Pat
         assert committed(broker) == 8
 
 
-async def test_a_reader_that_waits_for_records_gets_the_first_that_is_appended_afterwards(tmp_path: Path) -> None:
-    await write_log(tmp_path)
-    fs = full_device()
+async def test_a_waiting_reader_gets_the_first_record_appended_afterwards(tmp_path: Path, fs: GateFileSystem) -> None:
     async with waiting_broker(tmp_path, fs) as broker, trio.open_nursery() as nursery:
         found: list[int] = []
 
@@ -222,9 +206,7 @@ async def test_a_reader_that_waits_for_records_gets_the_first_that_is_appended_a
         assert found == [SIZE]
 
 
-async def test_it_is_read_and_refuses_appends_also_while_it_is_being_opened(tmp_path: Path) -> None:
-    await write_log(tmp_path)
-    fs = full_device()
+async def test_a_log_is_read_and_refuses_appends_while_it_is_being_opened(tmp_path: Path, fs: GateFileSystem) -> None:
     async with waiting_broker(tmp_path, fs) as broker:
         free_space(fs)
         async with held(fs.hold("sync", ".log"), broker._manager.waiting.check):
@@ -235,10 +217,8 @@ async def test_it_is_read_and_refuses_appends_also_while_it_is_being_opened(tmp_
         await append(broker, RECORDS, 1)
 
 
-async def test_an_attempt_is_due_when_there_is_more_room_or_after_a_pause_that_doubles(tmp_path: Path) -> None:
+async def test_an_attempt_is_due_with_more_space_or_after_a_pause_that_doubles(tmp_path: Path, fs: GateFileSystem) -> None:
     """Each attempt scans a log."""
-    await write_log(tmp_path)
-    fs = full_device()
     async with waiting_broker(tmp_path, fs) as broker:
         waiting = broker._manager.waiting
 
@@ -262,9 +242,7 @@ async def test_an_attempt_is_due_when_there_is_more_room_or_after_a_pause_that_d
         assert pauses == [4, 8, 16, 32, 60, 60, 60]
 
 
-async def test_a_topic_can_be_deleted_while_it_waits_and_while_it_is_being_opened(tmp_path: Path) -> None:
-    await write_log(tmp_path)
-    fs = full_device()
+async def test_a_topic_can_be_deleted_while_it_is_being_opened(tmp_path: Path, fs: GateFileSystem) -> None:
     async with waiting_broker(tmp_path, fs, topic={"file.delete.delay.ms": "0"}) as broker:
         fs.heal()
         async with held(fs.hold("sync", ".log"), broker._manager.waiting.check):
@@ -275,9 +253,7 @@ async def test_a_topic_can_be_deleted_while_it_waits_and_while_it_is_being_opene
         assert await values_from(broker) == numbered(0, 3)
 
 
-async def test_a_stop_while_a_log_is_being_opened_ends(tmp_path: Path) -> None:
-    await write_log(tmp_path)
-    fs = full_device()
+async def test_a_stop_while_a_log_is_being_opened_ends(tmp_path: Path, fs: GateFileSystem) -> None:
     async with trio.open_nursery() as nursery, waiting_broker(tmp_path, fs) as broker:
         manager = broker._manager
         free_space(fs)
@@ -296,22 +272,22 @@ async def test_a_stop_while_a_log_is_being_opened_ends(tmp_path: Path) -> None:
         assert await values_from(broker) == numbered(0, RECORDS)
 
 
-async def test_a_log_that_cannot_be_opened_for_another_reason_is_offline(tmp_path: Path) -> None:
-    await write_log(tmp_path)
-    fs = full_device()
-    async with waiting_broker(tmp_path, fs) as broker:
+@pytest.mark.parametrize(("operation", "base", "taken_out"), [("sync", 20, 0), ("unlink", 0, 3)])
+async def test_a_log_that_cannot_be_opened_for_another_reason_is_offline(
+    tmp_path: Path, fs: GateFileSystem, operation: str, base: int, taken_out: int
+) -> None:
+    topic = {"retention.bytes": str(8 * SIZE)} if taken_out else {}
+    async with waiting_broker(tmp_path, fs, topic=topic) as broker:
+        assert await broker._manager.retention.run_pass() == taken_out
         free_space(fs)
-        fs.fail("sync", f"{20:020d}.log", number=errno.EIO, times=None)
+        fs.fail(operation, f"{base:020d}.log", number=errno.EIO, times=None)
         await broker._manager.waiting.check()
-        error = await refused(values_from, broker)
-        assert "it waited for space, and opening it failed for another reason" in error.message
+        assert "it waited for space, and opening it failed" in (await refused(values_from, broker)).message
         assert len(broker._manager.waiting) == 0
 
 
-async def test_retention_lets_segments_of_a_log_that_waits_go_without_a_byte_of_room(tmp_path: Path) -> None:
-    await write_log(tmp_path)
-    fs, clock = full_device(), Clock()
-    async with waiting_broker(tmp_path, fs, clock=clock, topic={"retention.bytes": str(8 * SIZE)}) as broker:
+async def test_retention_deletes_segments_of_a_waiting_log(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with waiting_broker(tmp_path, fs, clock=Clock(), topic={"retention.bytes": str(8 * SIZE)}) as broker:
         manager = broker._manager
         assert await manager.retention.run_pass() == 3
         await manager.delete_doomed()
@@ -325,35 +301,17 @@ async def test_retention_lets_segments_of_a_log_that_waits_go_without_a_byte_of_
         assert await values_from(broker, offset=15) == numbered(15, 9)
 
 
-async def test_the_last_segment_of_a_log_that_waits_stays(tmp_path: Path) -> None:
-    """It could only go if there were another one, for which there is no room."""
-    await write_log(tmp_path)
-    async with waiting_broker(tmp_path, topic={"retention.bytes": "0"}) as broker:
+async def test_the_last_segment_of_a_waiting_log_stays(tmp_path: Path, fs: GateFileSystem) -> None:
+    """It could only go if there were another one, for which there is no space."""
+    async with waiting_broker(tmp_path, fs, topic={"retention.bytes": "0"}) as broker:
         assert await broker._manager.retention.run_pass() == 4
         assert await values_from(broker, offset=20) == numbered(20, 3)
 
 
-async def test_drop_oldest_makes_room_in_logs_that_wait_and_they_go_on(tmp_path: Path) -> None:
-    """Two segments have the bytes that are missing."""
-    await write_log(tmp_path)
-    fs = full_device()
-    reserve = 10 * SIZE
-    async with waiting_broker(tmp_path, fs, topic={"disk.full.policy": "drop-oldest"}, disk_reserve_bytes=reserve) as broker:
-        manager = broker._manager  # whose guard has looked at the start
-        assert sorted(path.name for path in (tmp_path / "topic-0").glob("*.log"))[0] == f"{10:020d}.log"
-        assert await values_from(broker, offset=10) == numbered(10, 13)
-        fs.heal()
-        fs.free = reserve + 2 * FILE_BLOCK_BYTES
-        await manager.waiting.check()
-        await append(broker, RECORDS, 1)
-
-
 @pytest.mark.parametrize("when", ["while it is being opened", "when it is open"])
-async def test_a_log_is_not_opened_from_segments_that_are_about_to_be_unlinked(tmp_path: Path, when: str) -> None:
+async def test_a_log_is_opened_without_segments_about_to_go(tmp_path: Path, fs: GateFileSystem, when: str) -> None:
     """The guard has taken them out and stands before the first file; it goes on when the opening waits for it. (Without that it
     would be at that segment's index, or would have ended.)"""
-    await write_log(tmp_path)
-    fs = full_device()
     async with waiting_broker(tmp_path, fs, topic={"disk.full.policy": "drop-oldest"}, disk_reserve_bytes=0) as broker:
         manager, is_open = broker._manager, trio.Event()
         manager.guard.reserve_bytes = 10 * SIZE  # for which it has not looked at the start
@@ -378,20 +336,7 @@ async def test_a_log_is_not_opened_from_segments_that_are_about_to_be_unlinked(t
         assert await values_from(broker, offset=10) == numbered(10, 14)
 
 
-async def test_a_log_whose_segments_cannot_be_unlinked_before_it_is_opened_is_offline(tmp_path: Path) -> None:
-    await write_log(tmp_path)
-    fs = full_device()
-    async with waiting_broker(tmp_path, fs, topic={"retention.bytes": str(8 * SIZE)}) as broker:
-        assert await broker._manager.retention.run_pass() == 3
-        free_space(fs)
-        fs.fail("unlink", f"{0:020d}.log", number=errno.EIO)
-        await broker._manager.waiting.check()
-        assert "it waited for space, and opening it failed" in (await refused(values_from, broker)).message
-
-
-async def test_records_are_deleted_when_that_can_be_promised(tmp_path: Path) -> None:
-    await write_log(tmp_path)
-    fs = full_device()
+async def test_records_are_deleted_when_that_can_be_promised(tmp_path: Path, fs: GateFileSystem) -> None:
     async with waiting_broker(tmp_path, fs) as broker:
         error = await refused(broker.logs.delete_records, PARTITION, 12)
         assert "the checkpoint in" in error.message
@@ -402,13 +347,12 @@ async def test_records_are_deleted_when_that_can_be_promised(tmp_path: Path) -> 
         assert broker.topics.describe(TOPIC).partitions[0].log_start_offset == 12
 
 
-async def test_a_transaction_that_was_open_goes_on_when_there_is_space(tmp_path: Path) -> None:
+async def test_a_transaction_that_was_open_goes_on_when_there_is_space(tmp_path: Path, fs: GateFileSystem) -> None:
     async with one_partition(tmp_path, topic=SETTINGS) as broker:
         producer = await TransactionalProducer.start(broker, "mover")
         await producer.produce(PARTITION, "moved")
     (tmp_path / CLEAN_SHUTDOWN_FILE).unlink()
     (tmp_path / RECOVERY_POINT_FILE).unlink()
-    fs = full_device()
     async with waiting_broker(tmp_path, fs) as broker:
         waiting = {hosted.actor.topic_partition.topic for hosted in broker._manager.topics.hosted() if hosted.actor.log.waiting}
         assert waiting == {TOPIC, "__transaction_state"}

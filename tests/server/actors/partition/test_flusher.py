@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import errno
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio.testing
-from triolog.protocol.errors import RequestError
+from trio.testing import MockClock
 from triolog.server.actors.partition.flusher import flush
-from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
-from triolog.server.storage.log.append import AppendResult
-from triolog.server.storage.log.prepare import prepare_append
 
+from tests.server.actors.partition.appending import Answered, send
 from tests.support.brokers import PARTITION, actor_of, one_partition, until, value, values_from
 from tests.support.gate_fs import GateFileSystem, held
-from tests.support.logs import START_MS, batch
 
 LOG = "00000000000000000000.log"
-NO_ROOM = [errno.ENOSPC, errno.EDQUOT]
-
-Answered = list[AppendResult | RequestError]
-
-
-async def send(actor: PartitionActor, answers: Answered, *, acks: int = -1) -> None:
-    data = batch(START_MS, value=b"v" * 5)
-    await actor.append(prepare_append(data, actor.topic_partition, actor.config, now_ms=START_MS), acks, answers.append)
-
-
-def has(answers: Answered, count: int) -> bool:
-    return len(answers) == count
 
 
 def changes(fs: GateFileSystem, suffix: str = LOG) -> list[str]:
@@ -59,9 +42,7 @@ async def test_a_sync_of_a_group_waits_for_a_flush_beside_it_and_fails_with_it(t
         assert fs.count("sync", LOG) == 1
 
 
-async def test_a_sync_of_a_file_that_was_opened_again_does_not_forget_that_one_failed(
-    tmp_path: Path, fs: GateFileSystem
-) -> None:
+async def test_a_file_that_was_opened_again_remembers_its_failed_sync(tmp_path: Path, fs: GateFileSystem) -> None:
     """A descriptor of before the failure would be told, a new one is not."""
     async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
         log = actor_of(broker).log
@@ -74,10 +55,8 @@ async def test_a_sync_of_a_file_that_was_opened_again_does_not_forget_that_one_f
         assert await values_from(broker) == [b"a", b"b"]
 
 
-@pytest.mark.parametrize("number", NO_ROOM)
-async def test_an_append_whose_sync_has_no_room_is_refused_and_the_log_goes_on(
-    tmp_path: Path, fs: GateFileSystem, number: int
-) -> None:
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+async def test_an_append_whose_sync_has_no_space_is_refused_only(tmp_path: Path, fs: GateFileSystem, number: int) -> None:
     path = tmp_path / "topic-0" / LOG
     async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
         log = actor_of(broker).log
@@ -93,22 +72,8 @@ async def test_an_append_whose_sync_has_no_room_is_refused_and_the_log_goes_on(
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-async def test_what_was_answered_before_a_sync_without_room_is_written_again_before_the_next(
-    tmp_path: Path, fs: GateFileSystem
-) -> None:
-    async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
-        log = actor_of(broker).log
-        await broker.writer.append(PARTITION, value("a"))
-        fs.fail("sync", LOG, number=errno.ENOSPC)
-        await broker.writer.append(PARTITION, value("b"), acks=1)
-        await until(lambda: log.active.log.failed_sync == errno.ENOSPC)
-        assert (log.offline, log.log_end_offset, log.high_watermark) == (None, 2, 1)
-        await until(lambda: log.high_watermark == 2)
-        assert changes(fs) == ["write", "sync", "write", "sync", "write", "sync"]
-        assert await values_from(broker) == [b"a", b"b"]
-
-
-async def test_of_what_is_written_again_nothing_lies_below_the_recovery_point(tmp_path: Path) -> None:
+async def test_records_answered_before_a_sync_without_space_are_written_again(tmp_path: Path) -> None:
+    """Nothing below the recovery point is."""
     written: list[tuple[int, int]] = []
 
     class Noting(GateFileSystem):
@@ -119,17 +84,20 @@ async def test_of_what_is_written_again_nothing_lies_below_the_recovery_point(tm
 
     fs = Noting()
     async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
+        log = actor_of(broker).log
         await broker.writer.append(PARTITION, value("a"))
         fs.fail("sync", LOG, number=errno.ENOSPC)
         await broker.writer.append(PARTITION, value("b"), acks=1)
-        await until(lambda: actor_of(broker).log.high_watermark == 2)
+        await until(lambda: log.active.log.failed_sync == errno.ENOSPC)
+        assert (log.offline, log.log_end_offset, log.high_watermark) == (None, 2, 1)
+        await until(lambda: log.high_watermark == 2)
+        assert changes(fs) == ["write", "sync", "write", "sync", "write", "sync"]
+        assert await values_from(broker) == [b"a", b"b"]
     size = written[0][1]
     assert written == [(0, size), (size, size), (size, size)]
 
 
-async def test_what_reads_back_differently_after_a_sync_without_room_takes_the_log_offline(
-    tmp_path: Path, fs: GateFileSystem
-) -> None:
+async def test_a_log_that_reads_back_differently_after_a_failed_sync_goes_offline(tmp_path: Path, fs: GateFileSystem) -> None:
     """The kernel may drop a page that it could not write; reading gives what the device has."""
     async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
         log = actor_of(broker).log
@@ -148,22 +116,8 @@ async def test_what_reads_back_differently_after_a_sync_without_room_takes_the_l
         assert await values_from(broker) == [b"a"]
 
 
-async def test_a_flush_in_the_background_without_room_is_made_again_with_the_bytes_written_once_more(
-    tmp_path: Path, fs: GateFileSystem
-) -> None:
-    async with one_partition(tmp_path, fs=fs, durability="group:1") as broker:
-        log = actor_of(broker).log
-        fs.fail("sync", LOG, number=errno.ENOSPC)
-        await broker.writer.append(PARTITION, value("a"))
-        await until(lambda: log.recovery_point == 1)
-        assert log.offline is None
-        assert changes(fs) == ["write", "sync", "write", "sync"]
-
-
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
-async def test_a_roll_whose_sync_has_no_room_is_tried_again_with_the_next_append(
-    tmp_path: Path, fs: GateFileSystem, suffix: str
-) -> None:
+async def test_a_roll_whose_sync_has_no_space_is_tried_again(tmp_path: Path, fs: GateFileSystem, suffix: str) -> None:
     topic = {"segment.bytes": "400", "index.interval.bytes": "0"}
     async with one_partition(tmp_path, fs=fs, durability="fsync", topic=topic) as broker:
         for text in ("a" * 80, "b" * 80):
@@ -194,9 +148,7 @@ async def test_an_index_that_reads_back_differently_takes_the_log_offline(tmp_pa
             await broker.writer.append(PARTITION, value("d" * 80))
 
 
-async def test_a_producer_snapshot_whose_sync_has_no_room_is_written_again_and_refuses_the_append_only(
-    tmp_path: Path, fs: GateFileSystem
-) -> None:
+async def test_a_producer_snapshot_whose_sync_has_no_space_is_written_again(tmp_path: Path, fs: GateFileSystem) -> None:
     async with one_partition(tmp_path, fs=fs, durability="fsync", topic={"segment.bytes": "200"}) as broker:
         await broker.writer.append(PARTITION, value("a" * 80))
         fs.fail("sync", ".snapshot", number=errno.ENOSPC)
@@ -226,46 +178,36 @@ async def test_nothing_is_appended_while_a_flush_in_the_background_writes_again(
         assert len(await values_from(broker)) == 2
 
 
-async def test_a_flush_by_whoever_asks_ends_the_loss_window(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
-    answers: Answered = []
+async def test_a_flush_on_request_ends_the_loss_window(tmp_path: Path, mock_clock: MockClock) -> None:
     async with one_partition(tmp_path, durability="os") as broker:
         actor = actor_of(broker)
-        await send(actor, answers)
-        await until(lambda: len(answers) == 1)
+        await broker.writer.append(PARTITION, value("a"))
         mock_clock.jump(5)
         await actor.perform(flush)
         mock_clock.jump(5)
         assert actor.statistics().unsynced_ms == 0
-        await send(actor, answers)
-        await until(lambda: len(answers) == 2)
+        await broker.writer.append(PARTITION, value("b"))
         mock_clock.jump(3)
         assert actor.statistics().unsynced_ms == pytest.approx(3000)
         assert actor.statistics().longest_unsynced_ms == pytest.approx(5000)
 
 
-async def test_deleting_records_makes_what_is_not_synced_no_younger(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+async def test_deleting_records_makes_what_is_not_synced_no_younger(tmp_path: Path, mock_clock: MockClock) -> None:
     """The recovery point follows the log start offset, and nothing was synced (simulation, seed 1011)."""
-    answers: Answered = []
     async with one_partition(tmp_path, durability="os") as broker:
-        actor = actor_of(broker)
-        for expected in range(1, 3):
-            await send(actor, answers)
-            await until(partial(has, answers, expected))
+        for text in "ab":
+            await broker.writer.append(PARTITION, value(text))
         mock_clock.jump(5)
         await broker.logs.delete_records(PARTITION, 1)
-        assert actor.log.recovery_point == 1
-        assert actor.statistics().unsynced_ms == pytest.approx(5000)
+        assert actor_of(broker).log.recovery_point == 1
+        assert actor_of(broker).statistics().unsynced_ms == pytest.approx(5000)
 
 
-async def test_after_a_roll_the_loss_window_begins_with_the_new_segment(
-    tmp_path: Path, mock_clock: trio.testing.MockClock
-) -> None:
-    answers: Answered = []
+async def test_after_a_roll_the_loss_window_begins_with_the_new_segment(tmp_path: Path, mock_clock: MockClock) -> None:
     async with one_partition(tmp_path, durability="os", topic={"segment.bytes": "150"}) as broker:
         actor = actor_of(broker)
-        for expected in range(1, 4):
-            await send(actor, answers)
-            await until(partial(has, answers, expected))
+        for text in "abc":
+            await broker.writer.append(PARTITION, value(text * 5))
             mock_clock.jump(7)
         last = actor.log.active.base_offset
         assert last > 0
@@ -275,19 +217,15 @@ async def test_after_a_roll_the_loss_window_begins_with_the_new_segment(
 
 
 async def test_under_fsync_the_loss_window_is_what_was_answered_before_its_sync(tmp_path: Path, fs: GateFileSystem) -> None:
-    answers: Answered = []
     async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
         actor = actor_of(broker)
-        await send(actor, answers)
-        await until(lambda: len(answers) == 1)
+        await broker.writer.append(PARTITION, value("a"))
         assert actor.statistics().longest_unsynced_ms == 0
         with fs.hold("sync", LOG) as gate:
-            await send(actor, answers, acks=1)
+            await broker.writer.append(PARTITION, value("b"), acks=1)
             await gate.reached()
-            assert len(answers) == 2
             assert actor.statistics().unsynced_ms > 0
         await until(lambda: actor.log.recovery_point == 2)
-        await send(actor, answers)
-        await until(lambda: len(answers) == 3)
+        await broker.writer.append(PARTITION, value("c"))
         assert actor.statistics().unsynced_ms == 0
         assert actor.statistics().longest_unsynced_ms > 0

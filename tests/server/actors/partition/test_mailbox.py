@@ -26,40 +26,6 @@ async def test_take_stops_before_its_byte_limit_but_takes_one_of_any_size() -> N
     assert await mailbox.take(100, 10) == ["d"]
 
 
-async def test_try_put_declines_above_the_number_of_commands_and_above_the_bytes() -> None:
-    mailbox: Mailbox[int] = Mailbox(max_commands=2)
-    assert [mailbox.try_put(item, 0) for item in range(3)] == [True, True, False]
-    assert len(mailbox) == 2
-    mailbox = Mailbox(max_bytes=10)
-    assert [mailbox.try_put(item, size) for item, size in enumerate((6, 5, 4))] == [True, False, True]
-    assert mailbox.bytes_waiting == 10
-
-
-async def test_an_item_above_all_limits_is_let_into_an_empty_mailbox_only() -> None:
-    mailbox: Mailbox[str] = Mailbox(max_bytes=10)
-    assert mailbox.try_put("small", 1)
-    assert not mailbox.try_put("huge", 1000)
-    assert await mailbox.take(10, 10) == ["small"]
-    assert mailbox.try_put("huge", 1000)
-    assert not mailbox.try_put("small", 1)
-    assert await mailbox.take(10, 10) == ["huge"]
-
-
-async def test_nobody_overtakes_a_waiting_sender() -> None:
-    mailbox: Mailbox[str] = Mailbox(max_bytes=10)
-    await mailbox.put("first", 8)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(mailbox.put, "large", 9)
-        await settled()
-        nursery.start_soon(mailbox.put, "small", 1)
-        await settled()
-        assert not mailbox.try_put("would fit", 1)
-        assert await mailbox.take(1, 100) == ["first"]
-        assert not mailbox.try_put("newcomer", 5)
-        await settled()
-        assert await mailbox.take(10, 100) == ["large", "small"]
-
-
 async def test_a_sender_cancelled_after_it_was_let_in_is_in() -> None:
     mailbox: Mailbox[str] = Mailbox(max_commands=1)
     await mailbox.put("in", 0)
@@ -109,7 +75,8 @@ async def test_closing_refuses_waiting_and_later_senders_and_leaves_what_is_in()
     assert await mailbox.take(10, 100) == []
 
 
-async def test_closing_wakes_the_owner_who_waits() -> None:
+@pytest.mark.parametrize("closes", [False, True])
+async def test_a_put_or_a_close_wakes_the_owner_who_waits(closes: bool) -> None:
     mailbox: Mailbox[str] = Mailbox()
     taken: list[list[str]] = []
 
@@ -119,23 +86,9 @@ async def test_closing_wakes_the_owner_who_waits() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(owner)
         await settled()
-        mailbox.close()
-    assert taken == [[]]
+        mailbox.close() if closes else mailbox.try_put("item", 5)
+    assert taken == [[] if closes else ["item"]]
 
-
-async def test_a_put_wakes_the_owner_who_waits() -> None:
-    mailbox: Mailbox[str] = Mailbox()
-    async with trio.open_nursery() as nursery:
-
-        async def owner() -> None:
-            assert await mailbox.take(1, 1) == ["item"]
-
-        nursery.start_soon(owner)
-        await settled()
-        assert mailbox.try_put("item", 5)
-
-
-# ---- any history ---------------------------------------------------------------------------------------------------------
 
 MAX_COMMANDS, MAX_BYTES = 3, 10
 
@@ -143,6 +96,7 @@ Step = tuple[str, int]
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("put"), st.integers(0, 14)),
+        st.tuples(st.just("try"), st.integers(0, 14)),
         st.tuples(st.just("cancel"), st.integers(0, 5)),
         st.tuples(st.just("take"), st.integers(1, 4)),
     ),
@@ -173,6 +127,8 @@ class Model:
 
 @given(STEPS)
 @example([("put", 8), ("put", 9), ("put", 1), ("cancel", 0)])
+@example([("put", 8), ("put", 9), ("put", 1), ("try", 1), ("take", 1), ("try", 5)])
+@example([("try", 14), ("try", 1), ("take", 1), ("try", 6), ("try", 5), ("try", 4), ("try", 0), ("try", 0)])
 def test_any_history_is_one_queue(steps: list[Step]) -> None:
     trio.run(_play, steps)
 
@@ -193,6 +149,11 @@ async def _play(steps: list[Step]) -> None:
                 nursery.start_soon(sender, number, value)
                 model.outside.append((number, value))
                 model.settle()
+            elif kind == "try":
+                fits = not model.outside and model.has_room(value)
+                assert mailbox.try_put(number, value) is fits, "nobody overtakes a sender that waits"
+                if fits:
+                    model.inside.append((number, value))
             elif kind == "cancel" and model.outside:
                 item = model.outside[value % len(model.outside)]
                 model.outside.remove(item)

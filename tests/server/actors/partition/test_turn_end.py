@@ -3,7 +3,6 @@ otherwise."""
 
 from __future__ import annotations
 
-import errno
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -15,51 +14,34 @@ import trio.testing
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server.actors.disk.writes_at_once import MAX_BYTES
 from triolog.server.actors.partition.partition import PartitionActor
-from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import AppendFailedError
 from triolog.server.storage.log.append import AppendResult
-from triolog.server.storage.log.prepare import prepare_append
 
+from tests.server.actors.partition.appending import Answered, answered, offsets, prepared
 from tests.support.brokers import actor_of, one_partition, values_from
 from tests.support.counts import counts
-from tests.support.logs import START_MS, batch
-
-Answered = list[AppendResult | RequestError]
+from tests.support.gate_fs import GateFileSystem
 
 
 def put(actor: PartitionActor, answers: Answered, *, count: int = 1, size: int = 5) -> None:
-    data = batch(START_MS, value=b"v" * size)
     for _ in range(count):
-        prepared = prepare_append(data, actor.topic_partition, actor.config, now_ms=START_MS)
-        assert actor.try_append(prepared, -1, answers.append)
+        assert actor.try_append(prepared(actor, size=size), -1, answers.append)
 
 
-def offsets(answers: Answered) -> list[int]:
-    return [answer.base_offset for answer in answers if isinstance(answer, AppendResult)]
-
-
-async def test_a_turns_appends_are_answered_at_its_end_without_a_turn_of_the_task(tmp_path: Path) -> None:
+async def test_the_appends_of_a_turn_are_answered_at_its_end_without_the_task(tmp_path: Path) -> None:
+    """Those outside of a turn are done by the task; the first opens the file, in a thread."""
     answers: Answered = []
     async with one_partition(tmp_path, durability="os") as broker:
         actor = actor_of(broker)
         put(actor, answers)
-        await until_answered(answers, 1)  # the first one opens the file, in a thread
+        assert answers == []
+        await answered(answers, 1)
         with broker.disk.gathering:
             put(actor, answers, count=50)
             assert len(answers) == 1
         assert offsets(answers) == list(range(51))
         assert (actor.statistics().groups, actor.statistics().appends) == (2, 51)
         assert len(await values_from(broker)) == 51
-
-
-async def test_outside_of_a_turn_the_task_does_it(tmp_path: Path) -> None:
-    answers: Answered = []
-    async with one_partition(tmp_path, durability="os") as broker:
-        actor = actor_of(broker)
-        put(actor, answers, count=3)
-        assert answers == []
-        await until_answered(answers, 3)
-        assert offsets(answers) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -79,21 +61,15 @@ async def test_what_takes_long_is_left_to_the_task_whole_and_in_order(
     async with one_partition(tmp_path, durability=durability, topic=topic) as broker:
         actor = actor_of(broker)
         put(actor, answers)
-        await until_answered(answers, 1)
+        await answered(answers, 1)
         with broker.disk.gathering:
             put(actor, answers, count=3, size=size)
         assert len(answers) == 1
         with broker.disk.gathering:
             put(actor, answers)
-        await until_answered(answers, 5)
+        await answered(answers, 5)
         assert offsets(answers) == [0, 1, 2, 3, 4]
         assert len(await values_from(broker)) == 5
-
-
-async def until_answered(answers: Answered, count: int) -> None:
-    with trio.fail_after(30):
-        while len(answers) < count:
-            await trio.lowlevel.checkpoint()
 
 
 async def test_a_command_that_waits_for_its_turn_is_not_overtaken(tmp_path: Path) -> None:
@@ -102,7 +78,7 @@ async def test_a_command_that_waits_for_its_turn_is_not_overtaken(tmp_path: Path
     async with one_partition(tmp_path, durability="os") as broker, trio.open_nursery() as nursery:
         actor = actor_of(broker)
         put(actor, answers)
-        await until_answered(answers, 1)
+        await answered(answers, 1)
 
         def look(log: Any) -> Any:
             seen.append(log.log_end_offset)
@@ -118,35 +94,20 @@ async def test_a_command_that_waits_for_its_turn_is_not_overtaken(tmp_path: Path
         assert (offsets(answers), seen) == ([0, 1, 2, 3], [3])
 
 
-class FailsOnce(OsFileSystem):
-    """The next write fails half way, once `fails` is set."""
-
-    fails = False
-
-    def write(self, fd: int, buffers: Any, position: int) -> None:
-        if self.fails:
-            self.fails = False
-            super().write(fd, [bytes(buffers[0])[:7]], position)
-            raise OSError(errno.ENOSPC, "No space left on device")
-        super().write(fd, buffers, position)
-
-
-async def test_a_write_at_the_end_of_a_turn_that_fails_is_taken_back_and_answered(
-    tmp_path: Path,
-) -> None:
+async def test_a_write_at_the_end_of_a_turn_that_fails_is_taken_back_and_answered(tmp_path: Path, fs: GateFileSystem) -> None:
     answers: Answered = []
-    fs = FailsOnce()
+    fs.lets_write_at_once = True
     async with one_partition(tmp_path, durability="os", fs=fs) as broker:
         actor = actor_of(broker)
         put(actor, answers)
-        await until_answered(answers, 1)
+        await answered(answers, 1)
         size = Path(actor.log.active.log.path).stat().st_size
-        fs.fails = True
+        fs.fail("write", ".log", after_bytes=7)
         with broker.disk.gathering:
             put(actor, answers, count=2)
         with broker.disk.gathering:
             put(actor, answers)
-        await until_answered(answers, 4)
+        await answered(answers, 4)
         assert [type(answer) for answer in answers[1:3]] == [AppendFailedError] * 2
         assert answers[1].code is ErrorCode.KAFKA_STORAGE_ERROR
         assert offsets(answers) == [0, 1]
@@ -161,17 +122,14 @@ async def test_a_bug_at_the_end_of_a_turn_takes_the_log_offline_and_is_raised(tm
     async with one_partition(tmp_path, durability="os") as broker:
         actor = actor_of(broker)
         put(actor, answers)
-        await until_answered(answers, 1)
-        prepared = prepare_append(batch(START_MS), actor.topic_partition, actor.config, now_ms=START_MS)
+        await answered(answers, 1)
         with pytest.raises(ZeroDivisionError), broker.disk.gathering:
-            actor.try_append(prepared, -1, broken)
+            actor.try_append(prepared(actor), -1, broken)
         assert actor.log.offline is not None
 
 
 @pytest.mark.parametrize("seed", range(counts(60)))
-async def test_any_interleaving_of_turns_tasks_rolls_and_changes_gives_offsets_in_the_order_of_sending(
-    tmp_path: Path, seed: int
-) -> None:
+async def test_any_interleaving_gives_offsets_in_the_order_of_sending(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     answers: list[tuple[int, AppendResult | RequestError]] = []
     changes: list[int] = []
@@ -183,9 +141,8 @@ async def test_any_interleaving_of_turns_tasks_rolls_and_changes_gives_offsets_i
         def send(count: int) -> None:
             nonlocal sent
             for _ in range(count):
-                data = batch(START_MS, value=b"v" * random.choice([1, 100, 1000]))
-                prepared = prepare_append(data, actor.topic_partition, actor.config, now_ms=START_MS)
-                assert actor.try_append(prepared, random.choice([-1, 1]), partial(note, sent))
+                append = prepared(actor, size=random.choice([1, 100, 1000]))
+                assert actor.try_append(append, random.choice([-1, 1]), partial(note, sent))
                 sent += 1
 
         def note(number: int, answer: AppendResult | RequestError) -> None:

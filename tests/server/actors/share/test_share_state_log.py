@@ -66,38 +66,28 @@ def start_offset(log: ShareStateLog, key: ShareKey) -> int | None:
     return None if stored is None else stored.start_offset
 
 
-async def test_what_is_stored_is_read_again(broker: Broker) -> None:
+async def test_what_is_stored_is_read_again_until_its_snapshot_is_gone(broker: Broker) -> None:
     log = await opened(broker)
     assert log.find(KEY) is None
     await log.initialize(KEY, start_offset=3, state_epoch=2)
     await log.write(KEY, acknowledged(5, 7, 3))
     await log.write(KEY, acknowledged(8, 8, 4))
+    for key, code in (
+        (KEY, ErrorCode.FENCED_STATE_EPOCH),
+        (ShareKey("", bytes(16), 0), ErrorCode.INVALID_GROUP_ID),
+        (ShareKey("x" * 40_000, bytes(16), 0), ErrorCode.INVALID_GROUP_ID),
+    ):
+        with pytest.raises(RequestError) as caught:
+            await log.initialize(key, state_epoch=1)
+        assert caught.value.code is code
     stored = log.find(KEY)
     assert stored is not None
     assert (stored.state_epoch, stored.start_offset, stored.batches) == (2, 4, ((5, 8, RecordState.ACKNOWLEDGED, 1),))
     again = await opened(broker)
     assert again.find(KEY) == stored
     assert list(again.known()) == [KEY]
-
-
-async def test_who_has_an_older_state_epoch_is_refused(broker: Broker) -> None:
-    log = await opened(broker)
-    await log.initialize(KEY, state_epoch=2)
-    with pytest.raises(RequestError) as caught:
-        await log.initialize(KEY, state_epoch=1)
-    assert caught.value.code is ErrorCode.FENCED_STATE_EPOCH
-
-
-@pytest.mark.parametrize("group", ["", "x" * 40_000])
-async def test_a_group_without_a_possible_name_is_refused(broker: Broker, group: str) -> None:
-    with pytest.raises(RequestError) as caught:
-        await (await opened(broker)).initialize(ShareKey(group, bytes(16), 0))
-    assert caught.value.code is ErrorCode.INVALID_GROUP_ID
-
-
-async def test_what_is_deleted_is_gone_after_a_restart_too(broker: Broker) -> None:
-    log = await opened(broker)
-    await log.initialize(KEY)
+    await broker._manager.retention.prune(LOG, 1)
+    assert (await opened(broker)).find(KEY) is None
     await log.delete(KEY)
     await log.delete(OTHER)
     assert log.find(KEY) is None
@@ -140,14 +130,6 @@ async def test_what_is_before_all_snapshots_is_deleted(fast_path: Path, monkeypa
         assert {key: again.find(key) for key in again.known()} == stored
 
 
-async def test_updates_whose_snapshot_is_gone_count_no_longer(broker: Broker) -> None:
-    log = await opened(broker)
-    await log.initialize(KEY)
-    await log.write(KEY, acknowledged(1, 1))
-    await broker._manager.retention.prune(LOG, 1)
-    assert (await opened(broker)).find(KEY) is None
-
-
 async def test_a_log_that_cannot_be_read_says_so(broker: Broker) -> None:
     log = await opened(broker)
     await log.initialize(KEY)
@@ -158,7 +140,7 @@ async def test_a_log_that_cannot_be_read_says_so(broker: Broker) -> None:
     await log.prune()
 
 
-async def test_many_share_partitions_begin_in_one_batch_and_are_there_after_a_restart(broker: Broker) -> None:
+async def test_many_share_partitions_begin_in_one_batch(broker: Broker) -> None:
     log = await opened(broker)
     keys = [ShareKey("group", bytes(16), number) for number in range(300)]
     await log.initialize(keys[7], state_epoch=5)
@@ -170,13 +152,10 @@ async def test_many_share_partitions_begin_in_one_batch_and_are_there_after_a_re
     assert {key for key in again.known() if start_offset(again, key) == 3} == set(keys) - {keys[7]}
     assert await again.delete_all([*keys, ShareKey("nobody", bytes(16), 0)]) == {}
     assert list((await opened(broker)).known()) == []
-
-
-async def test_batches_have_no_more_names_than_fit(broker: Broker) -> None:
-    log = await opened(broker)
-    keys = [ShareKey("g" * 32_000, bytes(16), number) for number in range(20)]
-    assert await log.initialize_all(keys) == {}
-    assert await batches_after(broker, 0) == [8, 8, 4]
+    before = end_of_log(broker)
+    large = [ShareKey("g" * 32_000, bytes(16), number) for number in range(20)]
+    assert await log.initialize_all(large) == {}
+    assert await batches_after(broker, before) == [8, 8, 4], "as many names as fit"
 
 
 async def test_more_than_there_may_be_do_not_begin(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Staging, commits and leases when several things happen at once, or the disk and the log of commits refuse."""
+"""Staging and commits when several things happen at once, or the disk and the log of commits refuse."""
 
 from __future__ import annotations
 
@@ -8,27 +8,24 @@ from typing import Final
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.native import messages
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.manager import segment_leases
 from triolog.server.actors.stages.stage_commits import RETRY_S
-from triolog.server.broker import Broker, LeasedPartition, StagedShare
+from triolog.server.broker import Broker, StagedShare
 from triolog.server.listeners.native import stage_calls
 from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.server.storage.disk.paths import LEASE_DIRECTORY
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
 from triolog.server.storage.shared.stage_files import file_name, find_staged, stage_name
 
 from tests.server.actors.stages.test_stage_commits import APPLICATION, OTHER, batch, commits_of, decide, stage, stages_of
-from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, values_from
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import Clock
 from tests.support.transactions import TransactionalProducer
 
 FILE: Final = file_name("1", PARTITION)
-HOUR_MS: Final = 3_600_000
 COMMITS_LOG: Final = "__stage_commits-0/00000000000000000000.log"
 
 
@@ -36,9 +33,7 @@ def files_in(directory: Path) -> list[str]:
     return [path for _, path, _ in find_staged(OsFileSystem(), str(directory))]
 
 
-async def test_a_connection_that_ends_with_requests_of_many_partitions_leaves_nobody_waiting(
-    tmp_path: Path, fs: GateFileSystem
-) -> None:
+async def test_a_connection_that_ends_while_it_stages_leaves_nothing_waiting(tmp_path: Path, fs: GateFileSystem) -> None:
     parts = tuple(messages.StagePartition(TOPIC, number, batch("a")) for number in range(2))
     async with running_broker(tmp_path, fs=fs) as broker:
         await broker.topics.create(TOPIC, 2)
@@ -57,13 +52,6 @@ async def test_a_connection_that_ends_with_requests_of_many_partitions_leaves_no
         await broker.stage_commits.abort(APPLICATION, 0)
         assert stages_of(broker).staged_bytes == 0
         assert files_in(tmp_path) == []
-
-
-async def test_asking_how_much_is_staged_takes_no_room(broker: Broker) -> None:
-    for task in "123":
-        assert await broker.stages.write(await broker.stages.announce(APPLICATION, 0, task, PARTITION, b"")) == (0, 0)
-    assert stages_of(broker).names() == []
-    assert stages_of(broker).staged_bytes == 0
 
 
 async def test_what_is_touched_while_other_leftovers_are_thrown_away_stays(tmp_path: Path, fs: GateFileSystem) -> None:
@@ -141,18 +129,6 @@ async def test_a_commit_of_many_tasks_compares_no_task_with_every_other(broker: 
     assert CountedName.compared < 10 * len(shares)
 
 
-async def test_a_staged_file_that_is_gone_is_an_answer_and_no_end_of_the_server(tmp_path: Path, broker: Broker) -> None:
-    share = await stage(broker, "1", "a")
-    await decide(broker, [share])
-    [path] = files_in(tmp_path)
-    moved = Path(path).rename(tmp_path / "aside")
-    with pytest.raises(LogOfflineError, match=r"what task '1' has staged in .* cannot be read"):
-        await broker.stage_commits.commit(APPLICATION, 0, [share])
-    moved.rename(path)
-    await broker.stage_commits.commit(APPLICATION, 0, [share])
-    assert await values_from(broker) == [b"a"]
-
-
 async def test_what_was_certainly_not_decided_can_be_thrown_away(tmp_path: Path, fs: GateFileSystem) -> None:
     async with one_partition(tmp_path, fs=fs) as broker:
         await broker.stage_commits.commit(APPLICATION, 0, [])
@@ -176,9 +152,7 @@ async def test_a_log_of_commits_that_refuses_is_not_asked_every_second(broker: B
 
 
 @pytest.mark.parametrize("durability", ["os", "fsync"])
-async def test_a_commit_whose_epoch_a_partition_has_already_is_not_taken_for_an_earlier_one(
-    tmp_path: Path, durability: str
-) -> None:
+async def test_a_commit_is_not_taken_for_an_earlier_one_of_its_epoch(tmp_path: Path, durability: str) -> None:
     """Damage can take records out of the log of commits, and a backup may hold an older one than of the partitions."""
     async with one_partition(tmp_path, durability=durability) as broker:
         await broker.stage_commits.commit(APPLICATION, 0, [await stage(broker, "1", "a")])
@@ -207,6 +181,10 @@ async def test_nothing_is_forgotten_while_the_log_of_commits_cannot_be_read(tmp_
             left.touched = -float("inf")
         clock.advance(1000)
         commits = commits_of(broker)
+        with pytest.raises(LogOfflineError, match="the commits of staged records cannot be served"):
+            await broker.stage_commits.commit(APPLICATION, 1, [share])
+        with pytest.raises(LogOfflineError, match="cannot be served"):
+            broker.stage_commits.last_version(APPLICATION)
         assert (await commits.expire(), await commits.expire_stages()) == (0, 0)
         await commits.finish_overdue()
         assert await values_from(broker) == []
@@ -217,7 +195,7 @@ async def test_nothing_is_forgotten_while_the_log_of_commits_cannot_be_read(tmp_
         assert broker.stage_commits.last_version("other") == 0
 
 
-async def test_many_commits_at_a_time_share_what_is_kept_in_memory(
+async def test_many_commits_share_what_is_kept_in_memory(
     tmp_path: Path, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running_broker(tmp_path, fs=fs) as broker:
@@ -235,7 +213,7 @@ async def test_many_commits_at_a_time_share_what_is_kept_in_memory(
 
 
 async def test_a_commit_that_takes_long_holds_up_no_transaction(
-    tmp_path: Path, fs: GateFileSystem, mock_clock: trio.testing.MockClock
+    tmp_path: Path, fs: GateFileSystem, mock_clock: MockClock
 ) -> None:
     async with running_broker(tmp_path, fs=fs) as broker:
         await broker.topics.create(TOPIC, 2)
@@ -250,34 +228,3 @@ async def test_a_commit_that_takes_long_holds_up_no_transaction(
             await until(lambda: broker._manager.topics.actor(OTHER).snapshot().last_stable_offset == 2)
         await until(lambda: broker._manager.topics.actor(PARTITION).snapshot().high_watermark == 1)
         assert await values_from(broker) == [b"a"]
-
-
-async def test_a_lease_that_is_renewed_while_others_end_goes_on(
-    tmp_path: Path, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(segment_leases, "CHECK_S", float("inf"))
-    async with one_partition(tmp_path, fs=fs) as broker:
-        await broker.writer.append(PARTITION, value("a"))
-        first = await broker.leases.take([PARTITION], HOUR_MS)
-        second = await broker.leases.take([PARTITION], HOUR_MS)
-        first.ends_at = second.ends_at = -float("inf")
-        async with held(fs.hold("unlink", ".log", most=1), broker.leases.end_overdue):
-            await broker.leases.renew(second.lease_id, HOUR_MS)
-        assert len(broker.leases) == 1
-        assert not directory_of(first).exists()
-        assert directory_of(second).exists()
-
-
-def directory_of(lease: segment_leases.Lease) -> Path:
-    found = lease.partitions[PARTITION]
-    assert isinstance(found, LeasedPartition)
-    return Path(found.directory)
-
-
-async def test_a_lease_that_nobody_waits_for_any_more_leaves_nothing(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with one_partition(tmp_path, fs=fs) as broker:
-        await broker.writer.append(PARTITION, value("a"))
-        async with held(fs.hold("link", ".log"), broker.leases.take, [PARTITION], HOUR_MS) as nursery:
-            nursery.cancel_scope.cancel()
-        assert len(broker.leases) == 0
-        assert list((tmp_path / LEASE_DIRECTORY).rglob("*.log")) == []

@@ -12,35 +12,37 @@ def look(at_s: float, written: int | None = 0, appended: int = 0, room: int | No
     return Look(at_s=at_s, written_bytes=written, appended_bytes=appended, room_bytes=room)
 
 
-def test_rates_are_what_happened_between_two_looks() -> None:
-    rates = Rates.between(look(10, 1000, 100, 5000), look(20, 4000, 600, 3000))
-    assert rates == Rates(written_per_s=300.0, written_per_appended=6.0, full_in_s=15.0)
-
-
-def test_what_the_system_does_not_tell_has_no_rate() -> None:
-    assert Rates.between(look(0, None, 0, None), look(10, None, 50, None)) == Rates()
-    assert Rates.between(look(0, None, 0, None), look(10, 70, 50, 9)) == Rates()
-
-
-def test_nothing_appended_makes_no_share_of_it() -> None:
-    assert Rates.between(look(0), look(10, 100)) == Rates(written_per_s=10.0)
-
-
-def test_a_counter_that_fell_is_of_another_disk() -> None:
-    assert Rates.between(look(0, 500), look(10, 100, 10)).written_per_s is None
-
-
-def test_a_disk_that_gets_emptier_is_never_full() -> None:
-    assert Rates.between(look(0, room=10), look(10, room=11)).full_in_s is None
-    assert Rates.between(look(0, room=10), look(10, room=10)).full_in_s is None
-
-
-def test_a_disk_below_its_reserve_is_full_now() -> None:
-    assert Rates.between(look(0, room=10), look(10, room=-5)).full_in_s == 0
-
-
-def test_less_than_a_second_says_nothing() -> None:
-    assert Rates.between(look(0, 0, 0, 100), look(0.9, 100, 100, 0)) == Rates()
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (
+            look(10, 1000, 100, 5000),
+            look(20, 4000, 600, 3000),
+            Rates(written_per_s=300.0, written_per_appended=6.0, full_in_s=15.0),
+        ),
+        (look(0, None, 0, None), look(10, None, 50, None), Rates()),
+        (look(0, None, 0, None), look(10, 70, 50, 9), Rates()),
+        (look(0), look(10, 100), Rates(written_per_s=10.0)),
+        (look(0, 500), look(10, 100, 10), Rates()),
+        (look(0, None, room=10), look(10, None, room=11), Rates()),
+        (look(0, None, room=10), look(10, None, room=10), Rates()),
+        (look(0, None, room=10), look(10, None, room=-5), Rates(full_in_s=0)),
+        (look(0, 0, 0, 100), look(0.9, 100, 100, 0), Rates()),
+    ],
+    ids=[
+        "what happened in between",
+        "the system says nothing",
+        "the system said nothing before",
+        "nothing was appended",
+        "another disk",
+        "emptier",
+        "as full as before",
+        "below its reserve",
+        "less than a second",
+    ],
+)
+def test_rates_are_what_happened_between_two_looks(first: Look, second: Look, expected: Rates) -> None:
+    assert Rates.between(first, second) == expected
 
 
 def test_rates_begin_at_the_start_of_the_span() -> None:

@@ -44,35 +44,26 @@ def give_back(state: SharePartitionState, first: int, last: int, kind: int = REL
     state.commit(state.acknowledge("member", [Acknowledgement(first, last, [kind])], 0))
 
 
-def test_new_records_come_in_whole_record_batches_and_in_pieces_of_the_size_that_is_liked() -> None:
+def test_new_records_come_in_whole_record_batches_and_in_pieces_of_the_wanted_size() -> None:
     assert take(SharePartitionState(0), max_records=25) == [(0, 29, 1)]
-    assert take(SharePartitionState(0), batch_size=15) == [(0, 19, 1), (20, 39, 1), (40, 49, 1)]
-
-
-def test_in_record_limit_mode_there_are_not_more_than_wanted_and_the_rest_is_there_for_others() -> None:
-    state = SharePartitionState(0)
-    assert take(state, max_records=25, mode=LIMITED) == [(0, 24, 1)]
-    assert take(state, max_records=25, mode=LIMITED) == [(25, 29, 1), (30, 49, 1)]
-
-
-def test_what_comes_again_comes_as_it_was_acquired() -> None:
-    state = SharePartitionState(0)
-    take(state, batch_size=10)
-    give_back(state, 0, 49)
-    assert take(state, max_records=15) == [(0, 9, 2), (10, 19, 2)]
-
-
-def test_in_the_middle_of_a_batch_it_begins_at_the_start_of_the_group() -> None:
     assert take(SharePartitionState(7), max_records=1) == [(7, 9, 1)]
+    state = SharePartitionState(0)
+    assert take(state, batch_size=15) == [(0, 19, 1), (20, 39, 1), (40, 49, 1)]
+    give_back(state, 0, 49)
+    assert take(state, max_records=15) == [(0, 19, 2)], "again as they were acquired"
+    state = SharePartitionState(0)
+    assert take(state, max_records=25, mode=LIMITED) == [(0, 24, 1)], "no more than wanted; others get the rest"
+    assert take(state, max_records=25, mode=LIMITED) == [(25, 29, 1), (30, 49, 1)]
+    for mode in AcquireMode:
+        assert take(SharePartitionState(50), mode=mode) == []
+        for most in (0, -1):
+            assert take(SharePartitionState(0), max_records=most, mode=mode) == []
 
 
-def test_offsets_without_records_are_passed_over() -> None:
+def test_offsets_without_records_are_passed_over_and_given_up() -> None:
     state = SharePartitionState(0)
     assert take(state, [OffsetRange(5, 9), OffsetRange(20, 24)]) == [(5, 24, 1)]
     assert state.start_offset == 5
-
-
-def test_records_that_the_log_has_no_more_are_given_up() -> None:
     state = SharePartitionState(0)
     take(state, batch_size=10, max_records=30)
     give_back(state, 0, 29)
@@ -90,7 +81,7 @@ def test_at_the_limit_of_locks_only_what_was_given_before_is_given() -> None:
     assert take(state) == [(0, 4, 2)]
 
 
-def test_what_was_delivered_in_vain_comes_in_ever_smaller_pieces_and_the_last_time_alone() -> None:
+def test_records_given_back_come_in_smaller_pieces_until_they_are_archived() -> None:
     state = SharePartitionState(0)
     sizes = []
     for _ in range(5):
@@ -99,14 +90,6 @@ def test_what_was_delivered_in_vain_comes_in_ever_smaller_pieces_and_the_last_ti
         give_back(state, acquired[0].first_offset, acquired[-1].last_offset)
     assert sizes == [10, 10, 10, 5, 1]
     assert state.start_offset == 1
-
-
-def test_after_the_last_delivery_a_record_is_archived() -> None:
-    state = SharePartitionState(0, ShareConfig(delivery_count_limit=2))
-    for count in (1, 2):
-        assert take(state, TENS[:1]) == [(0, 9, count)]
-        give_back(state, 0, 9)
-    assert state.start_offset == 10
 
 
 def test_what_is_refused_in_part_has_not_happened() -> None:
@@ -126,21 +109,9 @@ def test_records_of_aborted_transactions_nobody_gets() -> None:
     assert state.start_offset == 30
 
 
-def test_after_a_restart_what_the_log_says_nothing_of_comes_as_new() -> None:
+def test_after_a_restart_offsets_that_are_not_stored_come_as_new() -> None:
     stored = [StateBatch(10, 14, RecordState.ACKNOWLEDGED, 1), StateBatch(20, 24, RecordState.AVAILABLE, 2)]
-    state = SharePartitionState.restored(5, stored)
-    assert take(state) == [(5, 9, 1), (15, 19, 1), (20, 24, 3), (25, 49, 1)]
-
-
-def test_a_gap_is_given_up_to_the_end_of_a_record_batch() -> None:
+    assert take(SharePartitionState.restored(5, stored)) == [(5, 9, 1), (15, 19, 1), (20, 24, 3), (25, 49, 1)]
     state = SharePartitionState.restored(0, [StateBatch(30, 34, RecordState.AVAILABLE, 1)])
-    assert take(state, max_records=15) == [(0, 19, 1)]
+    assert take(state, max_records=15) == [(0, 19, 1)], "up to the end of a record batch"
     assert take(state, max_records=12) == [(20, 29, 1), (30, 34, 2)]
-
-
-@pytest.mark.parametrize("mode", AcquireMode)
-def test_nothing_is_given_of_nothing(mode: AcquireMode) -> None:
-    state = SharePartitionState(50)
-    assert take(state, TENS, mode=mode) == []
-    assert take(SharePartitionState(0), max_records=0, mode=mode) == []
-    assert take(SharePartitionState(0), max_records=-1, mode=mode) == []

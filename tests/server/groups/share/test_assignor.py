@@ -69,7 +69,7 @@ def test_members_differ_by_one_at_most_when_they_begin_with_nothing(names: set[s
 
 
 @given(st.sets(st.sampled_from(NAMES), min_size=1), assignables, st.dictionaries(st.sampled_from(NAMES), owned))
-def test_nobody_has_more_than_his_part_and_no_partition_too_many_readers(
+def test_members_and_partitions_have_their_part_at_most(
     names: set[str], assignable: Assignable, before: dict[str, Partitions]
 ) -> None:
     partitions = all_partitions(assignable, frozenset(TOPICS))
@@ -106,15 +106,6 @@ def test_small_groups(names: str, counts: dict[bytes, int], shared: dict[str, st
     letters = {A: "A", B: "B", C: "C"}
     shown = {name: " ".join(f"{letters[topic]}{number}" for topic, number in sorted(each)) for name, each in assigned.items()}
     assert shown == shared
-
-
-def test_a_member_that_joins_gets_its_part_and_the_others_keep_theirs() -> None:
-    assignable = {A: range(6)}
-    before = assign_simple(same("ab", A), assignable)
-    after = assign_simple(again(same("abc", A), before), assignable)
-    assert {name: len(each) for name, each in after.items()} == {"a": 2, "b": 2, "c": 2}
-    assert after["a"] < before["a"]
-    assert after["b"] < before["b"]
 
 
 def test_who_is_subscribed_to_one_topic_shares_it_with_who_is_subscribed_to_two() -> None:

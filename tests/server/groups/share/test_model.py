@@ -18,12 +18,7 @@ from triolog.server.groups.share.values import Acknowledgement, AcquireMode, Off
 
 MEMBERS: Final = ("one", "two", "three")
 CONFIG: Final = ShareConfig(record_lock_duration_ms=100, delivery_count_limit=3, partition_max_record_locks=30)
-KINDS: Final = {
-    0: RecordState.ARCHIVED,
-    1: RecordState.ACKNOWLEDGED,
-    2: RecordState.AVAILABLE,
-    3: RecordState.ARCHIVED,
-}
+KINDS: Final = {0: RecordState.ARCHIVED, 1: RecordState.ACKNOWLEDGED, 2: RecordState.AVAILABLE, 3: RecordState.ARCHIVED}
 RENEW: Final = 4
 
 
@@ -73,8 +68,6 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.stored: StoredShare = applied(None, plan_initial(None, state_epoch=0, start_offset=0, now_ms=0))
         self.kept: dict[int, tuple[RecordState, int]] = {}
 
-    # ---- the log ---------------------------------------------------------------------------------------------------------
-
     @rule(size=st.integers(1, 5), hole=st.sampled_from([0, 0, 0, 3]), is_aborted=st.sampled_from([False] * 4 + [True]))
     def append(self, size: int, hole: int, is_aborted: bool) -> None:
         first = self.log_end + hole
@@ -91,8 +84,6 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.state.move_start(start)
         self.start, self.next = max(self.start, start), max(self.next, start)
         self.forget()
-
-    # ---- members ---------------------------------------------------------------------------------------------------------
 
     @rule(
         data=st.data(),
@@ -215,8 +206,6 @@ class SharePartitionMachine(RuleBasedStateMachine):
             record.target = record.given_back()
         self.open.append(Open(self.state.release(member), records))
 
-    # ---- the disk and the clock ------------------------------------------------------------------------------------------
-
     @precondition(lambda self: self.open)
     @rule(data=st.data(), is_stored=st.sampled_from([True, True, True, False]))
     def finish_a_write(self, data: st.DataObject, is_stored: bool) -> None:
@@ -271,8 +260,6 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.next = max(stored, default=self.start - 1) + 1
         self.records = {each: Record(*stored.get(each, (RecordState.AVAILABLE, 0))) for each in range(self.start, self.next)}
         self.forget()
-
-    # ---- what is always so -----------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
         """What is done at the beginning is over."""

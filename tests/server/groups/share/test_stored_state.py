@@ -54,9 +54,6 @@ def test_a_snapshot_of_the_same_changes_nothing_but_its_epoch() -> None:
     stored = applied(INITIAL, update)
     again = applied(stored, plan_snapshot(stored, now_ms=10))
     assert again == attrs.evolve(stored, snapshot_epoch=1, updates=0, written_ms=10)
-
-
-def test_a_share_partition_that_begins_anew_has_nothing_of_before() -> None:
     anew = applied(INITIAL, plan_initial(INITIAL, state_epoch=4, start_offset=9, now_ms=11))
     assert (anew.snapshot_epoch, anew.state_epoch, anew.start_offset, anew.batches) == (1, 4, 9, ())
 
@@ -67,12 +64,6 @@ def test_how_many_are_done_with_is_known_where_the_start_is(start_offset: int, d
     assert value.delivery_complete_count == done
 
 
-def test_an_update_without_a_start_leaves_it_where_it_is() -> None:
-    stored = attrs.evolve(INITIAL, start_offset=5)
-    update = ShareUpdateValue(snapshot_epoch=0, leader_epoch=0, start_offset=-1, state_batches=[])
-    assert applied(stored, update).start_offset == 5
-
-
 @pytest.mark.parametrize(("state", "last", "count"), [(1, 1, 1), (3, 1, 1), (0, -1, 1), (0, 1, -1)])
 def test_states_that_are_none_are_refused(state: int, last: int, count: int) -> None:
     batch = ShareStateBatch(first_offset=0, last_offset=last, delivery_state=state, delivery_count=count)
@@ -80,6 +71,8 @@ def test_states_that_are_none_are_refused(state: int, last: int, count: int) -> 
         applied(INITIAL, ShareUpdateValue(snapshot_epoch=0, leader_epoch=0, start_offset=0, state_batches=[batch]))
 
 
-def test_an_update_of_nothing_is_refused() -> None:
+def test_an_update_needs_a_snapshot_and_keeps_the_start_that_it_does_not_name() -> None:
+    update = ShareUpdateValue(snapshot_epoch=0, leader_epoch=0, start_offset=-1, state_batches=[])
+    assert applied(attrs.evolve(INITIAL, start_offset=5), update).start_offset == 5
     with pytest.raises(InvalidRecordError, match="without a snapshot"):
-        applied(None, ShareUpdateValue(snapshot_epoch=0, leader_epoch=0, start_offset=0, state_batches=[]))
+        applied(None, update)

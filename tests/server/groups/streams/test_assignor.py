@@ -46,9 +46,7 @@ def test_tasks_are_run_once_and_copied_elsewhere(
 
 
 @given(PROCESSES, PARTS, st.integers(0, 2))
-def test_an_assignment_that_is_made_again_stays(
-    processes: dict[str, str], parts: dict[str, SubtopologyTasks], replicas: int
-) -> None:
+def test_an_assignment_stays(processes: dict[str, str], parts: dict[str, SubtopologyTasks], replicas: int) -> None:
     before = assign(processes, parts, replicas)
     again = assign(processes, parts, replicas, before)
     assert {name: each.active for name, each in again.items()} == {name: each.active for name, each in before.items()}

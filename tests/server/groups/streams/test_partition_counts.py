@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 from triolog.protocol.coordinator.streams_group_records import StreamsGroupCopartitionGroup, StreamsGroupSubtopology
-from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.errors import RequestError
 from triolog.server.groups.streams.configured import MAX_TASKS, configure
 from triolog.server.groups.streams.topology import MAX_SUBTOPOLOGIES, MAX_TOPICS, Topology, check_topology
 from triolog.server.groups.streams.values import StreamsStatusCode
@@ -41,35 +41,34 @@ def together(*sources: int, repartition: tuple[int, ...] = ()) -> StreamsGroupCo
     )
 
 
-def test_what_is_partitioned_anew_has_as_many_as_its_writers_read() -> None:
-    assert missing(
-        {"a": 3, "b": 5},
-        subtopology("0", "a", sinks=["r"]),
-        subtopology("1", "b", sinks=["r"]),
-        subtopology("2", repartition=[internal("r")], sinks=["s"], changelogs=["c"]),
-        subtopology("3", repartition=[internal("s")], changelogs=["d"]),
-    ) == {"r": 3, "s": 3, "c": 3, "d": 3}
+A, B = subtopology("0", "a", sinks=["r"]), subtopology("1", "b", sinks=["s"])
+CHAIN = [subtopology(f"{number}", repartition=[internal(f"r{number + 1}")], sinks=[f"r{number}"]) for number in range(5)]
 
 
-def test_a_chain_is_followed_whatever_the_order_of_its_parts() -> None:
-    links = [subtopology(f"{number}", repartition=[internal(f"r{number + 1}")], sinks=[f"r{number}"]) for number in range(5)]
-    last = subtopology("5", "a", sinks=["r5"])
-    assert missing({"a": 7}, *links, last) == dict.fromkeys((f"r{number}" for number in range(1, 6)), 7)
-
-
-def test_a_number_that_is_said_counts() -> None:
-    parts = (subtopology("0", "a", sinks=["r"]), subtopology("1", repartition=[internal("r", 8)], changelogs=["c"]))
-    assert missing({"a": 3}, *parts) == {"r": 8, "c": 8}
-
-
-def test_copartitioned_topics_that_are_partitioned_anew_follow_the_others() -> None:
-    joined = subtopology("1", "b", repartition=[internal("r")], copartitioned=[together(0, repartition=(0,))])
-    assert missing({"a": 3, "b": 5}, subtopology("0", "a", sinks=["r"]), joined) == {"r": 5}
-    both = subtopology("2", repartition=[internal("r"), internal("s")], copartitioned=[together(repartition=(0, 1))])
-    assert missing({"a": 3, "b": 5}, subtopology("0", "a", sinks=["r"]), subtopology("1", "b", sinks=["s"]), both) == {
-        "r": 5,
-        "s": 5,
-    }
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (
+            [
+                A,
+                subtopology("1", "b", sinks=["r"]),
+                subtopology("2", repartition=[internal("r")], sinks=["s"], changelogs=["c"]),
+                subtopology("3", repartition=[internal("s")], changelogs=["d"]),
+            ],
+            {"r": 3, "s": 3, "c": 3, "d": 3},
+        ),
+        ([*CHAIN, subtopology("5", "a", sinks=["r5"])], dict.fromkeys((f"r{number}" for number in range(1, 6)), 3)),
+        ([A, subtopology("1", repartition=[internal("r", 8)], changelogs=["c"])], {"r": 8, "c": 8}),
+        ([A, subtopology("1", "b", repartition=[internal("r")], copartitioned=[together(0, repartition=(0,))])], {"r": 5}),
+        (
+            [A, B, subtopology("2", repartition=[internal("r"), internal("s")], copartitioned=[together(repartition=(0, 1))])],
+            {"r": 5, "s": 5},
+        ),
+    ],
+    ids=["as many as writers read", "a chain", "a number", "copartitioned with a source", "copartitioned with each other"],
+)
+def test_a_missing_topic_has_the_partitions_of(parts: list[StreamsGroupSubtopology], expected: dict[str, int]) -> None:
+    assert missing({"a": 3, "b": 5}, *parts) == expected
 
 
 def test_what_does_not_fit_is_told() -> None:
@@ -109,9 +108,8 @@ def test_of_many_missing_topics_three_are_named() -> None:
     ids=["parts", "topics", "one id", "an index", "a negative index", "a negative number"],
 )
 def test_a_topology_has_limits(parts: list[StreamsGroupSubtopology]) -> None:
-    with pytest.raises(RequestError) as raised:
+    with pytest.raises(RequestError, match=r"^STREAMS_INVALID_TOPOLOGY"):
         check_topology(topology(*parts))
-    assert raised.value.code is ErrorCode.STREAMS_INVALID_TOPOLOGY
 
 
 def test_an_application_has_a_limit_of_tasks() -> None:

@@ -10,113 +10,40 @@ from __future__ import annotations
 
 from collections import Counter
 
-import attrs
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, precondition, rule
-from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.server.groups.streams.tasks import NO_TASKS, Tasks
-from triolog.server.groups.streams.values import StreamsGroupState, StreamsStatusCode
+from hypothesis.stateful import invariant, precondition, rule
+from triolog.server.groups.streams.tasks import NO_TASKS
+from triolog.server.groups.streams.values import StreamsGroupState, StreamsHeartbeatAnswer, StreamsStatusCode
 
+from tests.server.groups.histories import SESSION_MS, Client, MemberHistories
 from tests.support.consumer_groups import Topics
 from tests.support.streams_groups import GROUP, DrivenStreamsGroups
 
-SESSION_MS = 45_000
-REJOIN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
-PROCESSES = ("p", "q", "r")
 
+class Histories(MemberHistories):
+    """Of threads of instances: one drops what it is told to drop, and says so with its next full heartbeat."""
 
-@attrs.define(eq=False)
-class Client:
-    """A thread of an instance: it drops what it is told to drop, and says so with its next full heartbeat."""
-
-    member_id: str
-    process_id: str
-    epoch: int = 0
-    tasks: Tasks = NO_TASKS
-    is_out: bool = False
-
-
-class Histories(RuleBasedStateMachine):
-    clients = Bundle("clients")
+    nothing = NO_TASKS
 
     def __init__(self) -> None:
         super().__init__()
         self.topics = Topics()
         self.topics.create("words", 3)
         self.driven = DrivenStreamsGroups(self.topics)
-        self.living: list[Client] = []
-        self.count = 0
 
-    def _speak(self, client: Client, *, is_full: bool = False) -> None:
-        if client.is_out:
-            client.epoch, client.is_out, client.tasks = 0, False, NO_TASKS
-        try:
-            if client.epoch == 0:
-                answer = self.driven.join(client.member_id, process_id=client.process_id)
-            else:
-                answer = self.driven.heartbeat(client.member_id, client.epoch, client.tasks if is_full else None)
-        except RequestError as exc:
-            _expect(exc, *REJOIN)
-            client.is_out = True
-            return
-        client.epoch = answer.member_epoch
-        if answer.assignment is not None:
-            client.tasks = answer.assignment
+    def heartbeat(self, client: Client, *, is_full: bool) -> StreamsHeartbeatAnswer:
+        if client.epoch == 0:
+            return self.driven.join(client.member_id, process_id=client.wants)
+        return self.driven.heartbeat(client.member_id, client.epoch, client.has if is_full else None)
 
-    @rule(target=clients, process_id=st.sampled_from(PROCESSES))
+    @rule(target=MemberHistories.clients, process_id=st.sampled_from("pqr"))
     def join(self, process_id: str) -> object:
-        if len(self.living) >= 6:
-            return multiple()
-        self.count += 1
-        client = Client(f"m{self.count}", process_id)
-        self._speak(client)
-        self.living.append(client)
-        return client
-
-    @rule(client=clients, is_full=st.booleans())
-    def speak(self, client: Client, is_full: bool) -> None:
-        if client in self.living:
-            self._speak(client, is_full=is_full)
-
-    @rule(client=clients)
-    def lose_an_answer(self, client: Client) -> None:
-        """The client does not know what became of its heartbeat, and says with the next one what it has."""
-        if client in self.living and not client.is_out and client.epoch:
-            before = client.epoch, client.tasks
-            self._speak(client)
-            if not client.is_out:
-                client.epoch, client.tasks = before
-                self._speak(client, is_full=True)
-
-    @rule(client=consumes(clients))
-    def leave(self, client: Client) -> None:
-        if client in self.living:
-            self.living.remove(client)
-            if not client.is_out:
-                try:
-                    self.driven.heartbeat(client.member_id, -1)
-                except RequestError as exc:
-                    _expect(exc, ErrorCode.UNKNOWN_MEMBER_ID)
-
-    @rule(client=consumes(clients))
-    def die(self, client: Client) -> None:
-        if client in self.living:
-            self.living.remove(client)
+        return self.add(process_id)
 
     @rule(replicas=st.integers(0, 2))
     def ask_for_standbys(self, replicas: int) -> None:
         self.driven.times = self.driven.times._replace(num_standby_replicas=replicas)
-
-    @rule(compacted=st.booleans())
-    def restart(self, compacted: bool) -> None:
-        if compacted:
-            self.driven.compact()
-        self.driven.restart()
-
-    @rule(passed_ms=st.integers(1, SESSION_MS))
-    def pass_time(self, passed_ms: int) -> None:
-        self.driven.pass_time(self.driven.now_ms + passed_ms)
 
     @precondition(lambda self: self.living)
     @rule()
@@ -124,22 +51,22 @@ class Histories(RuleBasedStateMachine):
         self.driven.pass_time(self.driven.now_ms + SESSION_MS)  # the dead are out
         for _ in range(8):
             for client in self.living:
-                self._speak(client, is_full=True)
+                self.speak(client, is_full=True)
         group = self.driven.group
         assert group.state is StreamsGroupState.STABLE
         assert set(group.members) == {client.member_id for client in self.living}
-        active = Counter(task for client in self.living for task in client.tasks.active)
+        active = Counter(task for client in self.living for task in client.has.active)
         assert active == Counter([*(("0", number) for number in range(3)), *(("1", number) for number in range(3))])
         for client in self.living:
-            assert client.tasks == group.members[client.member_id].assigned.tasks
-        copies = Counter((task, c.process_id) for c in self.living for task in (*c.tasks.active, *c.tasks.standby))
+            assert client.has == group.members[client.member_id].assigned.tasks
+        copies = Counter((task, c.wants) for c in self.living for task in (*c.has.active, *c.has.standby))
         assert set(copies.values()) <= {1}, "a process has a task twice"
-        wanted = min(self.driven.times.num_standby_replicas, len({client.process_id for client in self.living}) - 1)
-        standby = Counter(task for client in self.living for task in client.tasks.standby)
+        wanted = min(self.driven.times.num_standby_replicas, len({client.wants for client in self.living}) - 1)
+        standby = Counter(task for client in self.living for task in client.has.standby)
         assert standby == Counter({("1", number): wanted for number in range(3) if wanted})
-        sizes = [len(client.tasks.active) for client in self.living]
+        sizes = [len(client.has.active) for client in self.living]
         if wanted == 0:
-            per_process = Counter(client.process_id for client in self.living)
+            per_process = Counter(client.wants for client in self.living)
             assert len(set(per_process.values())) > 1 or max(sizes) - min(sizes) <= 2
 
     @invariant()
@@ -170,10 +97,6 @@ class Histories(RuleBasedStateMachine):
         count = 0 if group is None else len(group.members)
         revoking = 0 if group is None else sum(bool(member.revoking) for member in group.members.values())
         assert len(self.driven.groups.timers) == count + revoking
-
-
-def _expect(exc: RequestError, *codes: ErrorCode) -> None:
-    assert exc.code in codes, exc
 
 
 def test_a_status_says_that_topics_are_missing_until_they_are_made() -> None:

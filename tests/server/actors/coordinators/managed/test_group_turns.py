@@ -28,7 +28,7 @@ async def test_a_group_has_one_turn_at_a_time_in_the_order_they_were_asked_for()
     assert "other" not in turns
 
 
-async def test_one_who_is_cancelled_while_he_waits_leaves_nothing() -> None:
+async def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing() -> None:
     turns = GroupTurns()
     async with turns.of("group"):
         with trio.move_on_after(0):

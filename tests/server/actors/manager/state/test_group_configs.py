@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from triolog.protocol.errors import ErrorCode, InvalidConfigError, RequestError
+from triolog.protocol.errors import InvalidConfigError, RequestError
 from triolog.server.actors.manager.state import group_configs
 from triolog.server.storage.directory.groups_file import GROUPS_FILE
 from triolog.server.storage.errors import CheckpointError
@@ -19,25 +19,20 @@ LIMIT, LOCKS = "share.delivery.count.limit", "share.partition.max.record.locks"
 
 
 async def test_configurations_are_there_after_a_restart_in_every_directory(tmp_path: Path) -> None:
+    """Also what only a lenient server accepts."""
     one, two = tmp_path / "one", tmp_path / "two"
-    async with running_broker(one, two) as broker:
+    async with running_broker(one, two, lenient=True, group_share_delivery_count_limit=10) as broker:
         configs = broker.group_configs
-        await configs.change("a", lambda _: {LIMIT: " 3 "})
+        await configs.change("a", lambda _: {LIMIT: " 100 "})
         await configs.change("b", lambda _: {LIMIT: "4"})
         await configs.change("b", lambda _: {})
         await configs.change("c", lambda _: {LIMIT: "4"}, validate_only=True)
-        assert configs.overrides() == {"a": {LIMIT: "3"}}
-        assert (configs.of_group("a")[LIMIT], configs.of_group("b")[LIMIT]) == (3, 5)
+        assert configs.overrides() == {"a": {LIMIT: "100"}}
+        assert (configs.of_group("a")[LIMIT], configs.of_group("b")[LIMIT]) == (100, 10)
     assert (one / GROUPS_FILE).read_bytes() == (two / GROUPS_FILE).read_bytes()
     (one / GROUPS_FILE).unlink()
     async with running_broker(one, two) as broker:
-        assert broker.group_configs.of_group("a")[LIMIT] == 3
-
-
-async def test_a_group_has_what_the_server_says_of_all_until_it_is_told_otherwise(tmp_path: Path) -> None:
-    async with running_broker(tmp_path, group_share_delivery_count_limit=10) as broker:
-        await broker.group_configs.change("a", lambda _: {LIMIT: "3"})
-        assert (broker.group_configs.of_group("a")[LIMIT], broker.group_configs.of_group("b")[LIMIT]) == (3, 10)
+        assert broker.group_configs.of_group("a")[LIMIT] == 100
 
 
 async def test_changes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
@@ -49,9 +44,14 @@ async def test_changes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
         assert (configs.of_group("a")[LIMIT], configs.of_group("a")[LOCKS]) == (3, 200)
 
 
-async def test_what_is_wrong_or_cannot_be_stored_does_not_count(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_what_is_wrong_or_cannot_be_stored_does_not_count(
+    tmp_path: Path, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_configs, "MAX_GROUPS_BYTES", 300)
     async with running_broker(tmp_path, fs=fs) as broker:
         configs = broker.group_configs
+        with pytest.raises(RequestError, match=r"^POLICY_VIOLATION"):
+            await configs.change("b" * 300, lambda _: {LIMIT: "3"})
         with pytest.raises(InvalidConfigError):
             await configs.change("a", lambda _: {LIMIT: "11"})
         fs.fail("write", f"{GROUPS_FILE}.tmp", number=errno.ENOSPC)
@@ -61,23 +61,6 @@ async def test_what_is_wrong_or_cannot_be_stored_does_not_count(tmp_path: Path, 
         await configs.change("a", lambda _: {LIMIT: "4"})
     async with running_broker(tmp_path) as broker:
         assert broker.group_configs.of_group("a")[LIMIT] == 4
-
-
-async def test_a_strict_server_starts_with_what_a_lenient_one_has_taken(tmp_path: Path) -> None:
-    async with running_broker(tmp_path, lenient=True) as broker:
-        await broker.group_configs.change("a", lambda _: {LIMIT: "100"})
-    async with running_broker(tmp_path) as broker:
-        assert broker.group_configs.of_group("a")[LIMIT] == 100
-
-
-async def test_all_together_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_configs, "MAX_GROUPS_BYTES", 300)
-    async with running_broker(tmp_path) as broker:
-        await broker.group_configs.change("a", lambda _: {LIMIT: "3"})
-        with pytest.raises(RequestError) as refused:
-            await broker.group_configs.change("b" * 300, lambda _: {LIMIT: "3"})
-        assert refused.value.code is ErrorCode.POLICY_VIOLATION
-        assert set(broker.group_configs.overrides()) == {"a"}
 
 
 async def test_a_damaged_file_keeps_the_server_from_starting(tmp_path: Path) -> None:
