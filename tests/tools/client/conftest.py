@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import trio
@@ -12,6 +12,8 @@ from trio.testing import MockClock
 from triolog.tools.client import backoff
 
 from tests.support.native_server import NativeServer
+
+from .doors import Door, Served
 
 register_random(backoff._random)  # what a state machine draws depends on when a producer tries again
 
@@ -33,3 +35,18 @@ def ctrl_c() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(params=[False, True], ids=["trio", "blocking"])
+def door(request: pytest.FixtureRequest) -> Door:
+    """Each of the two clients."""
+    return Door(request.param)
+
+
+@pytest.fixture
+async def served(nursery: trio.Nursery, door: Door) -> AsyncIterator[Served]:
+    """Topic t with two partitions, on a socket; clock and waits are real, so they are short."""
+    made = Served(door, NativeServer(nursery, t=2))
+    await made.listen()
+    yield made
+    nursery.cancel_scope.cancel()

@@ -5,21 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trio.testing import MockClock
-from triolog.protocol.errors import CorruptRecordError, InvalidRequestError
+from triolog.protocol.errors import CorruptRecordError
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.batch import end_txn_marker
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import Isolation
-from triolog.tools.client.admin import Admin
 from triolog.tools.client.config import ConsumerConfig
-from triolog.tools.client.connection import connect
-from triolog.tools.client.procedures.groups import CommittedOffset
 from triolog.tools.client.reading import FetchedBatch, Reading
 
-from tests.support.native_server import NativeServer
-
-from .test_consumer import T0, T1, consuming
+from .test_consumer import T0
 
 
 def batch(offset: int, producer_id: int = -1, *, transactional: bool = False) -> bytes:
@@ -102,90 +96,3 @@ def test_a_gap_in_front_of_a_batch_is_passed_over() -> None:
     fetching = Fetching(start=3, skip_gaps=True)
     assert offsets(fetching.answer(batch(9))) == [9]
     assert fetching.reading.position(T0) == 10
-
-
-# ---- consumers on a server ---------------------------------------------------------------------------------------------
-
-
-def fill(server: NativeServer) -> None:
-    """Offsets 0 to 4: a plain record, an aborted one, its marker, a plain one, one of an open transaction."""
-    log = server.logs["t"][0]
-    log.append(batch(0))
-    log.append(batch(0, 5, transactional=True))
-    log.end_transaction(5, 0, commit=False)
-    log.append(batch(0))
-    log.append(batch(0, 6, transactional=True))
-
-
-async def test_a_committed_reader_ends_at_the_last_stable_offset(server: NativeServer, clock: MockClock) -> None:
-    fill(server)
-    async with consuming(server, follow=False, isolation="read_committed") as consumer:
-        await consumer.assign(T0)
-        assert [record.offset async for _, record in consumer.records()] == [0, 3]
-        assert consumer.position(T0) == 4
-    async with consuming(server, follow=False) as consumer:
-        await consumer.assign(T0)
-        assert [record.offset async for _, record in consumer.records()] == [0, 1, 3, 4]
-
-
-async def test_a_group_goes_on_where_it_committed(server: NativeServer, clock: MockClock) -> None:
-    fill(server)
-    async with consuming(server, follow=False, group="g") as consumer:
-        await consumer.assign([T0, T1])
-        assert await consumer.committed() == {}
-        await consumer.next_batch()
-        await consumer.commit()
-        assert (await consumer.committed())[T0] == CommittedOffset(1, None)
-    async with consuming(server, follow=False, group="g") as consumer:
-        await consumer.assign([T0, T1])
-        assert await consumer.seek_to_committed() == {T0: 1, T1: 0}
-        assert [record.offset async for _, record in consumer.records()] == [1, 3, 4]
-        await consumer.commit({T1: CommittedOffset(7, "note")})
-        assert (await consumer.committed())[T1] == CommittedOffset(7, "note")
-
-
-async def test_positions_stand_behind_what_was_taken_not_what_was_fetched(server: NativeServer, clock: MockClock) -> None:
-    fill(server)
-    async with consuming(server, follow=False) as consumer:
-        await consumer.assign(T0)
-        taken = await consumer.next_batch()
-        assert taken is not None
-        assert consumer.positions() == {T0: 1}
-
-
-async def test_committing_needs_a_group(server: NativeServer, clock: MockClock) -> None:
-    async with consuming(server) as consumer:
-        await consumer.assign(T0)
-        for call in (consumer.commit, consumer.committed, consumer.seek_to_committed):
-            with pytest.raises(InvalidRequestError, match="group="):
-                await call()
-
-
-async def test_a_lost_connection_does_not_lose_a_commit(server: NativeServer, clock: MockClock) -> None:
-    left = ["drop", "drop after"]
-    server.faults.append(lambda one: left.pop(0) if isinstance(one, m.CommitOffsetsRequest) and left else None)
-    async with consuming(server, group="g") as consumer:
-        await consumer.assign(T0)
-        await consumer.commit({T0: 3})
-    assert server.groups == {"g": {T0: (3, None)}}
-
-
-# ---- admin -------------------------------------------------------------------------------------------------------------
-
-
-async def test_admin_changes_topics_and_groups(server: NativeServer, clock: MockClock) -> None:
-    fill(server)
-    async with connect(open_stream=server.open_stream) as client:
-        admin = Admin(client)
-        await admin.create_partitions("t", 4)
-        assert len((await admin.describe_topic("t")).partitions) == 4
-        await admin.alter_config("t", {"retention.ms": "1"}, delete=["segment.bytes"])
-        assert server.requests[-1] == m.AlterConfigsRequest((m.ConfigChange("t", {"retention.ms": "1"}, ("segment.bytes",)),))
-        assert await admin.delete_records({T0: 2, T1: -1}) == {T0: 2, T1: 0}
-        await admin.commit_group_offsets("g", {T0: 2})
-        await admin.commit_group_offsets("nothing", {})
-        assert await admin.list_groups() == ["g"]
-        assert await admin.group_offsets("g") == {T0: CommittedOffset(2, None)}
-        assert await admin.group_offsets("g", [T1]) == {}
-        await admin.delete_groups("g")
-        assert await admin.list_groups() == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,37 +11,17 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 from triolog.protocol.errors import (
-    InvalidRequestError,
     LocalProtocolError,
-    RequestTimedOutError,
     UnsupportedVersionError,
 )
 from triolog.protocol.native import messages as m
-from triolog.tools.client.blocking import BlockingClient
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import connect
 from triolog.tools.client.errors import ConnectionLostError
-from triolog.tools.client.exchange import JOINED_BYTES
 
 from tests.support.native_server import NativeServer
 
 from .test_connection import is_fetch, produce_request
-
-
-async def test_error_of_a_call_is_raised_and_the_connection_lives(server: NativeServer, clock: MockClock) -> None:
-    server.faults.append(lambda request: InvalidRequestError("no") if is_fetch(request) else None)
-    async with connect(open_stream=server.open_stream) as client:
-        with pytest.raises(InvalidRequestError, match="no"):
-            await client.fetch(m.FetchRequest(()))
-        await client.metadata(m.MetadataRequest())
-        assert server.connections == 1
-
-
-async def test_produce_without_acks_returns_without_an_answer(server: NativeServer, clock: MockClock) -> None:
-    async with connect(open_stream=server.open_stream) as client:
-        assert await client.produce(produce_request(acks=0)) is None
-        await client.metadata(m.MetadataRequest())
-        assert server.logs["t"][0].values() == [b"value"]
 
 
 async def test_answers_overtake_each_other(server: NativeServer, clock: MockClock, nursery: trio.Nursery) -> None:
@@ -159,18 +138,6 @@ async def test_cancelled_connect_leaves_nothing_open(server: NativeServer, clock
         assert await peer.receive_some() == b"", "the client's end is closed"
 
 
-async def test_server_that_does_not_answer_is_given_up(server: NativeServer, clock: MockClock) -> None:
-    never = trio.Event()
-    server.faults.append(lambda request: never if server.connections == 1 and not is_hello(request) else None)
-    async with connect(open_stream=server.open_stream, config=ClientConfig(request_timeout_ms=5000)) as client:
-        started = trio.current_time()
-        with pytest.raises(RequestTimedOutError, match="no answer to metadata within 5 s"):
-            await client.metadata(m.MetadataRequest())
-        assert trio.current_time() - started == pytest.approx(5, abs=0.1)
-        await client.metadata(m.MetadataRequest())
-        assert server.connections == 2
-
-
 def is_hello(request: m.RequestMessage) -> bool:
     return isinstance(request, m.HelloRequest)
 
@@ -236,49 +203,6 @@ async def test_server_that_talks_nonsense_is_lost(nursery: trio.Nursery, clock: 
     with pytest.raises(ConnectionLostError, match=r"could not connect: a frame claims 1213486160 bytes"):
         async with connect(open_stream=open_stream):
             raise AssertionError("greeted")
-
-
-async def test_who_did_not_greet_is_named() -> None:
-    with trio.socket.socket() as listener:
-        await listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        address = listener.getsockname()
-        with pytest.raises(ConnectionLostError, match=f"could not connect to 127.0.0.1:{address[1]}: no answer within 0.02 s"):
-            async with connect(*address, config=ClientConfig(connect_timeout_ms=20)):
-                raise AssertionError("greeted")
-    with pytest.raises(ConnectionLostError, match=f"could not connect to 127.0.0.1:{address[1]}: all attempts"):
-        async with connect(address=lambda: address):
-            raise AssertionError("greeted")
-
-
-async def test_who_breaks_off_before_the_greeting_is_named(nursery: trio.Nursery) -> None:
-    listeners = await nursery.start(partial(trio.serve_tcp, trio.SocketStream.aclose, 0, host="127.0.0.1"))
-    address = listeners[0].socket.getsockname()
-    with pytest.raises(ConnectionLostError, match=f"could not connect to 127.0.0.1:{address[1]}: "):
-        async with connect(*address):
-            raise AssertionError("greeted")
-
-
-@pytest.mark.parametrize("is_blocking", [False, True])
-async def test_a_request_of_more_buffers_than_the_kernel_takes_at_once_is_sent(is_blocking: bool) -> None:
-    def produce(address: tuple[str, int]) -> m.ProduceResponse | None:
-        with BlockingClient(address) as client:
-            return client.produce(request)
-
-    records = bytes(JOINED_BYTES // 2 + 1)  # two neighbours are too much to be joined
-    request = m.ProduceRequest(tuple(m.ProducePartition("missing", number, records) for number in range(1100)))
-    async with trio.open_nursery() as nursery:
-        server = NativeServer(nursery, t=1)
-        (listener,) = await nursery.start(partial(trio.serve_tcp, server.serve, 0, host="127.0.0.1"))
-        address = ("127.0.0.1", listener.socket.getsockname()[1])
-        if is_blocking:
-            answer = await trio.to_thread.run_sync(produce, address)
-        else:
-            async with connect(*address) as client:
-                answer = await client.produce(request)
-        nursery.cancel_scope.cancel()
-    assert answer is not None
-    assert len(answer.partitions) == 1100
 
 
 @pytest.mark.usefixtures("ctrl_c")
