@@ -19,7 +19,7 @@ from triolog.tools.forward.process.place import CONTROL, LOCK
 from tests.support.browser_wire import Browser
 
 from .conftest import Shown, shown_broker
-from .test_sessions import WITH_USERS, wanted
+from .test_sessions import WITH_RIGHTS, logged_in
 
 Told = dict[str, Any]
 
@@ -189,14 +189,8 @@ async def test_without_links_there_are_none(shown: Shown, tmp_path: Path) -> Non
 
 async def test_who_may_not_see_statistics_sees_no_links(tmp_path: Path) -> None:
     place_of(tmp_path, "link")
-    security = {**WITH_USERS["security"], "acl_enable": True, "super_users": "User:alice"}
-    options = {**WITH_USERS, "security": security, "console": {"forward_state_dir": str(tmp_path)}}
-    async with shown_broker(**options) as shown:
-        await wanted(shown)
-        alice, bob = shown.other(), shown.other()
-        for browser, user, password in ((alice, "alice", "secret"), (bob, "bob", "secret too")):
-            await browser.open("/")
-            assert (await browser.post("/api/login", {"user": user, "password": password})).status == 200
+    async with shown_broker(console={"forward_state_dir": str(tmp_path)}, **WITH_RIGHTS) as shown:
+        alice, bob = await logged_in(shown)
         await overview_with(alice, lambda rows: states(rows) == {"link": "not running"})
         assert (await bob.get("/api/")).status == 403
         with trio.fail_after(60):
