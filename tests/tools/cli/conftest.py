@@ -16,6 +16,10 @@ from triolog.tools.cli.main import main
 from tests.support.process_state import process_as_it_was
 from tests.support.stopped_logs import StoppedLogs, write_stopped_logs
 
+from ..client.conftest import door
+
+__all__ = ["door"]
+
 RETENTION_OFF = {"retention.ms": "-1"}
 
 

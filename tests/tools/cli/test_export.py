@@ -21,7 +21,7 @@ from tests.support.golden import GOLDEN
 from tests.support.logs import START_MS, batch, open_driven
 from tests.support.stopped_logs import CONFIGS, TOPIC, StoppedLogs
 
-from .conftest import call
+from .conftest import call, json_lines
 
 EXPECTED: Final[dict[str, Any]] = json.loads((GOLDEN / "expected.json").read_text())
 
@@ -30,12 +30,8 @@ def export(*arguments: object) -> Result:
     return call("export", *arguments)
 
 
-def rows(*arguments: object) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in export(*arguments).stdout.splitlines()]
-
-
 def test_json_lines_have_every_record_in_order(logs: StoppedLogs) -> None:
-    found = rows(logs.path)
+    found = json_lines("export", logs.path)
     for number in range(2):
         records = logs.records[TopicPartition(TOPIC, number)]
         mine = [row for row in found if row["partition"] == number]
@@ -49,7 +45,7 @@ def test_read_committed_is_what_a_committed_read_of_the_log_gives(logs: StoppedL
     driven = open_driven(logs.partition(), topic_partition=partition, config=LogConfig().overlay(CONFIGS))
     expected = [record.offset for record in driven.records(Isolation.READ_COMMITTED)]
     driven.log.drop_maps()
-    found = [row["offset"] for row in rows(logs.partition(), "--isolation", "read_committed")]
+    found = [row["offset"] for row in json_lines("export", logs.partition(), "--isolation", "read_committed")]
     assert found == expected
     assert len(expected) < len(logs.records[partition])
 
@@ -63,16 +59,18 @@ def test_kafkas_transactions_come_out_as_kafka_serves_them(tmp_path: Path, isola
     hidden = set() if isolation == "read_uncommitted" else set(answers["not_in_read_committed"])
     stable, _ = answers["read_committed"]["latest"]
     expected = [record[0] for record in answers["records"] if record[0] not in hidden and record[0] < stable]
-    assert [row["offset"] for row in rows(directory, "--isolation", isolation, "--to-offset", stable)] == expected
+    assert [
+        row["offset"] for row in json_lines("export", directory, "--isolation", isolation, "--to-offset", stable)
+    ] == expected
 
 
 def test_offsets_and_times_bound_what_comes(logs: StoppedLogs) -> None:
     records = logs.records[TopicPartition(TOPIC, 0)]
     middle, late = records[20], records[40]
-    found = rows(logs.partition(), "--from-offset", middle.offset, "--to-offset", late.offset)
+    found = json_lines("export", logs.partition(), "--from-offset", middle.offset, "--to-offset", late.offset)
     assert [row["offset"] for row in found] == [record.offset for record in records[20:40]]
     span = (middle.timestamp, middle.timestamp + 8000)
-    found = rows(logs.partition(), "--from-time", span[0], "--to-time", span[1])
+    found = json_lines("export", logs.partition(), "--from-time", span[0], "--to-time", span[1])
     expected = [record.offset for record in records if span[0] <= record.timestamp < span[1]]
     assert [row["offset"] for row in found] == expected
     assert expected
@@ -80,7 +78,7 @@ def test_offsets_and_times_bound_what_comes(logs: StoppedLogs) -> None:
 
 def test_records_below_the_log_start_are_not_there(logs: StoppedLogs) -> None:
     (logs.path / LOG_START_FILE).write_bytes(encode_offsets({TopicPartition(TOPIC, 0): 13}))
-    assert rows(logs.partition())[0]["offset"] >= 13
+    assert json_lines("export", logs.partition())[0]["offset"] >= 13
 
 
 def test_csv_tells_null_empty_text_and_bytes_apart(tmp_path: Path) -> None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from triolog.server.storage.directory.directory_lock import DirectoryLock
 
 from tests.support.stopped_logs import StoppedLogs
 
-from .conftest import call
-
-
-def json_lines(*arguments: object) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in call(*arguments, "--json").stdout.splitlines()]
+from .conftest import call, json_lines
 
 
 def flip(path: Path, position: int) -> None:
@@ -55,7 +49,7 @@ def test_what_is_left_ends_with_1_and_is_named(logs: StoppedLogs) -> None:
 
 def test_json_lines_are_actions_and_a_verdict(logs: StoppedLogs) -> None:
     flip(first(logs, ".log"), 90)
-    found = json_lines("repair", logs.path)
+    found = json_lines("repair", "--json", logs.path)
     assert found[0]["type"] == "action"
     assert found[0]["kind"] == "quarantine"
     assert found[0]["first_offset"] == 0
@@ -107,5 +101,5 @@ def test_reindex_leaves_a_damaged_segment_and_names_it(logs: StoppedLogs) -> Non
     result = call("reindex", logs.path)
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0].startswith(f"left  flights-0/{log.name}: the log is damaged at position 0: ")
-    (failed,) = [line for line in json_lines("reindex", logs.path) if line.get("failure")]
+    (failed,) = [line for line in json_lines("reindex", "--json", logs.path) if line.get("failure")]
     assert failed["file"] == f"flights-0/{log.name}"

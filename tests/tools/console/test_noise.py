@@ -20,44 +20,14 @@ from tests.support.counts import counts
 from .conftest import shown_broker
 
 WORDS: Final = (
-    *("", "\u0000", "\ud7ff\U0001f980", "a" * 5000, "'; --", "flights", "nothing", "group", "earliest", "latest"),
-    *[
-        "0",
-        "-1",
-        "1",
-        "2147483648",
-        "9223372036854775807",
-        "9223372036854775808",
-        "1e9",
-        "NaN",
-        "0:0",
-        "0:0,1:5",
-        "0:-1",
-        "::::",
-        "true",
-        "null",
-        "[]",
-        "{}",
-    ],
-    *["json", "hex", "auto", "value", "key", "read_committed", "topic:flights", "<script>", "../../etc/passwd", "%", "%00"],
+    *("", "\u0000", "\ud7ff\U0001f980", "a" * 5000, "'; --", "flights", "nothing", "group", "earliest", "latest", "0", "-1"),
+    *("2147483648", "9223372036854775807", "9223372036854775808", "1e9", "NaN", "0:0", "0:0,1:5", "0:-1", "::::", "true"),
+    *("null", "[]", "{}", "json", "hex", "auto", "value", "key", "read_committed", "topic:flights", "<script>", "%", "%00"),
+    *("../../etc/passwd", "1"),
 )
-NAMES: Final = [
-    "offset",
-    "at",
-    "to",
-    "from",
-    "until",
-    "partition",
-    "limit",
-    "as",
-    "q",
-    "in",
-    "sort",
-    "order",
-    "page",
-    "series",
-    "x",
-]
+NAMES: Final = (
+    *("offset", "at", "to", "from", "until", "partition", "limit", "as", "q", "in", "sort", "order", "page", "series", "x"),
+)
 ANSWERED: Final = {200, 202, 204, 302, 303, 304, 400, 401, 403, 404, 405, 409, 413, 415, 422, 429, 431, 503}
 MISUNDERSTOOD: Final = ("GET", "POST", "DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "FOO")
 
@@ -93,8 +63,8 @@ def a_body(rng: random.Random, fields: Sequence[str]) -> bytes:
 
 
 FIELDS: Final = (
-    *["confirm", "offsets", "topic", "partition", "offset", "key", "key_as", "value", "value_as", "headers", "timestamp"],
-    *["transactional_id", "producer_id", "user", "password", "x"],
+    *("confirm", "offsets", "topic", "partition", "offset", "key", "key_as", "value", "value_as", "headers", "timestamp"),
+    *("transactional_id", "producer_id", "user", "password", "x"),
 )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
+import attrs
 import pytest
-from triolog.protocol.coordinator import consumer_group_records as records
+from triolog.protocol.coordinator import consumer_group_records, share_group_records, streams_group_records
 from triolog.protocol.coordinator.consumer_protocol import (
     ConsumerPartitions,
     ConsumerProtocolAssignment,
@@ -23,8 +25,10 @@ from tests.support.logs import START_MS, batch
 
 HEADER = parse_header(batch(START_MS))
 TOPIC_ID = uuid.UUID(int=5)
-ASSIGNED = [records.ConsumerGroupTopicPartitions(topic_id=TOPIC_ID.bytes, partitions=[0, 2])]
-HELD = [records.ConsumerGroupCurrentPartitions(topic_id=TOPIC_ID.bytes, partitions=[0, 2], assignment_epochs=[2, 3])]
+ASSIGNED = [consumer_group_records.ConsumerGroupTopicPartitions(topic_id=TOPIC_ID.bytes, partitions=[0, 2])]
+HELD = [
+    consumer_group_records.ConsumerGroupCurrentPartitions(topic_id=TOPIC_ID.bytes, partitions=[0, 2], assignment_epochs=[2, 3])
+]
 PLACES = f"{encode_uuid(TOPIC_ID)}-0, {encode_uuid(TOPIC_ID)}-2"
 
 
@@ -76,73 +80,124 @@ def test_a_group_without_members_says_so() -> None:
     )
 
 
+TOPICS = [
+    consumer_group_records.ConsumerGroupTopicMetadata(
+        topic_id=TOPIC_ID.bytes, topic_name="flights", num_partitions=4, partition_metadata=[]
+    )
+]
+SHARED = [share_group_records.ShareGroupTopicPartitionsInfo(topic_id=TOPIC_ID.bytes, topic_name="t", partitions=[0, 1])]
+DELETING = [share_group_records.ShareGroupTopicInfo(topic_id=TOPIC_ID.bytes, topic_name="u")]
+TASKS = [streams_group_records.StreamsGroupTaskIds(subtopology_id="0", partitions=[0, 2])]
+TASKS_HELD = [streams_group_records.StreamsGroupCurrentTaskIds(subtopology_id="0", partitions=[0], assignment_epochs=[3])]
+SUBTOPOLOGY = streams_group_records.StreamsGroupSubtopology(
+    subtopology_id="0",
+    source_topics=["t"],
+    source_topic_regex=[],
+    state_changelog_topics=[
+        streams_group_records.StreamsGroupTopicInfo(name="c", partitions=0, replication_factor=0, topic_configs=[])
+    ],
+    repartition_sink_topics=[],
+    repartition_source_topics=[],
+    copartition_groups=[],
+)
+APP = {"client_id": "app", "client_host": "/10.0.0.7"}
+AT_3 = {"member_epoch": 3, "previous_member_epoch": 2}
+STREAMS_MEMBER = {**APP, "topology_epoch": 1, "process_id": "p", "client_tags": []}
+NO_TASKS: dict[str, list[Any]] = {
+    f"{kind}_tasks{pending}": [] for kind in ("active", "standby", "warmup") for pending in ("", "_pending_revocation")
+}
+KINDS: dict[str, Any] = {
+    "Consumer": consumer_group_records.CONSUMER_GROUP_RECORDS,
+    "Share": share_group_records.SHARE_GROUP_RECORDS,
+    "Streams": streams_group_records.STREAMS_GROUP_RECORDS,
+}
+MODULES = {"Consumer": consumer_group_records, "Share": share_group_records, "Streams": streams_group_records}
+
+
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("kind", "name", "value", "told"),
     [
+        ("Consumer", "Metadata", {"epoch": 3}, "epoch 3"),
+        ("Consumer", "Metadata", None, "gone"),
+        ("Consumer", "PartitionMetadata", {"topics": TOPICS}, "topics flights (4 partitions)"),
         (
-            records.ConsumerGroupMetadataKey(group_id="g"),
-            records.ConsumerGroupMetadataValue(epoch=3),
-            "group g: epoch 3",
+            "Consumer",
+            "MemberMetadata",
+            {**APP, "instance_id": "one", "subscribed_topic_names": ["t", "u"], "subscribed_topic_regex": "x.*"},
+            "member m of client app at /10.0.0.7, instance one, subscribed to t, u, expression 'x.*'",
         ),
-        (records.ConsumerGroupMetadataKey(group_id="g"), None, "group g: gone"),
+        ("Consumer", "MemberMetadata", None, "member m gone"),
+        ("Consumer", "TargetAssignmentMetadata", {"assignment_epoch": 3}, "target assignment epoch 3"),
+        ("Consumer", "TargetAssignmentMember", {"topic_partitions": ASSIGNED}, f"member m is to have {PLACES}"),
         (
-            records.ConsumerGroupPartitionMetadataKey(group_id="g"),
-            records.ConsumerGroupPartitionMetadataValue(
-                topics=[
-                    records.ConsumerGroupTopicMetadata(
-                        topic_id=TOPIC_ID.bytes, topic_name="flights", num_partitions=4, partition_metadata=[]
-                    )
-                ]
-            ),
-            "group g: topics flights (4 partitions)",
-        ),
-        (
-            records.ConsumerGroupMemberMetadataKey(group_id="g", member_id="m"),
-            records.ConsumerGroupMemberMetadataValue(
-                client_id="app",
-                client_host="/10.0.0.7",
-                instance_id="one",
-                subscribed_topic_names=["flights", "weather"],
-                subscribed_topic_regex="x.*",
-            ),
-            "group g: member m of client app at /10.0.0.7, instance one, subscribed to flights, weather, expression 'x.*'",
-        ),
-        (records.ConsumerGroupMemberMetadataKey(group_id="g", member_id="m"), None, "group g: member m gone"),
-        (
-            records.ConsumerGroupTargetAssignmentMetadataKey(group_id="g"),
-            records.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=3),
-            "group g: target assignment epoch 3",
+            "Consumer",
+            "CurrentMemberAssignment",
+            {
+                **AT_3,
+                "state": MemberState.UNREVOKED_PARTITIONS,
+                "assigned_partitions": [],
+                "partitions_pending_revocation": HELD,
+            },
+            f"assignment of member m unrevoked_partitions at epoch 3, has nothing, gives up {PLACES}",
         ),
         (
-            records.ConsumerGroupTargetAssignmentMemberKey(group_id="g", member_id="m"),
-            records.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=ASSIGNED),
-            f"group g: member m is to have {PLACES}",
+            "Consumer",
+            "RegularExpression",
+            {"topics": ["xa", "xb"], "version": 1, "timestamp": 2},
+            "expression 'x.*' matches xa, xb",
         ),
         (
-            records.ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="m"),
-            records.ConsumerGroupCurrentMemberAssignmentValue(
-                member_epoch=3,
-                previous_member_epoch=2,
-                state=MemberState.UNREVOKED_PARTITIONS,
-                assigned_partitions=[],
-                partitions_pending_revocation=HELD,
-            ),
-            f"group g: assignment of member m unrevoked_partitions at epoch 3, has nothing, gives up {PLACES}",
+            "Share",
+            "MemberMetadata",
+            {**APP, "subscribed_topic_names": ["t", "u"]},
+            "member m of client app at /10.0.0.7, subscribed to t, u",
+        ),
+        ("Share", "MemberMetadata", None, "member m gone"),
+        ("Share", "Metadata", {"epoch": 3, "metadata_hash": 1}, "epoch 3"),
+        ("Share", "Metadata", None, "gone"),
+        ("Share", "TargetAssignmentMetadata", {"assignment_epoch": 3}, "target assignment epoch 3"),
+        ("Share", "TargetAssignmentMember", {"topic_partitions": ASSIGNED}, f"member m is to have {PLACES}"),
+        (
+            "Share",
+            "CurrentMemberAssignment",
+            {**AT_3, "state": 0, "assigned_partitions": ASSIGNED},
+            f"assignment of member m at epoch 3, has {PLACES}",
         ),
         (
-            records.ConsumerGroupRegularExpressionKey(group_id="g", regular_expression="x.*"),
-            records.ConsumerGroupRegularExpressionValue(topics=["xa", "xb"], version=1, timestamp=2),
-            "group g: expression 'x.*' matches xa, xb",
+            "Share",
+            "StatePartitionMetadata",
+            {"initializing_topics": [], "initialized_topics": SHARED, "deleting_topics": DELETING},
+            "share states of t-0, t-1; being made of nothing; being deleted of u",
         ),
+        ("Streams", "MemberMetadata", STREAMS_MEMBER, "member m of client app at /10.0.0.7, process p, topology epoch 1"),
+        ("Streams", "MemberMetadata", None, "member m gone"),
+        ("Streams", "Metadata", {"epoch": 3, "metadata_hash": 1}, "epoch 3"),
+        ("Streams", "TargetAssignmentMetadata", {"assignment_epoch": 3}, "target assignment epoch 3"),
+        (
+            "Streams",
+            "TargetAssignmentMember",
+            {"active_tasks": TASKS, "standby_tasks": [], "warmup_tasks": []},
+            "member m is to have 0_0, 0_2 active, nothing standby",
+        ),
+        (
+            "Streams",
+            "CurrentMemberAssignment",
+            {**NO_TASKS, **AT_3, "state": 1, "active_tasks": TASKS_HELD, "standby_tasks_pending_revocation": TASKS_HELD},
+            "tasks of member m at epoch 3: 0_0 active, nothing standby; to be given up: nothing active, 0_0 standby",
+        ),
+        ("Streams", "Topology", {"epoch": 1, "subtopologies": [SUBTOPOLOGY]}, "topology epoch 1: 0 reads t, has c"),
+        ("Streams", "Topology", None, "topology gone"),
     ],
 )
-def test_a_group_whose_assignments_the_server_makes(
-    key: records.ConsumerGroupKey, value: records.ConsumerGroupValue | None, told: str
-) -> None:
-    data = None if value is None else records.CONSUMER_GROUP_RECORDS.encode_value(value)
-    assert words(records.CONSUMER_GROUP_RECORDS.encode_key(key), data) == told
+def test_a_group_whose_assignments_the_server_makes(kind: str, name: str, value: dict[str, Any] | None, told: str) -> None:
+    names = {"group_id": "g", "member_id": "m", "regular_expression": "x.*"}
+    key_type = getattr(MODULES[kind], f"{kind}Group{name}Key")
+    key = key_type(**{field.name: names[field.name] for field in attrs.fields(key_type)})
+    record = (key, None if value is None else getattr(MODULES[kind], f"{kind}Group{name}Value")(**value))
+    group = {"Consumer": "group", "Share": "share group", "Streams": "Streams group"}[kind]
+    assert words(*KINDS[kind].encode(record)) == f"{group} g: {told}"
 
 
 def test_one_that_cannot_be_read_says_so() -> None:
-    key = records.CONSUMER_GROUP_RECORDS.encode_key(records.ConsumerGroupMetadataKey(group_id="g"))
+    key, _ = KINDS["Consumer"].encode((consumer_group_records.ConsumerGroupMetadataKey(group_id="g"), None))
     assert (words(key, b"\0\0\0") or "").startswith("cannot be read: ")

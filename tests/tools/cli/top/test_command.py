@@ -89,6 +89,7 @@ def test_one_look_is_a_table_or_a_line(cli: Cli, looked: dict[str, Any]) -> None
     assert directory["path"] == line["directories"][0]["path"]
     assert line["connections"] == {"native": 1}
     assert cli.ok("top", "--interval", "0.1").startswith("triolog")
+    assert "--interval" in cli.refused("top", "--interval", "0", code=2)
 
 
 def test_a_server_that_tells_no_wear_is_shown_all_the_same(looked: dict[str, Any]) -> None:
@@ -107,14 +108,6 @@ def test_how_long_a_disk_has_room_is_said(looked: dict[str, Any]) -> None:
     text = console.export_text()
     assert "full in 2.0 hours" in text
     assert "at most 1.5 s since the start" in text
-
-
-def test_an_interval_that_makes_no_sense_is_refused(cli: Cli) -> None:
-    assert "--interval" in cli.refused("top", "--interval", "0", code=2)
-
-
-def test_a_server_that_is_not_there_is_said(cli: Cli) -> None:
-    assert "no connection to 127.0.0.1:1" in cli.refused("top", "--server", "127.0.0.1:1", code=3)
 
 
 def test_programs_get_a_line_each_interval_until_they_have_enough(cli: Cli) -> None:
