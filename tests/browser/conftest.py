@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 def chromium() -> Iterator[Browser]:
     """For the tests of one file only: while it is open its thread has a loop of asyncio that other tests would trip over."""
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright.sync_api import expect, sync_playwright
     except ImportError:
         unavailable("Playwright is not installed: pip install playwright")
-    from .browsing import chromium_path, launched
+    from .browsing import PATIENCE_MS, chromium_path, launched
 
     if (path := chromium_path()) is None:
         unavailable("there is no Chromium: apt-get install chromium")
     with sync_playwright() as playwright:
         browser = launched(playwright, path)
+        expect.set_options(timeout=PATIENCE_MS)
         yield browser
         browser.close()
 

@@ -13,7 +13,7 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 
-from .browsing import PATIENCE_MS, opened
+from .browsing import opened
 from .conftest import console_of
 
 pytestmark = pytest.mark.full
@@ -47,7 +47,6 @@ def consoled() -> Iterator[Consoled]:
 
 @pytest.mark.parametrize("group", ["alarms", "sharers"])
 def test_a_group_is_reset_to_a_time(chromium: Browser, axe: Path, consoled: Consoled, group: str) -> None:
-    expect.set_options(timeout=PATIENCE_MS)
     with opened(chromium, consoled.address, axe) as found:
         page = found.go(f"/groups/{group}")
         rows = page.get_by_label("Partitions", exact=True).locator("tbody tr")

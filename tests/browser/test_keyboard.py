@@ -15,7 +15,7 @@ from triolog.tools.client.procedures.topics import create_topics
 from tests.support.forked_servers import ServerForker
 from tests.support.server_process import ServerFolder
 
-from .browsing import PATIENCE_MS, opened
+from .browsing import opened
 from .conftest import console_of
 
 TOPICS = ("alarms", "flights", "flights-late")
@@ -33,11 +33,6 @@ def address(tmp_path_factory: pytest.TempPathFactory, server_forker: ServerForke
             producer.flush()
         with console_of("{}:{}".format(*server.address)) as console:
             yield console
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _patience() -> None:
-    expect.set_options(timeout=PATIENCE_MS)
 
 
 def test_from_the_overview_to_a_topic_by_keys_only(chromium: Browser, address: str) -> None:

@@ -57,11 +57,6 @@ HOSTILE: Final = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _patience() -> None:
-    expect.set_options(timeout=PATIENCE_MS)
-
-
 # ---- what Kafka wrote ------------------------------------------------------------------------------------------------------
 
 

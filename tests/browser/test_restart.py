@@ -13,7 +13,7 @@ from triolog.tools.client.procedures.topics import create_topics
 
 from tests.support.server_process import ServerFolder, ServerProcess
 
-from .browsing import PATIENCE_MS, opened
+from .browsing import opened
 from .conftest import console_of
 
 pytestmark = pytest.mark.full
@@ -27,7 +27,6 @@ def produce(server: ServerProcess, *values: bytes) -> None:
 
 
 def test_a_page_keeps_what_it_has_while_the_server_is_away_and_goes_on(chromium: Browser, tmp_path: Path) -> None:
-    expect.set_options(timeout=PATIENCE_MS)
     with ServerFolder(tmp_path) as folder:
         first = folder.start()
         with BlockingClient(first.address) as client:

@@ -20,7 +20,7 @@ from triolog.tools.client.procedures.topics import create_topics
 
 from tests.support.server_process import ServerFolder
 
-from .browsing import PATIENCE_MS, Opened, opened
+from .browsing import Opened, opened
 from .conftest import console_of
 
 pytestmark = pytest.mark.full
@@ -116,7 +116,6 @@ def another_site(console: str) -> Iterator[tuple[str, list[str]]]:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     """A console that may change things, of a server with users: alice may do everything, bob nothing."""
-    expect.set_options(timeout=PATIENCE_MS)
     folder = tmp_path_factory.mktemp("guarded")
     users, settings = folder / "users.toml", folder / "server.toml"
     users.write_text("".join(f'[{name}]\npassword = "{password}"\n' for name, password in USERS.items()))

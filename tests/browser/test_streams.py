@@ -12,18 +12,13 @@ from playwright.sync_api import Browser, expect
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.console.watching.watcher import MAX_STREAMS
 
-from .browsing import PATIENCE_MS, opened
+from .browsing import opened
 from .conftest import console_of
 
 pytestmark = pytest.mark.full
 
 TOO_MANY = "8 searches and tails are running; close a tab of one"
 PASSWORD = "correct horse"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _patience() -> None:
-    expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture

@@ -8,20 +8,10 @@ from typing import Any
 from triolog.tools.console.around.wear import _disks
 from triolog.tools.console.watching.wear_series import wear_series
 
+from ..cli.top.test_wear import NOTHING_TOLD
 from .conftest import shown_broker
 
-TELLS_NOTHING: dict[str, Any] = {
-    "device": None,
-    "disks": [],
-    "disk_written_bytes": None,
-    "disk_bytes_per_second": None,
-    "disk_bytes_per_appended_byte": None,
-    "lifetime_written_bytes": None,
-    "life_used_percent": None,
-    "pre_eol": None,
-    "days_left": None,
-    "full_in_s": None,
-}
+TELLS_NOTHING: dict[str, Any] = {"disks": [], **dict.fromkeys(NOTHING_TOLD)}
 
 
 def counted(time_ms: int, process: int | None, **disks: int | None) -> dict[str, Any]:
