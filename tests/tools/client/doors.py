@@ -109,6 +109,25 @@ async def _opened(make: Callable[[], AbstractContextManager[Any]]) -> AsyncItera
         yield made
 
 
+class WrappedStream(trio.abc.Stream):
+    """Hands everything on; a subclass does something before or after it."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.stream = stream
+
+    async def send_all(self, data: Any) -> None:
+        await self.stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        return bytes(await self.stream.receive_some(max_bytes))
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()
+
+
 @attrs.define(eq=False)
 class Served:
     """A fake server on a socket in this loop, and the door that a test looks at it through."""

@@ -20,7 +20,6 @@ from triolog.tools.client.reading import Fetch, FetchedBatch, Reading
 from tests.support.native_server import NativeServer
 
 T0 = TopicPartition("t", 0)
-T1 = TopicPartition("t", 1)
 
 
 def fill(server: NativeServer, count: int, partition: int = 0, batch: int = 3) -> None:

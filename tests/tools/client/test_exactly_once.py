@@ -16,7 +16,7 @@ from triolog.tools.client.connection import Client, connect
 from triolog.tools.client.consumer import open_consumer
 from triolog.tools.client.producer import open_producer
 
-from .doors import QUICK, RETRIES, Door
+from .doors import QUICK, RETRIES, Door, WrappedStream
 
 T0 = TopicPartition("t", 0)
 
@@ -29,29 +29,20 @@ def broker() -> Iterator[BlockingBroker]:
         yield running
 
 
-class CutStream(trio.abc.Stream):
+class CutStream(WrappedStream):
     """A connection that breaks when an answer has arrived, before anybody has seen it."""
 
     def __init__(self, stream: trio.SocketStream, source: random.Random) -> None:
-        self.stream = stream
+        super().__init__(stream)
         self.answers_left = source.randrange(2, 6)  # the first one is to hello
 
-    async def send_all(self, data: Any) -> None:
-        await self.stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self.stream.wait_send_all_might_not_block()
-
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        data = await self.stream.receive_some(max_bytes)
+        data = await super().receive_some(max_bytes)
         self.answers_left -= 1
         if not self.answers_left:
-            await self.stream.aclose()
+            await self.aclose()
             raise trio.BrokenResourceError("cut")
-        return bytes(data)
-
-    async def aclose(self) -> None:
-        await self.stream.aclose()
+        return data
 
 
 class Cutter:

@@ -21,6 +21,7 @@ from triolog.tools.client.errors import ConnectionLostError
 
 from tests.support.native_server import NativeServer
 
+from .doors import WrappedStream
 from .test_connection import is_fetch, produce_request
 
 
@@ -75,18 +76,16 @@ async def test_cancelled_call_gives_its_place_back_when_its_answer_comes(server:
         assert server.connections == 1
 
 
-def throttled(stream: Any, byte_sent: Any) -> Any:
-    """A stream whose send side hands over one byte at a time and tells how many."""
-    send_all = stream.send_all
+class Throttled(WrappedStream):
+    """A stream that sends one byte at a time, and calls `byte_sent` after each."""
 
-    async def slow(data: Any) -> None:
+    byte_sent: Callable[[], None]
+
+    async def send_all(self, data: Any) -> None:
         for position in range(len(data)):
             await trio.lowlevel.checkpoint()
-            await send_all(bytes(data[position : position + 1]))
-            byte_sent()
-
-    stream.send_all = slow
-    return stream
+            await super().send_all(bytes(data[position : position + 1]))
+            self.byte_sent()
 
 
 @pytest.mark.parametrize("cancel_at", [0, 1, 5, 40, 200])
@@ -105,7 +104,9 @@ async def test_call_cancelled_half_sent_leaves_the_connection_whole(
     hello_bytes = 10**9
 
     async def open_stream() -> Any:
-        return throttled(await server.open_stream(), byte_sent)
+        stream = Throttled(await server.open_stream())
+        stream.byte_sent = byte_sent
+        return stream
 
     async with connect(open_stream=open_stream) as client:
         hello_bytes = sent
@@ -159,27 +160,16 @@ async def test_request_too_large_is_refused_here_and_changes_nothing(server: Nat
         await client.metadata(m.MetadataRequest(("t",)))
 
 
-class _InterruptedStream(trio.abc.Stream):
+class _InterruptedStream(WrappedStream):
     """Does something between the arrival of data and its return, as a task that runs in the same tick may."""
 
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-        self.on_data: Callable[[], None] | None = None
+    on_data: Callable[[], None] | None = None
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        data = await self._stream.receive_some(max_bytes)
+        data = await super().receive_some(max_bytes)
         if self.on_data is not None:
             self.on_data()
-        return bytes(data)
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+        return data
 
 
 async def test_answer_that_arrives_as_the_client_closes_is_dropped(server: NativeServer, clock: MockClock) -> None:
@@ -235,11 +225,11 @@ def test_ctrl_c_leaves_a_connection_that_can_be_used_to_the_end(task: str) -> No
     assert answered == 1
 
 
-class Interrupting(trio.abc.Stream):
+class Interrupting(WrappedStream):
     """Ctrl-C is pressed as soon as something is received, or sent, behind the greeting."""
 
     def __init__(self, stream: trio.abc.Stream, task: str) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._calls_before = {task: 2}
 
     def _step(self, task: str) -> None:
@@ -248,17 +238,11 @@ class Interrupting(trio.abc.Stream):
         if left == 1:
             signal.raise_signal(signal.SIGINT)
 
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        data = await self._stream.receive_some(max_bytes)
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        data = await super().receive_some(max_bytes)
         self._step("_read")
         return data
 
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+    async def send_all(self, data: Any) -> None:
         self._step("_write")
-        await self._stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+        await super().send_all(data)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import CorruptRecordError, ErrorCode, OffsetOutOfRangeError, RecordTooLargeError, RequestError
-from triolog.protocol.native.messages import FetchPartitionResponse, FetchResponse
+from triolog.protocol.native.messages import FetchPartitionResponse, FetchResponse, Gaps
 from triolog.protocol.records.batch import end_txn_marker
 from triolog.protocol.records.builder import BatchBuilder, build_batch
-from triolog.protocol.types import CompressionType, TimeRange, TopicPartition
+from triolog.protocol.types import CompressionType, Isolation, TimeRange, TopicPartition
 from triolog.tools.client.config import ConsumerConfig
 from triolog.tools.client.reading import Fetch, FetchedBatch, Reading
 
@@ -237,3 +237,60 @@ def test_a_range_without_an_end_is_asked_for_without_one() -> None:
     assert asked.request.partitions[0].end_timestamp is None
     assert offsets_in(page(reader, timed(3, 10, 11, 9, 12), 7, range_ended=False)) == [3, 4]
     assert reader.is_finished, "at its end offset"
+
+
+# ---- aborted transactions and gaps -----------------------------------------------------------------------------------------
+
+
+def transactional(offset: int, producer_id: int = 5) -> bytes:
+    ids = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
+    return batch(offset, is_transactional=True, **ids)
+
+
+def answered(reader: Reading, records: bytes = b"", **fields: Any) -> list[int]:
+    fetch = reader.next_fetch()
+    assert fetch is not None
+    entry = FetchPartitionResponse("t", 0, None, 100, 100, 0, records=records, **fields)
+    return offsets_in(list(reader.accept(fetch, FetchResponse((entry,)))))
+
+
+def test_requests_say_isolation_and_gaps() -> None:
+    for options, isolation, gaps in (
+        ({"isolation": Isolation.READ_COMMITTED, "skip_gaps": True}, Isolation.READ_COMMITTED, Gaps.SKIP),
+        ({}, Isolation.READ_UNCOMMITTED, None),
+        ({"skip_gaps": False}, Isolation.READ_UNCOMMITTED, Gaps.REFUSE),
+    ):
+        fetch = reading(**options).next_fetch()
+        assert fetch is not None
+        assert (fetch.request.isolation, fetch.request.gaps) == (isolation, gaps)
+
+
+def test_batches_of_aborted_transactions_are_left_out_and_passed() -> None:
+    reader = reading(isolation="read_committed")
+    marker = end_txn_marker(producer_id=5, producer_epoch=0, commit=False, timestamp=0, coordinator_epoch=0, base_offset=2)
+    data = transactional(0) + batch(1) + marker + transactional(3)
+    assert answered(reader, data, aborted=((5, 0),)) == [1, 3]
+    assert reader.position(T0) == 4
+    assert answered(reader, transactional(4), aborted=((5, 4),)) == []
+    assert answered(reader, transactional(5)) == [5], "each answer has its own list"
+
+
+def test_a_damaged_batch_is_noticed_also_when_it_would_be_left_out() -> None:
+    damaged = bytearray(transactional(0))
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptRecordError):
+        answered(reading(), bytes(damaged), aborted=((5, 0),))
+
+
+def test_an_answer_without_batches_may_say_where_to_go_on() -> None:
+    reader = reading(start=10, end=20)
+    answered(reader, next_offset=-1)
+    assert (reader.position(T0), reader.is_finished) == (10, False)
+    answered(reader, next_offset=20)
+    assert (reader.position(T0), reader.is_finished) == (20, True)
+
+
+def test_a_gap_in_front_of_a_batch_is_passed_over() -> None:
+    reader = reading(start=3, skip_gaps=True)
+    assert answered(reader, batch(9)) == [9]
+    assert reader.position(T0) == 10

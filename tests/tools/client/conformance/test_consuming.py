@@ -16,7 +16,7 @@ from triolog.tools.client.procedures.groups import CommittedOffset
 from triolog.tools.client.procedures.topics import EARLIEST, LATEST, AtOffset, AtTime
 
 from ..doors import Served
-from ..test_committed_reading import batch
+from ..test_reading import batch, transactional
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -211,10 +211,10 @@ def fill_transactions(served: Served) -> None:
     """Offsets 0 to 4: a plain record, an aborted one, its marker, a plain one, one of an open transaction."""
     log = served.server.logs["t"][0]
     log.append(batch(0))
-    log.append(batch(0, 5, transactional=True))
+    log.append(transactional(0, 5))
     log.end_transaction(5, 0, commit=False)
     log.append(batch(0))
-    log.append(batch(0, 6, transactional=True))
+    log.append(transactional(0, 6))
 
 
 async def test_a_committed_reader_ends_at_the_last_stable_offset(served: Served) -> None:
