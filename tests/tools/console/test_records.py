@@ -76,14 +76,25 @@ async def test_records_of_several_partitions_are_merged_by_time_and_none_is_left
         assert places(await told(shown.browser, "partition=1")) == [(1, 2), (1, 1), (1, 0)]
 
 
-async def test_a_time_leads_to_the_first_record_at_or_behind_it() -> None:
-    async with shown_broker(**KEPT, topics={"flights": 2}) as shown:
+async def test_a_time_or_an_offset_of_a_partition_leads_to_records_and_of_many_partitions_one_is_shown() -> None:
+    async with shown_broker(**KEPT, topics={"flights": 2, "one": 1, "wide": MAX_TOGETHER + 1}) as shown:
         await fill(shown.broker, "flights", [1000, 2000, 3000], 0)
         await fill(shown.broker, "flights", [1500, 2500], 1)
         assert values(await told(shown.browser, "at=1500")) == ["1500", "2000", "2500", "3000"]
         assert values(await told(shown.browser, "at=2001&partition=0")) == ["3000"]
         beyond = await told(shown.browser, "at=9000")
         assert (beyond["records"], beyond["newer"], beyond["older"]) == ([], None, "0:3,1:2")
+        assert places(await told(shown.browser, "partition=0&offset=1")) == [(0, 1), (0, 2)]
+        refused = await shown.browser.get(f"{RECORDS}?offset=1")
+        assert (refused.status, refused.json["error"]["message"].split(":")[0]) == (400, "partition")
+        await fill(shown.broker, "one", [1, 2])
+        assert places(await told(shown.browser, "offset=1", "one")) == [(0, 1)]
+        assert places(await told(shown.browser, "offset=9223372036854775807", "one")) == []
+        await fill(shown.broker, "wide", [1], 0)
+        await fill(shown.broker, "wide", [2], 1)
+        page = await told(shown.browser, "", "wide")
+        assert (page["partition"], values(page), len(page["partitions"])) == (0, ["1"], MAX_TOGETHER + 1)
+        assert values(await told(shown.browser, "partition=1", "wide")) == ["2"]
 
 
 async def test_a_range_of_times_has_all_of_its_records_wherever_they_lie() -> None:
@@ -105,17 +116,6 @@ async def test_a_range_of_times_has_all_of_its_records_wherever_they_lie() -> No
         assert (refused.status, refused.json["error"]["message"].split(":")[0]) == (400, "to")
 
 
-async def test_an_offset_is_one_of_a_partition() -> None:
-    async with shown_broker(**KEPT, topics={"flights": 2, "one": 1}) as shown:
-        await fill(shown.broker, "flights", [1, 2, 3], 1)
-        await fill(shown.broker, "one", [1, 2])
-        assert places(await told(shown.browser, "partition=1&offset=1")) == [(1, 1), (1, 2)]
-        assert places(await told(shown.browser, "offset=1", "one")) == [(0, 1)]
-        assert places(await told(shown.browser, "offset=9223372036854775807", "one")) == []
-        refused = await shown.browser.get(f"{RECORDS}?offset=1")
-        assert (refused.status, refused.json["error"]["message"].split(":")[0]) == (400, "partition")
-
-
 async def test_holes_are_passed_over_and_pages_are_full_nevertheless() -> None:
     async with shown_broker(**KEPT, topics={"t": 1}) as shown:
         await fill(shown.broker, "t", [1, 2, 3])
@@ -130,15 +130,6 @@ async def test_holes_are_passed_over_and_pages_are_full_nevertheless() -> None:
         assert values(page) == ["four", "3"]
         page = await told(shown.browser, f"limit=2&isolation=read_committed&until={page['older']}", "t")
         assert (values(page), page["older"]) == (["2", "1"], None)
-
-
-async def test_of_a_topic_with_many_partitions_one_is_shown() -> None:
-    async with shown_broker(**KEPT, topics={"wide": MAX_TOGETHER + 1}) as shown:
-        await fill(shown.broker, "wide", [1], 0)
-        await fill(shown.broker, "wide", [2], 1)
-        page = await told(shown.browser, "", "wide")
-        assert (page["partition"], values(page), len(page["partitions"])) == (0, ["1"], MAX_TOGETHER + 1)
-        assert values(await told(shown.browser, "partition=1", "wide")) == ["2"]
 
 
 async def test_parameters_that_mean_nothing_are_named(shown: Shown) -> None:
