@@ -57,7 +57,6 @@ def console_process(server: str, *options: str, folder: Path | None = None) -> I
     command = [*COMMAND, "console", "--server", server, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(), cwd=folder) as process:
         try:
-            assert process.stdout is not None
             yield process.pid, process.stdout.readline().split("/")[2]
         finally:
             process.terminate()

@@ -36,7 +36,6 @@ def consoled() -> Iterator[Consoled]:
     """The console of a server whose groups `alarms` and `sharers` go on at offset 4 of ten records, one an hour up to noon."""
     with BlockingBroker(topics={TOPIC: 1}, config={"retention.ms": "-1"}) as broker:
         broker.append(TOPIC, [PlainRecord(NOON_MS - hours * HOUR_MS, None, b"UA1545") for hours in reversed(range(10))])
-        assert broker.native is not None
         with BlockingClient(broker.native) as client:
             admin = BlockingAdmin(client)
             admin.commit_group_offsets("alarms", {PLACE: 4})

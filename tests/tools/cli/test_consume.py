@@ -142,10 +142,8 @@ def test_a_reader_that_has_enough_is_no_failure(cli: Cli, broker: BlockingBroker
     for _ in range(4):
         broker.append("t", [b"x" * 100_000] * 5)
     with consuming(cli, "--format", "raw") as process:
-        assert process.stdout is not None
         assert process.stdout.read(10) == b"x" * 10
         process.stdout.close()
-        assert process.stderr is not None
         assert process.stderr.read() == b""
     assert process.returncode == 0
 
@@ -227,7 +225,6 @@ def test_a_follower_prints_what_comes_and_ends_quietly_with_ctrl_c_and_a_commit(
     broker.create_topic("t")
     broker.append("t", [b"a", b"b"])
     with consuming(cli, "--follow", "--format", "raw", "--offset", "earliest", "--group", "g") as process:
-        assert process.stdout is not None
         assert process.stdout.readline() + process.stdout.readline() == b"a\nb\n"
         broker.append("t", [b"c"])
         assert process.stdout.readline() == b"c\n"

@@ -175,18 +175,15 @@ def producing(cli: Cli) -> subprocess.Popen[bytes]:
 def test_a_refusal_ends_a_wait_for_input(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t", 1, {"max.message.bytes": "1000"})
     with producing(cli) as process:
-        assert process.stdin is not None
         process.stdin.write(b"x" * 2000 + b"\n")
         process.stdin.flush()
         assert process.wait(60) == 1
-        assert process.stderr is not None
         assert b"MESSAGE_TOO_LARGE" in process.stderr.read()
 
 
 def test_a_line_is_sent_when_it_comes_not_when_the_input_ends(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t")
     with producing(cli) as process:
-        assert process.stdin is not None
         process.stdin.write(b"first\nhalf")
         process.stdin.flush()
         (record,) = broker.fetch("t", 0, max_wait_s=60)

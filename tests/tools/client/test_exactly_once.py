@@ -55,7 +55,6 @@ class Cutter:
 
     async def open_stream(self) -> trio.abc.Stream:
         self.opened += 1
-        assert self.broker.native is not None
         return CutStream(await trio.open_tcp_stream(*self.broker.native), self.source)
 
 
@@ -66,7 +65,6 @@ async def cut_client(cutter: Cutter) -> AsyncIterator[Client]:
 
 
 async def values(broker: BlockingBroker, partition: int = 0, **options: Any) -> list[int]:
-    assert broker.native is not None
     async with connect(*broker.native) as client, open_consumer(client, follow=False, **options) as consumer:
         await consumer.assign(TopicPartition("t", partition))
         return [int(record.value or b"") async for _, record in consumer.records()]
@@ -106,14 +104,12 @@ async def test_transactions_over_cut_connections_are_seen_whole_and_once(broker:
                 expected += [number * 3 + step for step in range(3)]
     assert cutter.opened > 5
     assert await values(broker, isolation=Isolation.READ_COMMITTED) == expected
-    assert broker.native is not None
     async with connect(*broker.native) as client, open_consumer(client, group="g") as consumer:
         await consumer.assign(T0)
         assert (await consumer.committed())[T0].offset == 13
 
 
 async def test_a_second_producer_of_the_same_id_takes_over(broker: BlockingBroker, door: Door) -> None:
-    assert broker.native is not None
     async with door.client(broker.native) as client:
         async with door.producer(client, transactional_id="x") as older:
             transaction = older.transaction()
@@ -128,7 +124,6 @@ async def test_a_second_producer_of_the_same_id_takes_over(broker: BlockingBroke
 
 async def test_reading_and_writing_in_transactions_copies_each_record_once(broker: BlockingBroker, door: Door) -> None:
     """Read, write and commit the position in one transaction; every second one aborts and is done again."""
-    assert broker.native is not None
     for number in range(10):
         broker.append("t", [b"%d" % number], partition=0)
     async with door.client(broker.native) as client, door.producer(client, transactional_id="copier") as producer:
@@ -150,7 +145,6 @@ async def test_reading_and_writing_in_transactions_copies_each_record_once(broke
 
 
 async def test_a_committed_follower_is_woken_by_the_commit(broker: BlockingBroker, door: Door) -> None:
-    assert broker.native is not None
     async with door.client(broker.native) as client, door.producer(client, transactional_id="x", linger_ms=0) as producer:
         async with door.consumer(client, isolation="read_committed", max_wait_ms=600_000) as consumer:
             await consumer.assign(T0)
@@ -162,7 +156,6 @@ async def test_a_committed_follower_is_woken_by_the_commit(broker: BlockingBroke
 
 
 async def test_a_transaction_that_the_server_never_heard_of_ends_either_way(broker: BlockingBroker, door: Door) -> None:
-    assert broker.native is not None
     async with door.client(broker.native) as client:
         async with door.producer(client, transactional_id="x", linger_ms=60_000) as producer:
             async with producer.transaction():

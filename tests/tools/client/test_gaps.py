@@ -35,7 +35,6 @@ def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
 
 
 async def test_a_fetch_inside_the_gap_is_refused_or_goes_on_behind_it(broker: BlockingBroker, door: Door) -> None:
-    assert broker.native is not None
     async with door.client(broker.native) as client:
         (entry,) = (await client.fetch(m.FetchRequest((m.FetchPartition("t", 0, 4),), gaps=m.Gaps.REFUSE))).partitions
         assert isinstance(entry.error, CorruptRecordError)
@@ -58,7 +57,6 @@ async def read(door: Door, client: Any, **options: Any) -> list[int]:
 
 
 async def test_where_the_consumer_says_nothing_the_topic_does(broker: BlockingBroker, door: Door) -> None:
-    assert broker.native is not None
     async with door.client(broker.native) as client:
         assert await read(door, client) == [6, 7, 8]
         with pytest.raises(CorruptRecordError, match="3 to 5"):
@@ -72,7 +70,6 @@ async def test_where_the_consumer_says_nothing_the_topic_does(broker: BlockingBr
 async def test_a_gap_is_listed_and_accepted_and_stays_accepted(broker: BlockingBroker, door: Door) -> None:
     broker.alter_config("t", {"gap.policy": "refuse"})
     broker.create_topic("whole")
-    assert broker.native is not None
     async with door.client(broker.native) as client:
         admin = door.admin(client)
         (topic,) = await admin.list_gaps()

@@ -34,7 +34,6 @@ def answer(records: bytes = b"", error: RequestError | None = None, partition: i
 
 def fetched(reader: Reading, records: bytes) -> list[FetchedBatch]:
     fetch = reader.next_fetch()
-    assert fetch is not None
     return list(reader.accept(fetch, answer(records)))
 
 
@@ -46,7 +45,6 @@ def test_batches_come_in_order_and_the_next_fetch_follows_them() -> None:
     reader = reading()
     assert offsets_in(fetched(reader, batch(0, 3) + batch(3, 2))) == [0, 1, 2, 3, 4]
     fetch = reader.next_fetch()
-    assert fetch is not None
     assert fetch.request.partitions[0].offset == 5
     assert reader.high_watermark(T0) == 100
 
@@ -83,7 +81,6 @@ def test_gaps_of_compaction_and_control_batches_are_passed() -> None:
     reader = reading()
     assert offsets_in(fetched(reader, batch(0, 2) + compacted + marker)) == [0, 1, 3]
     fetch = reader.next_fetch()
-    assert fetch is not None
     assert fetch.request.partitions[0].offset == 11
 
 
@@ -100,13 +97,11 @@ def test_batches_before_a_damaged_one_are_handed_out() -> None:
     damaged[-1] ^= 1
     reader = reading()
     fetch = reader.next_fetch()
-    assert fetch is not None
     batches = reader.accept(fetch, answer(batch(0, 3) + bytes(damaged)))
     assert offsets_in([next(batches)]) == [0, 1, 2]
     with pytest.raises(CorruptRecordError):
         next(batches)
     fetch = reader.next_fetch()
-    assert fetch is not None
     assert fetch.request.partitions[0].offset == 3
 
 
@@ -119,10 +114,8 @@ def test_answer_to_a_fetch_before_a_seek_is_dropped() -> None:
     reader = reading()
     old = reader.next_fetch()
     reader.seek(T0, 50)
-    assert old is not None
     assert list(reader.accept(old, answer(batch(0, 3)))) == []
     fetch = reader.next_fetch()
-    assert fetch is not None
     assert fetch.request.partitions[0].offset == 50
 
 
@@ -130,14 +123,12 @@ def test_answer_to_a_fetch_before_another_assignment_is_dropped() -> None:
     reader = reading()
     old = reader.next_fetch()
     reader.assign({T0: 0}, {})
-    assert old is not None
     assert list(reader.accept(old, answer(batch(0, 3)))) == []
 
 
 def test_offset_out_of_range_waits_for_a_seek() -> None:
     reader = reading(start=7)
     fetch = reader.next_fetch()
-    assert fetch is not None
     error = OffsetOutOfRangeError("gone")
     assert list(reader.accept(fetch, answer(error=error))) == []
     assert reader.lost == {T0: error}
@@ -151,7 +142,6 @@ def test_offset_out_of_range_waits_for_a_seek() -> None:
 def test_any_other_error_is_raised() -> None:
     reader = reading()
     fetch = reader.next_fetch()
-    assert fetch is not None
     with pytest.raises(RequestError, match="offline"):
         list(reader.accept(fetch, answer(error=RequestError("offline", ErrorCode.KAFKA_STORAGE_ERROR))))
 
@@ -203,7 +193,6 @@ def test_any_range_is_read_exactly_whatever_the_answers_hold(
 
 def page(reader: Reading, records: bytes, next_offset: int, *, range_ended: bool) -> list[FetchedBatch]:
     fetch = reader.next_fetch()
-    assert fetch is not None
     entry = FetchPartitionResponse("t", 0, None, 100, 100, 0, (), records, next_offset, range_ended)
     return list(reader.accept(fetch, FetchResponse((entry,))))
 
@@ -216,7 +205,6 @@ def test_of_a_range_its_records_come_and_it_ends_where_the_server_says_so() -> N
     reader = Reading(ConsumerConfig())
     reader.assign({T0: 0}, {}, TimeRange(10, 20))
     asked = reader.next_fetch()
-    assert asked is not None
     (question,) = asked.request.partitions
     assert (question.offset, question.start_timestamp, question.end_timestamp) == (0, 10, 20)
     assert offsets_in(page(reader, timed(3, 9, 10, 25, 19) + timed(10, 20), 30, range_ended=False)) == [4, 6]
@@ -233,7 +221,6 @@ def test_a_range_without_an_end_is_asked_for_without_one() -> None:
     reader = Reading(ConsumerConfig())
     reader.assign({T0: 0}, {T0: 6}, TimeRange(start=10))
     asked = reader.next_fetch()
-    assert asked is not None
     assert asked.request.partitions[0].end_timestamp is None
     assert offsets_in(page(reader, timed(3, 10, 11, 9, 12), 7, range_ended=False)) == [3, 4]
     assert reader.is_finished, "at its end offset"
@@ -249,7 +236,6 @@ def transactional(offset: int, producer_id: int = 5) -> bytes:
 
 def answered(reader: Reading, records: bytes = b"", **fields: Any) -> list[int]:
     fetch = reader.next_fetch()
-    assert fetch is not None
     entry = FetchPartitionResponse("t", 0, None, 100, 100, 0, records=records, **fields)
     return offsets_in(list(reader.accept(fetch, FetchResponse((entry,)))))
 
@@ -261,7 +247,6 @@ def test_requests_say_isolation_and_gaps() -> None:
         ({"skip_gaps": False}, Isolation.READ_UNCOMMITTED, Gaps.REFUSE),
     ):
         fetch = reading(**options).next_fetch()
-        assert fetch is not None
         assert (fetch.request.isolation, fetch.request.gaps) == (isolation, gaps)
 
 

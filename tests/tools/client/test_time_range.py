@@ -38,7 +38,6 @@ def times(start: int, end: int) -> TimeRange:
 
 @pytest.mark.parametrize("options", [{}, {"follow": False}, {"partition_max_bytes": 1}, {"isolation": "read_committed"}])
 async def test_a_consumer_reads_exactly_the_range(broker: BlockingBroker, door: Door, options: dict[str, Any]) -> None:
-    assert broker.native is not None
     async with door.client(broker.native) as client, door.consumer(client, **options) as consumer:
         for start, end in ((10, 13), (0, 50), (49, 90), (90, 95), (7, 7)):
             await consumer.assign("t", times=times(start, end))
@@ -55,7 +54,6 @@ async def test_a_consumer_reads_exactly_the_range(broker: BlockingBroker, door: 
 
 
 async def test_a_range_is_explained(broker: BlockingBroker, door: Door) -> None:
-    assert broker.native is not None
     async with door.client(broker.native) as client:
         admin = door.admin(client)
         walk = await admin.explain(T0, times(10, 13), with_segments=True)

@@ -34,7 +34,6 @@ def tls(certificates: Certificates, **changes: Any) -> TlsConfig:
 
 
 def address_of(broker: BlockingBroker) -> tuple[str, int]:
-    assert broker.native is not None
     return broker.native
 
 

@@ -48,7 +48,6 @@ class Shown:
 async def shown_broker(*, console: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Shown]:
     """A broker with a console."""
     async with open_broker(**options) as broker:
-        assert broker.native is not None
         async with showing(tuple(broker.native), **(console or {})) as browser:
             yield Shown(broker, browser)
 

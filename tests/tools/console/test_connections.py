@@ -21,7 +21,6 @@ async def told(shown: Shown) -> dict[str, Any]:
 
 
 async def test_who_is_connected_with_what(shown: Shown) -> None:
-    assert shown.broker.native is not None
     async with connect(*shown.broker.native, config=ClientConfig(client_id="<b>me</b>")) as client:
         await Admin(client).alter_quotas({"client-id": "slow"}, {"producer_byte_rate": 1000.0})
         page = await told(shown)

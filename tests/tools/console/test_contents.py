@@ -14,12 +14,6 @@ from triolog.tools.console.records.json_text import indented
 from triolog.tools.console.records.msgpack_text import msgpack_text
 
 
-def shown(data: bytes, kind: str = "auto", **how: Any) -> dict[str, Any]:
-    told = content(data, kind, **how)
-    assert told is not None
-    return told
-
-
 @pytest.mark.parametrize(
     ("data", "kind", "text"),
     [
@@ -38,7 +32,7 @@ def shown(data: bytes, kind: str = "auto", **how: Any) -> dict[str, Any]:
     ],
 )
 def test_what_bytes_are_is_guessed(data: bytes, kind: str, text: str) -> None:
-    told = shown(data)
+    told = content(data)
     assert (told["kind"], told["text"], told["size"], told["is_cut"]) == (kind, text, len(data), False)
 
 
@@ -50,9 +44,9 @@ def test_null_is_nothing() -> None:
     ("kind", "is_now", "note"), [("json", "text", "not JSON"), ("msgpack", "hex", "not MessagePack"), ("text", "text", None)]
 )
 def test_what_is_not_as_it_was_said_to_be_is_shown_otherwise(kind: str, is_now: str, note: str | None) -> None:
-    told = shown(b"plain text", kind)
+    told = content(b"plain text", kind)
     assert (told["kind"], told.get("note")) == (is_now, note)
-    assert "not UTF-8" in shown(b"a\xffb", "text")["note"]
+    assert "not UTF-8" in content(b"a\xffb", "text")["note"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,7 +67,7 @@ def test_what_is_not_as_it_was_said_to_be_is_shown_otherwise(kind: str, is_now: 
 )
 def test_hostile_values_are_cut_and_their_size_is_told(data: bytes, kind: str, is_detail: bool) -> None:
     most = 1000
-    told = shown(data, kind, most=most, is_detail=is_detail)
+    told = content(data, kind, most=most, is_detail=is_detail)
     assert told["size"] == len(data)
     assert len(told["text"]) <= most
     assert told["is_cut"] or len(data) < 1000
@@ -82,7 +76,7 @@ def test_hostile_values_are_cut_and_their_size_is_told(data: bytes, kind: str, i
 
 @given(st.binary(max_size=300), st.sampled_from(KINDS), st.booleans(), st.integers(1, 400))
 def test_any_bytes_are_shown_in_bounds(data: bytes, kind: str, is_detail: bool, most: int) -> None:
-    told = shown(data, kind, most=most, is_detail=is_detail)
+    told = content(data, kind, most=most, is_detail=is_detail)
     assert told["size"] == len(data)
     assert len(told["text"]) <= most
     assert json.loads(json.dumps(told)) == told

@@ -30,7 +30,6 @@ async def forwarded(folder: Path, **console: Any) -> AsyncIterator[tuple[Forward
             async with trio.open_nursery() as nursery:
                 await nursery.start(serve_control, link, place)
                 with Running(link):
-                    assert pair.source.native is not None
                     async with showing(tuple(pair.source.native), forward_state_dir=str(folder), **console) as browser:
                         yield pair, browser
                 nursery.cancel_scope.cancel()

@@ -41,7 +41,6 @@ def committed(broker: BlockingBroker, group: str = GROUP) -> dict[TopicPartition
 
 
 def topic_id(broker: BlockingBroker, topic: str = TOPIC) -> str:
-    assert broker.native is not None
     with BlockingClient(broker.native) as client:
         return next(each.topic_id or "" for each in client.run(list_topics()) if each.name == topic)
 
@@ -85,7 +84,6 @@ def test_the_next_process_goes_on_at_the_resume_point_upstream_with_the_topics_i
     target = f"edge.node.link.{TOPIC}"
     assert pair.values(target) == numbered(0, 10)
     assert committed(pair.upstream) == {TopicPartition(target, 0): 10}
-    assert pair.source.native is not None
     with BlockingClient(pair.source.native) as client:
         noted = client.run(fetch_offsets(GROUP, None, require_stable=False))
     last = Mark(topic_id(pair.source), 9, pair.records(target)[-1].timestamp)
@@ -111,7 +109,6 @@ def test_a_link_follows_while_it_runs(pair: Forwarding) -> None:
 
 
 def test_aborted_records_of_the_source_do_not_go_and_committed_ones_do(pair: Forwarding) -> None:
-    assert pair.source.native is not None
     with BlockingClient(pair.source.native) as client, BlockingProducer(client, transactional_id="id") as producer:
         for number, ends_well in enumerate((True, False, True)):
             with contextlib.suppress(InterruptedError), producer.transaction():
@@ -198,7 +195,6 @@ class AskedMeanwhile(ServerSource):
 
 def test_a_drain_that_is_asked_for_at_any_moment_has_its_answer_and_the_link_goes_on(pair: Forwarding) -> None:
     link = pair.link()
-    assert pair.source.native is not None
     source = AskedMeanwhile(pair.source.native)
     source.wishes = link.wishes
     link._open_source = lambda: source

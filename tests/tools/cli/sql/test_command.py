@@ -118,7 +118,6 @@ def test_follow_asks_again_until_it_is_interrupted(flights: BlockingBroker) -> N
         env=os.environ | {"TRIOLOG_SERVER": str(flights.native)},
     )
     try:
-        assert process.stdout is not None
         assert json.loads(process.stdout.readline()) == {"n": 4}
         flights.append("flights", [b"{}"])
         while json.loads(process.stdout.readline()) != {"n": 5}:

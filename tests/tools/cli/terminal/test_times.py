@@ -56,17 +56,12 @@ def test_without_a_zone_the_time_is_local() -> None:
 
 @pytest.mark.usefixtures("local_is_new_york")
 @pytest.mark.parametrize("zone", [NEW_YORK, LOCAL], ids=["named", "local"])
-def test_a_local_time_that_comes_twice_is_the_first_one(zone: ZoneInfo | None) -> None:
+def test_a_local_time_that_comes_twice_is_the_first_one_and_a_skipped_one_lies_behind_the_skip(zone: ZoneInfo | None) -> None:
     first, second = parse_iso("2013-11-03T01:30-04:00"), parse_iso("2013-11-03T01:30-05:00")
     assert second - first == 3_600_000
     assert parse_iso("2013-11-03T01:30", zone) == first
     assert format_time(first, zone) == "2013-11-03T01:30:00.000-04:00"
     assert format_time(second, zone) == "2013-11-03T01:30:00.000-05:00"
-
-
-@pytest.mark.usefixtures("local_is_new_york")
-@pytest.mark.parametrize("zone", [NEW_YORK, LOCAL], ids=["named", "local"])
-def test_a_local_time_that_clocks_skip_lies_behind_the_skip(zone: ZoneInfo | None) -> None:
     assert parse_iso("2013-03-10T02:30", zone) == parse_iso("2013-03-10T03:30-04:00")
 
 

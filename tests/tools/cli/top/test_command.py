@@ -35,7 +35,6 @@ def looked(broker: BlockingBroker) -> dict[str, Any]:
     """What a server answers that has a topic and a group."""
     broker.create_topic("t")
     broker.append("t", [b"v"] * 10)
-    assert broker.native is not None
     with BlockingClient(broker.native) as client:
         admin = BlockingAdmin(client)
         admin.commit_group_offsets("g", {TopicPartition("t", 0): 4})
@@ -113,7 +112,6 @@ def test_how_long_a_disk_has_room_is_said(looked: dict[str, Any]) -> None:
 def test_programs_get_a_line_each_interval_until_they_have_enough(cli: Cli) -> None:
     command = [*PROGRAM, "top", "--json", "--interval", "0.1", "--server", cli.address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
         lines = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 130

@@ -71,7 +71,6 @@ def test_what_damage_took_is_said(tmp_path: Path) -> None:
 async def test_both_clients_ask_for_a_topic_or_for_a_partition_from_an_offset_on(
     broker: BlockingBroker, topic: str, door: Door
 ) -> None:
-    assert broker.native is not None
     second = TopicPartition(topic, 1)
     async with door.client(broker.native) as client:
         admin = door.admin(client)

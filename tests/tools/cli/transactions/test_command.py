@@ -22,7 +22,6 @@ T0 = TopicPartition("t", 0)
 def client(broker: BlockingBroker) -> Iterator[BlockingClient]:
     """`mover` has a transaction open in t-0 from offset 0 on, and producer 77000 one that hangs, from offset 1 on."""
     broker.create_topic("t")
-    assert broker.native is not None
     with BlockingClient(broker.native) as client:
         made = client.call(m.InitProducerRequest("mover"))
         who = {"producer_id": made.producer_id, "producer_epoch": made.producer_epoch}
@@ -82,7 +81,6 @@ def test_what_is_not_there_is_said(cli: Cli, broker: BlockingBroker) -> None:
 
 
 async def test_both_clients_see_and_abort_transactions(broker: BlockingBroker, client: BlockingClient, door: Door) -> None:
-    assert broker.native is not None
     async with door.client(broker.native) as other:
         admin = door.admin(other)
         assert [each.transactional_id for each in (await admin.list_transactions(open_for_ms=0)).transactions] == ["mover"]

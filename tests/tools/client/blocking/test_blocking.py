@@ -111,8 +111,7 @@ def test_next_fetch_is_under_way_before_batches_are_handed_out(client: BlockingC
     fill(thread, 10)
     with BlockingConsumer(client, partition_max_bytes=1) as consumer:
         consumer.assign(T0)
-        batch = consumer.next_batch()
-        assert batch is not None
+        assert consumer.next_batch() is not None
         client.metadata(m.MetadataRequest())  # its answer comes after the server has read the fetch
         fetches = thread.run(lambda server: [one for one in server.requests if isinstance(one, m.FetchRequest)])
         assert [fetch.partitions[0].offset for fetch in fetches] == [0, 1]
@@ -154,7 +153,6 @@ def test_short_polls_are_told_that_the_server_is_gone(client: BlockingClient, th
 def test_failures_before_an_answer_do_not_count_for_those_after_it(client: BlockingClient, thread: ServerThread) -> None:
     def next_value() -> bytes | None:
         batch = consumer.next_batch(timeout_s=10)
-        assert batch is not None
         return batch.records()[0].value
 
     with BlockingConsumer(client, retry_timeout_ms=500, retry_backoff_ms=1, max_wait_ms=5) as consumer:

@@ -36,7 +36,6 @@ async def offsets_of(consumer: Any) -> list[int]:
 
 
 def offsets_in(found: Any) -> list[int]:
-    assert found is not None
     return [record.offset for record in found.records()]
 
 

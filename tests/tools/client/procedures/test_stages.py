@@ -29,7 +29,6 @@ def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
 
 
 async def test_a_stage_is_committed_once(broker: BlockingBroker, door: Door) -> None:
-    assert broker.native is not None
     async with door.client(broker.native) as client:
         admin = door.admin(client)
         assert await admin.last_commit("query") is None
@@ -48,7 +47,6 @@ async def test_a_stage_is_committed_once(broker: BlockingBroker, door: Door) -> 
 
 async def test_ranges_are_split_and_files_leased(broker: BlockingBroker, door: Door) -> None:
     broker.append("t", BATCH)
-    assert broker.native is not None
     async with door.client(broker.native) as client:
         admin = door.admin(client)
         assert await admin.split_points({T0: (0, 1)}, 1000) == {T0: (SplitPoint(0, len(BATCH)),)}

@@ -97,7 +97,6 @@ def test_batch_of_a_partition_that_waits_for_an_answer_goes_on_growing() -> None
         driver.now += 1
         assert driver.drain() == []
     expiry = driver.accumulator.next_deadline()
-    assert expiry is not None
     assert expiry > driver.now + 10, "lingering is no reason to look again before the answer comes"
     driver.answer(first)
     (second,) = driver.drain()
@@ -135,7 +134,6 @@ def test_retry_sends_the_same_bytes_and_holds_back_what_came_after() -> None:
     driver.accumulator.fail(delivery, ConnectionLostError("gone"))
     assert driver.drain() == []
     deadline = driver.accumulator.next_deadline()
-    assert deadline is not None
     driver.now = max(deadline, driver.now + 0.2)
     (again,) = driver.drain()
     assert again is delivery

@@ -28,11 +28,9 @@ def asked(address: str, path: str) -> Any:
 
 def test_the_command_says_where_it_listens_and_ends_when_it_is_told() -> None:
     with BlockingBroker(topics=["t"]) as broker:
-        assert broker.native is not None
         server = "{}:{}".format(*broker.native)
         command = [*COMMAND, "console", "--server", server]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:
-            assert process.stdout is not None
             said = process.stdout.readline()
             assert said.startswith("http://127.0.0.1:")
             assert said.endswith(f"/ shows {server}\n")
@@ -107,7 +105,6 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: tuple[str, ..
 
 def test_an_address_that_is_taken_is_named() -> None:
     with BlockingBroker() as broker:
-        assert broker.native is not None
         taken = "{}:{}".format(*broker.native)
         result = call("console", "--server", taken, "--listen", taken)
     assert result.exit_code == 3

@@ -31,7 +31,6 @@ def places(*partitions: TopicPartition, ranks: dict[str, int] | None = None) -> 
 
 
 def asked(request: FetchRequest | None) -> list[str]:
-    assert request is not None
     return [each.topic for each in request.partitions]
 
 
@@ -50,7 +49,6 @@ def test_while_a_topic_is_known_to_have_more_only_those_before_it_are_asked_for_
     found.accept((answer(B, b"", 0), answer(A, batch(0, 2), 10), answer(C, b"", 10)))
     request = found.plan_fetch(500)
     assert asked(request) == ["b", "a"]
-    assert request is not None
     assert request.max_wait_ms == 0
     found.accept((answer(B, b"", 0), answer(A, batch(2, 8), 10)))
     assert asked(found.plan_fetch(500)) == ["b", "a", "c"]
@@ -92,12 +90,10 @@ def test_damage_is_passed_over_alone_and_becomes_a_gap() -> None:
     found.plan_fetch(0)
     assert found.skip_damage(A)
     request = found.plan_fetch(500)
-    assert request is not None
     assert (asked(request), request.gaps) == (["a"], Gaps.SKIP)
     pieces, _ = found.accept((answer(A, batch(7, 3), 10),))
     assert [(piece.next_offset, piece.gap) for piece in pieces] == [(10, Gap(0, 6))]
     request = found.plan_fetch(500)
-    assert request is not None
     assert (sorted(asked(request)), request.gaps) == (["a", "b"], Gaps.REFUSE)
 
 
