@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterable
 from datetime import UTC
@@ -132,16 +130,11 @@ def test_a_wrong_command_line_is_a_usage_error_and_no_such_topic_fails_before_an
 # ---- as a process: following, Ctrl-C, a reader that goes away ---------------------------------------------------------------
 
 
-def consuming(cli: Cli, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "triolog.tools.cli", "consume", "t", "--server", cli.address, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
 def test_a_reader_that_has_enough_is_no_failure(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t")
     for _ in range(4):
         broker.append("t", [b"x" * 100_000] * 5)
-    with consuming(cli, "--format", "raw") as process:
+    with cli.process("consume", "t", "--format", "raw") as process:
         assert process.stdout.read(10) == b"x" * 10
         process.stdout.close()
         assert process.stderr.read() == b""
@@ -224,7 +217,7 @@ async def test_a_last_commit_that_fails_holds_up_nobody_for_long(
 def test_a_follower_prints_what_comes_and_ends_quietly_with_ctrl_c_and_a_commit(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t")
     broker.append("t", [b"a", b"b"])
-    with consuming(cli, "--follow", "--format", "raw", "--offset", "earliest", "--group", "g") as process:
+    with cli.process("consume", "t", "--follow", "--format", "raw", "--offset", "earliest", "--group", "g") as process:
         assert process.stdout.readline() + process.stdout.readline() == b"a\nb\n"
         broker.append("t", [b"c"])
         assert process.stdout.readline() == b"c\n"

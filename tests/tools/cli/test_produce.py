@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -167,14 +165,9 @@ def test_a_wrong_command_line_is_a_usage_error_and_no_input_produces_nothing(cli
     assert cli.json("produce", "t", "/dev/null")["records"] == 0
 
 
-def producing(cli: Cli) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "triolog.tools.cli", "produce", "t", "--server", cli.address]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
 def test_a_refusal_ends_a_wait_for_input(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t", 1, {"max.message.bytes": "1000"})
-    with producing(cli) as process:
+    with cli.process("produce", "t") as process:
         process.stdin.write(b"x" * 2000 + b"\n")
         process.stdin.flush()
         assert process.wait(60) == 1
@@ -183,7 +176,7 @@ def test_a_refusal_ends_a_wait_for_input(cli: Cli, broker: BlockingBroker) -> No
 
 def test_a_line_is_sent_when_it_comes_not_when_the_input_ends(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t")
-    with producing(cli) as process:
+    with cli.process("produce", "t") as process:
         process.stdin.write(b"first\nhalf")
         process.stdin.flush()
         (record,) = broker.fetch("t", 0, max_wait_s=60)

@@ -49,10 +49,6 @@ def test_batches_come_in_order_and_the_next_fetch_follows_them() -> None:
     assert reader.high_watermark(T0) == 100
 
 
-def test_records_below_the_offset_asked_for_are_left_out() -> None:
-    assert offsets_in(fetched(reading(start=4), batch(0, 3) + batch(3, 3))) == [4, 5]
-
-
 def test_records_from_the_end_on_are_left_out_and_reading_is_finished() -> None:
     reader = reading(end=4)
     (first, second) = fetched(reader, batch(0, 3) + batch(3, 3) + batch(6, 3))
@@ -110,20 +106,17 @@ def test_compressed_batches_are_read(compression_type: CompressionType) -> None:
     assert offsets_in(fetched(reading(start=1), batch(0, 3, compression_type=compression_type))) == [1, 2]
 
 
-def test_answer_to_a_fetch_before_a_seek_is_dropped() -> None:
+def test_answer_to_a_fetch_before_a_seek_or_another_assignment_is_dropped() -> None:
     reader = reading()
     old = reader.next_fetch()
     reader.seek(T0, 50)
     assert list(reader.accept(old, answer(batch(0, 3)))) == []
     fetch = reader.next_fetch()
     assert fetch.request.partitions[0].offset == 50
-
-
-def test_answer_to_a_fetch_before_another_assignment_is_dropped() -> None:
-    reader = reading()
-    old = reader.next_fetch()
     reader.assign({T0: 0}, {})
-    assert list(reader.accept(old, answer(batch(0, 3)))) == []
+    assert list(reader.accept(fetch, answer(batch(50, 3)))) == []
+    reader.assign({}, {})
+    assert (reader.is_finished, reader.next_fetch()) == (True, None)
 
 
 def test_offset_out_of_range_waits_for_a_seek() -> None:
@@ -155,12 +148,6 @@ def test_partitions_take_turns_at_being_first() -> None:
         assert isinstance(fetch, Fetch)
         firsts.add(fetch.request.partitions[0].partition)
     assert firsts == {0, 1}
-
-
-def test_nothing_assigned_is_finished() -> None:
-    reader = Reading(ConsumerConfig())
-    assert reader.is_finished
-    assert reader.next_fetch() is None
 
 
 @given(

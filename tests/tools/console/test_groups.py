@@ -19,7 +19,7 @@ from triolog.tools.console.views.groups import TOLD_LAGS
 
 from tests.support.streams_groups import joining
 
-from .conftest import Shown, shown_broker
+from .conftest import Shown, shown_broker, told
 
 PLACES = [TopicPartition("t", 0), TopicPartition("t", 1)]
 
@@ -34,13 +34,6 @@ async def running() -> AsyncIterator[Shown]:
         await shown.broker.core.offsets.commit("g", [(PLACES[0], 4, None), (PLACES[1], 7, "note")])
         await shown.browser.open("/groups")
         yield shown
-
-
-async def told(shown: Shown, path: str) -> dict[str, Any]:
-    reply = await shown.browser.get(f"/api/groups{path}")
-    assert reply.status == 200, reply.text
-    answer: dict[str, Any] = reply.json
-    return answer
 
 
 async def join_consumer(shown: Shown, group: str) -> None:
@@ -94,24 +87,29 @@ async def join_all(shown: Shown) -> None:
 
 async def test_groups_of_all_four_kinds_are_listed_with_their_members(running: Shown) -> None:
     await join_all(running)
-    page = await told(running, "")
+    page = await told(running.browser, "/groups")
     rows = {each["group"]: (each["type"], each["state"], each["member_count"]) for each in page["groups"]}
     assert rows.pop("share")[::2] == ("share", 1)
     assert rows.pop("streams")[::2] == ("streams", 1)
     assert rows == {"classic": ("classic", "Stable", 1), "consumer": ("consumer", "Stable", 1), "g": ("classic", "Empty", 0)}
-    assert [each["group"] for each in (await told(running, "?q=S"))["groups"]] == ["classic", "consumer", "share", "streams"]
+    assert [each["group"] for each in (await told(running.browser, "/groups?q=S"))["groups"]] == [
+        "classic",
+        "consumer",
+        "share",
+        "streams",
+    ]
     for name in ("classic", "consumer"):
-        [member] = (await told(running, f"/{name}"))["members"]
+        [member] = (await told(running.browser, f"/groups/{name}"))["members"]
         assert (member["client_id"], member["assignment"]) == ("reader", {"t": [0, 1]})
-        readers = {each["client_id"] for each in (await told(running, f"/{name}"))["partitions"]}
+        readers = {each["client_id"] for each in (await told(running.browser, f"/groups/{name}"))["partitions"]}
         assert readers == {"reader"}
-    shared = await told(running, "/share")
+    shared = await told(running.browser, "/groups/share")
     assert [(each["topic"], each["partition"]) for each in shared["shared"]] == [("t", 0), ("t", 1)]
     assert shared["partitions"] == []
 
 
 async def test_a_group_has_its_lag_by_partition(running: Shown) -> None:
-    page = await told(running, "/g")
+    page = await told(running.browser, "/groups/g")
     assert [(each["offset"], each["high_watermark"], each["lag"]) for each in page["partitions"]] == [(4, 10, 6), (7, 10, 3)]
     assert (page["lag"], page["partitions"][1]["metadata"], page["can_change"]) == (9, "note", True)
     gone = await running.browser.get("/api/groups/nobody")
@@ -122,7 +120,7 @@ async def lags_with(shown: Shown, group: str, lag: int) -> dict[str, int | None]
     """Of all groups of the list, by the first sample that tells it of this one."""
     with trio.fail_after(60):
         while True:
-            lags = {each["group"]: each["lag"] for each in (await told(shown, ""))["groups"]}
+            lags = {each["group"]: each["lag"] for each in (await told(shown.browser, "/groups"))["groups"]}
             if lags.get(group) == lag:
                 return lags
 
@@ -150,25 +148,27 @@ async def test_a_reset_is_seen_before_it_is_made(running: Shown) -> None:
         ("to=6", [(4, 6, 0, 2), (7, 6, 1, 0)], 1, 2),
         ("shift=-5", [(4, 0, 4, 0), (7, 2, 5, 0)], 9, 0),
     ):
-        plan = await told(running, f"/g/reset?{query}")
+        plan = await told(running.browser, f"/groups/g/reset?{query}")
         assert [(each["current"], each["offset"], each["again"], each["skipped"]) for each in plan["moves"]] == moves
         assert (plan["again"], plan["skipped"]) == (again, skipped)
-        assert [each["offset"] for each in (await told(running, "/g"))["partitions"]] == [4, 7]
+        assert [each["offset"] for each in (await told(running.browser, "/groups/g"))["partitions"]] == [4, 7]
         done = await running.browser.post("/api/groups/g/reset", {"offsets": plan["moves"]})
         assert (done.status, done.json["reset"]) == (200, 2)
-        assert [each["offset"] for each in (await told(running, "/g"))["partitions"]] == [move[1] for move in moves]
+        assert [each["offset"] for each in (await told(running.browser, "/groups/g"))["partitions"]] == [
+            move[1] for move in moves
+        ]
         await running.broker.core.offsets.commit("g", [(PLACES[0], 4, None), (PLACES[1], 7, "note")])
 
 
 async def test_a_share_group_is_reset_too(running: Shown) -> None:
     shares = running.broker.core.groups.share
     await shares.alter_offsets("s", [(PLACES[0], 4)])
-    plan = await told(running, "/s/reset?at=7000")
+    plan = await told(running.browser, "/groups/s/reset?at=7000")
     assert [(each["partition"], each["current"], each["offset"]) for each in plan["moves"]] == [(0, 4, 7)]
     assert (plan["again"], plan["skipped"]) == (0, 3)
     done = await running.browser.post("/api/groups/s/reset", {"offsets": plan["moves"]})
     assert (done.status, done.json["reset"]) == (200, 1)
-    [shared] = (await told(running, "/s"))["shared"]
+    [shared] = (await told(running.browser, "/groups/s"))["shared"]
     assert (shared["start_offset"], shared["lag"]) == (7, 3)
 
 
@@ -188,14 +188,14 @@ async def test_a_reset_to_nowhere_or_of_nothing_is_refused(running: Shown) -> No
     place: dict[str, Any] = {"topic": "t", "partition": 0, "offset": 1}
     for offsets in (None, [], {}, [1], [{"topic": "t"}], [place | {"offset": -1}], [place | {"topic": 1}]):
         assert (await running.browser.post("/api/groups/g/reset", {"offsets": offsets})).status == 400, offsets
-    assert [each["offset"] for each in (await told(running, "/g"))["partitions"]] == [4, 7]
+    assert [each["offset"] for each in (await told(running.browser, "/groups/g"))["partitions"]] == [4, 7]
 
 
 async def test_deleting_a_group_wants_its_name_typed(running: Shown) -> None:
     refused = await running.browser.delete("/api/groups/g", {"confirm": "G"})
     assert (refused.status, refused.json["error"]["name"]) == (400, "NOT_CONFIRMED")
     assert (await running.browser.delete("/api/groups/g", {"confirm": "g"})).status == 200
-    assert (await told(running, ""))["groups"] == []
+    assert (await told(running.browser, "/groups"))["groups"] == []
 
 
 async def test_a_name_with_any_characters_has_a_page(running: Shown) -> None:

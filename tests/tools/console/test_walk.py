@@ -6,7 +6,7 @@ from typing import Any
 
 from triolog.protocol.native.messages import PlainRecord
 
-from .conftest import Shown, shown_broker
+from .conftest import Shown, shown_broker, told
 
 SMALL = {"segment.bytes": "4096", "index.interval.bytes": "100", "retention.ms": "-1"}
 
@@ -17,17 +17,14 @@ async def fill(shown: Shown) -> None:
         await shown.broker.append("t", [PlainRecord(1_000_000 + 1000 * i, None, b"v" * 200)])
 
 
-async def told(shown: Shown, query: str = "") -> dict[str, Any]:
-    reply = await shown.browser.get(f"/api/topics/t/walk?{query}")
-    assert reply.status == 200, reply.text
-    answer: dict[str, Any] = reply.json
-    return answer
+async def walked(shown: Shown, query: str = "") -> Any:
+    return await told(shown.browser, f"/topics/t/walk?{query}")
 
 
 async def test_the_way_to_a_time_or_an_offset_and_all_segments_beside_it() -> None:
     async with shown_broker() as shown:
         await fill(shown)
-        page = await told(shown, "at=1037500")
+        page = await walked(shown, "at=1037500")
         assert (page["first"], page["last"], page["partitions"]) == (1_000_000, 1_059_000, 2)
         assert len(page["segments"]) == page["walk"]["segment_count"] > 2
         assert page["walk"]["answer"]["offset"] == 38
@@ -36,18 +33,18 @@ async def test_the_way_to_a_time_or_an_offset_and_all_segments_beside_it() -> No
         assert 0 <= step["time_index"]["slot"] < step["time_index"]["entries"]
         assert 0 <= step["offset_index"]["slot"] < step["offset_index"]["entries"]
         assert sum(read["bytes"] for read in step["reads"]) == step["bytes_scanned"] > 0
-        dragged = await told(shown, "at=1037500&segments=0")
+        dragged = await walked(shown, "at=1037500&segments=0")
         assert dragged.keys() == {"topic", "partition", "at", "offset", "walk", "took_ms"}
         assert dragged["walk"]["answer"] == page["walk"]["answer"]
-        middle = await told(shown)
+        middle = await walked(shown)
         assert (middle["at"], middle["walk"]["answer"]["offset"]) == (1_029_500, 30)
-        page = await told(shown, "offset=17&segments=0")
+        page = await walked(shown, "offset=17&segments=0")
         assert (page["at"], page["offset"], page["walk"]["answer"]["batch_base_offset"]) == (None, 17, 17)
         gone = await shown.browser.get("/api/topics/t/walk?offset=61&segments=0")
         assert (gone.status, gone.json["error"]["name"]) == (422, "OFFSET_OUT_OF_RANGE")
-        behind = await told(shown, "at=9223372036854775807")
+        behind = await walked(shown, "at=9223372036854775807")
         assert behind["walk"]["answer"]["offset"] == -1
-        empty = await told(shown, "partition=1")
+        empty = await walked(shown, "partition=1")
         assert (empty["first"], empty["last"], empty["walk"]["answer"]["offset"]) == (-1, -1, -1)
 
 

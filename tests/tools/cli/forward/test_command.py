@@ -68,15 +68,11 @@ def status(state_dir: Path) -> dict[str, Any]:
 # ---- running ------------------------------------------------------------------------------------------------------------
 
 
-def test_one_link_needs_no_file_and_ends_when_nothing_is_left(pair: Forwarding, tmp_path: Path) -> None:
+def test_links_come_from_options_or_a_file_and_end_when_nothing_is_left(pair: Forwarding, tmp_path: Path) -> None:
     pair.append([b"a", b"b"])
     result = forward(*one_link(pair, tmp_path, "--drain"))
     assert result.exit_code == 0, result.output
     assert pair.values() == [b"a", b"b"]
-
-
-def test_links_come_from_a_file(pair: Forwarding, tmp_path: Path) -> None:
-    pair.append([b"a"])
     file = tmp_path / "forward.toml"
     file.write_text(
         f'server = "{pair.source.native}"\nnode = "gateway"\nstate_dir = "{tmp_path}"\n[[forward]]\nname = "one"\n'
@@ -84,7 +80,7 @@ def test_links_come_from_a_file(pair: Forwarding, tmp_path: Path) -> None:
     )
     result = forward("--config", str(file), "--drain")
     assert result.exit_code == 0, result.output
-    assert pair.values(f"gateway.{TOPIC}") == [b"a"]
+    assert pair.values(f"gateway.{TOPIC}") == [b"a", b"b"]
 
 
 def test_a_topic_that_cannot_be_forwarded_fails_a_drain(pair: Forwarding, tmp_path: Path) -> None:

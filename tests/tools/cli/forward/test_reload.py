@@ -105,7 +105,9 @@ def scraped(server: ServerProcess) -> str:
     return text
 
 
-def test_a_servers_links_are_read_again_with_its_own_keys_and_seen_in_its_metrics(tmp_path: Path) -> None:
+def test_a_servers_links_are_read_again_and_seen_in_its_metrics_and_their_child_comes_back_and_ends_with_it(
+    tmp_path: Path,
+) -> None:
     with forwarding() as pair, ServerFolder(tmp_path) as folder:
         upstream = pair.upstream
         file = Path(keys(tmp_path, upstream))
@@ -133,6 +135,11 @@ def test_a_servers_links_are_read_again_with_its_own_keys_and_seen_in_its_metric
         assert 'triolog_forward_state{link="link",state="not running"} 1.0' in scraped(server)
         produce(server, b"b")
         wait_for(upstream, b"a", b"b")
+
+        second_child = child_of(tmp_path)
+        assert server.stop() == 0
+        assert not is_alive(second_child)
+        assert "it is started again in" in server.stderr()
 
 
 def test_links_that_a_server_did_not_begin_with_need_a_restart(tmp_path: Path) -> None:

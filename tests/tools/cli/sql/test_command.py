@@ -5,10 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -109,22 +106,16 @@ def test_what_cannot_be_answered_is_one_line(cli: Cli, flights: BlockingBroker) 
     assert "is `triolog serve` running there?" in nobody.stderr
 
 
-def test_follow_asks_again_until_it_is_interrupted(flights: BlockingBroker) -> None:
-    command = [sys.executable, "-m", "triolog.tools.cli", "sql", "select count(*) n from flights", "--format", "json"]
-    process = subprocess.Popen(
-        [*command, "--follow", "1ms"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"TRIOLOG_SERVER": str(flights.native)},
-    )
-    try:
-        assert json.loads(process.stdout.readline()) == {"n": 4}
-        flights.append("flights", [b"{}"])
-        while json.loads(process.stdout.readline()) != {"n": 5}:
-            pass
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
+def test_follow_asks_again_until_it_is_interrupted(cli: Cli, flights: BlockingBroker) -> None:
+    asked = ("sql", "select count(*) n from flights", "--format", "json", "--follow", "1ms")
+    with cli.process(*asked) as process:
+        try:
+            assert json.loads(process.stdout.readline()) == {"n": 4}
+            flights.append("flights", [b"{}"])
+            while json.loads(process.stdout.readline()) != {"n": 5}:
+                pass
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, errors) == (130, b"")

@@ -9,8 +9,6 @@ import os
 import pty
 import select
 import signal
-import subprocess
-import sys
 import time
 from datetime import UTC
 from typing import Any
@@ -26,7 +24,6 @@ from triolog.tools.statistics.rates import moment
 
 from ..conftest import Cli
 
-PROGRAM = (sys.executable, "-m", "triolog.tools.cli")
 PATIENCE_S = 60.0
 
 
@@ -110,8 +107,7 @@ def test_how_long_a_disk_has_room_is_said(looked: dict[str, Any]) -> None:
 
 
 def test_programs_get_a_line_each_interval_until_they_have_enough(cli: Cli) -> None:
-    command = [*PROGRAM, "top", "--json", "--interval", "0.1", "--server", cli.address]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with cli.process("top", "--json", "--interval", "0.1") as process:
         lines = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 130
@@ -122,8 +118,8 @@ def test_programs_get_a_line_each_interval_until_they_have_enough(cli: Cli) -> N
 def test_a_terminal_gets_a_view_that_is_drawn_anew(cli: Cli, looked: dict[str, Any]) -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "60", "TRIOLOG_SERVER": cli.address}
-    command = [*PROGRAM, "top", "--interval", "0.1"]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    with cli.process("top", "--interval", "0.1", env=environment, **streams) as process:
         os.close(theirs)
         drawn, deadline = b"", time.monotonic() + PATIENCE_S
         while drawn.count(b"loss window") < 2:
