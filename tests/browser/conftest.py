@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from triolog.protocol.errors import TopicAlreadyExistsError
+from triolog.protocol.native.messages import NewTopic
+from triolog.tools.client.blocking.client import BlockingClient
+from triolog.tools.client.blocking.producer import BlockingProducer
+from triolog.tools.client.procedures.topics import create_topics
 
 from tests.clients.external_programs import ProgramUnavailableError, axe_core, unavailable
-from tests.support.server_process import COMMAND, environment
+from tests.support.server_process import COMMAND, Address, environment
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -60,3 +65,13 @@ def console_process(server: str, *options: str, folder: Path | None = None) -> I
             yield process.pid, process.stdout.readline().split("/")[2]
         finally:
             process.terminate()
+
+
+def produce(address: Address, topic: str, *values: bytes) -> None:
+    """Into a topic that is created where it does not exist."""
+    with BlockingClient(address) as client, BlockingProducer(client) as producer:
+        with suppress(TopicAlreadyExistsError):
+            client.run(create_topics([NewTopic(topic, 1)], False))
+        for value in values:
+            producer.send(topic, value=value)
+        producer.flush()

@@ -1,4 +1,4 @@
-"""The accumulator of an idempotent producer against a log that counts sequences."""
+"""The accumulator of a producer, mostly an idempotent one, against a log that counts sequences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from triolog.protocol.errors import (
     InvalidProducerEpochError,
     InvalidRecordError,
@@ -22,7 +22,6 @@ from triolog.tools.client.sending.partition_queue import Delivery, ProducerIdent
 from tests.support.native_server import FakeLog
 
 from .sending.test_accumulator import Driver as PlainDriver
-from .sending.test_accumulator import ProducerMachine
 
 FIRST = ProducerIdentity(7, 0)
 SECOND = ProducerIdentity(8, 0)
@@ -273,16 +272,37 @@ def test_dropping_what_is_unsent_leaves_what_is_on_its_way() -> None:
     assert driver.accumulator.buffered_bytes == 0
 
 
-class SequenceMachine(ProducerMachine):
+class SequenceMachine(RuleBasedStateMachine):
     """A server that loses requests and answers, refuses, and forgets the tail of a log that it has not acknowledged: what a log
-    holds is in order and nothing is there twice, and what was acknowledged is where it was said to be."""
+    holds is in order and nothing is there twice, and what was acknowledged is where it was said to be. Each record begins
+    with its number."""
 
-    driver: Driver
+    is_idempotent = True
 
-    @initialize(batch_bytes=st.sampled_from([80, 300]))
-    def start(self, batch_bytes: int) -> None:
-        self.begin(Driver(identity=None, batch_bytes=batch_bytes, max_request_bytes=700, delivery_timeout_ms=3000))
+    @initialize(linger_ms=st.sampled_from([0, 5]), batch_bytes=st.sampled_from([80, 300]))
+    def start(self, linger_ms: int, batch_bytes: int) -> None:
+        options = {"enable_idempotence": self.is_idempotent, "linger_ms": linger_ms, "batch_bytes": batch_bytes}
+        self.driver = Driver(identity=None, **options, max_request_bytes=700, delivery_timeout_ms=3000)
+        self.in_flight: list[Delivery] = []
+        self.futures: list[RecordFuture] = []
         self.next_producer_id = 100
+
+    @rule(partition=st.sampled_from([0, 1]), padding=st.integers(0, 120))
+    def append(self, partition: int, padding: int) -> None:
+        number = len(self.futures)
+        self.futures.append(self.driver.append(number.to_bytes(4, "big") + bytes(padding), partition))
+
+    @rule()
+    def drain(self) -> None:
+        self.in_flight += [delivery for request in self.driver.accumulator.drain() for delivery in request]
+
+    @rule()
+    def flush(self) -> None:
+        self.driver.accumulator.flush()
+
+    @rule(seconds=st.sampled_from([0.001, 0.01, 0.2, 2.0]))
+    def wait(self, seconds: float) -> None:
+        self.driver.now += seconds
 
     @precondition(lambda self: self.driver.accumulator.wants_producer)
     @rule()
@@ -293,7 +313,7 @@ class SequenceMachine(ProducerMachine):
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data(), outcome=st.sampled_from(["written", "answer lost", "lost", "refused", "half kept"]))
     def settle(self, data: st.DataObject, outcome: str) -> None:
-        delivery = self.take_one(data)
+        delivery = self.in_flight.pop(data.draw(st.integers(0, len(self.in_flight) - 1)))
         log = self.driver.logs[delivery.queue.partition]
         if outcome == "refused":
             self.driver.settle(delivery, InvalidRecordError("no"))
@@ -308,10 +328,22 @@ class SequenceMachine(ProducerMachine):
             self.driver.lose(delivery)
 
     @invariant()
+    def one_delivery_of_a_partition_is_in_flight(self) -> None:
+        partitions = [delivery.queue.partition for delivery in getattr(self, "in_flight", [])]
+        assert len(partitions) == len(set(partitions))
+
+    @invariant()
+    def acknowledged_records_are_where_their_metadata_says(self) -> None:
+        for number, future in enumerate(getattr(self, "futures", [])):
+            if future.is_done and not future._outcome.error:
+                metadata = future.value()
+                assert self.numbers(metadata.partition)[metadata.offset] == number
+
+    @invariant()
     def logs_are_in_order_and_hold_nothing_twice(self) -> None:
         for partition in getattr(self, "driver", Driver()).logs:
             numbers = self.numbers(partition)
-            assert numbers == sorted(set(numbers))
+            assert (numbers if self.is_idempotent else list(dict.fromkeys(numbers))) == sorted(set(numbers))
 
     def numbers(self, partition: int) -> list[int]:
         return [int.from_bytes((record.value or b"")[:4], "big") for record in self.driver.logs[partition].records()]
@@ -324,8 +356,16 @@ class SequenceMachine(ProducerMachine):
         self.driver.serve()
         assert all(future.is_done for future in self.futures)
         assert self.driver.accumulator.buffered_bytes == 0
+        assert self.driver.accumulator.next_deadline() is None
         self.logs_are_in_order_and_hold_nothing_twice()
         self.acknowledged_records_are_where_their_metadata_says()
 
 
+class PlainMachine(SequenceMachine):
+    """Without idempotence records are in order but for repetitions."""
+
+    is_idempotent = False
+
+
 TestSequences = SequenceMachine.TestCase
+TestPlain = PlainMachine.TestCase

@@ -16,12 +16,10 @@ from triolog.tools.forward.states import LinkState
 from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, forwarding, until
 from tests.support.server_process import ServerFolder
 
+from .test_delivery import numbered
+
 OTHER = "other"
 NOBODY = "127.0.0.1:1"
-
-
-def numbered(first: int, end: int) -> list[bytes]:
-    return [f"{number}".encode() for number in range(first, end)]
 
 
 def troubles(link: Link) -> dict[str, str]:

@@ -3,9 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from triolog.protocol.errors import InvalidRecordError, RecordBatchTooLargeError
+from triolog.protocol.errors import RecordBatchTooLargeError
 from triolog.protocol.native.messages import ProducePartitionResponse
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
@@ -228,104 +226,3 @@ def test_buffer_counts_what_is_unsettled_and_always_takes_one_record() -> None:
     driver.answer(delivery)
     assert driver.accumulator.has_room(100)
     assert (delivery.batches[0].encoded, delivery.batches[0].builder) == (b"", None), "a finished batch keeps no bytes"
-
-
-class ProducerMachine(RuleBasedStateMachine):
-    """What every producer is asked for; a subclass has the server. Each record begins with its number."""
-
-    driver: Driver
-
-    def begin(self, driver: Driver) -> None:
-        self.driver = driver
-        self.in_flight: list[Delivery] = []
-        self.futures: list[RecordFuture] = []
-
-    @rule(partition=st.sampled_from([0, 1]), padding=st.integers(0, 120))
-    def append(self, partition: int, padding: int) -> None:
-        number = len(self.futures)
-        self.futures.append(self.driver.append(number.to_bytes(4, "big") + bytes(padding), partition))
-
-    @rule()
-    def drain(self) -> None:
-        self.in_flight += [delivery for request in self.driver.accumulator.drain() for delivery in request]
-
-    @rule()
-    def flush(self) -> None:
-        self.driver.accumulator.flush()
-
-    @rule(seconds=st.sampled_from([0.001, 0.01, 0.2, 2.0]))
-    def wait(self, seconds: float) -> None:
-        self.driver.now += seconds
-
-    def take_one(self, data: st.DataObject) -> Delivery:
-        return self.in_flight.pop(data.draw(st.integers(0, len(self.in_flight) - 1)))
-
-    def numbers(self, partition: int) -> list[int]:
-        """What the partition's log holds."""
-        raise NotImplementedError
-
-    @invariant()
-    def one_delivery_of_a_partition_is_in_flight(self) -> None:
-        partitions = [delivery.queue.partition for delivery in getattr(self, "in_flight", [])]
-        assert len(partitions) == len(set(partitions))
-
-    @invariant()
-    def acknowledged_records_are_where_their_metadata_says(self) -> None:
-        for number, future in enumerate(getattr(self, "futures", [])):
-            if future.is_done and not future._outcome.error:
-                metadata = future.value()
-                assert self.numbers(metadata.partition)[metadata.offset] == number
-
-
-class AccumulatorMachine(ProducerMachine):
-    """A server that fails, loses answers and answers late; what it keeps is in order, nothing acknowledged is missing."""
-
-    @initialize(linger_ms=st.sampled_from([0, 5]), batch_bytes=st.sampled_from([80, 300]))
-    def start(self, linger_ms: int, batch_bytes: int) -> None:
-        self.begin(Driver(linger_ms=linger_ms, batch_bytes=batch_bytes, max_request_bytes=500, delivery_timeout_ms=3000))
-        self.logs: dict[int, list[int]] = {0: [], 1: []}
-
-    def numbers(self, partition: int) -> list[int]:
-        return self.logs[partition]
-
-    @precondition(lambda self: self.in_flight)
-    @rule(data=st.data(), outcome=st.sampled_from(["written", "written and lost", "lost", "refused"]))
-    def settle(self, data: st.DataObject, outcome: str) -> None:
-        delivery = self.take_one(data)
-        log = self.logs[delivery.queue.partition]
-        base_offset = len(log)
-        if outcome.startswith("written"):
-            log += [int.from_bytes((value or b"")[:4], "big") for value in values_in(delivery)]
-        if outcome == "written":
-            self.driver.answer(delivery, base_offset)
-        elif outcome == "refused":
-            self.driver.answer(delivery, error=InvalidRecordError("no"))
-        else:
-            self.driver.accumulator.fail(delivery, ConnectionLostError("gone"))
-
-    @invariant()
-    def records_are_in_order_but_for_repetitions(self) -> None:
-        for log in getattr(self, "logs", {}).values():
-            seen: list[int] = []
-            for number in log:
-                if number not in seen:
-                    seen.append(number)
-            assert seen == sorted(seen)
-
-    def teardown(self) -> None:
-        if not hasattr(self, "driver"):
-            return
-        for _ in range(200):
-            self.driver.accumulator.flush()
-            self.in_flight += self.driver.drain()
-            for delivery in self.in_flight:
-                self.logs[delivery.queue.partition] += [0] * len(values_in(delivery))
-                self.driver.answer(delivery, 0)
-            self.in_flight.clear()
-            self.driver.now += 1
-        assert all(future.is_done for future in self.futures)
-        assert self.driver.accumulator.buffered_bytes == 0
-        assert self.driver.accumulator.next_deadline() is None
-
-
-TestAccumulatorMachine = AccumulatorMachine.TestCase

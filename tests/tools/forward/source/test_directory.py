@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from triolog.server.embedded import BlockingBroker
 
 from tests.support.forwarding import ANY_PORT, FOR_EVER, TOPIC, Forwarding
 from tests.tools.cli.conftest import call
+
+from ..test_delivery import numbered
 
 
 @pytest.fixture
@@ -18,16 +21,17 @@ def upstream() -> Iterator[BlockingBroker]:
         yield running
 
 
-def numbered(first: int, end: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, end)]
-
-
-def send(directory: Path, upstream: BlockingBroker, state_dir: Path, *more: str) -> str:
-    """`triolog forward --from-dir`, which must succeed."""
-    result = call(
+def sent(directory: Path, upstream: BlockingBroker, state_dir: Path, *more: str) -> Result:
+    """`triolog forward --from-dir`."""
+    return call(
         *("forward", "--from-dir", directory, "--to", upstream.bootstrap_servers, "--topics", TOPIC, "--link", "link"),
         *("--drain", "--state-dir", state_dir, *more),
     )
+
+
+def send(directory: Path, upstream: BlockingBroker, state_dir: Path) -> str:
+    """Send what must be sent."""
+    result = sent(directory, upstream, state_dir)
     assert result.exit_code == 0, result.output
     return result.stderr
 
@@ -89,21 +93,11 @@ def test_a_damaged_batch_is_a_gap_that_the_upstream_is_told_of(tmp_path: Path, u
     assert records[0].headers == (("triolog.gap", b"0-9"),)
 
 
-def test_a_directory_that_a_server_uses_is_refused(tmp_path: Path, upstream: BlockingBroker) -> None:
+def test_a_directory_that_a_server_uses_is_refused_and_so_is_an_upstream_that_does_not_note_how_far_it_is(
+    tmp_path: Path, upstream: BlockingBroker
+) -> None:
     with BlockingBroker(tmp_path / "data", config=FOR_EVER) as source:
         source.create_topic(TOPIC)
-        result = call(
-            *("forward", "--from-dir", tmp_path / "data", "--to", upstream.bootstrap_servers, "--topics", TOPIC),
-            *("--link", "link", "--drain", "--state-dir", tmp_path / "state"),
-        )
-    assert result.exit_code == 3
-
-
-def test_it_needs_an_upstream_that_notes_how_far_it_is(tmp_path: Path, upstream: BlockingBroker) -> None:
-    filled(tmp_path / "data", upstream)
-    result = call(
-        *("forward", "--from-dir", tmp_path / "data", "--to", upstream.bootstrap_servers, "--topics", TOPIC),
-        *("--link", "link", "--delivery", "at-least-once", "--state-dir", tmp_path / "state"),
-    )
-    assert result.exit_code == 2
+        assert sent(tmp_path / "data", upstream, tmp_path / "state").exit_code == 3
+    assert sent(tmp_path / "data", upstream, tmp_path / "state", "--delivery", "at-least-once").exit_code == 2
     assert TOPIC not in upstream.topics()
