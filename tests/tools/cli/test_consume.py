@@ -127,9 +127,6 @@ def test_a_wrong_command_line_is_a_usage_error_and_no_such_topic_fails_before_an
     assert "there is no topic 't'" in result.stderr
 
 
-# ---- as a process: following, Ctrl-C, a reader that goes away ---------------------------------------------------------------
-
-
 def test_a_reader_that_has_enough_is_no_failure(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t")
     for _ in range(4):

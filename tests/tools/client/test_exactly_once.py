@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import trio
-from triolog.protocol.errors import RequestError
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.connection import Client, connect
@@ -107,19 +106,6 @@ async def test_transactions_over_cut_connections_are_seen_whole_and_once(broker:
     async with connect(*broker.native) as client, open_consumer(client, group="g") as consumer:
         await consumer.assign(T0)
         assert (await consumer.committed())[T0].offset == 13
-
-
-async def test_a_second_producer_of_the_same_id_takes_over(broker: BlockingBroker, door: Door) -> None:
-    async with door.client(broker.native) as client:
-        async with door.producer(client, transactional_id="x") as older:
-            transaction = older.transaction()
-            await transaction.begin()
-            await (await older.send("t", b"1", partition=0))
-            async with door.producer(client, transactional_id="x") as newer, newer.transaction():
-                await newer.send("t", b"2", partition=0)
-            with pytest.raises(RequestError):
-                await transaction.commit()
-    assert await values(broker, isolation=Isolation.READ_COMMITTED) == [2]
 
 
 async def test_reading_and_writing_in_transactions_copies_each_record_once(broker: BlockingBroker, door: Door) -> None:

@@ -130,9 +130,6 @@ async def test_a_server_that_cannot_be_asked_for_a_topic_is_said(server: NativeS
             await producer.send("t", b"a")
 
 
-# ---- transactions ------------------------------------------------------------------------------------------------------
-
-
 async def test_a_transaction_whose_end_is_unknown_is_left_behind_for_another_epoch(
     server: NativeServer, clock: MockClock
 ) -> None:

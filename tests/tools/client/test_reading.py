@@ -175,9 +175,6 @@ def test_any_range_is_read_exactly_whatever_the_answers_hold(
     assert reader.is_finished
 
 
-# ---- a range of times -------------------------------------------------------------------------------------------------------
-
-
 def page(reader: Reading, records: bytes, next_offset: int, *, range_ended: bool) -> list[FetchedBatch]:
     fetch = reader.next_fetch()
     entry = FetchPartitionResponse("t", 0, None, 100, 100, 0, (), records, next_offset, range_ended)
@@ -211,9 +208,6 @@ def test_a_range_without_an_end_is_asked_for_without_one() -> None:
     assert asked.request.partitions[0].end_timestamp is None
     assert offsets_in(page(reader, timed(3, 10, 11, 9, 12), 7, range_ended=False)) == [3, 4]
     assert reader.is_finished, "at its end offset"
-
-
-# ---- aborted transactions and gaps -----------------------------------------------------------------------------------------
 
 
 def transactional(offset: int, producer_id: int = 5) -> bytes:

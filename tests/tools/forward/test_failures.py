@@ -51,9 +51,6 @@ def quick_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triolog.tools.forward.upstream.producer.STALLED_S", 0.1)
 
 
-# ---- who forwards ------------------------------------------------------------------------------------------------------
-
-
 def test_a_second_forwarder_takes_over_and_the_first_ends_with_a_clear_message(pair: Forwarding) -> None:
     pair.append(numbered(0, 10))
     with Running(pair.link()) as first:
@@ -94,9 +91,6 @@ def test_two_topics_never_go_into_one(pair: Forwarding) -> None:
         TOPIC: f"topic {OTHER} of link link goes to all at {pair.upstream.bootstrap_servers} as well; change `target` of one"
     }
     assert pair.values("all") == [OTHER.encode()]
-
-
-# ---- the upstream's topics ----------------------------------------------------------------------------------------------
 
 
 def test_too_few_partitions_stop_the_topic_with_the_command_that_adds_them_and_not_the_others(pair: Forwarding) -> None:
@@ -181,9 +175,6 @@ def test_a_right_that_is_lost_stops_the_topic_until_it_is_there_again(
         until(lambda: pair.values() == numbered(0, 10), "the records")
 
 
-# ---- records that are refused --------------------------------------------------------------------------------------------
-
-
 def test_a_record_that_is_too_large_stops_its_topic_until_the_upstream_takes_it(pair: Forwarding) -> None:
     pair.upstream.create_topic(TOPIC, config={"max.message.bytes": "2000"})
     pair.append([*numbered(0, 10), b"x" * 5000, b"behind"])
@@ -230,9 +221,6 @@ def test_a_record_larger_than_usual_batches_goes_where_the_upstream_takes_it(pai
     pair.append([b"x" * 3_000_000, b"behind"])
     pair.drain()
     assert [len(value or b"") for value in pair.values()] == [3_000_000, 6]
-
-
-# ---- the source ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_topic_that_was_made_anew_is_not_forwarded_before_somebody_says_so(pair: Forwarding) -> None:
@@ -309,9 +297,6 @@ def test_a_topic_that_the_source_lacks_is_said_and_found_when_it_comes(pair: For
         pair.append([b"late"], topic=OTHER)
         link.wishes.resume()
         until(lambda: OTHER in pair.upstream.topics() and pair.values(OTHER) == [b"late"], "its records")
-
-
-# ---- links --------------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_not_there_is_said_at_once(pair: Forwarding, tmp_path: Path) -> None:

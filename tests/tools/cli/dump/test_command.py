@@ -69,9 +69,6 @@ def batch_rows(path: Path) -> list[dict[str, Any]]:
     return [entry for entry in findings(path) if entry["type"] == "batch"]
 
 
-# ---- what is well ----------------------------------------------------------------------------------------------------------
-
-
 def test_every_check_of_kafkas_own_files_is_ok() -> None:
     for state in ("clean", "unclean"):
         assert failures(GOLDEN / state) == {}
@@ -168,9 +165,6 @@ def test_text_files_are_shown_line_by_line(tmp_path: Path) -> None:
         f"offsets 3 to 4 are missing; what was found there is in {FIRST}.log.corrupt-70",
         "offsets 9 to 9 are missing; nothing was left of them",
     ]
-
-
-# ---- damage ----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_wrong_crc_fails_and_the_batches_behind_it_are_read(times: Path) -> None:
@@ -359,9 +353,6 @@ def test_the_batches_beside_a_snapshot_are_shown_and_held_against_it(tmp_path: P
     assert "there is no" in failures(path)["snapshot"]
     path.write_bytes(path.read_bytes()[:-1])
     assert "carries CRC" in failures(path)["readable"]
-
-
-# ---- what is given ---------------------------------------------------------------------------------------------------------
 
 
 def test_only_files_of_a_log_are_known(tmp_path: Path) -> None:

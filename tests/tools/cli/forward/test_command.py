@@ -65,9 +65,6 @@ def status(state_dir: Path) -> dict[str, Any]:
     return found
 
 
-# ---- running ------------------------------------------------------------------------------------------------------------
-
-
 def test_links_come_from_options_or_a_file_and_end_when_nothing_is_left(pair: Forwarding, tmp_path: Path) -> None:
     pair.append([b"a", b"b"])
     result = forward(*one_link(pair, tmp_path, "--drain"))
@@ -120,9 +117,6 @@ def test_a_second_process_for_a_link_ends_at_once(tmp_path: Path, pair: Forwardi
         assert f"link {LINK} is forwarded already, by process {os.getpid()}" in result.stderr
     finally:
         held.release()
-
-
-# ---- asking and telling -------------------------------------------------------------------------------------------------
 
 
 def test_a_link_is_asked_paused_resumed_drained_and_stopped(pair: Forwarding, tmp_path: Path) -> None:
@@ -217,9 +211,6 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-# ---- saying where to go on ----------------------------------------------------------------------------------------------
 
 
 def reset(pair: Forwarding, state_dir: Path, *arguments: str) -> Result:

@@ -96,9 +96,6 @@ def test_a_file_that_makes_no_sense_changes_nothing_and_a_link_that_has_failed_b
             until(lambda: pair.values(f"link.{TOPIC}") == [b"a", b"b", b"c"], "the other record")
 
 
-# ---- under a server ------------------------------------------------------------------------------------------------------
-
-
 def scraped(server: ServerProcess) -> str:
     address = json.loads(server.ready_file.read_text())["metrics"]
     text: str = urllib.request.urlopen(f"http://{address}/metrics").read().decode()

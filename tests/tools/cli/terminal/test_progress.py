@@ -63,9 +63,6 @@ def test_there_is_no_bar_without_a_terminal() -> None:
     assert isinstance(open_progress("t <- f", 1000), NoProgress)
 
 
-# ---- a server's start -------------------------------------------------------------------------------------------------
-
-
 def started(monkeypatch: pytest.MonkeyPatch, patience_s: float, *reports: StartProgress) -> str:
     """What is drawn while a server says how far its start is."""
     drawn = io.StringIO()

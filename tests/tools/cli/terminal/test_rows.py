@@ -36,9 +36,6 @@ def reason(row: Row | BadRow) -> str:
     return row.reason
 
 
-# ---- lines ---------------------------------------------------------------------------------------------------------------
-
-
 def test_each_line_is_a_value() -> None:
     expected = [Row(1, None, b"a"), Row(2, None, b""), Row(3, None, b"\xff b"), Row(4, None, b"last")]
     assert read("lines", b"a\n\n\xff b\r\nlast") == expected
@@ -80,9 +77,6 @@ def test_a_row_without_end_is_refused_before_it_fills_memory(
     reader = row_reader(format_name, PLAIN)
     with pytest.raises(UnusableInputError, match=f"line 2: .*{words}"):
         list(reader.feed(b"a\n" + b'"' + b"x" * 100))
-
-
-# ---- JSON lines ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_json_record_has_the_fields_of_a_record() -> None:
@@ -143,9 +137,6 @@ def test_what_consume_prints_produce_reads(
     line = json.dumps(record_as_json(TopicPartition("t", partition), record)).encode()
     sent = None if timestamp == -1 else timestamp
     assert read("json", line) == [Row(1, key, value, sent, tuple(headers), partition)]
-
-
-# ---- CSV -----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_csv_row_is_an_object_of_its_columns() -> None:

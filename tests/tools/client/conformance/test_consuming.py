@@ -203,9 +203,6 @@ async def test_closed_consumer_says_so(served: Served) -> None:
             await consumer.next_batch()
 
 
-# ---- transactions and groups -------------------------------------------------------------------------------------------
-
-
 def fill_transactions(served: Served) -> None:
     """Offsets 0 to 4: a plain record, an aborted one, its marker, a plain one, one of an open transaction."""
     log = served.server.logs["t"][0]

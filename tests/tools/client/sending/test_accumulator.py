@@ -41,7 +41,7 @@ def values_in(delivery: Delivery) -> list[bytes | None]:
     return [record.value for _, batch in iter_batches(delivery.records) for record in iter_records(batch)]
 
 
-def test_batch_goes_out_when_its_first_record_has_lingered() -> None:
+def test_batch_goes_out_when_its_first_record_has_lingered_or_it_is_full() -> None:
     driver = Driver(linger_ms=10)
     driver.append(b"a")
     assert driver.drain() == []
@@ -51,19 +51,19 @@ def test_batch_goes_out_when_its_first_record_has_lingered() -> None:
     driver.now += 0.006
     (delivery,) = driver.drain()
     assert values_in(delivery) == [b"a", b"b"]
-
-
-def test_full_batch_goes_out_at_once() -> None:
-    driver = Driver(linger_ms=1000, batch_bytes=500)
+    full = Driver(linger_ms=1000, batch_bytes=500)
     for _ in range(5):
-        driver.append(bytes(100))
-    (delivery,) = driver.drain()
+        full.append(bytes(100))
+    (delivery,) = full.drain()
     assert len(delivery.records) <= 500
     assert len(values_in(delivery)) == 3
 
 
-def test_record_above_the_batch_size_travels_alone() -> None:
+def test_record_above_the_batch_size_travels_alone_and_a_refused_one_leaves_no_batch() -> None:
     driver = Driver(batch_bytes=100)
+    with pytest.raises(ValueError, match="timestamp"):
+        driver.append(b"refused", timestamp=-5)
+    assert driver.accumulator.buffered_bytes == 0
     driver.append(b"small")
     driver.append(bytes(1000))
     driver.append(b"after")
@@ -202,18 +202,6 @@ def test_a_delivery_that_is_settled_while_it_waits_is_not_tried_again() -> None:
     driver.now += 1
     assert driver.drain() == []
     assert driver.accumulator.next_deadline() is None
-
-
-def test_refused_record_leaves_no_empty_batch() -> None:
-    driver = Driver(linger_ms=0)
-    with pytest.raises(ValueError, match="timestamp"):
-        driver.append(b"a", timestamp=-5)
-    driver.now += 1
-    assert driver.drain() == []
-    assert driver.accumulator.buffered_bytes == 0
-    driver.append(b"b")
-    (delivery,) = driver.drain()
-    assert values_in(delivery) == [b"b"]
 
 
 def test_buffer_counts_what_is_unsettled_and_always_takes_one_record() -> None:
