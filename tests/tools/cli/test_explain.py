@@ -106,7 +106,7 @@ def drawn(walk: dict[str, object]) -> str:
     return capture.get()
 
 
-def test_cold_reads_and_maps_are_told_from_cached_ones() -> None:
+def test_cold_reads_and_maps_are_told_from_cached_ones_and_few_of_many_are_shown() -> None:
     reads = [{"position": 0, "bytes": 8192, "cached": True}, {"position": 8192, "bytes": 100, "cached": False}]
     segment = {"segment": 0, "number": 0, "reads": reads, "bytes_scanned": 8292, "cached": False}
     tree = drawn({"asked": {"timestamp": 5}, "segments": [segment]})
@@ -116,17 +116,11 @@ def test_cold_reads_and_maps_are_told_from_cached_ones() -> None:
     tree = drawn({"asked": {"timestamp": 5}, "segments": [{**segment, "reads": reads[:1]}]})
     assert "an index had no map in memory" in tree
     assert "in 1 read, cached" in tree
-
-
-def test_only_some_of_many_reads_are_shown() -> None:
-    reads = [{"position": number, "bytes": 1, "cached": True} for number in range(20)]
-    tree = drawn({"asked": {"offset": 5}, "segments": [{"segment": 0, "reads": reads, "cached": True}]})
+    many = [{"position": number, "bytes": 1, "cached": True} for number in range(20)]
+    tree = drawn({"asked": {"offset": 5}, "segments": [{"segment": 0, "reads": many, "cached": True}]})
     assert tree.count("1 B, cached") == 8
     assert "and 12 more reads" in tree
-
-
-def test_a_walk_of_a_newer_server_is_drawn_as_far_as_it_is_known() -> None:
-    assert "answer: no such record" in drawn({"asked": {"by": "magic"}, "new": 1})
+    assert "answer: no such record" in drawn({"asked": {"by": "magic"}, "new": 1}), "of a newer server"
 
 
 def test_a_picture_shows_all_segments_and_the_answer(cli: Cli, filled: BlockingBroker, tmp_path: Path) -> None:

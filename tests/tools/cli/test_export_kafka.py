@@ -13,11 +13,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 from triolog.server.embedded import BlockingBroker
-from triolog.server.storage.disk.checkpoints import (
-    META_PROPERTIES_FILE,
-    PARTITION_METADATA_FILE,
-    encode_meta_properties,
-)
+from triolog.server.storage.disk.checkpoints import META_PROPERTIES_FILE, PARTITION_METADATA_FILE, encode_meta_properties
 
 from .conftest import call
 

@@ -10,10 +10,7 @@ import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
-from triolog.protocol.errors import (
-    LocalProtocolError,
-    UnsupportedVersionError,
-)
+from triolog.protocol.errors import LocalProtocolError, UnsupportedVersionError
 from triolog.protocol.native import messages as m
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import connect

@@ -38,15 +38,8 @@ async def running() -> AsyncIterator[Shown]:
 
 async def join_consumer(shown: Shown, group: str) -> None:
     """A member of a group of KIP-848."""
-    heartbeat = ConsumerHeartbeat(
-        group_id=group,
-        member_id="member",
-        rebalance_timeout_ms=30_000,
-        topic_names=("t",),
-        owned=frozenset(),
-        client_id="reader",
-        client_host="/127.0.0.1",
-    )
+    member = {"group_id": group, "member_id": "member", "client_id": "reader", "client_host": "/127.0.0.1"}
+    heartbeat = ConsumerHeartbeat(**member, rebalance_timeout_ms=30_000, topic_names=("t",), owned=frozenset())
     await shown.broker.core.groups.consumer_heartbeat(heartbeat)
 
 
@@ -60,29 +53,15 @@ async def join_all(shown: Shown) -> None:
             ShareHeartbeat(group_id="share", member_id="a", member_epoch=epoch, topic_names=names, client_id="reader")
         )
     await groups.streams_heartbeat(joining("streams", "a", "t", client_id="reader"))
-    joined = await groups.join(
-        Join(
-            group_id="classic",
-            member_id="",
-            group_instance_id="static",
-            client_id="reader",
-            client_host="/127.0.0.1",
-            session_timeout_ms=30_000,
-            rebalance_timeout_ms=30_000,
-            protocol_type="consumer",
-            protocols=(("range", b""),),
-        )
-    )
+    classic = {"group_id": "classic", "group_instance_id": "static"}
+    client = {"member_id": "", "client_id": "reader", "client_host": "/127.0.0.1"}
+    timeouts = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000}
+    join = Join(**classic, **client, **timeouts, protocol_type="consumer", protocols=(("range", b""),))
+    joined = await groups.join(join)
     given = ConsumerProtocolAssignment(assigned_partitions=[ConsumerPartitions(topic="t", partitions=[0, 1])])
-    await groups.sync(
-        Sync(
-            group_id="classic",
-            generation=joined.generation,
-            member_id=joined.member_id,
-            group_instance_id="static",
-            assignments=((joined.member_id, encode_consumer_protocol(given, 0)),),
-        )
-    )
+    assignments = ((joined.member_id, encode_consumer_protocol(given, 0)),)
+    sync = Sync(**classic, generation=joined.generation, member_id=joined.member_id, assignments=assignments)
+    await groups.sync(sync)
 
 
 async def test_groups_of_all_four_kinds_are_listed_with_their_members(running: Shown) -> None:

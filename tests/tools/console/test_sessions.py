@@ -111,8 +111,7 @@ async def test_rights_are_the_users_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path"),
-    [("GET", "/forward"), ("POST", "/forward/link/pause"), ("GET", "/test"), ("POST", "/test/stop")],
+    ("method", "path"), [("GET", "/forward"), ("POST", "/forward/link/pause"), ("GET", "/test"), ("POST", "/test/stop")]
 )
 async def test_what_knows_no_users_is_for_whoever_may_see_the_statistics(tmp_path: Path, method: str, path: str) -> None:
     """Also in the moment after the login, when it is not known yet."""

@@ -99,14 +99,8 @@ def kafka_cli() -> Iterator[Cli]:
 @contextmanager
 def member(cli: Cli) -> Iterator[None]:
     """An unmodified Kafka client that reads topic t as group g; it has its partitions."""
-    settings = {
-        "bootstrap.servers": str(cli.broker.kafka),
-        "group.id": "g",
-        "client.id": "reader",
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-    }
-    consumer = Consumer(settings)
+    settings = {"group.id": "g", "client.id": "reader", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": str(cli.broker.kafka), **settings})
     try:
         consumer.subscribe(["t"])
         deadline = time.monotonic() + 60
@@ -129,10 +123,8 @@ def test_members_and_what_they_read_are_shown(kafka_cli: Cli) -> None:
         assert entry["assignment"] == [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}]
         assert "t(0,1)" in cli.ok("groups", "members", "g")
         offsets = cli.json("groups", "describe", "g")["offsets"]
-        assert [(each["partition"], each["offset"], each["lag"], each["client_id"]) for each in offsets] == [
-            (0, 5, 5, "reader"),
-            (1, None, None, "reader"),
-        ]
+        found = [(each["partition"], each["offset"], each["lag"], each["client_id"]) for each in offsets]
+        assert found == [(0, 5, 5, "reader"), (1, None, None, "reader")]
         assert entry["member_id"] in cli.ok("groups", "describe", "g")
         assert ["g", "Stable", "classic", "1"] in [line.split() for line in cli.ok("groups", "list").splitlines()]
         assert "group 'g' is Stable and has 1 members" in cli.refused("groups", "reset", "g", "t", "--to", "0")
@@ -231,15 +223,8 @@ def test_of_a_share_group_it_is_shown_what_is_in_flight_and_how_often_it_was_giv
         assert (told["state"], told["type"], told["protocol"], told["member_count"]) == ("Stable", "share", "simple", 1)
         assert (member["client_id"], member["assignment"]) == ("sharer", [place, {**place, "partition": 1}])
         begun, idle = told["partitions"]
-        assert begun == {
-            **place,
-            "start_offset": 0,
-            "end_offset": 10,
-            "lag": 10,
-            "in_flight": 10,
-            "deliveries": {"1": 10},
-            "members": [member["member_id"]],
-        }
+        offsets = {"start_offset": 0, "end_offset": 10, "lag": 10, "in_flight": 10, "deliveries": {"1": 10}}
+        assert begun == {**place, **offsets, "members": [member["member_id"]]}
         assert (idle["partition"], idle["end_offset"], idle["in_flight"], idle["deliveries"]) == (1, 0, 0, {})
         lines = [line.split() for line in cli.ok("groups", "describe", "s").splitlines()]
         assert ["t", "0", "0", "10", "10", "10", "10", "x", "1", "1"] in lines

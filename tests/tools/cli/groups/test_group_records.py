@@ -37,16 +37,8 @@ def words(key: bytes, value: bytes | None) -> str | None:
 
 
 def member(name: str, assignment: bytes, instance: str | None = None) -> MemberMetadata:
-    return MemberMetadata(
-        member_id=name,
-        group_instance_id=instance,
-        client_id="app",
-        client_host="/10.0.0.7",
-        rebalance_timeout=1,
-        session_timeout=2,
-        subscription=b"",
-        assignment=assignment,
-    )
+    client = {"member_id": name, "group_instance_id": instance, "client_id": "app", "client_host": "/10.0.0.7"}
+    return MemberMetadata(**client, rebalance_timeout=1, session_timeout=2, subscription=b"", assignment=assignment)
 
 
 def group(*members: MemberMetadata, protocol_type: str = "consumer") -> bytes:

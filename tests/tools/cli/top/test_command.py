@@ -88,22 +88,22 @@ def test_one_look_is_a_table_or_a_line(cli: Cli, looked: dict[str, Any]) -> None
     assert "--interval" in cli.refused("top", "--interval", "0", code=2)
 
 
-def test_a_server_that_tells_no_wear_is_shown_all_the_same(looked: dict[str, Any]) -> None:
-    del looked["wear"]
-    assert moment(looked, later(looked, 1))["wear"] is None
+def shown(looked: dict[str, Any]) -> str:
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(view(moment(looked, later(looked, 1)), "a server", UTC, rows=1))
-    assert "since the start" not in console.export_text()
+    return console.export_text()
 
 
-def test_how_long_a_disk_has_room_is_said(looked: dict[str, Any]) -> None:
+def test_how_long_a_disk_has_room_is_said_and_a_server_that_tells_no_wear_is_shown_all_the_same(
+    looked: dict[str, Any],
+) -> None:
     looked["wear"]["directories"][0]["full_in_s"] = 7200.0
     looked["wear"]["longest_unsynced_ms"] = 1500.0
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(view(moment(looked, later(looked, 1)), "a server", UTC, rows=1))
-    text = console.export_text()
-    assert "full in 2.0 hours" in text
-    assert "at most 1.5 s since the start" in text
+    assert "full in 2.0 hours" in shown(looked)
+    assert "at most 1.5 s since the start" in shown(looked)
+    del looked["wear"]
+    assert moment(looked, later(looked, 1))["wear"] is None
+    assert "since the start" not in shown(looked)
 
 
 def test_programs_get_a_line_each_interval_until_they_have_enough(cli: Cli) -> None:

@@ -15,11 +15,7 @@ from triolog.protocol.errors import RequestError
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
-from triolog.tools.client.blocking import (
-    BlockingClient,
-    BlockingConsumer,
-    BlockingProducer,
-)
+from triolog.tools.client.blocking import BlockingClient, BlockingConsumer, BlockingProducer
 from triolog.tools.client.errors import ClosedError, ConnectionLostError
 
 from tests.support.native_server import NativeServer

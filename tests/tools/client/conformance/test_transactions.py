@@ -7,13 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from triolog.protocol.errors import (
-    ErrorCode,
-    InvalidProducerEpochError,
-    InvalidRecordError,
-    InvalidTxnStateError,
-    RequestError,
-)
+from triolog.protocol.errors import ErrorCode, InvalidProducerEpochError, InvalidRecordError, InvalidTxnStateError, RequestError
 from triolog.protocol.native import messages as m
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.connection import connect
