@@ -42,21 +42,6 @@ async def offsets_of(consumer: Consumer) -> list[int]:
     return [record.offset async for _, record in consumer.records()]
 
 
-async def test_following_waits_for_what_is_appended(server: NativeServer, clock: MockClock) -> None:
-    fill(server, 2)
-    async with consuming(server) as consumer:
-        await consumer.assign(T0)
-        records = consumer.records()
-        assert [(await records.__anext__())[1].offset for _ in range(2)] == [0, 1]
-        with trio.move_on_after(5) as scope:
-            await records.__anext__()
-        assert scope.cancelled_caught
-        fill(server, 1)
-        started = trio.current_time()
-        assert (await records.__anext__())[1].offset == 2
-        assert trio.current_time() - started < 0.5
-
-
 async def test_reading_ahead_is_bounded(server: NativeServer, clock: MockClock) -> None:
     fill(server, 1000, batch=1)
     batch_bytes = len(server.logs["t"][0].batches[0][2])

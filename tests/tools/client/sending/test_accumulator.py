@@ -72,19 +72,6 @@ def test_record_above_the_batch_size_travels_alone_and_a_refused_one_leaves_no_b
     assert [header.records_count for header, _ in iter_batches(delivery.records)] == [1, 1, 1]
 
 
-def test_partition_has_one_delivery_in_flight_and_the_next_takes_all_that_came_meanwhile() -> None:
-    driver = Driver(linger_ms=0, batch_bytes=200)
-    driver.append(bytes(150))
-    (first,) = driver.drain()
-    for _ in range(3):
-        driver.append(bytes(150))
-    driver.now += 1
-    assert driver.drain() == []
-    driver.answer(first)
-    (second,) = driver.drain()
-    assert len(second.batches) == 3
-
-
 def test_batch_of_a_partition_that_waits_for_an_answer_goes_on_growing() -> None:
     driver = Driver(linger_ms=10)
     driver.append(b"a")
