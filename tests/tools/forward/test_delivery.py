@@ -120,16 +120,16 @@ def test_aborted_records_of_the_source_do_not_go_and_committed_ones_do(pair: For
     assert committed(pair.source)[TopicPartition(TOPIC, 0)] == pair.source.log(TOPIC).end_offsets()[0]
 
 
-@pytest.mark.parametrize(
-    "api", ["Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "InitProducerId"]
-)
-@pytest.mark.parametrize("applied", [False, True])
-def test_an_answer_that_is_lost_costs_nothing_and_doubles_nothing(pair: Forwarding, api: str, applied: bool) -> None:
+def test_an_answer_that_is_lost_costs_nothing_and_doubles_nothing(pair: Forwarding) -> None:
     pair.upstream.create_topic(TOPIC)
-    pair.append(numbered(0, 200))
-    pair.upstream.faults.add(api, disconnect=True, applied=applied, once=True)
-    pair.drain()
-    assert pair.values() == numbered(0, 200)
+    end = 0
+    for api in ("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "InitProducerId"):
+        for applied in (False, True):
+            pair.append(numbered(end, end + 200))
+            end += 200
+            pair.upstream.faults.add(api, disconnect=True, applied=applied, once=True)
+            pair.drain()
+            assert pair.values() == numbered(0, end), (api, applied)
 
 
 def test_at_least_once_doubles_no_more_than_what_went_since_the_last_note(pair: Forwarding) -> None:
@@ -144,11 +144,11 @@ def test_at_least_once_doubles_no_more_than_what_went_since_the_last_note(pair: 
     assert committed(pair.upstream) == {}
 
 
-@pytest.mark.parametrize("compression", ["gzip", "lz4", "zstd", "snappy"])
-def test_records_may_be_compressed_on_their_way(pair: Forwarding, compression: str) -> None:
-    pair.append([b"a" * 1000] * 50)
-    pair.drain(compression=compression)
-    assert pair.values() == [b"a" * 1000] * 50
+def test_records_may_be_compressed_on_their_way(pair: Forwarding) -> None:
+    for number, compression in enumerate(("gzip", "lz4", "zstd", "snappy"), 1):
+        pair.append([b"a" * 1000] * 50)
+        pair.drain(compression=compression)
+        assert pair.values() == [b"a" * 1000] * 50 * number
 
 
 def test_topics_are_found_by_a_pattern_also_later(pair: Forwarding, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,21 +12,16 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import Result
 from triolog.protocol.types import TopicPartition
 from triolog.tools.forward.process.place import LinkPlace
 
-from tests.support.forwarding import GROUP, LINK, NODE, TOPIC, Forwarding, forwarding, until
+from tests.support.forwarding import GROUP, LINK, NODE, TOPIC, Forwarding, until
 from tests.support.server_process import COMMAND, environment
 from tests.tools.cli.conftest import call
+from tests.tools.forward.conftest import pair
 
-
-@pytest.fixture
-def pair() -> Iterator[Forwarding]:
-    with forwarding() as both:
-        both.source.create_topic(TOPIC)
-        yield both
+__all__ = ["pair"]
 
 
 def one_link(pair: Forwarding, state_dir: Path, *more: str) -> list[str]:

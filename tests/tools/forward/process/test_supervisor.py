@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
 from triolog.protocol.native.messages import NewTopic
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.procedures.topics import create_topics
 
-from tests.support.forwarding import ANY_PORT, FOR_EVER, TOPIC, until
+from tests.support.forwarding import TOPIC, until
 from tests.support.server_process import ServerFolder, ServerProcess
 from tests.tools.cli.conftest import call
-
-
-@pytest.fixture
-def upstream() -> Iterator[BlockingBroker]:
-    with BlockingBroker(kafka=ANY_PORT, config=FOR_EVER) as running:
-        yield running
 
 
 def keys(folder: Path, upstream: BlockingBroker) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from click.testing import Result
 from triolog.server.embedded import BlockingBroker
 
@@ -13,12 +11,6 @@ from tests.support.forwarding import ANY_PORT, FOR_EVER, TOPIC, Forwarding
 from tests.tools.cli.conftest import call
 
 from ..test_delivery import numbered
-
-
-@pytest.fixture
-def upstream() -> Iterator[BlockingBroker]:
-    with BlockingBroker(kafka=ANY_PORT, config=FOR_EVER) as running:
-        yield running
 
 
 def sent(directory: Path, upstream: BlockingBroker, state_dir: Path, *more: str) -> Result:
