@@ -67,6 +67,10 @@ def test_help_and_completion_load_no_subcommand_that_they_do_not_need(tmp_path: 
     for words in ("Exit codes:", "triolog completion bash", "consume", "Print records, by offset or by time."):
         assert words in text
     assert loaded(modules, TERMINAL) == []
+    for name in ("topics", "consume", "dump", "produce"):
+        text, modules = modules_of(tmp_path, name, "--help")
+        assert text.startswith("Usage: ")
+        assert loaded(modules, ("rich", "trio")) == []
     for words, expected, unloaded in (
         ("triolog ", {"serve", "topics", "produce", "consume", "offsets", "explain", "dump"}, TERMINAL),
         ("triolog topics d", {"describe", "delete"}, ("rich",)),
@@ -102,16 +106,3 @@ def test_bash_completes_with_the_script_that_it_is_given(tmp_path: Path) -> None
     variables = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     run = subprocess.run(["bash", "--norc", "-c", script], env=variables, capture_output=True, text=True, check=True)
     assert run.stdout == "create\n"
-
-
-def test_help_of_subcommands_loads_no_rich(tmp_path: Path) -> None:
-    script = f"""{REPORT}
-from triolog.tools.cli.main import main
-for name in ("topics", "consume", "dump", "produce"):
-    main([name, "--help"], standalone_mode=False)
-"""
-    report = tmp_path / "modules.json"
-    variables = {**os.environ, "MODULES_FILE": str(report)}
-    run = subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=True)
-    assert run.stdout.count("Usage: ") == 4
-    assert loaded(set(json.loads(report.read_text())), ("rich", "trio")) == []

@@ -82,15 +82,5 @@ def test_errors_become_what_the_command_line_shows(
 
     with pytest.raises(expected, match=words):
         call_server(here(cli), fail)
-
-
-def test_an_interruption_counts_more_than_what_it_caused() -> None:
     group = BaseExceptionGroup("", [ValueError(), BaseExceptionGroup("", [KeyboardInterrupt()])])
-    assert isinstance(remote._first(group), KeyboardInterrupt)
-
-
-def test_the_result_comes_back(cli: Cli) -> None:
-    async def ask(client: Client) -> int:
-        return (await client.hello()).max_in_flight
-
-    assert call_server(here(cli), ask) > 0
+    assert isinstance(remote._first(group), KeyboardInterrupt), "it counts more than what it caused"

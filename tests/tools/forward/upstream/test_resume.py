@@ -45,22 +45,19 @@ def test_an_upstream_that_has_forgotten_leaves_what_the_source_has_noted() -> No
     assert "the upstream has no offset" in str(found.note)
 
 
-@pytest.mark.parametrize(("upstream", "local"), [(at(400, "other"), None), (None, at(400, "other"))])
-def test_a_topic_that_was_made_anew_is_not_gone_on_with(
-    upstream: CommittedOffset | None, local: CommittedOffset | None
+@pytest.mark.parametrize("is_upstreams", [True, False])
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        (at(400, "other"), r"it was deleted and made again.*id other, this one is JUj1.*forward reset --topic readings"),
+        (at(501), r"has partition 2 up to 501 and the source ends at 500.*--start latest"),
+    ],
+)
+def test_a_topic_that_was_made_anew_or_is_behind_is_not_gone_on_with(
+    known: CommittedOffset, reason: str, is_upstreams: bool
 ) -> None:
-    with pytest.raises(
-        TopicStoppedError, match=r"it was deleted and made again.*id other, this one is JUj1.*forward reset --topic readings"
-    ):
-        resumed(upstream, local)
-
-
-@pytest.mark.parametrize(("upstream", "local"), [(at(501), None), (None, at(501))])
-def test_a_source_behind_the_upstream_is_not_gone_on_with(
-    upstream: CommittedOffset | None, local: CommittedOffset | None
-) -> None:
-    with pytest.raises(TopicStoppedError, match=r"has partition 2 up to 501 and the source ends at 500.*--start latest"):
-        resumed(upstream, local)
+    with pytest.raises(TopicStoppedError, match=reason):
+        resumed(*((known, None) if is_upstreams else (None, known)))
 
 
 @pytest.mark.parametrize("mark", [Mark(ID), Mark(ID, 0, 0), Mark(ID, 499, 1_700_000_000_000), Mark(ID, 499, -1)])
