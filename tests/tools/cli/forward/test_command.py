@@ -80,9 +80,10 @@ def test_a_topic_that_cannot_be_forwarded_fails_a_drain(pair: Forwarding, tmp_pa
     pair.source.create_partitions(TOPIC, 2)
     with running(tmp_path, *one_link(pair, tmp_path)):
         until(lambda: status(tmp_path)["troubles"], "trouble")
-        result = forward("drain", LINK, "--timeout", "0.2", "--state-dir", str(tmp_path))
-    assert result.exit_code == 1
-    assert f"topic {TOPIC}: it has 2 partitions and {TOPIC} upstream has 1" in result.stderr
+        asked = forward("drain", LINK, "--timeout", "0.2", "--state-dir", str(tmp_path))
+    for result in (asked, forward(*one_link(pair, tmp_path, "--drain"))):
+        assert result.exit_code == 1
+        assert f"topic {TOPIC}: it has 2 partitions and {TOPIC} upstream has 1" in result.stderr
 
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path, pair: Forwarding) -> None:
