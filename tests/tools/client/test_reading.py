@@ -62,9 +62,6 @@ def test_batch_cut_short_is_ignored_and_fetched_again() -> None:
     reader = reading()
     assert offsets_in(fetched(reader, batch(0, 3) + batch(3, 2)[:-1])) == [0, 1, 2]
     assert offsets_in(fetched(reader, batch(3, 2))) == [3, 4]
-
-
-def test_answer_without_one_whole_batch_is_an_error() -> None:
     with pytest.raises(RecordTooLargeError, match=r"t-0 at offset 0 hold no whole batch; raise partition_max_bytes"):
         fetched(reading(), batch(0, 3)[:-1])
 
@@ -80,30 +77,18 @@ def test_gaps_of_compaction_and_control_batches_are_passed() -> None:
     assert fetch.request.partitions[0].offset == 11
 
 
-def test_flipped_bit_is_noticed_unless_checks_are_off() -> None:
-    damaged = bytearray(batch(0, 3))
+def test_flipped_bit_is_noticed_after_the_batches_before_it_unless_checks_are_off() -> None:
+    damaged = bytearray(transactional(3))
     damaged[-1] ^= 1
-    with pytest.raises(CorruptRecordError, match="batch at offset 0 carries CRC"):
-        fetched(reading(), bytes(damaged))
-    assert len(fetched(reading(check_crcs=False), bytes(damaged))) == 1
-
-
-def test_batches_before_a_damaged_one_are_handed_out() -> None:
-    damaged = bytearray(batch(3, 3))
-    damaged[-1] ^= 1
-    reader = reading()
-    fetch = reader.next_fetch()
-    batches = reader.accept(fetch, answer(batch(0, 3) + bytes(damaged)))
-    assert offsets_in([next(batches)]) == [0, 1, 2]
-    with pytest.raises(CorruptRecordError):
-        next(batches)
-    fetch = reader.next_fetch()
-    assert fetch.request.partitions[0].offset == 3
-
-
-@pytest.mark.parametrize("compression_type", CompressionType)
-def test_compressed_batches_are_read(compression_type: CompressionType) -> None:
-    assert offsets_in(fetched(reading(start=1), batch(0, 3, compression_type=compression_type))) == [1, 2]
+    for aborted in ((), ((5, 3),)):  # also when it would be left out
+        reader = reading()
+        response = FetchPartitionResponse("t", 0, None, 100, 100, 0, aborted, batch(0, 3) + bytes(damaged))
+        batches = reader.accept(reader.next_fetch(), FetchResponse((response,)))
+        assert offsets_in([next(batches)]) == [0, 1, 2]
+        with pytest.raises(CorruptRecordError, match="batch at offset 3 carries CRC"):
+            next(batches)
+        assert reader.next_fetch().request.partitions[0].offset == 3
+    assert len(fetched(reading(3, check_crcs=False), bytes(damaged))) == 1
 
 
 def test_answer_to_a_fetch_before_a_seek_or_another_assignment_is_dropped() -> None:
@@ -130,10 +115,6 @@ def test_offset_out_of_range_waits_for_a_seek() -> None:
     reader.seek(T0, 9)
     assert reader.lost == {}
     assert offsets_in(fetched(reader, batch(9, 1))) == [9]
-
-
-def test_any_other_error_is_raised() -> None:
-    reader = reading()
     fetch = reader.next_fetch()
     with pytest.raises(RequestError, match="offline"):
         list(reader.accept(fetch, answer(error=RequestError("offline", ErrorCode.KAFKA_STORAGE_ERROR))))
@@ -152,15 +133,16 @@ def test_partitions_take_turns_at_being_first() -> None:
 
 @given(
     counts=st.lists(st.integers(1, 5), min_size=1, max_size=10),
+    compression_type=st.sampled_from(CompressionType),
     start=st.integers(0, 60),
     length=st.none() | st.integers(0, 60),
     max_bytes=st.integers(1, 700),
 )
 def test_any_range_is_read_exactly_whatever_the_answers_hold(
-    counts: list[int], start: int, length: int | None, max_bytes: int
+    counts: list[int], compression_type: CompressionType, start: int, length: int | None, max_bytes: int
 ) -> None:
     bounds = [sum(counts[:index]) for index in range(len(counts) + 1)]
-    batches = [batch(bound, count) for bound, count in zip(bounds, counts, strict=False)]
+    batches = [batch(bound, count, compression_type=compression_type) for bound, count in zip(bounds, counts, strict=False)]
     total = bounds[-1]
     start = min(start, total)
     end = total if length is None else min(total, start + length)
@@ -239,13 +221,6 @@ def test_batches_of_aborted_transactions_are_left_out_and_passed() -> None:
     assert reader.position(T0) == 4
     assert answered(reader, transactional(4), aborted=((5, 4),)) == []
     assert answered(reader, transactional(5)) == [5], "each answer has its own list"
-
-
-def test_a_damaged_batch_is_noticed_also_when_it_would_be_left_out() -> None:
-    damaged = bytearray(transactional(0))
-    damaged[-1] ^= 1
-    with pytest.raises(CorruptRecordError):
-        answered(reading(), bytes(damaged), aborted=((5, 0),))
 
 
 def test_an_answer_without_batches_may_say_where_to_go_on() -> None:

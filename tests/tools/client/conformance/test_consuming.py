@@ -153,19 +153,23 @@ async def test_offset_that_retention_has_passed(served: Served, offset_reset: st
             assert await offsets_of(consumer) == expected
 
 
-async def test_error_of_a_fetch_is_raised_where_batches_are_taken(served: Served) -> None:
+async def test_errors_are_raised_where_they_belong(served: Served) -> None:
     served.faults_on(m.FetchRequest, InvalidRequestError("no"))
-    async with served.consumer() as consumer:
-        await consumer.assign(T0)
-        with pytest.raises(InvalidRequestError, match="no"):
-            await consumer.next_batch()
-
-
-async def test_unknown_topic_is_said_by_assign(served: Served) -> None:
     async with served.consumer() as consumer:
         for unknown in ("missing", TopicPartition("t", 9)):
             with pytest.raises(UnknownTopicOrPartitionError):
                 await consumer.assign(unknown)
+        await consumer.assign(T0)
+        with pytest.raises(InvalidRequestError, match="no"):
+            await consumer.next_batch()
+        for call in (consumer.commit, consumer.committed, consumer.seek_to_committed):
+            with pytest.raises(InvalidRequestError, match="group="):
+                await call()
+    async with served.client() as client:
+        async with served.door.consumer(client) as consumer:
+            await consumer.assign(T0)
+        with pytest.raises(ClosedError):
+            await consumer.next_batch()
 
 
 async def test_error_of_a_partition_that_may_pass_is_retried(served: Served) -> None:
@@ -193,14 +197,6 @@ async def test_error_of_a_partition_that_stays_is_raised_after_the_others_batche
         with pytest.raises(UnknownTopicOrPartitionError):
             await consumer.next_batch()
         assert time.monotonic() - began >= 0.04
-
-
-async def test_closed_consumer_says_so(served: Served) -> None:
-    async with served.client() as client:
-        async with served.door.consumer(client) as consumer:
-            await consumer.assign(T0)
-        with pytest.raises(ClosedError):
-            await consumer.next_batch()
 
 
 def fill_transactions(served: Served) -> None:
@@ -238,11 +234,3 @@ async def test_a_group_goes_on_where_it_committed(served: Served) -> None:
         assert await offsets_of(consumer) == [1, 3, 4]
         await consumer.commit({T1: CommittedOffset(7, "note")})
         assert (await consumer.committed())[T1] == CommittedOffset(7, "note")
-
-
-async def test_committing_needs_a_group(served: Served) -> None:
-    async with served.consumer() as consumer:
-        await consumer.assign(T0)
-        for call in (consumer.commit, consumer.committed, consumer.seek_to_committed):
-            with pytest.raises(InvalidRequestError, match="group="):
-                await call()
