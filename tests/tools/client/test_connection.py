@@ -73,7 +73,7 @@ async def test_server_that_is_down_is_said_at_once_and_found_when_it_is_back(ser
         await client.metadata(m.MetadataRequest())
 
 
-async def test_leaving_the_block_fails_calls_of_other_tasks(
+async def test_leaving_the_block_fails_calls_of_other_tasks_and_its_exception_leaves_as_it_was(
     server: NativeServer, clock: MockClock, nursery: trio.Nursery
 ) -> None:
     never = trio.Event()
@@ -92,9 +92,6 @@ async def test_leaving_the_block_fails_calls_of_other_tasks(
     assert len(failure) == 1
     with pytest.raises(ClosedError):
         await client.metadata(m.MetadataRequest())
-
-
-async def test_exception_of_the_block_leaves_as_it_was_raised(server: NativeServer, clock: MockClock) -> None:
     with pytest.raises(KeyError, match="mine"):
         async with connect(open_stream=server.open_stream):
             raise KeyError("mine")

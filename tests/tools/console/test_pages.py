@@ -91,18 +91,14 @@ async def test_what_is_not_there_or_means_nothing_is_said_by_page_and_twin(shown
         assert (error["message"].split(":")[0] if error["name"] == "BAD_PARAMETER" else error["name"]) == name
 
 
-async def test_other_methods_are_refused(shown: Shown) -> None:
-    await shown.browser.open("/")
-    assert (await shown.browser.post("/")).status == 405
-    refused = await shown.browser.post("/api/topics")
-    assert refused.status == 405
-    assert refused.json["error"]["name"] == "METHOD_NOT_ALLOWED"
-    head = await shown.browser.request("HEAD", "/topics")
-    assert (head.status, head.body) == (200, b"")
-
-
 async def test_requests_of_other_sites_are_refused_but_links_lead_here(shown: Shown) -> None:
     browser = shown.browser
+    await browser.open("/")
+    assert (await browser.post("/")).status == 405
+    refused = await browser.post("/api/topics")
+    assert (refused.status, refused.json["error"]["name"]) == (405, "METHOD_NOT_ALLOWED")
+    head = await browser.request("HEAD", "/topics")
+    assert (head.status, head.body) == (200, b"")
     assert (await browser.get("/", host="evil.example")).status == 403
     assert (await browser.get("/", origin="http://evil.example")).status == 403
     assert (await browser.get("/api/topics", sec_fetch_site="cross-site")).status == 403

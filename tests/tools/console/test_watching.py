@@ -104,6 +104,19 @@ async def test_a_reader_that_takes_nothing_loses_the_oldest_events_and_is_told()
     assert await queue.take() == b"event: lost\ndata: 2\n\nevent: n\ndata: 2\n\nevent: n\ndata: 3\n\nevent: n\ndata: 4\n\n"
     queue.finish()
     assert await queue.take() == b""
+    patient, taken = EventQueue(max_events=2), b""
+
+    async def produce() -> None:
+        for number in range(10):
+            await patient.send("n", number)
+        patient.finish()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(produce)
+        while piece := await patient.take():
+            taken += piece
+    assert taken.count(b"event: n") == 10
+    assert b"lost" not in taken, "who must lose nothing waits for room"
 
 
 async def test_what_a_stream_ends_with_is_its_last_event() -> None:
@@ -122,20 +135,3 @@ async def test_what_a_stream_ends_with_is_its_last_event() -> None:
     await answer.stream(send)
     assert sent.startswith(b"event: n\ndata: 1\n\nevent: failed\ndata: {")
     assert b"UNKNOWN_TOPIC_OR_PARTITION" in sent
-
-
-async def test_who_must_lose_nothing_waits_for_room() -> None:
-    queue = EventQueue(max_events=2)
-    taken = b""
-
-    async def produce() -> None:
-        for number in range(10):
-            await queue.send("n", number)
-        queue.finish()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(produce)
-        while piece := await queue.take():
-            taken += piece
-    assert taken.count(b"event: n") == 10
-    assert b"lost" not in taken
