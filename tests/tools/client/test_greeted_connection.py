@@ -136,14 +136,10 @@ async def test_cancelled_connect_leaves_nothing_open(server: NativeServer, clock
         assert await peer.receive_some() == b"", "the client's end is closed"
 
 
-def is_hello(request: m.RequestMessage) -> bool:
-    return isinstance(request, m.HelloRequest)
-
-
 async def test_refused_hello_is_the_servers_error_and_nonsense_a_lost_connection(
     server: NativeServer, clock: MockClock
 ) -> None:
-    server.faults.append(lambda request: UnsupportedVersionError("too new") if is_hello(request) else None)
+    server.faults.append(lambda request: UnsupportedVersionError("too new") if isinstance(request, m.HelloRequest) else None)
     with pytest.raises(UnsupportedVersionError, match="too new"):
         async with connect(open_stream=server.open_stream):
             raise AssertionError("greeted")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import trio
-from confluent_kafka import Producer
 from triolog.server.settings.address import Address
 
 from tests.support.browser_wire import Browser
@@ -44,10 +43,7 @@ async def worked(server: Control, **console: Any) -> AsyncIterator[Browser]:
 
 
 async def done(browser: Browser, path: str, body: Any = None, method: str = "POST") -> Any:
-    if method == "POST":
-        answer = await browser.post(f"/api/test{path}", body)
-    else:
-        answer = await browser.request(method, f"/api/test{path}", headers={"x_csrf_token": browser.token})
+    answer = await (browser.post if method == "POST" else browser.delete)(f"/api/test{path}", body)
     assert answer.status == 200, answer.text
     return answer.json
 
@@ -58,15 +54,10 @@ async def looked(browser: Browser) -> Any:
 
 async def produced(control: Control) -> list[Any]:
     """The errors of a record's delivery."""
-    return await trio.to_thread.run_sync(_produced, control)
-
-
-def _produced(control: Control) -> list[Any]:
     errors: list[Any] = []
     producer = control.producer(**{"client.id": "shop", "retries": 0})
     producer.produce("orders", b"espresso", partition=0, on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(30) == 0
-    assert isinstance(producer, Producer)
+    assert await trio.to_thread.run_sync(producer.flush, 30) == 0
     return errors
 
 

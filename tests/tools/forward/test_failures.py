@@ -236,15 +236,6 @@ def test_a_source_that_was_restored_and_has_grown_past_what_was_forwarded_is_not
     assert len(pair.values()) == 21
 
 
-def test_a_partition_that_never_had_a_record_is_not_missed_upstream(pair: Forwarding, caplog: pytest.LogCaptureFixture) -> None:
-    pair.drain()
-    pair.drain()
-    pair.append([b"a"])
-    pair.drain()
-    assert "the upstream has no offset any more" not in caplog.text
-    assert pair.values() == [b"a"]
-
-
 def test_records_that_are_gone_are_counted_and_the_next_one_says_which(pair: Forwarding) -> None:
     pair.append(numbered(0, 10))
     pair.drain()

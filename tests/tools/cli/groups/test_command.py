@@ -135,19 +135,21 @@ def test_members_and_what_they_read_are_shown(kafka_cli: Cli) -> None:
 
 
 def test_what_is_wrong_is_said(cli: Cli, ten: None) -> None:
-    unknown = "there is no group 'g'; `triolog groups list` names them"
-    assert unknown in cli.refused("groups", "describe", "g")
-    assert unknown in cli.refused("groups", "members", "g")
-    one_of = "--to N, --to-time TIME or --shift N says where to; give one of them"
-    assert one_of in cli.refused("groups", "reset", "g", "t", code=2)
-    assert one_of in cli.refused("groups", "reset", "g", "t", "--to", "1", "--to-time", "now", code=2)
-    assert one_of in cli.refused("groups", "reset", "g", "t", "--to", "1", "--shift", "1", code=2)
-    assert "name a TOPIC" in cli.refused("groups", "reset", "g", "--to", "1", code=2)
-    assert "name a TOPIC" in cli.refused("groups", "reset", "g", "t", "--all-topics", "--to", "1", code=2)
-    assert "group 'g' has no offset for t-0" in cli.refused("groups", "reset", "g", "t", "--shift", "1")
-    assert "group 'g' has no offsets" in cli.refused("groups", "reset", "g", "--all-topics", "--to", "1")
-    assert "UNKNOWN_TOPIC_OR_PARTITION" in cli.refused("groups", "reset", "g", "gone", "--to", "1")
-    assert "t has no partition 7" in cli.refused("groups", "reset", "g", "t", "--to", "1", "--partition", "7")
+    refusals = {
+        "describe g": "there is no group 'g'; `triolog groups list` names them",
+        "members g": "there is no group 'g'; `triolog groups list` names them",
+        "reset g t --shift 1": "group 'g' has no offset for t-0",
+        "reset g --all-topics --to 1": "group 'g' has no offsets",
+        "reset g gone --to 1": "UNKNOWN_TOPIC_OR_PARTITION",
+        "reset g t --to 1 --partition 7": "t has no partition 7",
+    }
+    for arguments, words in refusals.items():
+        assert words in cli.refused("groups", *arguments.split())
+    for where in ("", "--to 1 --to-time now", "--to 1 --shift 1"):
+        said = cli.refused("groups", "reset", "g", "t", *where.split(), code=2)
+        assert "--to N, --to-time TIME or --shift N says where to; give one of them" in said
+    for topics in ("", "t --all-topics"):
+        assert "name a TOPIC" in cli.refused("groups", "reset", "g", *topics.split(), "--to", "1", code=2)
 
 
 def test_a_transaction_is_seen_whole_or_not_at_all(cli: Cli, ten: None) -> None:
