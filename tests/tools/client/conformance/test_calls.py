@@ -105,25 +105,23 @@ async def test_groups_are_administered(served: Served) -> None:
             await admin.delete_groups("g")
 
 
-async def test_error_of_a_call_is_raised_and_the_connection_lives(served: Served) -> None:
-    served.faults_on(m.MetadataRequest, InvalidRequestError("no"))
+async def test_a_connection_outlives_an_error_and_where_it_is_lost_the_next_call_goes_to_the_current_address(
+    served: Served,
+) -> None:
     async with served.client() as client:
+        served.faults_on(m.MetadataRequest, InvalidRequestError("no"), "drop")
         with pytest.raises(InvalidRequestError, match="no"):
             await client.metadata(m.MetadataRequest())
-        await client.metadata(m.MetadataRequest())
-    assert served.server.connections == 1
-
-
-async def test_lost_connection_is_said_and_the_next_call_goes_to_the_current_address(served: Served) -> None:
-    async with served.client() as client:
-        await client.metadata(m.MetadataRequest())
-        served.faults_on(m.MetadataRequest, "drop")
+        assert served.server.connections == 1
         with pytest.raises(ConnectionLostError) as lost:
             await client.metadata(m.MetadataRequest())
         assert lost.value.retriable
         await served.move()
         await client.metadata(m.MetadataRequest())
+        await client.metadata(m.MetadataRequest())
     assert served.server.connections == 2
+    with pytest.raises(ClosedError):
+        await client.metadata(m.MetadataRequest())
 
 
 async def test_server_that_does_not_answer_is_given_up(served: Served) -> None:
@@ -132,13 +130,6 @@ async def test_server_that_does_not_answer_is_given_up(served: Served) -> None:
         with pytest.raises(RequestTimedOutError, match="no answer to "):
             await client.metadata(m.MetadataRequest())
         await client.call(m.MetadataRequest(), wait_ms=30_000)
-
-
-async def test_closed_client_says_so(served: Served) -> None:
-    async with served.client() as client:
-        await client.hello()
-    with pytest.raises(ClosedError):
-        await client.metadata(m.MetadataRequest())
 
 
 async def test_who_did_not_greet_is_named(door: Door) -> None:

@@ -87,23 +87,16 @@ async def test_following_waits_for_what_is_appended(served: Served) -> None:
             assert await offsets_of(consumer) == [0, 1, 2, 3]
 
 
-async def test_seek_drops_what_was_fetched_ahead(served: Served) -> None:
+async def test_seeking_and_moving_the_end_drop_what_was_fetched_ahead(served: Served) -> None:
     fill(served, 10)
     async with served.consumer() as consumer:
-        await consumer.assign("t")
+        await consumer.assign(T0)
         await consumer.next_batch()
         await consumer.seek(T0, AtOffset(7))
         assert consumer.position(T0) == 7
         assert offsets_in(await consumer.next_batch()) == [7, 8]
         await consumer.seek(T0, AtTime(20))
         assert offsets_in(await consumer.next_batch()) == [2]
-
-
-async def test_the_end_may_be_moved(served: Served) -> None:
-    fill(served, 10)
-    async with served.consumer() as consumer:
-        await consumer.assign(T0)
-        await consumer.next_batch()
         await consumer.stop_at(T0, AtTime(50))
         assert await offsets_of(consumer) == [3, 4]
         await consumer.stop_at(T0, None)

@@ -153,19 +153,15 @@ async def test_an_older_producer_is_fenced_for_good(served: Served) -> None:
                     await refused()
             async with newer.transaction():
                 await newer.send("t", b"newer", partition=0)
-    assert await served.committed() == [b"newer"]
-
-
-async def test_a_fenced_batch_ends_the_producer(served: Served) -> None:
-    async with transactional(served) as older:
-        transaction = older.transaction()
-        await transaction.begin()
-        async with transactional(served):
-            sent = await older.send("t", b"older", partition=0)
-            with pytest.raises(InvalidProducerEpochError):
-                await sent
-            with pytest.raises(InvalidProducerEpochError):
-                await transaction.abort()
+            assert await served.committed() == [b"newer"]
+            transaction = newer.transaction()
+            await transaction.begin()
+            async with transactional(served):
+                sent = await newer.send("t", b"a batch ends it too", partition=0)
+                with pytest.raises(InvalidProducerEpochError):
+                    await sent
+                with pytest.raises(InvalidProducerEpochError):
+                    await transaction.abort()
 
 
 async def test_a_record_whose_outcome_is_unknown_leads_to_another_epoch(served: Served) -> None:
