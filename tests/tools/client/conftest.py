@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import trio
 from hypothesis import register_random
 from trio.testing import MockClock
+from triolog.server.embedded import BlockingBroker
 from triolog.tools.client import backoff
 
 from tests.support.native_server import NativeServer
@@ -50,3 +52,11 @@ async def served(nursery: trio.Nursery, door: Door) -> AsyncIterator[Served]:
     await made.listen()
     yield made
     nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
+    """Topic t with one partition, on a real broker; nothing crashes, so nothing is synced."""
+    with BlockingBroker(tmp_path, durability="os") as running:
+        running.create_topic("t")
+        yield running

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,13 +74,6 @@ async def test_a_cancelled_append_leaves_no_hole_in_the_sequence(server: NativeS
             await appender.append("t", [b"a"], expected_offset=0)
         assert waiting.cancelled_caught
         assert await appender.append("t", [b"b"], expected_offset=1) == Appended(1, 2)
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
-    with BlockingBroker(tmp_path, durability="os") as running:
-        running.create_topic("t")
-        yield running
 
 
 async def test_many_who_count_lose_nothing(broker: BlockingBroker) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,6 @@ from ..doors import Door
 T0 = TopicPartition("t", 0)
 GONE = TopicPartition("gone", 0)
 BATCH = build_batch([(START_MS, None, b"a", ())])
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
-    with BlockingBroker(tmp_path, durability="os") as running:
-        running.create_topic("t")
-        yield running
 
 
 async def test_a_stage_is_committed_once(broker: BlockingBroker, door: Door) -> None:
