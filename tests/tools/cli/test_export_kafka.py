@@ -58,7 +58,7 @@ def target(tmp_path: Path) -> Path:
     return directory
 
 
-def test_commands_create_the_topics_as_they_are(source: Path) -> None:
+def test_commands_create_the_topics_as_they_are_or_with_other_configs(source: Path) -> None:
     *remarks, command = ok(source, "--print-commands", "--bootstrap-server", "kafka:9092").splitlines()
     assert command.startswith("kafka-topics.sh --bootstrap-server kafka:9092 --create --topic flights --partitions 2 ")
     assert options(command) == {"retention.ms": "-1", "segment.bytes": "1048576"}
@@ -66,9 +66,6 @@ def test_commands_create_the_topics_as_they_are(source: Path) -> None:
         "# flights: durability=os is left out, Kafka 4.3 has no such key",
         "# flights: segment.bytes=5000 is raised to 1048576, the smallest that Kafka takes",
     ]
-
-
-def test_configs_can_be_laid_over_every_topic_and_commands_as_json_are_a_list(source: Path) -> None:
     configs = ("--config", "retention.ms=1000", "--config", "segment.bytes=2000000")
     [command] = json.loads(ok(source, "--print-commands", "--json", *configs))["commands"]
     assert shlex.split(command)[0] == "kafka-topics.sh"

@@ -37,7 +37,9 @@ def times(start: int, end: int) -> TimeRange:
 
 
 @pytest.mark.parametrize("options", [{}, {"follow": False}, {"partition_max_bytes": 1}, {"isolation": "read_committed"}])
-async def test_a_consumer_reads_exactly_the_range(broker: BlockingBroker, door: Door, options: dict[str, Any]) -> None:
+async def test_a_consumer_reads_exactly_the_range_and_it_is_explained(
+    broker: BlockingBroker, door: Door, options: dict[str, Any]
+) -> None:
     async with door.client(broker.native) as client, door.consumer(client, **options) as consumer:
         for start, end in ((10, 13), (0, 50), (49, 90), (90, 95), (7, 7)):
             await consumer.assign("t", times=times(start, end))
@@ -51,10 +53,6 @@ async def test_a_consumer_reads_exactly_the_range(broker: BlockingBroker, door: 
         await consumer.assign("t", times=times(3, 2))
         with pytest.raises(InvalidRequestError, match=r"t-[01]: end_timestamp"):
             await consumer.next_batch()
-
-
-async def test_a_range_is_explained(broker: BlockingBroker, door: Door) -> None:
-    async with door.client(broker.native) as client:
         admin = door.admin(client)
         walk = await admin.explain(T0, times(10, 13), with_segments=True)
         assert walk["answer"]["offset"] <= offsets_of(10, 13)[0]
