@@ -13,7 +13,7 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 
-from .browsing import PATIENCE_MS, opened
+from .browsing import opened
 from .conftest import console_of
 
 pytestmark = pytest.mark.full
@@ -36,7 +36,6 @@ def consoled() -> Iterator[Consoled]:
     """The console of a server whose groups `alarms` and `sharers` go on at offset 4 of ten records, one an hour up to noon."""
     with BlockingBroker(topics={TOPIC: 1}, config={"retention.ms": "-1"}) as broker:
         broker.append(TOPIC, [PlainRecord(NOON_MS - hours * HOUR_MS, None, b"UA1545") for hours in reversed(range(10))])
-        assert broker.native is not None
         with BlockingClient(broker.native) as client:
             admin = BlockingAdmin(client)
             admin.commit_group_offsets("alarms", {PLACE: 4})
@@ -47,7 +46,6 @@ def consoled() -> Iterator[Consoled]:
 
 @pytest.mark.parametrize("group", ["alarms", "sharers"])
 def test_a_group_is_reset_to_a_time(chromium: Browser, axe: Path, consoled: Consoled, group: str) -> None:
-    expect.set_options(timeout=PATIENCE_MS)
     with opened(chromium, consoled.address, axe) as found:
         page = found.go(f"/groups/{group}")
         rows = page.get_by_label("Partitions", exact=True).locator("tbody tr")

@@ -7,18 +7,12 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
-from triolog.protocol.native.messages import NewTopic
-from triolog.tools.client.blocking.client import BlockingClient
-from triolog.tools.client.blocking.producer import BlockingProducer
-from triolog.tools.client.procedures.topics import create_topics
 
 from tests.support.forked_servers import ServerForker
 from tests.support.server_process import ServerFolder
 
-from .browsing import PATIENCE_MS, opened
-from .conftest import console_of
-
-TOPICS = ("alarms", "flights", "flights-late")
+from .browsing import opened
+from .conftest import console_of, produce
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +20,11 @@ def address(tmp_path_factory: pytest.TempPathFactory, server_forker: ServerForke
     """Of a console with three topics."""
     with ServerFolder(tmp_path_factory.mktemp("keyboard"), command=server_forker) as folder:
         server = folder.start()
-        with BlockingClient(server.address) as client, BlockingProducer(client) as producer:
-            client.run(create_topics([NewTopic(name, 1) for name in TOPICS], False))
-            for value in (b"UA1545", b"UA1714"):
-                producer.send("flights", value=value)
-            producer.flush()
+        for topic in ("alarms", "flights-late"):
+            produce(server.address, topic)
+        produce(server.address, "flights", b"UA1545", b"UA1714")
         with console_of("{}:{}".format(*server.address)) as console:
             yield console
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _patience() -> None:
-    expect.set_options(timeout=PATIENCE_MS)
 
 
 def test_from_the_overview_to_a_topic_by_keys_only(chromium: Browser, address: str) -> None:

@@ -23,7 +23,7 @@ from triolog.tools.client.procedures.topics import create_topics
 from tests.support.counts import counts
 from tests.support.server_process import Address, ServerFolder
 
-from .browsing import PATIENCE_MS, opened
+from .browsing import opened
 from .conftest import console_process
 from .test_views import PAGES, PARTS, TOPIC, path_of
 
@@ -95,7 +95,6 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    expect.set_options(timeout=PATIENCE_MS)
     with ServerFolder(tmp_path_factory.mktemp("live"), arguments=ARGUMENTS) as folder:
         server = folder.start()
         ready = json.loads(server.ready_file.read_text())

@@ -155,7 +155,6 @@ class Taken:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pictured]:
-    expect.set_options(timeout=PATIENCE_MS)
     with pictured(tmp_path_factory.mktemp("pictured")) as found:
         yield found
 

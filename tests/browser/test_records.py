@@ -57,14 +57,6 @@ HOSTILE: Final = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _patience() -> None:
-    expect.set_options(timeout=PATIENCE_MS)
-
-
-# ---- what Kafka wrote ------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A console of a server that has such a directory."""
@@ -120,9 +112,6 @@ def test_groups_and_transactions_that_kafka_wrote_are_there(chromium: Browser, g
         found.check_quiet()
 
 
-# ---- what somebody hostile has written -------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A console of a server with one topic, whose records are HOSTILE as key, value and header."""
@@ -162,9 +151,6 @@ def test_hostile_records_are_shown_and_never_run_nor_freeze_the_page(chromium: B
             expect(pane.locator("pre").last).not_to_be_empty()
             check_harmless(page)
         found.check_quiet()
-
-
-# ---- a search that nobody waits for ----------------------------------------------------------------------------------------
 
 
 def test_a_search_through_a_million_records_ends_with_its_tab(chromium: Browser, tmp_path: Path) -> None:

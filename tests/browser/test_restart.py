@@ -6,33 +6,19 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
-from triolog.protocol.native.messages import NewTopic
-from triolog.tools.client.blocking.client import BlockingClient
-from triolog.tools.client.blocking.producer import BlockingProducer
-from triolog.tools.client.procedures.topics import create_topics
 
-from tests.support.server_process import ServerFolder, ServerProcess
+from tests.support.server_process import ServerFolder
 
-from .browsing import PATIENCE_MS, opened
-from .conftest import console_of
+from .browsing import opened
+from .conftest import console_of, produce
 
 pytestmark = pytest.mark.full
 
 
-def produce(server: ServerProcess, *values: bytes) -> None:
-    with BlockingClient(server.address) as client, BlockingProducer(client) as producer:
-        for value in values:
-            producer.send("flights", value=value)
-        producer.flush()
-
-
 def test_a_page_keeps_what_it_has_while_the_server_is_away_and_goes_on(chromium: Browser, tmp_path: Path) -> None:
-    expect.set_options(timeout=PATIENCE_MS)
     with ServerFolder(tmp_path) as folder:
         first = folder.start()
-        with BlockingClient(first.address) as client:
-            client.run(create_topics([NewTopic("flights", 1)], False))
-        produce(first, b"UA1545")
+        produce(first.address, "flights", b"UA1545")
         where = "{}:{}".format(*first.address)
         with console_of(where) as console, opened(chromium, console) as found:
             page = found.go("/topics/flights")
@@ -44,6 +30,6 @@ def test_a_page_keeps_what_it_has_while_the_server_is_away_and_goes_on(chromium:
             second = folder.start("--native", where)
             expect(page.locator("#state")).to_have_text("ready")
             expect(page.locator("#banner")).to_be_empty()
-            produce(second, b"UA1714")
+            produce(second.address, "flights", b"UA1714")
             expect(page.get_by_text("1 partition · 2 records")).to_be_visible()
             assert all("503" in each for each in found.complaints), found.complaints

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.console.watching.watcher import MAX_STREAMS
 
-from .browsing import PATIENCE_MS, opened
+from .browsing import opened
 from .conftest import console_of
 
 pytestmark = pytest.mark.full
@@ -21,17 +21,11 @@ TOO_MANY = "8 searches and tails are running; close a tab of one"
 PASSWORD = "correct horse"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _patience() -> None:
-    expect.set_options(timeout=PATIENCE_MS)
-
-
 @pytest.fixture
 def address() -> Iterator[str]:
     """Of a console of a server with a topic."""
     with BlockingBroker(topics=["flights"]) as broker:
         broker.append("flights", [b"UA1545", b"AA1141", b"UA1714"])
-        assert broker.native is not None
         with console_of("{}:{}".format(*broker.native)) as console:
             yield console
 
@@ -83,7 +77,6 @@ def test_a_tail_and_a_search_that_are_too_many_say_so_and_the_tail_goes_on(chrom
 
 def test_a_topic_that_goes_ends_its_tail_with_the_reason(chromium: Browser) -> None:
     with BlockingBroker(topics=["flights"]) as broker:
-        assert broker.native is not None
         with console_of("{}:{}".format(*broker.native)) as console, opened(chromium, console) as found:
             page = found.go("/topics/flights/records?live=1")
             expect(page.locator("p.said")).to_contain_text("Live.")
@@ -95,7 +88,6 @@ def test_a_topic_that_goes_ends_its_tail_with_the_reason(chromium: Browser) -> N
 def test_a_console_that_was_started_again_has_the_user_log_in_again(chromium: Browser, axe: Path) -> None:
     security = {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1}
     with BlockingBroker(users={"alice": PASSWORD}, topics=["flights"], security=security) as broker:
-        assert broker.native is not None
         server = "{}:{}".format(*broker.native)
         with ExitStack() as stack:
             with console_of(server) as console:

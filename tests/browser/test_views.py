@@ -19,7 +19,7 @@ from triolog.tools.forward.process.place import LOCK
 from tests.support.control_port import Control
 from tests.support.server_process import ServerFolder
 
-from .browsing import PATIENCE_MS, opened
+from .browsing import opened
 from .conftest import console_of
 
 pytestmark = pytest.mark.full
@@ -90,11 +90,6 @@ def path_of(pattern: str) -> str:
     for name, value in PARTS.items():
         pattern = pattern.replace(f"{{{name}}}", quote(value))
     return pattern
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _patience() -> None:
-    expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.mark.parametrize("how", HOWS)

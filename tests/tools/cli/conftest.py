@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,10 @@ from triolog.tools.cli.main import main
 
 from tests.support.process_state import process_as_it_was
 from tests.support.stopped_logs import StoppedLogs, write_stopped_logs
+
+from ..client.conftest import door
+
+__all__ = ["door"]
 
 RETENTION_OFF = {"retention.ms": "-1"}
 
@@ -59,6 +66,12 @@ class Cli:
     def lines(self, *arguments: str) -> list[Any]:
         """The JSON lines that a call prints."""
         return [json.loads(line) for line in self.ok(*arguments).splitlines()]
+
+    def process(self, *arguments: str, **how: Any) -> subprocess.Popen[bytes]:
+        """A process of the command, whose streams are pipes unless `how` says otherwise."""
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        command = [sys.executable, "-m", "triolog.tools.cli", *arguments]
+        return subprocess.Popen(command, **{**pipes, "env": {**os.environ, "TRIOLOG_SERVER": self.address}, **how})
 
     def refused(self, *arguments: str, stdin: str | bytes | None = None, code: int = 1) -> str:
         """The one line on standard error of a call that must fail; for a wrong command line the last of its lines."""

@@ -63,8 +63,5 @@ def test_it_says_what_was_linked_and_copied(tmp_path: Path) -> None:
     again = call("backup", tmp_path / "data", tmp_path / "copy")
     assert again.exit_code == 3
     assert "is there and not an empty directory" in again.stderr
-
-
-def test_what_is_no_log_directory_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "data" / "photos").mkdir(parents=True)
-    assert call("backup", tmp_path / "missing", tmp_path / "copy").exit_code == 2
+    (tmp_path / "other" / "photos").mkdir(parents=True)
+    assert call("backup", tmp_path / "missing", tmp_path / "another").exit_code == 2

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterable
 from datetime import UTC
@@ -52,19 +50,16 @@ def test_json_lines_have_all_of_a_record(cli: Cli, broker: BlockingBroker) -> No
     assert cli.lines("consume", "t") == cli.lines("consume", "t", "--json")
 
 
-def test_raw_is_the_bytes_of_the_values(cli: Cli, broker: BlockingBroker) -> None:
+def test_raw_is_the_bytes_of_values_and_the_table_escapes_what_would_speak_to_the_terminal(
+    cli: Cli, broker: BlockingBroker
+) -> None:
     broker.create_topic("t")
     broker.append("t", [b"a", b"\xff\x1b[31m", (START_MS, b"k", None, ())])
-    result = cli.call("consume", "t", "--format", "raw")
-    assert result.stdout_bytes == b"a\n\xff\x1b[31m\n\n"
-
-
-def test_the_table_escapes_what_would_speak_to_the_terminal(cli: Cli, broker: BlockingBroker) -> None:
-    broker.create_topic("t")
+    assert cli.call("consume", "t", "--format", "raw").stdout_bytes == b"a\n\xff\x1b[31m\n\n"
     broker.append("t", [(START_MS, b"k\n", "\x1b[31mréd\x9b".encode(), (("h\r", b"\xff"),))])
-    head, row = cli.ok("consume", "t", "--format", "table", "--timezone", "UTC").splitlines()
+    head, row = cli.ok("consume", "t", "--offset", "3", "--format", "table", "--timezone", "UTC").splitlines()
     assert head.split() == ["part", "offset", "time", "key", "value"]
-    expected = ["0", "0", "2013-07-04T04:00:00.000Z", r"k\n", r"\x1b[31mréd\x9b", r"{h\r:", "0xff}"]
+    expected = ["0", "3", "2013-07-04T04:00:00.000Z", r"k\n", r"\x1b[31mréd\x9b", r"{h\r:", "0xff}"]
     assert row.split() == expected
 
 
@@ -77,13 +72,11 @@ def test_a_range_of_times_is_a_range_of_offsets(cli: Cli, broker: BlockingBroker
     assert values(cli, "--from", "2013-07-04T00:03", "--to", "2013-07-04T00:07", *zone) == times[3:7]
     assert values(cli, "--from", "2013-07-05", *zone) == []
     assert values(cli, "--to", "2013-07-05", *zone) == times
-
-
-def test_a_duration_goes_back_from_now(cli: Cli, broker: BlockingBroker) -> None:
     now_ms = time.time_ns() // 1_000_000
-    times = [now_ms - 7_200_000, now_ms - 60_000, now_ms]
-    fill(broker, times)
-    assert values(cli, "--from", "1h") == times[1:]
+    recent = [now_ms - 7_200_000, now_ms - 60_000, now_ms]
+    for timestamp in recent:
+        broker.append("t", [(timestamp, None, b"%d" % timestamp, ())])
+    assert values(cli, "--from", "1h") == recent[1:], "a duration goes back from now"
 
 
 def test_late_records_are_in_the_range_only_when_it_is_exact(cli: Cli, broker: BlockingBroker) -> None:
@@ -100,7 +93,10 @@ def test_late_records_are_in_the_range_only_when_it_is_exact(cli: Cli, broker: B
 def test_an_offset_is_where_it_starts(cli: Cli, broker: BlockingBroker) -> None:
     times = [START_MS + number for number in range(5)]
     fill(broker, times)
+    broker.append("t", [(START_MS + number, None, b"%d" % (START_MS + number), ()) for number in (5, 6, 7)])
+    times += [START_MS + number for number in (5, 6, 7)]
     assert values(cli, "--offset", "3") == times[3:]
+    assert values(cli, "--offset", "earliest", "--max-records", "6") == times[:6], "a batch is cut"
     assert values(cli, "--offset", "earliest", "--max-records", "2") == times[:2]
     assert values(cli, "--offset", "latest") == []
     assert "OFFSET_OUT_OF_RANGE" in cli.refused("consume", "t", "--offset", "9", "--follow")
@@ -114,65 +110,28 @@ def test_partitions_can_be_chosen(cli: Cli, broker: BlockingBroker) -> None:
     assert "has partitions 0 to 2, not 7" in cli.refused("consume", "t", "--partition", "7")
 
 
-def test_a_batch_is_cut_at_max_records(cli: Cli, broker: BlockingBroker) -> None:
-    broker.create_topic("t")
-    broker.append("t", [b"1", b"2", b"3"])
-    broker.append("t", [b"4"])
-    assert values(cli, "--max-records", "2") == [1, 2]
-    assert values(cli, "--max-records", "4") == [1, 2, 3, 4]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--from", "noon"], "'noon' is no time"),
-        (["--offset", "x"], "'x' is neither an offset nor earliest or latest"),
-        (["--offset", "1", "--from", "1h"], "--offset and --from both say where to start"),
-        (["--exact"], "--exact needs --from or --to"),
-        (["--follow", "--to", "now"], "--to ends the reading and --follow does not"),
-        (["--max-records", "0"], "0 is not in the range"),
-    ],
-)
-def test_a_wrong_command_line_is_a_usage_error(cli: Cli, arguments: list[str], words: str) -> None:
-    assert words in cli.refused("consume", "t", *arguments, code=2)
-
-
-def test_no_such_topic_fails_before_anything_is_printed(cli: Cli) -> None:
+def test_a_wrong_command_line_is_a_usage_error_and_no_such_topic_fails_before_anything_is_printed(cli: Cli) -> None:
+    for arguments, words in (
+        ("--from noon", "'noon' is no time"),
+        ("--offset x", "'x' is neither an offset nor earliest or latest"),
+        ("--offset 1 --from 1h", "--offset and --from both say where to start"),
+        ("--exact", "--exact needs --from or --to"),
+        ("--follow --to now", "--to ends the reading and --follow does not"),
+        ("--max-records 0", "0 is not in the range"),
+    ):
+        assert words in cli.refused("consume", "t", *arguments.split(), code=2)
     result = cli.call("consume", "t", "--format", "table")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "there is no topic 't'" in result.stderr
-
-
-# ---- as a process: following, Ctrl-C, a reader that goes away ---------------------------------------------------------------
-
-
-def consuming(cli: Cli, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "triolog.tools.cli", "consume", "t", "--server", cli.address, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def test_following_prints_what_comes_and_ends_quietly_with_ctrl_c(cli: Cli, broker: BlockingBroker) -> None:
-    broker.create_topic("t")
-    broker.append("t", [b"old"])
-    with consuming(cli, "--follow", "--format", "raw", "--offset", "earliest") as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"old\n"
-        broker.append("t", [b"new"])
-        assert process.stdout.readline() == b"new\n"
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
-    assert (process.returncode, out, err) == (130, b"", b"")
 
 
 def test_a_reader_that_has_enough_is_no_failure(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t")
     for _ in range(4):
         broker.append("t", [b"x" * 100_000] * 5)
-    with consuming(cli, "--format", "raw") as process:
-        assert process.stdout is not None
+    with cli.process("consume", "t", "--format", "raw") as process:
         assert process.stdout.read(10) == b"x" * 10
         process.stdout.close()
-        assert process.stderr is not None
         assert process.stderr.read() == b""
     assert process.returncode == 0
 
@@ -225,18 +184,13 @@ async def test_a_follower_that_is_stopped_commits_what_it_printed(followed: Nati
     assert followed.groups == {"g": {TopicPartition("t", 0): (6, None)}}
 
 
-async def test_what_was_not_printed_to_its_end_is_not_committed(followed: NativeServer, autojump_clock: MockClock) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        await follow(followed, InterruptedPrinter(3))
-    assert followed.groups == {"g": {TopicPartition("t", 0): (4, None)}}
-
-
-async def test_a_stopped_follower_that_printed_nothing_commits_nothing(
-    followed: NativeServer, autojump_clock: MockClock
+@pytest.mark.parametrize(("batches", "groups"), [(3, {"g": {TopicPartition("t", 0): (4, None)}}), (1, {})])
+async def test_what_was_not_printed_to_its_end_is_not_committed(
+    followed: NativeServer, autojump_clock: MockClock, batches: int, groups: Any
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
-        await follow(followed, InterruptedPrinter(1))
-    assert followed.groups == {}
+        await follow(followed, InterruptedPrinter(batches))
+    assert followed.groups == groups
 
 
 @pytest.mark.parametrize("fault", ["drop", trio.Event(), InvalidRequestError("no")])
@@ -250,11 +204,10 @@ async def test_a_last_commit_that_fails_holds_up_nobody_for_long(
     assert trio.current_time() - began <= LAST_COMMIT_S + 0.1
 
 
-def test_ctrl_c_commits_what_a_follower_printed(cli: Cli, broker: BlockingBroker) -> None:
+def test_a_follower_prints_what_comes_and_ends_quietly_with_ctrl_c_and_a_commit(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t")
     broker.append("t", [b"a", b"b"])
-    with consuming(cli, "--follow", "--format", "raw", "--offset", "earliest", "--group", "g") as process:
-        assert process.stdout is not None
+    with cli.process("consume", "t", "--follow", "--format", "raw", "--offset", "earliest", "--group", "g") as process:
         assert process.stdout.readline() + process.stdout.readline() == b"a\nb\n"
         broker.append("t", [b"c"])
         assert process.stdout.readline() == b"c\n"

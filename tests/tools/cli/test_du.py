@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
-import pytest
 from click.testing import Result
 from triolog.server.storage.directory.directory_lock import DirectoryLock
 from triolog.tools.cli.terminal.output import size_text
@@ -22,13 +20,8 @@ def du(*arguments: object) -> Result:
     return call("du", *arguments)
 
 
-def as_json(*arguments: object) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(du("--json", *arguments).stdout)
-    return document
-
-
 def test_the_parts_are_what_the_system_says(logs: StoppedLogs) -> None:
-    document = as_json(logs.path)
+    document = json.loads(du("--json", logs.path).stdout)
     files = [path for path in logs.path.rglob("*") if path.is_file()]
     parts = [*document["partitions"], document["beside_partitions"]]
     assert sum(part["logical_bytes"] for part in parts) == sum(path.stat().st_size for path in files)
@@ -37,76 +30,50 @@ def test_the_parts_are_what_the_system_says(logs: StoppedLogs) -> None:
     assert sum(part["allocated_bytes"] for part in parts) == allocated
 
 
-def test_a_sparse_index_takes_less_room_than_it_is_long(logs: StoppedLogs) -> None:
-    index = sorted(logs.partition().glob("*.index"))[-1]
-    os.truncate(index, 10 << 20)
-    segment = as_json(logs.path)["partitions"][0]["segments"][-1]
-    assert segment["indexes"]["logical_bytes"] > 10 << 20
-    assert segment["indexes"]["allocated_bytes"] < 1 << 20
-
-
-def test_a_segment_is_as_old_as_its_largest_timestamp(logs: StoppedLogs) -> None:
-    segments = as_json(logs.path)["partitions"][0]["segments"]
+def test_a_segment_is_as_old_as_its_largest_timestamp_and_a_sparse_index_takes_less_than_its_length(logs: StoppedLogs) -> None:
+    segments = json.loads(du("--json", logs.path).stdout)["partitions"][0]["segments"]
     (records,) = (each for partition, each in logs.records.items() if partition.partition == 0)
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         end = 2**63 if following is None else following["base_offset"]
         mine = [record.timestamp for record in records if segment["base_offset"] <= record.offset < end]
         assert segment["largest_timestamp"] >= max(mine)
-
-
-def test_zeros_behind_a_time_index_are_no_age(logs: StoppedLogs) -> None:
-    before = as_json(logs.path)["partitions"][0]["segments"][-1]["largest_timestamp"]
     index = sorted(logs.partition().glob("*.timeindex"))[-1]
     index.write_bytes(index.read_bytes() + bytes(12 * 1000))
-    assert as_json(logs.path)["partitions"][0]["segments"][-1]["largest_timestamp"] == before
+    sparse = sorted(logs.partition().glob("*.index"))[-1]
+    os.truncate(sparse, 10 << 20)
+    last = json.loads(du("--json", logs.path).stdout)["partitions"][0]["segments"][-1]
+    assert last["largest_timestamp"] == segments[-1]["largest_timestamp"], "zeros are no age"
+    assert last["indexes"]["logical_bytes"] > 10 << 20
+    assert last["indexes"]["allocated_bytes"] < 1 << 20
 
 
-@pytest.mark.parametrize(
-    ("view", "first"), [("topic", "flights (2 partitions)"), ("partition", "flights-0"), ("age", "up to 1 hour")]
-)
-def test_a_view_has_bars_and_a_sum(logs: StoppedLogs, view: str, first: str) -> None:
-    text = du(logs.path, "--by", view).stdout
-    assert first in text
-    assert "█" in text
-    assert text.splitlines()[-1].startswith("2 partitions, ")
-
-
-def test_segments_are_listed_by_name(logs: StoppedLogs) -> None:
-    text = du(logs.path, "--by", "segment").stdout
-    assert all(f"flights-1/{log.stem}" in text for log in logs.partition(1).glob("*.log"))
-
-
-def test_a_running_server_is_no_hindrance(logs: StoppedLogs) -> None:
+def test_a_view_has_bars_and_a_sum_also_under_a_running_server(logs: StoppedLogs, tmp_path: Path) -> None:
     lock = DirectoryLock.acquire(str(logs.path))
     try:
-        assert du(logs.path).exit_code == 0
+        for view, first in (("topic", "flights (2 partitions)"), ("partition", "flights-0"), ("age", "up to 1 hour")):
+            text = du(logs.path, "--by", view).stdout
+            assert first in text
+            assert "█" in text
+            assert text.splitlines()[-1].startswith("2 partitions, ")
+        text = du(logs.path, "--by", "segment").stdout
+        assert all(f"flights-1/{log.stem}" in text for log in logs.partition(1).glob("*.log"))
     finally:
         lock.release()
+    assert du(tmp_path).exit_code == 3, "it is no log directory"
+    (tmp_path / "other" / "flights-0").mkdir(parents=True)
+    assert du(tmp_path / "other", "--by", "segment").stdout.splitlines()[-1].startswith("1 partition, 0 B of content")
 
 
-def test_what_is_no_log_directory_is_refused(tmp_path: Path) -> None:
-    assert du(tmp_path).exit_code == 3
-
-
-def test_partitions_without_a_segment_have_no_lines(tmp_path: Path) -> None:
-    (tmp_path / "flights-0").mkdir()
-    assert du(tmp_path, "--by", "segment").stdout.splitlines()[-1].startswith("1 partition, 0 B of content")
-
-
-@pytest.mark.parametrize(
-    ("view", "expected"), [("topic", "flights-1"), ("partition", "flights-0"), ("segment", "flights-0/0"), ("age", "older")]
-)
-def test_a_picture_has_the_bytes_of_the_view(logs: StoppedLogs, tmp_path: Path, view: str, expected: str) -> None:
+def test_a_picture_has_the_bytes_of_the_view(logs: StoppedLogs, tmp_path: Path) -> None:
     path = tmp_path / "du.svg"
-    said = du(logs.path, "--by", view, "--svg", path).stdout
-    assert said == f"a picture of {path.stat().st_size:,} bytes in {path}\n"
-    drawing = Drawing(path.read_text())
-    assert expected in drawing.texts
-    allocated = sum(part["allocated_bytes"] for part in as_json(logs.path)["partitions"])
-    beside = as_json(logs.path)["beside_partitions"]["allocated_bytes"]
-    assert any(text.endswith(f", {size_text(allocated + beside)} on disk") for text in drawing.texts)
-
-
-def test_a_picture_goes_to_standard_output_and_not_together_with_json(logs: StoppedLogs) -> None:
+    document = json.loads(du("--json", logs.path).stdout)
+    parts = [*document["partitions"], document["beside_partitions"]]
+    size = size_text(sum(part["allocated_bytes"] for part in parts))
+    for view, expected in (("topic", "flights-1"), ("partition", "flights-0"), ("segment", "flights-0/0"), ("age", "older")):
+        said = du(logs.path, "--by", view, "--svg", path).stdout
+        assert said == f"a picture of {path.stat().st_size:,} bytes in {path}\n"
+        drawing = Drawing(path.read_text())
+        assert expected in drawing.texts
+        assert any(text.endswith(f", {size} on disk") for text in drawing.texts)
     assert Drawing(du(logs.path, "--svg=-").stdout).title == f"room on the disk: {logs.path}"
     assert du(logs.path, "--svg=-", "--json").exit_code == 2

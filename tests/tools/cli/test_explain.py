@@ -57,19 +57,16 @@ def test_an_offset_is_found_in_its_batch(cli: Cli, filled: BlockingBroker) -> No
     assert path.read_bytes()[answer["position"] :][:8] == (7).to_bytes(8, "big")
 
 
-@pytest.mark.parametrize(
-    ("at", "question", "answer"),
-    [
+def test_special_times_and_none(cli: Cli, filled: BlockingBroker) -> None:
+    for at, question, answer in (
         ("latest", "latest (the high watermark)", "answer: offset 40"),
         ("earliest", "earliest (the log start offset)", "answer: offset 0"),
         ("max", "max (the first record", "answer: offset 39, timestamp"),
         (str(START_MS + 40_000), "first record at or after", "answer: no such record (yet)"),
-    ],
-)
-def test_special_times_and_none(cli: Cli, filled: BlockingBroker, at: str, question: str, answer: str) -> None:
-    tree = cli.ok("explain", "t", "--at", at)
-    assert question in tree
-    assert answer in tree
+    ):
+        tree = cli.ok("explain", "t", "--at", at)
+        assert question in tree
+        assert answer in tree
 
 
 def test_all_partitions_are_explained_unless_one_is_named(cli: Cli, broker: BlockingBroker) -> None:
@@ -77,11 +74,11 @@ def test_all_partitions_are_explained_unless_one_is_named(cli: Cli, broker: Bloc
     assert [walk["partition"] for walk in cli.json("explain", "t", "--at", "10m")] == [0, 1, 2]
     assert [walk["partition"] for walk in cli.json("explain", "t", "--at", "10m", "--partition", "1")] == [1]
     assert "t has 3 partitions; say with --partition" in cli.refused("explain", "t", "--offset", "0", code=2)
-
-
-def test_what_to_look_up_must_be_said_once(cli: Cli) -> None:
-    assert "either --at TIME, --offset N, or --from TIME" in cli.refused("explain", "t", code=2)
-    assert "either --at TIME, --offset N, or --from TIME" in cli.refused("explain", "t", "--at", "1h", "--offset", "1", code=2)
+    for none_or_two in ((), ("--at", "1h", "--offset", "1")):
+        assert "either --at TIME, --offset N, or --from TIME" in cli.refused("explain", "t", *none_or_two, code=2)
+    assert "OFFSET_OUT_OF_RANGE" in cli.refused("explain", "t", "--offset", "41", "--partition", "0")
+    assert "there is no topic 'nope'" in cli.refused("explain", "nope", "--at", "1h")
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in cli.refused("explain", "t", "--at", "1h", "--partition", "5")
 
 
 def test_a_range_is_found_and_what_is_passed_over_is_told(cli: Cli, filled: BlockingBroker) -> None:
@@ -100,12 +97,6 @@ def test_a_range_is_found_and_what_is_passed_over_is_told(cli: Cli, filled: Bloc
     assert "no such record" in cli.ok("explain", "t", "--to", "1")
 
 
-def test_an_offset_out_of_range_fails(cli: Cli, filled: BlockingBroker) -> None:
-    assert "OFFSET_OUT_OF_RANGE" in cli.refused("explain", "t", "--offset", "41")
-    assert "there is no topic 'nope'" in cli.refused("explain", "nope", "--at", "1h")
-    assert "UNKNOWN_TOPIC_OR_PARTITION" in cli.refused("explain", "t", "--at", "1h", "--partition", "5")
-
-
 def drawn(walk: dict[str, object]) -> str:
     from rich.console import Console
 
@@ -115,7 +106,7 @@ def drawn(walk: dict[str, object]) -> str:
     return capture.get()
 
 
-def test_cold_reads_and_maps_are_told_from_cached_ones() -> None:
+def test_cold_reads_and_maps_are_told_from_cached_ones_and_few_of_many_are_shown() -> None:
     reads = [{"position": 0, "bytes": 8192, "cached": True}, {"position": 8192, "bytes": 100, "cached": False}]
     segment = {"segment": 0, "number": 0, "reads": reads, "bytes_scanned": 8292, "cached": False}
     tree = drawn({"asked": {"timestamp": 5}, "segments": [segment]})
@@ -125,17 +116,11 @@ def test_cold_reads_and_maps_are_told_from_cached_ones() -> None:
     tree = drawn({"asked": {"timestamp": 5}, "segments": [{**segment, "reads": reads[:1]}]})
     assert "an index had no map in memory" in tree
     assert "in 1 read, cached" in tree
-
-
-def test_only_some_of_many_reads_are_shown() -> None:
-    reads = [{"position": number, "bytes": 1, "cached": True} for number in range(20)]
-    tree = drawn({"asked": {"offset": 5}, "segments": [{"segment": 0, "reads": reads, "cached": True}]})
+    many = [{"position": number, "bytes": 1, "cached": True} for number in range(20)]
+    tree = drawn({"asked": {"offset": 5}, "segments": [{"segment": 0, "reads": many, "cached": True}]})
     assert tree.count("1 B, cached") == 8
     assert "and 12 more reads" in tree
-
-
-def test_a_walk_of_a_newer_server_is_drawn_as_far_as_it_is_known() -> None:
-    assert "answer: no such record" in drawn({"asked": {"by": "magic"}, "new": 1})
+    assert "answer: no such record" in drawn({"asked": {"by": "magic"}, "new": 1}), "of a newer server"
 
 
 def test_a_picture_shows_all_segments_and_the_answer(cli: Cli, filled: BlockingBroker, tmp_path: Path) -> None:
@@ -149,15 +134,10 @@ def test_a_picture_shows_all_segments_and_the_answer(cli: Cli, filled: BlockingB
     asked = ("--from", str(START_MS + 20_000), "--to", str(START_MS + 22_000))
     assert f" bytes in {path}" in cli.ok("explain", "t", *asked, "--svg", str(path))
     assert len(Drawing(path.read_text()).rects("band")) == 1
-
-
-def test_a_picture_of_an_offset_has_its_batch(cli: Cli, filled: BlockingBroker) -> None:
     (walk,) = cli.json("explain", "t", "--offset", "7")
     drawing = Drawing(cli.ok("explain", "t", "--offset", "7", "--svg"))
     assert f"the batch at position {walk['walk']['answer']['position']}" in drawing.hints
-
-
-def test_a_picture_that_cannot_be_written_is_named(cli: Cli, filled: BlockingBroker, tmp_path: Path) -> None:
-    path = tmp_path / "no" / "walk.svg"
-    assert f"{path}: No such file" in cli.refused("explain", "t", "--offset", "7", "--svg", str(path))
-    assert "either --svg or --json" in cli.refused("explain", "t", "--offset", "7", "--svg", str(path), "--json", code=2)
+    nowhere = tmp_path / "no" / "walk.svg"
+    asked = ("--offset", "7", "--svg", str(nowhere))
+    assert f"{nowhere}: No such file" in cli.refused("explain", "t", *asked)
+    assert "either --svg or --json" in cli.refused("explain", "t", *asked, "--json", code=2)

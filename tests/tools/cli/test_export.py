@@ -11,47 +11,29 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from click.testing import Result
-from triolog.protocol.types import Isolation, TopicPartition
-from triolog.server.config import LogConfig
+from triolog.protocol.types import TopicPartition
 from triolog.server.storage.disk.checkpoints import LOG_START_FILE, encode_offsets
 from triolog.tools.cli.terminal.rows import RowOptions, read_content, row_reader
 
 from tests.support.golden import GOLDEN
 from tests.support.logs import START_MS, batch, open_driven
-from tests.support.stopped_logs import CONFIGS, TOPIC, StoppedLogs
+from tests.support.stopped_logs import TOPIC, StoppedLogs
 
-from .conftest import call
+from .conftest import call, json_lines
 
 EXPECTED: Final[dict[str, Any]] = json.loads((GOLDEN / "expected.json").read_text())
 
 
-def export(*arguments: object) -> Result:
-    return call("export", *arguments)
-
-
-def rows(*arguments: object) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in export(*arguments).stdout.splitlines()]
-
-
 def test_json_lines_have_every_record_in_order(logs: StoppedLogs) -> None:
-    found = rows(logs.path)
+    found = json_lines("export", logs.path)
     for number in range(2):
         records = logs.records[TopicPartition(TOPIC, number)]
         mine = [row for row in found if row["partition"] == number]
         assert [row["offset"] for row in mine] == [record.offset for record in records]
         assert [read_content(row["value"]) for row in mine] == [record.value for record in records]
         assert [row["timestamp"] for row in mine] == [record.timestamp for record in records]
-
-
-def test_read_committed_is_what_a_committed_read_of_the_log_gives(logs: StoppedLogs) -> None:
-    partition = TopicPartition(TOPIC, 0)
-    driven = open_driven(logs.partition(), topic_partition=partition, config=LogConfig().overlay(CONFIGS))
-    expected = [record.offset for record in driven.records(Isolation.READ_COMMITTED)]
-    driven.log.drop_maps()
-    found = [row["offset"] for row in rows(logs.partition(), "--isolation", "read_committed")]
-    assert found == expected
-    assert len(expected) < len(logs.records[partition])
+    (again,) = row_reader("json", RowOptions()).feed(json.dumps(found[0]).encode() + b"\n")
+    assert getattr(again, "value", None) == logs.records[TopicPartition(TOPIC, 0)][0].value, "what produce reads"
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
@@ -63,16 +45,17 @@ def test_kafkas_transactions_come_out_as_kafka_serves_them(tmp_path: Path, isola
     hidden = set() if isolation == "read_uncommitted" else set(answers["not_in_read_committed"])
     stable, _ = answers["read_committed"]["latest"]
     expected = [record[0] for record in answers["records"] if record[0] not in hidden and record[0] < stable]
-    assert [row["offset"] for row in rows(directory, "--isolation", isolation, "--to-offset", stable)] == expected
+    rows = json_lines("export", directory, "--isolation", isolation, "--to-offset", stable)
+    assert [row["offset"] for row in rows] == expected
 
 
 def test_offsets_and_times_bound_what_comes(logs: StoppedLogs) -> None:
     records = logs.records[TopicPartition(TOPIC, 0)]
     middle, late = records[20], records[40]
-    found = rows(logs.partition(), "--from-offset", middle.offset, "--to-offset", late.offset)
+    found = json_lines("export", logs.partition(), "--from-offset", middle.offset, "--to-offset", late.offset)
     assert [row["offset"] for row in found] == [record.offset for record in records[20:40]]
     span = (middle.timestamp, middle.timestamp + 8000)
-    found = rows(logs.partition(), "--from-time", span[0], "--to-time", span[1])
+    found = json_lines("export", logs.partition(), "--from-time", span[0], "--to-time", span[1])
     expected = [record.offset for record in records if span[0] <= record.timestamp < span[1]]
     assert [row["offset"] for row in found] == expected
     assert expected
@@ -80,7 +63,7 @@ def test_offsets_and_times_bound_what_comes(logs: StoppedLogs) -> None:
 
 def test_records_below_the_log_start_are_not_there(logs: StoppedLogs) -> None:
     (logs.path / LOG_START_FILE).write_bytes(encode_offsets({TopicPartition(TOPIC, 0): 13}))
-    assert rows(logs.partition())[0]["offset"] >= 13
+    assert json_lines("export", logs.partition())[0]["offset"] >= 13
 
 
 def test_csv_tells_null_empty_text_and_bytes_apart(tmp_path: Path) -> None:
@@ -90,7 +73,7 @@ def test_csv_tells_null_empty_text_and_bytes_apart(tmp_path: Path) -> None:
     for value in values:
         driven.append(batch(START_MS, value=value))
     driven.close()
-    text = export(directory, "--format", "csv").stdout
+    text = call("export", directory, "--format", "csv").stdout
     assert text.splitlines()[0] == "topic,partition,offset,timestamp,key,value,headers"
     found = list(csv.reader(io.StringIO(text, newline="")))[1:]
     encoded = ["", "", 'a,"b"\nc', "base64:" + base64.b64encode(b"\xff\x00").decode(), "base64:YmFzZTY0Ong=", "ä"]
@@ -104,16 +87,9 @@ def test_a_damaged_batch_is_left_out_and_told_of(logs: StoppedLogs) -> None:
     data = bytearray(log.read_bytes())
     data[80] ^= 1
     log.write_bytes(data)
-    result = export(logs.partition())
+    result = call("export", logs.partition())
     assert result.exit_code == 1
     assert f"warning: flights-0/{log.name} at position 0: " in result.stderr
     assert "the batch is left out" in result.stderr
     lost = len(logs.records[TopicPartition(TOPIC, 0)]) - len(result.stdout.splitlines())
     assert 1 <= lost <= 4
-
-
-def test_export_then_produce_reads_the_lines_again(logs: StoppedLogs) -> None:
-    reader = row_reader("json", RowOptions())
-    line = export(logs.partition()).stdout_bytes.splitlines(keepends=True)[0]
-    (row,) = reader.feed(line)
-    assert getattr(row, "value", None) == logs.records[TopicPartition(TOPIC, 0)][0].value

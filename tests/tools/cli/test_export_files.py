@@ -101,18 +101,8 @@ def test_the_files_are_those_of_sparks_job(data: Path, tmp_path: Path) -> None:
 
 
 def test_offsets_and_times_bound_what_comes(data: Path, tmp_path: Path) -> None:
-    asked = (
-        "--format",
-        "jsonl",
-        "--from-offset",
-        3,
-        "--to-offset",
-        10,
-        "--from-time",
-        f"@{6 * 86400}",
-        "--to-time",
-        f"@{9 * 86400}",
-    )
+    times = ("--from-time", f"@{6 * 86400}", "--to-time", f"@{9 * 86400}")
+    asked = ("--format", "jsonl", "--from-offset", 3, "--to-offset", 10, *times)
     assert call("export", data, "--topic", "t", "--target", tmp_path, *asked).exit_code == 0
     found = [row["offset"] for path in sorted(tmp_path.rglob("part-00000*")) for row in read_lines(path)]
     assert found == [5, 6, 7]

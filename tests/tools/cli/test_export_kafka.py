@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
+import shutil
 import uuid
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 from triolog.server.embedded import BlockingBroker
-from triolog.server.storage.disk.checkpoints import (
-    META_PROPERTIES_FILE,
-    PARTITION_METADATA_FILE,
-    encode_meta_properties,
-)
+from triolog.server.storage.disk.checkpoints import META_PROPERTIES_FILE, PARTITION_METADATA_FILE, encode_meta_properties
 
 from .conftest import call
 
@@ -61,7 +58,7 @@ def target(tmp_path: Path) -> Path:
     return directory
 
 
-def test_commands_create_the_topics_as_they_are(source: Path) -> None:
+def test_commands_create_the_topics_as_they_are_or_with_other_configs(source: Path) -> None:
     *remarks, command = ok(source, "--print-commands", "--bootstrap-server", "kafka:9092").splitlines()
     assert command.startswith("kafka-topics.sh --bootstrap-server kafka:9092 --create --topic flights --partitions 2 ")
     assert options(command) == {"retention.ms": "-1", "segment.bytes": "1048576"}
@@ -69,62 +66,38 @@ def test_commands_create_the_topics_as_they_are(source: Path) -> None:
         "# flights: durability=os is left out, Kafka 4.3 has no such key",
         "# flights: segment.bytes=5000 is raised to 1048576, the smallest that Kafka takes",
     ]
-
-
-def test_configs_can_be_laid_over_every_topic(source: Path) -> None:
-    command = ok(source, "--print-commands", "--config", "retention.ms=1000", "--config", "segment.bytes=2000000").splitlines()[
-        -1
-    ]
+    configs = ("--config", "retention.ms=1000", "--config", "segment.bytes=2000000")
+    [command] = json.loads(ok(source, "--print-commands", "--json", *configs))["commands"]
+    assert shlex.split(command)[0] == "kafka-topics.sh"
     assert options(command) == {"retention.ms": "1000", "segment.bytes": "2000000"}
 
 
-def test_commands_as_json_are_a_list(source: Path) -> None:
-    [command] = json.loads(ok(source, "--print-commands", "--json"))["commands"]
-    assert shlex.split(command)[0] == "kafka-topics.sh"
-
-
 def test_an_export_says_what_it_did(source: Path, target: Path) -> None:
+    document: dict[str, Any] = json.loads(ok(source, shutil.copytree(target, target.parent / "other"), "--json"))
+    [partition] = document["partitions"]
+    assert (partition["topic"], partition["log_start_offset"], partition["log_end_offset"]) == ("flights", 0, 2)
+    assert document["already_there"] == 1
+    assert document["copied_bytes"] == partition["bytes"]
     text = ok(source, target)
     assert text.startswith(f"exported 1 partition to {target}: 0 files linked (0 B), ")
     assert text.endswith("; 1 partition there already\n")  # the empty one
     assert "exported 0 partitions" in ok(source, target)
 
 
-def test_an_export_as_json_has_every_partition(source: Path, target: Path) -> None:
-    document: dict[str, Any] = json.loads(ok(source, target, "--json"))
-    [partition] = document["partitions"]
-    assert (partition["topic"], partition["log_start_offset"], partition["log_end_offset"]) == ("flights", 0, 2)
-    assert document["already_there"] == 1
-    assert document["copied_bytes"] == partition["bytes"]
-
-
-def test_a_running_server_is_refused(source: Path, target: Path) -> None:
+def test_what_cannot_be_exported_is_refused_with_the_next_step(source: Path, tmp_path: Path) -> None:
+    printing = ("--print-commands", "--config")
+    for arguments, said in (
+        ((), "say where to"),
+        ((*printing, "retention.ms"), "is not KEY=VALUE"),
+        ((*printing, "retention.ms=1", "--config", "retention.ms=2"), "retention.ms is given twice"),
+        ((*printing, "durability=os"), "'durability' is no key of a topic in Kafka"),
+        ((*printing, "segment.bytes=1g"), "'segment.bytes=1g': segment.bytes is a number"),
+        (("nowhere",), "does not exist"),
+    ):
+        result = exporting(source, *arguments)
+        assert result.exit_code == 2
+        assert said in result.stderr
     with BlockingBroker(source):
-        result = exporting(source, target)
+        result = exporting(source, tmp_path)
     assert result.exit_code == 1
     assert f"log directory {source} is locked by triolog, process " in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "say where to"),
-        (["--print-commands", "--config", "retention.ms"], "is not KEY=VALUE"),
-        (["--print-commands", "--config", "retention.ms=1", "--config", "retention.ms=2"], "retention.ms is given twice"),
-        (["--print-commands", "--config", "durability=os"], "'durability' is no key of a topic in Kafka"),
-        (["--print-commands", "--config", "segment.bytes=1g"], "'segment.bytes=1g': segment.bytes is a number"),
-        (["nowhere"], "does not exist"),
-    ],
-)
-def test_a_wrong_command_line_is_refused(source: Path, arguments: list[str], said: str) -> None:
-    result = exporting(source, *arguments)
-    assert result.exit_code == 2
-    assert said in result.stderr
-
-
-def test_a_directory_that_is_no_kafkas_is_refused_with_the_next_step(source: Path, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    result = exporting(source, tmp_path / "other")
-    assert result.exit_code == 1
-    assert "kafka-storage.sh format" in result.stderr
-    assert list((tmp_path / "other").iterdir()) == []

@@ -30,25 +30,16 @@ def test_version_is_the_installed_one() -> None:
     assert CliRunner().invoke(main, ["--version"]).output == f"triolog {version('triolog')}\n"
 
 
-def test_help_lists_subcommands_without_importing_them(group: LazyGroup) -> None:
+def test_help_and_completion_list_subcommands_without_importing_them_and_a_call_runs_one(group: LazyGroup) -> None:
     assert "greet  Say a word." in CliRunner().invoke(group, ["--help"]).output
+    offered = group.shell_complete(click.Context(group), "gr")
+    assert [(item.value, item.help) for item in offered] == [("greet", "Say a word.")]
+    assert group.shell_complete(click.Context(group), "x") == []
+    result = CliRunner().invoke(group, ["shout"])
+    assert (result.exit_code, "No such command 'shout'" in result.output) == (2, True)
     assert PLANTED not in sys.modules
-
-
-def test_a_call_imports_and_runs_the_subcommand(group: LazyGroup) -> None:
     assert CliRunner().invoke(group, ["greet"]).output == "called\n"
     assert PLANTED in sys.modules
-
-
-def test_an_unknown_subcommand_is_a_usage_error(group: LazyGroup) -> None:
-    result = CliRunner().invoke(group, ["shout"])
-    assert result.exit_code == 2
-    assert "No such command 'shout'" in result.output
-
-
-def test_every_subcommand_of_the_table_is_a_command() -> None:
-    modules = [importlib.import_module(subcommand.module) for subcommand in SUBCOMMANDS.values()]
-    assert [module.__name__ for module in modules if not isinstance(module.command, click.Command)] == []
 
 
 def test_the_documentation_has_every_client_command_and_every_exit_code() -> None:
@@ -61,28 +52,13 @@ def test_the_documentation_has_every_client_command_and_every_exit_code() -> Non
         assert f"\n| {code} | " in text
 
 
-def test_ctrl_c_ends_any_subcommand_quietly(group: LazyGroup, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted() -> None:
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(("raised", "exit_code"), [(KeyboardInterrupt, EXIT_INTERRUPTED), (OutputClosedError, 0)])
+def test_ctrl_c_and_a_reader_that_is_gone_end_any_subcommand_quietly(
+    group: LazyGroup, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException], exit_code: int
+) -> None:
+    def fail() -> None:
+        raise raised
 
-    planted = importlib.import_module(PLANTED)
-    monkeypatch.setattr(planted, "command", click.Command("greet", callback=interrupted))
+    monkeypatch.setattr(importlib.import_module(PLANTED), "command", click.Command("greet", callback=fail))
     result = CliRunner().invoke(group, ["greet"])
-    assert (result.exit_code, result.output) == (EXIT_INTERRUPTED, "")
-
-
-def test_a_reader_that_is_gone_ends_any_subcommand_quietly(group: LazyGroup, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody_reads() -> None:
-        raise OutputClosedError
-
-    planted = importlib.import_module(PLANTED)
-    monkeypatch.setattr(planted, "command", click.Command("greet", callback=nobody_reads))
-    result = CliRunner().invoke(group, ["greet"])
-    assert (result.exit_code, result.output) == (0, "")
-
-
-def test_completion_offers_names_and_their_help_without_importing_them(group: LazyGroup) -> None:
-    offered = group.shell_complete(click.Context(group), "gr")
-    assert [(item.value, item.help) for item in offered] == [("greet", "Say a word.")]
-    assert group.shell_complete(click.Context(group), "x") == []
-    assert PLANTED not in sys.modules
+    assert (result.exit_code, result.output) == (exit_code, "")

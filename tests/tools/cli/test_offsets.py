@@ -18,31 +18,23 @@ def fill(broker: BlockingBroker) -> None:
 
 def test_a_time_has_an_offset_in_each_partition(cli: Cli, broker: BlockingBroker) -> None:
     fill(broker)
-    found = cli.json("offsets", "t", "u", "--at", "2013-07-04T00:00:30", "--timezone", "America/New_York")
+    zone = ("--timezone", "America/New_York")
+    found = cli.json("offsets", "t", "u", "--at", "2013-07-04T00:00:30", *zone)
     nothing = {"offset": None, "timestamp": None, "time": None}
+    there = {"offset": 1, "timestamp": MIDNIGHT_MS + 60_000, "time": "2013-07-04T00:01:00.000-04:00"}
     assert found == [
         {"topic": "t", "partition": 0, **nothing},
-        {
-            "topic": "t",
-            "partition": 1,
-            "offset": 1,
-            "timestamp": MIDNIGHT_MS + 60_000,
-            "time": "2013-07-04T00:01:00.000-04:00",
-        },
+        {"topic": "t", "partition": 1, **there},
         {"topic": "u", "partition": 0, **nothing},
     ]
-
-
-def test_the_table_has_the_time_for_people_and_in_ms(cli: Cli, broker: BlockingBroker) -> None:
-    fill(broker)
-    lines = cli.ok("offsets", "t", "--at", str(MIDNIGHT_MS), "--timezone", "America/New_York").splitlines()
+    lines = cli.ok("offsets", "t", "--at", str(MIDNIGHT_MS), *zone).splitlines()
     assert lines[0] == "first records at or after 2013-07-04T00:00:00.000-04:00"
     rows = [line.split() for line in lines]
     assert ["t", "0", "none", "-", "-"] in rows
     assert ["t", "1", "0", "2013-07-04T00:00:00.000-04:00", str(MIDNIGHT_MS)] in rows
 
 
-def test_special_times_have_names(cli: Cli, broker: BlockingBroker) -> None:
+def test_special_times_have_names_and_what_is_no_time_or_topic_is_refused(cli: Cli, broker: BlockingBroker) -> None:
     fill(broker)
 
     def offset(at: str) -> int:
@@ -51,13 +43,6 @@ def test_special_times_have_names(cli: Cli, broker: BlockingBroker) -> None:
     assert [offset(at) for at in ("earliest", "latest", "LATEST", "max")] == [0, 3, 3, 2]
     assert cli.json("offsets", "t")[1]["offset"] == 3
     assert cli.ok("offsets", "t", "--at", "max").startswith("max\n")
-
-
-def test_what_is_no_time_is_a_usage_error(cli: Cli) -> None:
     assert "'noon' is no time; write 10m" in cli.refused("offsets", "t", "--at", "noon", code=2)
     assert "there is no time zone 'Mars'" in cli.refused("offsets", "t", "--timezone", "Mars", code=2)
-
-
-def test_no_such_topic_fails(cli: Cli, broker: BlockingBroker) -> None:
-    fill(broker)
     assert "there is no topic 'nope'" in cli.refused("offsets", "t", "nope")

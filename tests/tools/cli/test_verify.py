@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import Result
@@ -13,15 +11,11 @@ from triolog.server.storage.directory.directory_lock import DirectoryLock
 
 from tests.support.stopped_logs import StoppedLogs
 
-from .conftest import call
+from .conftest import call, json_lines
 
 
 def verify(*arguments: object) -> Result:
     return call("verify", *arguments)
-
-
-def lines(*arguments: object) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in verify("--json", *arguments).stdout.splitlines()]
 
 
 def damage_first_log(logs: StoppedLogs) -> Path:
@@ -39,6 +33,10 @@ def test_a_clean_directory_ends_with_0_and_a_line_for_each_partition(logs: Stopp
     assert first.startswith("ok      flights-0: ")
     assert second.startswith("ok      flights-1: ")
     assert last.endswith("of log: no damage")
+    (logs.partition() / "evil\x1b[2J").touch()
+    result = verify(logs.path)
+    assert "\x1b" not in result.stdout, "nor does a name reach the terminal as it is"
+    assert "evil\\x1b[2J" in result.stdout
 
 
 def test_damage_ends_with_1_and_names_file_position_size_and_offsets(logs: StoppedLogs) -> None:
@@ -54,9 +52,10 @@ def test_damage_ends_with_1_and_names_file_position_size_and_offsets(logs: Stopp
     assert "triolog repair --dry-run" in result.stdout.splitlines()[-1]
 
 
-def test_json_lines_are_findings_partitions_and_a_verdict(logs: StoppedLogs) -> None:
+def test_json_lines_are_findings_partitions_and_a_verdict_and_nothing_is_changed(logs: StoppedLogs) -> None:
     damage_first_log(logs)
-    found = lines(logs.path)
+    before = {path: path.read_bytes() for path in logs.path.rglob("*") if path.is_file()}
+    found = json_lines("verify", "--json", logs.path)
     finding = next(line for line in found if line["type"] == "finding")
     assert (finding["severity"], finding["check"], finding["position"]) == ("damage", "batch", 0)
     partitions = [line for line in found if line["type"] == "partition"]
@@ -64,6 +63,8 @@ def test_json_lines_are_findings_partitions_and_a_verdict(logs: StoppedLogs) -> 
     assert found[-1]["type"] == "verdict"
     assert found[-1]["ok"] is False
     assert found[-1]["damages"] == sum(line["type"] == "finding" and line["severity"] == "damage" for line in found)
+    after = {path: path.read_bytes() for path in logs.path.rglob("*") if path.is_file() and path.name != ".lock"}
+    assert after == before
 
 
 def test_a_partition_and_a_topic_can_be_named(logs: StoppedLogs) -> None:
@@ -85,18 +86,3 @@ def test_a_directory_that_a_server_holds_is_refused_with_its_process(logs: Stopp
     assert result.exit_code == 3
     assert f"is locked by triolog, process {os.getpid()}" in result.stderr
     assert verify(logs.path).exit_code == 0
-
-
-def test_nothing_is_changed(logs: StoppedLogs) -> None:
-    damage_first_log(logs)
-    before = {path: path.read_bytes() for path in logs.path.rglob("*") if path.is_file()}
-    verify(logs.path)
-    after = {path: path.read_bytes() for path in logs.path.rglob("*") if path.is_file() and path.name != ".lock"}
-    assert after == before
-
-
-def test_control_characters_in_names_do_not_reach_the_terminal(logs: StoppedLogs) -> None:
-    (logs.partition() / "evil\x1b[2J").touch()
-    result = verify(logs.path)
-    assert "\x1b" not in result.stdout
-    assert "evil\\x1b[2J" in result.stdout

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import trio
 from hypothesis import register_random
 from trio.testing import MockClock
+from triolog.server.embedded import BlockingBroker
 from triolog.tools.client import backoff
 
 from tests.support.native_server import NativeServer
+
+from .doors import Door, Served
 
 register_random(backoff._random)  # what a state machine draws depends on when a producer tries again
 
@@ -33,3 +37,26 @@ def ctrl_c() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(params=[False, True], ids=["trio", "blocking"])
+def door(request: pytest.FixtureRequest) -> Door:
+    """Each of the two clients."""
+    return Door(request.param)
+
+
+@pytest.fixture
+async def served(nursery: trio.Nursery, door: Door) -> AsyncIterator[Served]:
+    """Topic t with two partitions, on a socket; clock and waits are real, so they are short."""
+    made = Served(door, NativeServer(nursery, t=2))
+    await made.listen()
+    yield made
+    nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
+    """Topic t with one partition, on a real broker; nothing crashes, so nothing is synced."""
+    with BlockingBroker(tmp_path, durability="os") as running:
+        running.create_topic("t")
+        yield running

@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 from triolog.protocol.errors import InvalidRecordError, InvalidRequestError
-from triolog.protocol.native import messages as m
+from triolog.protocol.native.messages import ProduceRequest
 from triolog.protocol.types import CompressionType
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.appender import Appended, Appender, ExpectedOffsetError
-from triolog.tools.client.blocking import BlockingAppender, BlockingClient, PlainRecord
-from triolog.tools.client.config import ClientConfig
+from triolog.tools.client.blocking import PlainRecord
 from triolog.tools.client.connection import connect
 from triolog.tools.client.errors import ConnectionLostError
 
 from tests.support.native_server import NativeServer
-from tests.support.native_server_thread import serving
 
-QUICK = ClientConfig(reconnect_backoff_ms=1, reconnect_backoff_max_ms=5)
-
-
-def faults_of(*outcomes: Any) -> Any:
-    """One outcome for each produce request; None is no fault."""
-    left = list(outcomes)
-    return lambda request: left.pop(0) if isinstance(request, m.ProduceRequest) and left else None
+from .doors import RETRIES, Served
 
 
 @asynccontextmanager
-async def appending(server: NativeServer, **options: Any) -> AsyncIterator[Appender]:
-    async with connect(open_stream=server.open_stream) as client:
-        yield Appender(client, **options)
+async def appending(served: Served, **options: Any) -> AsyncIterator[Any]:
+    async with served.client() as client:
+        yield served.door.appender(client, **RETRIES | options)
 
 
-async def test_an_append_goes_where_it_is_expected_or_nowhere(server: NativeServer, clock: MockClock) -> None:
-    async with appending(server, compression_type=CompressionType.GZIP) as appender:
+async def test_an_append_goes_where_it_is_expected_or_nowhere(served: Served) -> None:
+    async with appending(served, compression_type=CompressionType.GZIP) as appender:
         assert await appender.append("t", [b"a", b"b"], expected_offset=0) == Appended(0, 2)
         with pytest.raises(ExpectedOffsetError) as caught:
             await appender.append("t", [b"c"], expected_offset=1)
@@ -48,67 +39,45 @@ async def test_an_append_goes_where_it_is_expected_or_nowhere(server: NativeServ
         assert await appender.append("t", [b"d"], partition=1) == Appended(0, 1)
         with pytest.raises(InvalidRequestError, match="there are no records"):
             await appender.append("t", [])
-    records = server.logs["t"][0].records()
+    records = served.server.logs["t"][0].records()
     assert [record.value for record in records] == [b"a", b"b", b"c"]
     assert (records[2].timestamp, records[2].key) == (5, b"k")
-    assert len(server.logs["t"][0].producers) == 1
+    assert len(served.server.logs["t"][0].producers) == 1
 
 
 @pytest.mark.parametrize("outcome", ["drop", "drop after"])
-async def test_a_lost_answer_is_no_refusal(server: NativeServer, clock: MockClock, outcome: str) -> None:
-    server.faults.append(faults_of(outcome, outcome, None))
-    async with appending(server) as appender:
+async def test_a_lost_answer_is_no_refusal(served: Served, outcome: str) -> None:
+    served.faults_on(ProduceRequest, outcome, outcome, None)
+    async with appending(served) as appender:
         assert await appender.append("t", [b"a"], expected_offset=0) == Appended(0, 1)
         assert await appender.append("t", [b"b"], expected_offset=1) == Appended(1, 2)
-    assert server.logs["t"][0].values() == [b"a", b"b"]
+    assert served.values() == [b"a", b"b"]
 
 
-async def test_who_gave_up_begins_as_another_producer(server: NativeServer, clock: MockClock) -> None:
-    server.faults.append(faults_of("drop after", InvalidRecordError("no"), None))
-    async with appending(server, delivery_timeout_ms=0) as appender:
+async def test_who_gave_up_begins_as_another_producer(served: Served) -> None:
+    served.faults_on(ProduceRequest, "drop after", InvalidRecordError("no"), None)
+    async with appending(served, delivery_timeout_ms=0) as appender:
         with pytest.raises(ConnectionLostError):
             await appender.append("t", [b"a"], expected_offset=0)
         with pytest.raises(InvalidRecordError):
             await appender.append("t", [b"b"], expected_offset=1)
         assert await appender.append("t", [b"c"], expected_offset=1) == Appended(1, 2)
-    assert server.logs["t"][0].values() == [b"a", b"c"]
+    assert served.values() == [b"a", b"c"]
 
 
 async def test_a_cancelled_append_leaves_no_hole_in_the_sequence(server: NativeServer, clock: MockClock) -> None:
-    server.faults.append(faults_of(trio.Event(), None))
-    async with appending(server) as appender:
+    held = [trio.Event()]
+    server.faults.append(lambda request: held.pop() if isinstance(request, ProduceRequest) and held else None)
+    async with connect(open_stream=server.open_stream) as client:
+        appender = Appender(client)
         with trio.move_on_after(1) as waiting:
             await appender.append("t", [b"a"], expected_offset=0)
         assert waiting.cancelled_caught
         assert await appender.append("t", [b"b"], expected_offset=1) == Appended(1, 2)
 
 
-@pytest.mark.parametrize("outcome", [None, "drop", "drop after"])
-def test_without_trio(outcome: str | None) -> None:
-    with serving(t=1) as thread, BlockingClient(thread.address, QUICK) as client:
-        thread.run(lambda server: server.faults.append(faults_of(outcome)))
-        appender = BlockingAppender(client, retry_backoff_ms=1)
-        assert appender.append("t", [b"a"], expected_offset=0) == Appended(0, 1)
-        with pytest.raises(ExpectedOffsetError) as caught:
-            appender.append("t", [b"b"], expected_offset=0)
-        assert caught.value.log_end_offset == 1
-        thread.run(lambda server: server.faults.append(faults_of(InvalidRecordError("no"))))
-        with pytest.raises(InvalidRecordError):
-            appender.append("t", [b"b"], expected_offset=1)
-        assert appender.append("t", [b"b"], expected_offset=1) == Appended(1, 2)
-        assert thread.run(lambda server: server.logs["t"][0].values()) == [b"a", b"b"]
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
-    with BlockingBroker(tmp_path, durability="os") as running:
-        running.create_topic("t")
-        yield running
-
-
 async def test_many_who_count_lose_nothing(broker: BlockingBroker) -> None:
     """Each adds 1 to the last number that it has seen; whoever was too late reads again."""
-    assert broker.native is not None
     host, port = broker.native
     losses = 0
 

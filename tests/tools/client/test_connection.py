@@ -1,17 +1,14 @@
-"""The client that keeps a connection open; what one connection does by itself is in test_greeted_connection."""
+"""What only the client for trio does with its connections; what one does by itself is in test_greeted_connection."""
 
 from __future__ import annotations
-
-from functools import partial
 
 import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
-from triolog.protocol.errors import RequestError, UnknownTopicOrPartitionError
+from triolog.protocol.errors import RequestError
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.builder import build_batch
-from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import Client, connect
 from triolog.tools.client.errors import ClosedError, ConnectionLostError
 
@@ -26,32 +23,6 @@ def produce_request(topic: str = "t", acks: int = -1) -> m.ProduceRequest:
 
 def is_fetch(request: m.RequestMessage) -> bool:
     return isinstance(request, m.FetchRequest)
-
-
-async def test_calls_give_messages(server: NativeServer, clock: MockClock) -> None:
-    async with connect(open_stream=server.open_stream) as client:
-        assert (await client.hello()).server == "fake"
-        produced = await client.produce(produce_request())
-        assert produced is not None
-        assert produced.partitions[0].base_offset == 0
-        fetched = await client.fetch(m.FetchRequest((m.FetchPartition("t", 0, 0),)))
-        assert len(fetched.partitions[0].records) == len(BATCH)
-        lookup = m.OffsetsForTimesRequest((m.OffsetsForTimesPartition("t", 0, 5),))
-        assert (await client.offsets_for_times(lookup)).partitions[0].offset == 0
-        explained = await client.explain(m.ExplainRequest((m.ExplainPartition("t", 0, offset=0),)))
-        assert explained.partitions[0].walk is not None
-        assert (await client.create_topics(m.CreateTopicsRequest((m.NewTopic("u", 1),)))).topics[0].error is None
-        described = await client.metadata(m.MetadataRequest())
-        assert [topic.name for topic in described.topics] == ["t", "u"]
-        assert "retention.ms" in (await client.describe_configs(m.DescribeConfigsRequest(("t",)))).topics[0].config
-        assert (await client.delete_topics(m.DeleteTopicsRequest(("u",)))).topics[0].error is None
-
-
-async def test_error_of_a_partition_stands_in_its_entry(server: NativeServer, clock: MockClock) -> None:
-    async with connect(open_stream=server.open_stream) as client:
-        produced = await client.produce(produce_request("missing"))
-        assert produced is not None
-        assert isinstance(produced.partitions[0].error, UnknownTopicOrPartitionError)
 
 
 async def test_cancelled_reconnect_is_made_by_the_next_call(server: NativeServer, clock: MockClock) -> None:
@@ -98,11 +69,25 @@ async def test_server_that_is_down_is_said_at_once_and_found_when_it_is_back(ser
             with pytest.raises(ConnectionLostError):
                 await client.metadata(m.MetadataRequest())
         assert 0.5 < trio.current_time() - started < 2, "attempts are spaced"
+        failed = 0
+
+        async def call() -> None:
+            nonlocal failed
+            with pytest.raises(ConnectionLostError, match="the test's server is down"):
+                await client.metadata(m.MetadataRequest())
+            failed += 1
+
+        started = trio.current_time()
+        async with trio.open_nursery() as calls:
+            for _ in range(50):
+                calls.start_soon(call)
+        assert failed == 50
+        assert trio.current_time() - started < 2, "calls that wait for one attempt fail with it"
         server.is_down = False
         await client.metadata(m.MetadataRequest())
 
 
-async def test_leaving_the_block_fails_calls_of_other_tasks(
+async def test_leaving_the_block_fails_calls_of_other_tasks_and_its_exception_leaves_as_it_was(
     server: NativeServer, clock: MockClock, nursery: trio.Nursery
 ) -> None:
     never = trio.Event()
@@ -121,52 +106,6 @@ async def test_leaving_the_block_fails_calls_of_other_tasks(
     assert len(failure) == 1
     with pytest.raises(ClosedError):
         await client.metadata(m.MetadataRequest())
-
-
-async def test_exception_of_the_block_leaves_as_it_was_raised(server: NativeServer, clock: MockClock) -> None:
     with pytest.raises(KeyError, match="mine"):
         async with connect(open_stream=server.open_stream):
             raise KeyError("mine")
-
-
-async def test_address_is_asked_for_each_connection(nursery: trio.Nursery) -> None:
-    server = NativeServer(nursery, t=1)
-    ports: list[int] = []
-    for _ in range(2):
-        (listener,) = await nursery.start(partial(trio.serve_tcp, server.serve, 0, host="127.0.0.1"))
-        ports.append(listener.socket.getsockname()[1])
-    addresses = [("127.0.0.1", port) for port in ports]
-    asked = iter(addresses)
-    async with connect(address=lambda: next(asked), config=ClientConfig(reconnect_backoff_ms=1)) as client:
-        await client.produce(produce_request())
-        server.kill()
-        connection = await client.connected()
-        while not connection.is_lost:
-            await trio.lowlevel.checkpoint()
-        await client.metadata(m.MetadataRequest())
-        assert server.connections == 2
-        assert next(asked, None) is None
-    nursery.cancel_scope.cancel()
-
-
-async def test_calls_that_wait_for_one_attempt_to_connect_fail_with_it(server: NativeServer, clock: MockClock) -> None:
-    async with connect(open_stream=server.open_stream) as client:
-        server.is_down = True
-        server.kill()
-        await trio.testing.wait_all_tasks_blocked()
-        failed = 0
-
-        async def call() -> None:
-            nonlocal failed
-            with pytest.raises(ConnectionLostError, match="the test's server is down"):
-                await client.metadata(m.MetadataRequest())
-            failed += 1
-
-        started = trio.current_time()
-        async with trio.open_nursery() as calls:
-            for _ in range(50):
-                calls.start_soon(call)
-        assert failed == 50
-        assert trio.current_time() - started < 2
-        server.is_down = False
-        await client.metadata(m.MetadataRequest())

@@ -9,18 +9,15 @@ from typing import Any
 
 import pytest
 import trio
-from triolog.protocol.errors import RequestError
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.client.blocking import BlockingClient, BlockingConsumer, BlockingProducer
-from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import Client, connect
 from triolog.tools.client.consumer import open_consumer
 from triolog.tools.client.producer import open_producer
 
+from .doors import QUICK, RETRIES, Door, WrappedStream
+
 T0 = TopicPartition("t", 0)
-QUICK = ClientConfig(reconnect_backoff_ms=1, reconnect_backoff_max_ms=5)
-RETRIES = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5}
 
 
 @pytest.fixture
@@ -31,29 +28,20 @@ def broker() -> Iterator[BlockingBroker]:
         yield running
 
 
-class CutStream(trio.abc.Stream):
+class CutStream(WrappedStream):
     """A connection that breaks when an answer has arrived, before anybody has seen it."""
 
     def __init__(self, stream: trio.SocketStream, source: random.Random) -> None:
-        self.stream = stream
+        super().__init__(stream)
         self.answers_left = source.randrange(2, 6)  # the first one is to hello
 
-    async def send_all(self, data: Any) -> None:
-        await self.stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self.stream.wait_send_all_might_not_block()
-
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        data = await self.stream.receive_some(max_bytes)
+        data = await super().receive_some(max_bytes)
         self.answers_left -= 1
         if not self.answers_left:
-            await self.stream.aclose()
+            await self.aclose()
             raise trio.BrokenResourceError("cut")
-        return bytes(data)
-
-    async def aclose(self) -> None:
-        await self.stream.aclose()
+        return data
 
 
 class Cutter:
@@ -66,7 +54,6 @@ class Cutter:
 
     async def open_stream(self) -> trio.abc.Stream:
         self.opened += 1
-        assert self.broker.native is not None
         return CutStream(await trio.open_tcp_stream(*self.broker.native), self.source)
 
 
@@ -77,7 +64,6 @@ async def cut_client(cutter: Cutter) -> AsyncIterator[Client]:
 
 
 async def values(broker: BlockingBroker, partition: int = 0, **options: Any) -> list[int]:
-    assert broker.native is not None
     async with connect(*broker.native) as client, open_consumer(client, follow=False, **options) as consumer:
         await consumer.assign(TopicPartition("t", partition))
         return [int(record.value or b"") async for _, record in consumer.records()]
@@ -117,123 +103,58 @@ async def test_transactions_over_cut_connections_are_seen_whole_and_once(broker:
                 expected += [number * 3 + step for step in range(3)]
     assert cutter.opened > 5
     assert await values(broker, isolation=Isolation.READ_COMMITTED) == expected
-    assert broker.native is not None
     async with connect(*broker.native) as client, open_consumer(client, group="g") as consumer:
         await consumer.assign(T0)
         assert (await consumer.committed())[T0].offset == 13
 
 
-async def test_a_second_producer_of_the_same_id_takes_over(broker: BlockingBroker) -> None:
-    assert broker.native is not None
-    async with connect(*broker.native) as client:
-        async with open_producer(client, transactional_id="x") as older:
-            transaction = older.transaction()
-            await transaction.begin()
-            await (await older.send("t", b"1", partition=0))
-            async with open_producer(client, transactional_id="x") as newer, newer.transaction():
-                await newer.send("t", b"2", partition=0)
-            with pytest.raises(RequestError):
-                await transaction.commit()
-    assert await values(broker, isolation=Isolation.READ_COMMITTED) == [2]
-
-
-async def test_reading_and_writing_in_transactions_copies_each_record_once(broker: BlockingBroker) -> None:
+async def test_reading_and_writing_in_transactions_copies_each_record_once(broker: BlockingBroker, door: Door) -> None:
     """Read, write and commit the position in one transaction; every second one aborts and is done again."""
-    assert broker.native is not None
-    copy = TopicPartition("t", 1)
-    async with connect(*broker.native) as client:
-        async with open_producer(client, linger_ms=0, batch_bytes=100) as producer:
-            for number in range(20):
-                await producer.send("t", b"%d" % number, partition=0)
-        async with open_producer(client, transactional_id="copier") as producer:
-            for attempt in range(100):
-                async with open_consumer(client, follow=False, group="g", isolation="read_committed") as consumer:
-                    await consumer.assign(T0)
-                    await consumer.seek_to_committed()
-                    batch = await consumer.next_batch()
-                    if batch is None:
-                        break
-                    transaction = producer.transaction()
-                    await transaction.begin()
-                    for record in batch.records():
-                        await producer.send("t", record.value, partition=copy.partition)
-                    await transaction.send_offsets("g", {T0: batch.next_offset})
-                    await (transaction.abort() if attempt % 2 else transaction.commit())
-    assert await values(broker, 1, isolation=Isolation.READ_COMMITTED) == list(range(20))
+    for number in range(10):
+        broker.append("t", [b"%d" % number], partition=0)
+    async with door.client(broker.native) as client, door.producer(client, transactional_id="copier") as producer:
+        for attempt in range(30):
+            reading = {"follow": False, "group": "g", "isolation": "read_committed", "max_bytes": 1}
+            async with door.consumer(client, **reading) as consumer:
+                await consumer.assign(T0)
+                await consumer.seek_to_committed()
+                batch = await consumer.next_batch()
+                if batch is None:
+                    break
+                transaction = producer.transaction()
+                await transaction.begin()
+                for record in batch.records():
+                    await producer.send("t", record.value, partition=1)
+                await transaction.send_offsets("g", {T0: batch.next_offset})
+                await (transaction.abort() if attempt % 2 else transaction.commit())
+    assert await values(broker, 1, isolation=Isolation.READ_COMMITTED) == list(range(10))
 
 
-async def test_a_committed_follower_is_woken_by_the_commit(broker: BlockingBroker) -> None:
-    assert broker.native is not None
-    async with connect(*broker.native) as client, open_producer(client, transactional_id="x", linger_ms=0) as producer:
-        async with open_consumer(client, isolation="read_committed", max_wait_ms=600_000) as consumer:
+async def test_a_committed_follower_is_woken_by_the_commit(broker: BlockingBroker, door: Door) -> None:
+    async with door.client(broker.native) as client, door.producer(client, transactional_id="x", linger_ms=0) as producer:
+        async with door.consumer(client, isolation="read_committed", max_wait_ms=600_000) as consumer:
             await consumer.assign(T0)
             with trio.fail_after(30):
                 async with producer.transaction():
                     await (await producer.send("t", b"1", partition=0))
                 batch = await consumer.next_batch()
-                assert batch is not None
                 assert [record.value for record in batch.records()] == [b"1"]
 
 
-# ---- without trio ------------------------------------------------------------------------------------------------------
-
-
-def test_a_blocking_copier_commits_its_position_with_its_records(broker: BlockingBroker) -> None:
-    assert broker.native is not None
-    broker.append("t", [b"%d" % number for number in range(10)], partition=0)
-    with BlockingClient(broker.native) as client, BlockingProducer(client, transactional_id="copier") as producer:
-        for attempt in range(20):
-            with BlockingConsumer(client, follow=False, group="g", isolation="read_committed", max_bytes=1) as consumer:
-                consumer.assign(T0)
-                consumer.seek_to_committed()
-                batch = consumer.next_batch()
-                if batch is None:
-                    break
-                transaction = producer.transaction()
-                transaction.begin()
-                for record in batch.records():
-                    producer.send("t", record.value, partition=1)
-                transaction.send_offsets("g", {T0: batch.next_offset})
-                if attempt % 2:
-                    transaction.commit()
-                else:
-                    transaction.abort()
-        with BlockingConsumer(client, follow=False, isolation="read_committed") as consumer:
-            consumer.assign(TopicPartition("t", 1))
-            assert [int(record.value or b"") for _, record in consumer.records()] == list(range(10))
-
-
-async def test_a_transaction_that_the_server_never_heard_of_ends_either_way(broker: BlockingBroker) -> None:
-    assert broker.native is not None
-    async with connect(*broker.native) as client:
-        async with open_producer(client, transactional_id="x", linger_ms=60_000) as producer:
+async def test_a_transaction_that_the_server_never_heard_of_ends_either_way(broker: BlockingBroker, door: Door) -> None:
+    async with door.client(broker.native) as client:
+        async with door.producer(client, transactional_id="x", linger_ms=60_000) as producer:
             async with producer.transaction():
                 await producer.send("t", b"0", partition=0)
             transaction = producer.transaction()
-            await transaction.begin()
-            await producer.send("t", b"1", partition=0)
-            await transaction.abort()
-            await transaction.begin()
-            await producer.send("t", b"2", partition=0)
-            await producer.flush()
-            await transaction.abort()
+            for flushes in (False, True):
+                await transaction.begin()
+                await producer.send("t", b"1", partition=0)
+                if flushes:
+                    await producer.flush()
+                await transaction.abort()
             async with producer.transaction() as transaction:
                 await transaction.send_offsets("g", {})
             async with producer.transaction():
                 await producer.send("t", b"3", partition=0)
     assert await values(broker, isolation=Isolation.READ_COMMITTED) == [0, 3]
-
-
-def test_a_blocking_transaction_that_the_server_never_heard_of_ends_either_way(broker: BlockingBroker) -> None:
-    assert broker.native is not None
-    with BlockingClient(broker.native) as client:
-        with BlockingProducer(client, transactional_id="x", linger_ms=60_000) as producer:
-            with producer.transaction():
-                producer.send("t", b"0", partition=0)
-            transaction = producer.transaction()
-            transaction.begin()
-            producer.send("t", b"1", partition=0)
-            transaction.abort()
-            transaction.begin()
-            transaction.send_offsets("g", {})
-            transaction.commit()

@@ -4,45 +4,22 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
-from triolog.protocol.errors import (
-    InvalidRequestError,
-    LocalProtocolError,
-    RequestTimedOutError,
-    UnsupportedVersionError,
-)
+from triolog.protocol.errors import LocalProtocolError, UnsupportedVersionError
 from triolog.protocol.native import messages as m
-from triolog.tools.client.blocking import BlockingClient
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import connect
 from triolog.tools.client.errors import ConnectionLostError
-from triolog.tools.client.exchange import JOINED_BYTES
 
 from tests.support.native_server import NativeServer
 
+from .doors import WrappedStream
 from .test_connection import is_fetch, produce_request
-
-
-async def test_error_of_a_call_is_raised_and_the_connection_lives(server: NativeServer, clock: MockClock) -> None:
-    server.faults.append(lambda request: InvalidRequestError("no") if is_fetch(request) else None)
-    async with connect(open_stream=server.open_stream) as client:
-        with pytest.raises(InvalidRequestError, match="no"):
-            await client.fetch(m.FetchRequest(()))
-        await client.metadata(m.MetadataRequest())
-        assert server.connections == 1
-
-
-async def test_produce_without_acks_returns_without_an_answer(server: NativeServer, clock: MockClock) -> None:
-    async with connect(open_stream=server.open_stream) as client:
-        assert await client.produce(produce_request(acks=0)) is None
-        await client.metadata(m.MetadataRequest())
-        assert server.logs["t"][0].values() == [b"value"]
 
 
 async def test_answers_overtake_each_other(server: NativeServer, clock: MockClock, nursery: trio.Nursery) -> None:
@@ -96,18 +73,16 @@ async def test_cancelled_call_gives_its_place_back_when_its_answer_comes(server:
         assert server.connections == 1
 
 
-def throttled(stream: Any, byte_sent: Any) -> Any:
-    """A stream whose send side hands over one byte at a time and tells how many."""
-    send_all = stream.send_all
+class Throttled(WrappedStream):
+    """A stream that sends one byte at a time, and calls `byte_sent` after each."""
 
-    async def slow(data: Any) -> None:
+    byte_sent: Callable[[], None]
+
+    async def send_all(self, data: Any) -> None:
         for position in range(len(data)):
             await trio.lowlevel.checkpoint()
-            await send_all(bytes(data[position : position + 1]))
-            byte_sent()
-
-    stream.send_all = slow
-    return stream
+            await super().send_all(bytes(data[position : position + 1]))
+            self.byte_sent()
 
 
 @pytest.mark.parametrize("cancel_at", [0, 1, 5, 40, 200])
@@ -126,7 +101,9 @@ async def test_call_cancelled_half_sent_leaves_the_connection_whole(
     hello_bytes = 10**9
 
     async def open_stream() -> Any:
-        return throttled(await server.open_stream(), byte_sent)
+        stream = Throttled(await server.open_stream())
+        stream.byte_sent = byte_sent
+        return stream
 
     async with connect(open_stream=open_stream) as client:
         hello_bytes = sent
@@ -159,26 +136,21 @@ async def test_cancelled_connect_leaves_nothing_open(server: NativeServer, clock
         assert await peer.receive_some() == b"", "the client's end is closed"
 
 
-async def test_server_that_does_not_answer_is_given_up(server: NativeServer, clock: MockClock) -> None:
-    never = trio.Event()
-    server.faults.append(lambda request: never if server.connections == 1 and not is_hello(request) else None)
-    async with connect(open_stream=server.open_stream, config=ClientConfig(request_timeout_ms=5000)) as client:
-        started = trio.current_time()
-        with pytest.raises(RequestTimedOutError, match="no answer to metadata within 5 s"):
-            await client.metadata(m.MetadataRequest())
-        assert trio.current_time() - started == pytest.approx(5, abs=0.1)
-        await client.metadata(m.MetadataRequest())
-        assert server.connections == 2
-
-
-def is_hello(request: m.RequestMessage) -> bool:
-    return isinstance(request, m.HelloRequest)
-
-
-async def test_refused_hello_is_the_servers_error(server: NativeServer, clock: MockClock) -> None:
-    server.faults.append(lambda request: UnsupportedVersionError("too new") if is_hello(request) else None)
+async def test_refused_hello_is_the_servers_error_and_nonsense_a_lost_connection(
+    server: NativeServer, clock: MockClock
+) -> None:
+    server.faults.append(lambda request: UnsupportedVersionError("too new") if isinstance(request, m.HelloRequest) else None)
     with pytest.raises(UnsupportedVersionError, match="too new"):
         async with connect(open_stream=server.open_stream):
+            raise AssertionError("greeted")
+
+    async def open_stream() -> Any:
+        mine, theirs = trio.testing.memory_stream_pair()
+        await theirs.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        return mine
+
+    with pytest.raises(ConnectionLostError, match=r"could not connect: a frame claims 1213486160 bytes"):
+        async with connect(open_stream=open_stream):
             raise AssertionError("greeted")
 
 
@@ -192,27 +164,16 @@ async def test_request_too_large_is_refused_here_and_changes_nothing(server: Nat
         await client.metadata(m.MetadataRequest(("t",)))
 
 
-class _InterruptedStream(trio.abc.Stream):
+class _InterruptedStream(WrappedStream):
     """Does something between the arrival of data and its return, as a task that runs in the same tick may."""
 
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-        self.on_data: Callable[[], None] | None = None
+    on_data: Callable[[], None] | None = None
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        data = await self._stream.receive_some(max_bytes)
+        data = await super().receive_some(max_bytes)
         if self.on_data is not None:
             self.on_data()
-        return bytes(data)
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+        return data
 
 
 async def test_answer_that_arrives_as_the_client_closes_is_dropped(server: NativeServer, clock: MockClock) -> None:
@@ -225,60 +186,6 @@ async def test_answer_that_arrives_as_the_client_closes_is_dropped(server: Nativ
         stream.on_data = client.close
         with pytest.raises(ConnectionLostError, match="closed"):
             await client.metadata(m.MetadataRequest())
-
-
-async def test_server_that_talks_nonsense_is_lost(nursery: trio.Nursery, clock: MockClock) -> None:
-    async def open_stream() -> Any:
-        mine, theirs = trio.testing.memory_stream_pair()
-        await theirs.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        return mine
-
-    with pytest.raises(ConnectionLostError, match=r"could not connect: a frame claims 1213486160 bytes"):
-        async with connect(open_stream=open_stream):
-            raise AssertionError("greeted")
-
-
-async def test_who_did_not_greet_is_named() -> None:
-    with trio.socket.socket() as listener:
-        await listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        address = listener.getsockname()
-        with pytest.raises(ConnectionLostError, match=f"could not connect to 127.0.0.1:{address[1]}: no answer within 0.02 s"):
-            async with connect(*address, config=ClientConfig(connect_timeout_ms=20)):
-                raise AssertionError("greeted")
-    with pytest.raises(ConnectionLostError, match=f"could not connect to 127.0.0.1:{address[1]}: all attempts"):
-        async with connect(address=lambda: address):
-            raise AssertionError("greeted")
-
-
-async def test_who_breaks_off_before_the_greeting_is_named(nursery: trio.Nursery) -> None:
-    listeners = await nursery.start(partial(trio.serve_tcp, trio.SocketStream.aclose, 0, host="127.0.0.1"))
-    address = listeners[0].socket.getsockname()
-    with pytest.raises(ConnectionLostError, match=f"could not connect to 127.0.0.1:{address[1]}: "):
-        async with connect(*address):
-            raise AssertionError("greeted")
-
-
-@pytest.mark.parametrize("is_blocking", [False, True])
-async def test_a_request_of_more_buffers_than_the_kernel_takes_at_once_is_sent(is_blocking: bool) -> None:
-    def produce(address: tuple[str, int]) -> m.ProduceResponse | None:
-        with BlockingClient(address) as client:
-            return client.produce(request)
-
-    records = bytes(JOINED_BYTES // 2 + 1)  # two neighbours are too much to be joined
-    request = m.ProduceRequest(tuple(m.ProducePartition("missing", number, records) for number in range(1100)))
-    async with trio.open_nursery() as nursery:
-        server = NativeServer(nursery, t=1)
-        (listener,) = await nursery.start(partial(trio.serve_tcp, server.serve, 0, host="127.0.0.1"))
-        address = ("127.0.0.1", listener.socket.getsockname()[1])
-        if is_blocking:
-            answer = await trio.to_thread.run_sync(produce, address)
-        else:
-            async with connect(*address) as client:
-                answer = await client.produce(request)
-        nursery.cancel_scope.cancel()
-    assert answer is not None
-    assert len(answer.partitions) == 1100
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -311,11 +218,11 @@ def test_ctrl_c_leaves_a_connection_that_can_be_used_to_the_end(task: str) -> No
     assert answered == 1
 
 
-class Interrupting(trio.abc.Stream):
+class Interrupting(WrappedStream):
     """Ctrl-C is pressed as soon as something is received, or sent, behind the greeting."""
 
     def __init__(self, stream: trio.abc.Stream, task: str) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._calls_before = {task: 2}
 
     def _step(self, task: str) -> None:
@@ -324,17 +231,11 @@ class Interrupting(trio.abc.Stream):
         if left == 1:
             signal.raise_signal(signal.SIGINT)
 
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        data = await self._stream.receive_some(max_bytes)
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        data = await super().receive_some(max_bytes)
         self._step("_read")
         return data
 
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+    async def send_all(self, data: Any) -> None:
         self._step("_write")
-        await self._stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+        await super().send_all(data)

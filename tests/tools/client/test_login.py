@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -12,14 +11,13 @@ import trio
 from triolog.protocol.errors import SaslAuthenticationError
 from triolog.protocol.native.messages import HelloResponse, MetadataRequest
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.client.blocking.client import BlockingClient
-from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.config import ClientConfig
-from triolog.tools.client.connection import connect
 from triolog.tools.client.login import LoginConfig, login_steps
 from triolog.tools.client.tls import TlsConfig
 
 from tests.support.certificates import Certificates
+
+from .doors import Door
 
 ALICE: Final = LoginConfig(user="alice", password="secret")
 WITHOUT_TLS: Final = {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1}
@@ -29,36 +27,21 @@ WITHOUT_TLS: Final = {"native_security": "sasl_plaintext", "connection_failed_au
 def serving(**keys: Any) -> Iterator[tuple[str, int]]:
     users = {"alice": "secret"}
     with BlockingBroker(users=users, topics=["topic"], security={**WITHOUT_TLS, **keys}) as broker:
-        assert broker.native is not None
         yield broker.native
 
 
-def _blocking(address: tuple[str, int], config: ClientConfig) -> list[str]:
-    with BlockingClient(address, config) as client:
-        return [topic.name for topic in client.metadata(MetadataRequest(None)).topics]
+async def topics(door: Door, address: tuple[str, int], config: ClientConfig) -> list[str]:
+    async with door.client(address, config) as client:
+        return [topic.name for topic in (await client.metadata(MetadataRequest(None))).topics]
 
 
-def _in_trio(address: tuple[str, int], config: ClientConfig) -> list[str]:
-    async def main() -> list[str]:
-        async with connect(address=address, config=config) as client:
-            return [topic.name for topic in (await client.metadata(MetadataRequest(None))).topics]
-
-    return trio.run(main)
-
-
-BOTH: Final = pytest.mark.parametrize("topics", [_in_trio, _blocking], ids=["trio", "blocking"])
-Topics = Callable[[tuple[str, int], ClientConfig], list[str]]
-
-
-@BOTH
 @pytest.mark.parametrize("mechanism", [None, "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_user_is_served(topics: Topics, mechanism: str | None) -> None:
+async def test_a_user_is_served(door: Door, mechanism: str | None) -> None:
     with serving() as address:
         login = LoginConfig(user="alice", password=lambda: "secret", mechanism=mechanism)
-        assert topics(address, ClientConfig(login=login)) == ["topic"]
+        assert await topics(door, address, ClientConfig(login=login)) == ["topic"]
 
 
-@BOTH
 @pytest.mark.parametrize(
     ("login", "reason"),
     [
@@ -68,27 +51,25 @@ def test_a_user_is_served(topics: Topics, mechanism: str | None) -> None:
         (LoginConfig(user="alice", password="secret", mechanism="PLAIN"), "offers SCRAM-SHA-256, SCRAM-SHA-512"),
     ],
 )
-def test_who_cannot_log_in_is_told_why_and_no_password(topics: Topics, login: LoginConfig | None, reason: str) -> None:
+async def test_who_cannot_log_in_is_told_why_and_no_password(door: Door, login: LoginConfig | None, reason: str) -> None:
     with serving() as address, pytest.raises(SaslAuthenticationError, match=reason) as caught:
-        topics(address, ClientConfig(login=login))
+        await topics(door, address, ClientConfig(login=login))
     error: BaseException | None = caught.value
     while error is not None:
         assert "secret" not in str(error)
         error = error.__cause__ or error.__context__
 
 
-@BOTH
-def test_a_user_is_not_taken_where_nobody_logs_in(topics: Topics) -> None:
+async def test_a_user_is_not_taken_where_nobody_logs_in(door: Door) -> None:
     with serving(native_security="plaintext") as address, pytest.raises(SaslAuthenticationError, match="nobody does there"):
-        topics(address, ClientConfig(login=ALICE))
+        await topics(door, address, ClientConfig(login=ALICE))
 
 
-@BOTH
 @pytest.mark.parametrize("mechanisms", ["PLAIN", "PLAIN,SCRAM-SHA-512"])
-def test_over_tls_a_password_is_enough(topics: Topics, certificates: Certificates, mechanisms: str) -> None:
+async def test_over_tls_a_password_is_enough(door: Door, certificates: Certificates, mechanisms: str) -> None:
     keys = {"native_security": "sasl_ssl", "sasl_enabled_mechanisms": mechanisms, **certificates.server_keys()}
     with serving(**keys) as address:
-        assert topics(address, ClientConfig(login=ALICE, tls=TlsConfig(ca_file=certificates.ca))) == ["topic"]
+        assert await topics(door, address, ClientConfig(login=ALICE, tls=TlsConfig(ca_file=certificates.ca))) == ["topic"]
 
 
 def test_a_password_is_never_sent_without_tls() -> None:
@@ -98,25 +79,16 @@ def test_a_password_is_never_sent_without_tls() -> None:
     assert next(login_steps(ALICE, hello, is_encrypted=True)).data == b"\0alice\0secret"
 
 
-async def test_a_client_in_trio_renews_its_login_while_it_is_used() -> None:
+async def test_a_login_is_renewed_while_the_client_is_used(door: Door) -> None:
     with serving(connections_max_reauth_ms=300) as address:
-        async with connect(address=address, config=ClientConfig(login=ALICE)) as client:
+        async with door.client(address, ClientConfig(login=ALICE)) as client, door.producer(client) as producer:
             connection = await client.connected()
             end = trio.current_time() + 0.8
             while trio.current_time() < end:
                 await client.metadata(MetadataRequest(None))
+                await (await producer.send("topic", value=b"x"))
             assert not connection.is_lost
-
-
-def test_a_blocking_client_renews_its_login_before_a_call() -> None:
-    with serving(connections_max_reauth_ms=300) as address, BlockingClient(address, ClientConfig(login=ALICE)) as client:
-        connection = client.connected()
-        end = time.monotonic() + 0.8
-        with BlockingProducer(client) as producer:
-            while time.monotonic() < end:
-                producer.send("topic", value=b"x").result()
-        assert not connection.is_lost
-        assert client.connected() is connection
+            assert await client.connected() == connection
 
 
 def test_secrets_are_not_shown() -> None:

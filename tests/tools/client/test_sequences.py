@@ -1,4 +1,4 @@
-"""The accumulator of an idempotent producer against a log that counts sequences."""
+"""The accumulator of a producer, mostly an idempotent one, against a log that counts sequences."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from triolog.protocol.errors import (
     InvalidProducerEpochError,
     InvalidRecordError,
     OutOfOrderSequenceError,
     RecordBatchTooLargeError,
     RequestError,
-    UnknownTopicOrPartitionError,
 )
 from triolog.protocol.records.batch import BatchHeader, check_batch, iter_batches
 from triolog.tools.client.errors import ClosedError, ConnectionLostError, DeliveryTimedOutError
@@ -23,7 +22,6 @@ from triolog.tools.client.sending.partition_queue import Delivery, ProducerIdent
 from tests.support.native_server import FakeLog
 
 from .sending.test_accumulator import Driver as PlainDriver
-from .sending.test_accumulator import ProducerMachine
 
 FIRST = ProducerIdentity(7, 0)
 SECOND = ProducerIdentity(8, 0)
@@ -98,14 +96,6 @@ def test_batches_wait_for_a_producer_id_and_then_count_from_zero() -> None:
     assert {(header.producer_id, header.producer_epoch) for header in headers_of(delivery)} == {FIRST}
 
 
-def test_without_idempotence_nothing_waits_and_nothing_is_numbered() -> None:
-    driver = Driver(identity=None, enable_idempotence=False)
-    driver.append(b"a")
-    (delivery,) = driver.drain()
-    assert not driver.accumulator.wants_producer
-    assert [(header.producer_id, header.base_sequence) for header in headers_of(delivery)] == [(-1, -1)]
-
-
 def test_each_partition_counts_its_records() -> None:
     driver = Driver(batch_bytes=1000)
     for partition, count in ((0, 3), (1, 2), (0, 1)):
@@ -117,27 +107,6 @@ def test_each_partition_counts_its_records() -> None:
     driver.append(b"a", 1)
     (delivery,) = driver.drain()
     assert sequences_of(delivery) == [2]
-
-
-def test_at_most_five_batches_share_a_request_because_the_server_knows_five_again() -> None:
-    driver = Driver(max_request_bytes=10_000)
-    driver.batches(8)
-    (delivery,) = driver.drain()
-    assert len(delivery.batches) == 5
-
-
-def test_a_lost_answer_is_followed_by_the_same_bytes_and_written_once() -> None:
-    driver = Driver()
-    futures = driver.batches(3)
-    (delivery,) = driver.drain()
-    sent = delivery.records
-    driver.write(delivery)
-    driver.lose(delivery)
-    (again,) = driver.retry()
-    assert again.records is sent
-    driver.settle(again, driver.write(again))
-    assert [future.value().offset for future in futures] == [0, 1, 2]
-    assert numbers_in(driver.logs[0]) == [0, 1, 2]
 
 
 def test_the_batch_after_one_that_was_refused_takes_over_its_sequence() -> None:
@@ -168,27 +137,22 @@ def test_a_refused_batch_between_others_leaves_no_hole() -> None:
     assert [future.value().offset for future in (futures[0], *futures[2:])] == [0, 1, 2]
 
 
-def test_batches_that_are_too_much_together_keep_their_sequences_apart() -> None:
+@pytest.mark.parametrize("kept", [None, 2])
+def test_a_request_of_which_a_crash_kept_half_or_that_is_too_much_is_completed(kept: int | None) -> None:
+    """The log has the first two batches of five: together they are out of order, one by one they are found or written."""
     driver = Driver(max_request_bytes=10_000)
-    futures = driver.batches(4)
+    futures = driver.batches(6)
     (together,) = driver.drain()
-    driver.settle(together, RecordBatchTooLargeError("above segment.bytes"))
+    assert len(together.batches) == 5, "no more: the server knows five again"
+    if kept is None:
+        driver.settle(together, RecordBatchTooLargeError("above segment.bytes"))
+    else:
+        driver.write(together)
+        driver.logs[0].cut(kept)
+        driver.lose(together)
     driver.serve()
-    assert [future.value().offset for future in futures] == [0, 1, 2, 3]
-    assert numbers_in(driver.logs[0]) == [0, 1, 2, 3]
-
-
-def test_a_request_of_which_a_crash_kept_half_is_completed() -> None:
-    """The log has the first two batches of four: together they are out of order, one by one they are found or written."""
-    driver = Driver(max_request_bytes=10_000)
-    futures = driver.batches(4)
-    (together,) = driver.drain()
-    driver.write(together)
-    driver.logs[0].cut(2)
-    driver.lose(together)
-    driver.serve()
-    assert [future.value().offset for future in futures] == [0, 1, 2, 3]
-    assert numbers_in(driver.logs[0]) == [0, 1, 2, 3]
+    assert [future.value().offset for future in futures] == list(range(6))
+    assert numbers_in(driver.logs[0]) == list(range(6))
 
 
 def test_after_an_unknown_outcome_is_given_up_the_partition_starts_again_under_another_producer() -> None:
@@ -263,17 +227,6 @@ def test_a_fenced_producer_gives_up_everything_and_looks_at_no_answer() -> None:
     assert driver.accumulator.next_deadline() is None
 
 
-def test_a_retriable_refusal_keeps_the_sequence() -> None:
-    driver = Driver()
-    future = driver.append(b"a")
-    (delivery,) = driver.drain()
-    driver.settle(delivery, UnknownTopicOrPartitionError("not yet"))
-    (again,) = driver.retry()
-    assert again is delivery
-    driver.settle(again, driver.write(again))
-    assert future.value().offset == 0
-
-
 def test_a_failed_record_of_a_transaction_drops_what_was_not_sent() -> None:
     driver = Driver(transactional_id="x")
     bad = driver.append(b"bad")
@@ -286,6 +239,15 @@ def test_a_failed_record_of_a_transaction_drops_what_was_not_sent() -> None:
             future.value()
     assert isinstance(driver.accumulator.failure, InvalidRecordError)
     assert driver.accumulator.unfinished == []
+    driver = Driver()
+    sent = driver.append(b"sent")
+    (delivery,) = driver.drain()
+    unsent = driver.append(b"unsent")
+    driver.accumulator.drop_unsent(ClosedError("dropped"))
+    assert unsent.is_done
+    driver.settle(delivery, driver.write(delivery))
+    assert sent.value().offset == 0, "what is on its way is left"
+    assert driver.accumulator.buffered_bytes == 0
 
 
 def test_another_epoch_of_a_transactional_producer_starts_every_partition_at_zero() -> None:
@@ -301,28 +263,37 @@ def test_another_epoch_of_a_transactional_producer_starts_every_partition_at_zer
         assert [(h.producer_epoch, h.base_sequence) for h in headers_of(delivery)] == [(1, 0)]
 
 
-def test_dropping_what_is_unsent_leaves_what_is_on_its_way() -> None:
-    driver = Driver()
-    sent = driver.append(b"sent")
-    (delivery,) = driver.drain()
-    unsent = driver.append(b"unsent")
-    driver.accumulator.drop_unsent(ClosedError("dropped"))
-    assert unsent.is_done
-    driver.settle(delivery, driver.write(delivery))
-    assert sent.value().offset == 0
-    assert driver.accumulator.buffered_bytes == 0
-
-
-class SequenceMachine(ProducerMachine):
+class SequenceMachine(RuleBasedStateMachine):
     """A server that loses requests and answers, refuses, and forgets the tail of a log that it has not acknowledged: what a log
-    holds is in order and nothing is there twice, and what was acknowledged is where it was said to be."""
+    holds is in order and nothing is there twice, and what was acknowledged is where it was said to be. Each record begins
+    with its number."""
 
-    driver: Driver
+    is_idempotent = True
 
-    @initialize(batch_bytes=st.sampled_from([80, 300]))
-    def start(self, batch_bytes: int) -> None:
-        self.begin(Driver(identity=None, batch_bytes=batch_bytes, max_request_bytes=700, delivery_timeout_ms=3000))
+    @initialize(linger_ms=st.sampled_from([0, 5]), batch_bytes=st.sampled_from([80, 300]))
+    def start(self, linger_ms: int, batch_bytes: int) -> None:
+        options = {"enable_idempotence": self.is_idempotent, "linger_ms": linger_ms, "batch_bytes": batch_bytes}
+        self.driver = Driver(identity=None, **options, max_request_bytes=700, delivery_timeout_ms=3000)
+        self.in_flight: list[Delivery] = []
+        self.futures: list[RecordFuture] = []
         self.next_producer_id = 100
+
+    @rule(partition=st.sampled_from([0, 1]), padding=st.integers(0, 120))
+    def append(self, partition: int, padding: int) -> None:
+        number = len(self.futures)
+        self.futures.append(self.driver.append(number.to_bytes(4, "big") + bytes(padding), partition))
+
+    @rule()
+    def drain(self) -> None:
+        self.in_flight += [delivery for request in self.driver.accumulator.drain() for delivery in request]
+
+    @rule()
+    def flush(self) -> None:
+        self.driver.accumulator.flush()
+
+    @rule(seconds=st.sampled_from([0.001, 0.01, 0.2, 2.0]))
+    def wait(self, seconds: float) -> None:
+        self.driver.now += seconds
 
     @precondition(lambda self: self.driver.accumulator.wants_producer)
     @rule()
@@ -333,7 +304,7 @@ class SequenceMachine(ProducerMachine):
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data(), outcome=st.sampled_from(["written", "answer lost", "lost", "refused", "half kept"]))
     def settle(self, data: st.DataObject, outcome: str) -> None:
-        delivery = self.take_one(data)
+        delivery = self.in_flight.pop(data.draw(st.integers(0, len(self.in_flight) - 1)))
         log = self.driver.logs[delivery.queue.partition]
         if outcome == "refused":
             self.driver.settle(delivery, InvalidRecordError("no"))
@@ -348,10 +319,22 @@ class SequenceMachine(ProducerMachine):
             self.driver.lose(delivery)
 
     @invariant()
+    def one_delivery_of_a_partition_is_in_flight(self) -> None:
+        partitions = [delivery.queue.partition for delivery in getattr(self, "in_flight", [])]
+        assert len(partitions) == len(set(partitions))
+
+    @invariant()
+    def acknowledged_records_are_where_their_metadata_says(self) -> None:
+        for number, future in enumerate(getattr(self, "futures", [])):
+            if future.is_done and not future._outcome.error:
+                metadata = future.value()
+                assert self.numbers(metadata.partition)[metadata.offset] == number
+
+    @invariant()
     def logs_are_in_order_and_hold_nothing_twice(self) -> None:
         for partition in getattr(self, "driver", Driver()).logs:
             numbers = self.numbers(partition)
-            assert numbers == sorted(set(numbers))
+            assert (numbers if self.is_idempotent else list(dict.fromkeys(numbers))) == sorted(set(numbers))
 
     def numbers(self, partition: int) -> list[int]:
         return [int.from_bytes((record.value or b"")[:4], "big") for record in self.driver.logs[partition].records()]
@@ -364,8 +347,16 @@ class SequenceMachine(ProducerMachine):
         self.driver.serve()
         assert all(future.is_done for future in self.futures)
         assert self.driver.accumulator.buffered_bytes == 0
+        assert self.driver.accumulator.next_deadline() is None
         self.logs_are_in_order_and_hold_nothing_twice()
         self.acknowledged_records_are_where_their_metadata_says()
 
 
+class PlainMachine(SequenceMachine):
+    """Without idempotence records are in order but for repetitions."""
+
+    is_idempotent = False
+
+
 TestSequences = SequenceMachine.TestCase
+TestPlain = PlainMachine.TestCase

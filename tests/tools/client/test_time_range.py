@@ -10,10 +10,8 @@ import pytest
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.types import TimeRange, TopicPartition
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.client.admin import Admin
-from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer
-from triolog.tools.client.connection import connect
-from triolog.tools.client.consumer import open_consumer
+
+from .doors import Door
 
 START_MS = 1_700_000_000_000
 TIMES = [(number * 37) % 50 for number in range(120)]
@@ -39,31 +37,27 @@ def times(start: int, end: int) -> TimeRange:
 
 
 @pytest.mark.parametrize("options", [{}, {"follow": False}, {"partition_max_bytes": 1}, {"isolation": "read_committed"}])
-def test_the_blocking_consumer_reads_exactly_the_range(broker: BlockingBroker, options: dict[str, Any]) -> None:
-    assert broker.native is not None
-    with BlockingClient(broker.native) as client, BlockingConsumer(client, **options) as consumer:
+async def test_a_consumer_reads_exactly_the_range_and_it_is_explained(
+    broker: BlockingBroker, door: Door, options: dict[str, Any]
+) -> None:
+    async with door.client(broker.native) as client, door.consumer(client, **options) as consumer:
         for start, end in ((10, 13), (0, 50), (49, 90), (90, 95), (7, 7)):
-            consumer.assign("t", times=times(start, end))
-            found = [(partition, record.offset) for partition, record in consumer.records()]
+            await consumer.assign("t", times=times(start, end))
+            found = [(partition, record.offset) async for partition, record in consumer.records()]
             assert found == [(T0, offset) for offset in offsets_of(start, end)]
-        consumer.assign("t", times=times(3, 2))
-        with pytest.raises(InvalidRequestError, match=r"t-[01]: end_timestamp"):
-            consumer.next_batch()
-        walk = BlockingAdmin(client).explain(T0, times(10, 13), with_segments=True)
-        assert walk["answer"]["offset"] <= offsets_of(10, 13)[0]
-        assert len(walk["log_segments"]) == walk["segment_count"]
-
-
-async def test_the_consumer_for_trio_reads_exactly_the_range(broker: BlockingBroker) -> None:
-    assert broker.native is not None
-    async with connect(*broker.native) as client, open_consumer(client, partition_max_bytes=200) as consumer:
         await consumer.assign(T0, times=times(10, 13))
         assert [record.offset async for _, record in consumer.records()] == offsets_of(10, 13)
         assert consumer.position(T0) == len(TIMES)
         await consumer.assign(T0, times=TimeRange(start=START_MS + 40))
         assert [record.offset async for _, record in consumer.records()] == offsets_of(40, 50)
-        walk = await Admin(client).explain(T0, TimeRange(end=START_MS + 1))
+        await consumer.assign("t", times=times(3, 2))
+        with pytest.raises(InvalidRequestError, match=r"t-[01]: end_timestamp"):
+            await consumer.next_batch()
+        admin = door.admin(client)
+        walk = await admin.explain(T0, times(10, 13), with_segments=True)
+        assert walk["answer"]["offset"] <= offsets_of(10, 13)[0]
+        assert len(walk["log_segments"]) == walk["segment_count"]
+        assert walk["log_segments"][0]["max_timestamp"] >= walk["log_segments"][0]["least_timestamp"] >= START_MS
+        walk = await admin.explain(T0, TimeRange(end=START_MS + 1))
         assert walk["asked"]["start_timestamp"] == 0
         assert "log_segments" not in walk
-        walk = await Admin(client).explain(T0, TimeRange(), with_segments=True)
-        assert walk["log_segments"][0]["max_timestamp"] >= walk["log_segments"][0]["least_timestamp"] >= START_MS

@@ -11,14 +11,14 @@ from click.testing import CliRunner
 from triolog.protocol.native.messages import MetadataRequest
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.main import main
-from triolog.tools.client.blocking.client import BlockingClient
-from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import connect
 from triolog.tools.client.errors import ConnectionLostError
 from triolog.tools.client.tls import TlsConfig
 
 from tests.support.certificates import Certificates
+
+from .doors import Door
 
 
 @pytest.fixture
@@ -34,26 +34,24 @@ def tls(certificates: Certificates, **changes: Any) -> TlsConfig:
 
 
 def address_of(broker: BlockingBroker) -> tuple[str, int]:
-    assert broker.native is not None
     return broker.native
 
 
-async def test_a_client_in_trio_is_served(broker: BlockingBroker, certificates: Certificates) -> None:
+async def test_a_client_sends_large_and_small_records(broker: BlockingBroker, certificates: Certificates, door: Door) -> None:
+    sizes = [1, 100, 70_000, 900_000] * 3
+    async with door.client(address_of(broker), ClientConfig(tls=tls(certificates))) as client:
+        async with door.producer(client) as producer:
+            for size in sizes:
+                await producer.send("topic", value=bytes(size))
+    found = [len(record.value or b"") for record in broker.fetch("topic", max_bytes=2**30)]
+    assert found == sizes
+
+
+async def test_a_client_in_trio_has_many_calls_at_once(broker: BlockingBroker, certificates: Certificates) -> None:
     async with connect(address=address_of(broker), config=ClientConfig(tls=tls(certificates))) as client:
-        assert [topic.name for topic in (await client.metadata(MetadataRequest(None))).topics] == ["topic"]
         async with trio.open_nursery() as nursery:
             for _ in range(50):
                 nursery.start_soon(client.metadata, MetadataRequest(None))
-
-
-def test_a_blocking_producer_sends_large_and_small_records(broker: BlockingBroker, certificates: Certificates) -> None:
-    sizes = [1, 100, 70_000, 900_000] * 3
-    with BlockingClient(address_of(broker), ClientConfig(tls=tls(certificates))) as client:
-        with BlockingProducer(client) as producer:
-            for size in sizes:
-                producer.send("topic", value=bytes(size))
-    found = [len(record.value or b"") for record in broker.fetch("topic", max_bytes=2**30)]
-    assert found == sizes
 
 
 @pytest.mark.parametrize(
@@ -61,27 +59,19 @@ def test_a_blocking_producer_sends_large_and_small_records(broker: BlockingBroke
     [({"certificate_file": None}, ""), ({"ca_file": None}, "certificate"), ({"ca_file": "other"}, "certificate")],
 )
 async def test_who_is_not_trusted_is_not_connected(
-    broker: BlockingBroker, certificates: Certificates, changes: dict[str, Any], reason: str
+    broker: BlockingBroker, certificates: Certificates, door: Door, changes: dict[str, Any], reason: str
 ) -> None:
     if changes.get("ca_file") == "other":
         changes = {"ca_file": certificates.other_ca}
-    config = ClientConfig(tls=tls(certificates, **changes))
     with pytest.raises(ConnectionLostError, match=f"could not connect.*{reason}"):
-        async with connect(address=address_of(broker), config=config):
-            raise AssertionError("connected")
-
-    def blocking() -> None:
-        with BlockingClient(address_of(broker), config) as client:
-            client.hello()
-
-    with pytest.raises(ConnectionLostError, match=f"could not connect.*{reason}"):
-        await trio.to_thread.run_sync(blocking)
+        async with door.client(address_of(broker), ClientConfig(tls=tls(certificates, **changes))) as client:
+            await client.hello()
 
 
-async def test_a_client_without_tls_is_not_served(broker: BlockingBroker) -> None:
+async def test_a_client_without_tls_is_not_served(broker: BlockingBroker, door: Door) -> None:
     with pytest.raises(ConnectionLostError):
-        async with connect(address=address_of(broker), config=ClientConfig(connect_timeout_ms=5_000)):
-            raise AssertionError("connected")
+        async with door.client(address_of(broker), ClientConfig(connect_timeout_ms=5_000)) as client:
+            await client.hello()
 
 
 def test_the_command_line_reaches_a_server_with_tls(broker: BlockingBroker, certificates: Certificates) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -48,7 +48,6 @@ class Shown:
 async def shown_broker(*, console: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Shown]:
     """A broker with a console."""
     async with open_broker(**options) as broker:
-        assert broker.native is not None
         async with showing(tuple(broker.native), **(console or {})) as browser:
             yield Shown(broker, browser)
 
@@ -60,4 +59,8 @@ async def shown() -> AsyncIterator[Shown]:
         yield running
 
 
-Opened = Callable[[], AsyncIterator[Shown]]
+async def told(browser: Browser, path: str) -> Any:
+    """What a request that must succeed is answered with."""
+    reply = await browser.get(f"/api{path}")
+    assert reply.status == 200, reply.text
+    return reply.json

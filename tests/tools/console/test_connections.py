@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import trio
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import connect
 from triolog.tools.console.watching.counts import CountedBefore
 
-from .conftest import Shown
-
-
-async def told(shown: Shown) -> dict[str, Any]:
-    reply = await shown.browser.get("/api/connections")
-    assert reply.status == 200, reply.text
-    answer: dict[str, Any] = reply.json
-    return answer
+from .conftest import Shown, told
 
 
 async def test_who_is_connected_with_what(shown: Shown) -> None:
-    assert shown.broker.native is not None
     async with connect(*shown.broker.native, config=ClientConfig(client_id="<b>me</b>")) as client:
         await Admin(client).alter_quotas({"client-id": "slow"}, {"producer_byte_rate": 1000.0})
-        page = await told(shown)
+        page = await told(shown.browser, "/connections")
         names = {each["client_id"]: each for each in page["connections"]}
         assert names.keys() == {"triolog-console", "<b>me</b>"}
         mine = names["<b>me</b>"]
@@ -37,7 +27,7 @@ async def test_who_is_connected_with_what(shown: Shown) -> None:
                 "requests_per_second"
             ]:
                 await Admin(client).list_topics()
-                page = await told(shown)
+                page = await told(shown.browser, "/connections")
 
 
 def test_rates_are_those_since_the_last_count() -> None:

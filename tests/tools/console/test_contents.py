@@ -14,12 +14,6 @@ from triolog.tools.console.records.json_text import indented
 from triolog.tools.console.records.msgpack_text import msgpack_text
 
 
-def shown(data: bytes, kind: str = "auto", **how: Any) -> dict[str, Any]:
-    told = content(data, kind, **how)
-    assert told is not None
-    return told
-
-
 @pytest.mark.parametrize(
     ("data", "kind", "text"),
     [
@@ -38,21 +32,18 @@ def shown(data: bytes, kind: str = "auto", **how: Any) -> dict[str, Any]:
     ],
 )
 def test_what_bytes_are_is_guessed(data: bytes, kind: str, text: str) -> None:
-    told = shown(data)
+    told = content(data)
     assert (told["kind"], told["text"], told["size"], told["is_cut"]) == (kind, text, len(data), False)
-
-
-def test_null_is_nothing() -> None:
-    assert content(None) is None
 
 
 @pytest.mark.parametrize(
     ("kind", "is_now", "note"), [("json", "text", "not JSON"), ("msgpack", "hex", "not MessagePack"), ("text", "text", None)]
 )
 def test_what_is_not_as_it_was_said_to_be_is_shown_otherwise(kind: str, is_now: str, note: str | None) -> None:
-    told = shown(b"plain text", kind)
+    told = content(b"plain text", kind)
     assert (told["kind"], told.get("note")) == (is_now, note)
-    assert "not UTF-8" in shown(b"a\xffb", "text")["note"]
+    assert "not UTF-8" in content(b"a\xffb", "text")["note"]
+    assert content(None) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,7 +64,7 @@ def test_what_is_not_as_it_was_said_to_be_is_shown_otherwise(kind: str, is_now: 
 )
 def test_hostile_values_are_cut_and_their_size_is_told(data: bytes, kind: str, is_detail: bool) -> None:
     most = 1000
-    told = shown(data, kind, most=most, is_detail=is_detail)
+    told = content(data, kind, most=most, is_detail=is_detail)
     assert told["size"] == len(data)
     assert len(told["text"]) <= most
     assert told["is_cut"] or len(data) < 1000
@@ -82,7 +73,7 @@ def test_hostile_values_are_cut_and_their_size_is_told(data: bytes, kind: str, i
 
 @given(st.binary(max_size=300), st.sampled_from(KINDS), st.booleans(), st.integers(1, 400))
 def test_any_bytes_are_shown_in_bounds(data: bytes, kind: str, is_detail: bool, most: int) -> None:
-    told = shown(data, kind, most=most, is_detail=is_detail)
+    told = content(data, kind, most=most, is_detail=is_detail)
     assert told["size"] == len(data)
     assert len(told["text"]) <= most
     assert json.loads(json.dumps(told)) == told
@@ -100,8 +91,10 @@ def test_lines_of_json_mean_the_same(value: Any) -> None:
     assert json.loads(indented(json.dumps(value, ensure_ascii=False))) == value
 
 
-def test_numbers_and_keys_of_json_stay_as_they_were_written() -> None:
+def test_what_was_written_stays_and_what_json_does_not_have_is_told() -> None:
     assert indented('{"a":1.10,"a":1E400,"b":[],"c":{}}') == '{\n  "a": 1.10,\n  "a": 1E400,\n  "b": [],\n  "c": {}\n}'
+    value = {(1, 2): msgpack.ExtType(5, b"\x00"), "t": msgpack.Timestamp(1, 2)}
+    assert msgpack_text(msgpack.packb(value), 1000) == '{[1, 2]: ext(5, 00), "t": timestamp(1.000000002)}'
 
 
 @given(JSON.filter(lambda each: not isinstance(each, float)))
@@ -112,8 +105,3 @@ def test_messagepack_of_json_looks_like_json(value: Any) -> None:
         return
     assert json.loads(msgpack_text(packed, 10**6)) == value
     assert json.loads(msgpack_text(packed, 10**6, is_indented=True)) == value
-
-
-def test_what_json_does_not_have_is_told() -> None:
-    value = {(1, 2): msgpack.ExtType(5, b"\x00"), "t": msgpack.Timestamp(1, 2)}
-    assert msgpack_text(msgpack.packb(value), 1000) == '{[1, 2]: ext(5, 00), "t": timestamp(1.000000002)}'

@@ -19,7 +19,7 @@ from triolog.tools.forward.process.place import CONTROL, LOCK
 from tests.support.browser_wire import Browser
 
 from .conftest import Shown, shown_broker
-from .test_sessions import WITH_USERS, wanted
+from .test_sessions import WITH_RIGHTS, logged_in
 
 Told = dict[str, Any]
 
@@ -54,19 +54,8 @@ class Answering:
 
 def status(name: str, **changes: Any) -> Told:
     """What a link that runs says of itself, as far as it matters here."""
-    return {
-        "link": name,
-        "state": "running",
-        "troubles": {},
-        "backlog_records": 5,
-        "backlog_bytes": 500,
-        "records_per_second": 2.0,
-        "bytes_per_second": 200.0,
-        "eta_s": 2.5,
-        "lost_records": 1,
-        "partitions": [],
-        **changes,
-    }
+    counts = {"backlog_records": 5, "backlog_bytes": 500, "records_per_second": 2.0, "bytes_per_second": 200.0, "eta_s": 2.5}
+    return {"link": name, "state": "running", "troubles": {}, **counts, "lost_records": 1, "partitions": [], **changes}
 
 
 @asynccontextmanager
@@ -105,40 +94,17 @@ async def test_the_overview_tells_of_each_link_and_waits_for_none(tmp_path: Path
     ):
         for each in others:
             await nursery.start(each.serve, place_of(tmp_path, each.answer["link"]))
-        wanted = {
-            "stopped": "stopped",
-            "troubled": "running",
-            "gone": "not running",
-            "far": "running",
-            "near": "running",
-            "hanging": "looking",
-        }
+        wanted = {"stopped": "stopped", "troubled": "running", "gone": "not running", "far": "running", "near": "running"}
+        wanted["hanging"] = "looking"
         told = await overview_with(shown.browser, lambda rows: states(rows) == wanted)
         assert list(states(told["links"])) == list(wanted)
         assert [each["is_bad"] for each in told["links"]] == [True, True, True, False, False, False]
         assert told["link_count"] == 6
-        assert told["links"][3] == {
-            "link": "far",
-            "state": "running",
-            "backlog_records": 5,
-            "backlog_bytes": 700,
-            "records_per_second": 2.0,
-            "bytes_per_second": 200.0,
-            "eta_s": 2.5,
-            "lost_records": 1,
-            "stopped_topics": 0,
-            "is_bad": False,
-        }
+        far = status("far", backlog_bytes=700, stopped_topics=0, is_bad=False)
+        assert told["links"][3] == {name: value for name, value in far.items() if name not in ("troubles", "partitions")}
         assert [each["stopped_topics"] for each in told["links"]] == [0, 1, 0, 0, 0, 0]
         assert (await shown.browser.open("/")).first["view"]["links"] == told["links"]
         nursery.cancel_scope.cancel()
-
-
-async def test_a_link_that_never_answers_is_not_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "OVERVIEW_ASK_S", 0.01)
-    async with hanging(place_of(tmp_path, "hanging")), shown_broker(console={"forward_state_dir": str(tmp_path)}) as shown:
-        [told] = (await overview_with(shown.browser, lambda rows: states(rows) == {"hanging": "not running"}))["links"]
-        assert told["is_bad"] is True
 
 
 async def test_samples_tell_how_links_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +145,13 @@ async def test_only_some_of_many_links_are_shown(tmp_path: Path) -> None:
         assert (len(told["links"]), told["link_count"]) == (MAX_SHOWN, MAX_SHOWN + 2)
 
 
+async def test_a_link_that_never_answers_is_not_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "OVERVIEW_ASK_S", 0.01)
+    async with hanging(place_of(tmp_path, "hanging")), shown_broker(console={"forward_state_dir": str(tmp_path)}) as shown:
+        [told] = (await overview_with(shown.browser, lambda rows: states(rows) == {"hanging": "not running"}))["links"]
+        assert told["is_bad"] is True
+
+
 async def test_without_links_there_are_none(shown: Shown, tmp_path: Path) -> None:
     told = await overview_with(shown.browser, lambda rows: True)
     assert (told["links"], told["link_count"]) == ([], 0)
@@ -189,14 +162,8 @@ async def test_without_links_there_are_none(shown: Shown, tmp_path: Path) -> Non
 
 async def test_who_may_not_see_statistics_sees_no_links(tmp_path: Path) -> None:
     place_of(tmp_path, "link")
-    security = {**WITH_USERS["security"], "acl_enable": True, "super_users": "User:alice"}
-    options = {**WITH_USERS, "security": security, "console": {"forward_state_dir": str(tmp_path)}}
-    async with shown_broker(**options) as shown:
-        await wanted(shown)
-        alice, bob = shown.other(), shown.other()
-        for browser, user, password in ((alice, "alice", "secret"), (bob, "bob", "secret too")):
-            await browser.open("/")
-            assert (await browser.post("/api/login", {"user": user, "password": password})).status == 200
+    async with shown_broker(console={"forward_state_dir": str(tmp_path)}, **WITH_RIGHTS) as shown:
+        alice, bob = await logged_in(shown)
         await overview_with(alice, lambda rows: states(rows) == {"link": "not running"})
         assert (await bob.get("/api/")).status == 403
         with trio.fail_after(60):
@@ -207,19 +174,12 @@ async def test_who_may_not_see_statistics_sees_no_links(tmp_path: Path) -> None:
                         break
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        [],
-        1,
-        {"state": "running"},
-        status("x", partitions=3),
-        {"error": "unknown command"},
-        status("x", partitions=[{"topic": 1}]),
-    ],
-)
-async def test_an_answer_that_is_not_understood_is_none(tmp_path: Path, answer: Any) -> None:
-    assert (await row_of(tmp_path, answer))["state"] == "not running"
+async def test_an_answer_that_is_not_understood_is_none(tmp_path: Path) -> None:
+    answers = ([], 1, {"state": "running"}, status("x", partitions=3), {"error": "no"}, status("x", partitions=[{"topic": 1}]))
+    for number, answer in enumerate(answers):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        assert (await row_of(folder, answer))["state"] == "not running", answer
 
 
 async def test_figures_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:

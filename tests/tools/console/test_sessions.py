@@ -20,6 +20,8 @@ from triolog.tools.console.settings import ConsoleSettings
 from triolog.tools.console.static_files import StaticFiles
 from triolog.tools.console.watching.watcher import Watcher
 
+from tests.support.browser_wire import Browser
+
 from .conftest import ANY_PORT, Shown, showing, shown_broker
 
 WITH_USERS: dict[str, Any] = {
@@ -43,7 +45,11 @@ async def test_users_log_in_and_out() -> None:
         page = await browser.open("/topics")
         assert (page.status, page.first["error"]["name"]) == (401, "LOGIN_REQUIRED")
         assert "view" not in page.first
-        before = dict(browser.cookies)
+        before, token = dict(browser.cookies), browser.token
+        browser.token = "0" * 64
+        refused = await browser.post("/api/login", {"user": "alice", "password": "secret"})
+        assert (refused.status, refused.json["error"]["name"]) == (403, "CSRF_TOKEN_MISSING")
+        browser.token = token
 
         wrong = await browser.post("/api/login", {"user": "alice", "password": "wrong"})
         assert (wrong.status, wrong.json["error"]["name"]) == (401, "SASL_AUTHENTICATION_FAILED")
@@ -62,74 +68,70 @@ async def test_users_log_in_and_out() -> None:
 
         assert (await browser.post("/api/logout")).status == 200
         assert (await browser.get("/api/topics")).status == 401
+        login = LoginConfig(user="alice", password="secret")
+        async with showing(tuple(shown.broker.native), login=login) as of_alice:
+            page = await of_alice.open("/topics")
+            assert (page.first["view"]["found"], page.first["console"]["user"]) == (1, "alice"), "it asks nobody"
 
 
-async def test_logging_in_needs_the_token_of_the_page() -> None:
-    async with shown_broker(**WITH_USERS) as shown:
-        await shown.browser.open("/")
-        shown.browser.token = "0" * 64
-        refused = await shown.browser.post("/api/login", {"user": "alice", "password": "secret"})
-        assert (refused.status, refused.json["error"]["name"]) == (403, "CSRF_TOKEN_MISSING")
-
-
-@pytest.mark.parametrize("body", [{}, {"user": "alice"}, {"user": "", "password": "x"}, {"user": 1, "password": "x"}, [1]])
-async def test_a_login_that_makes_no_sense_is_refused(shown: Shown, body: Any) -> None:
+async def test_a_login_that_makes_no_sense_is_refused(shown: Shown) -> None:
     await shown.browser.open("/")
-    assert (await shown.browser.post("/api/login", body)).status == 400
+    for body in ({}, {"user": "alice"}, {"user": "", "password": "x"}, {"user": 1, "password": "x"}, [1]):
+        assert (await shown.browser.post("/api/login", body)).status == 400, body
+
+
+WITH_RIGHTS: dict[str, Any] = {
+    **WITH_USERS,
+    "security": {**WITH_USERS["security"], "acl_enable": True, "super_users": "User:alice"},
+}
+"""Alice may do everything, bob nothing."""
+
+
+async def logged_in(shown: Shown) -> tuple[Browser, Browser]:
+    """Alice and bob."""
+    await wanted(shown)
+    alice, bob = shown.other(), shown.other()
+    for browser, user in ((alice, "alice"), (bob, "bob")):
+        await browser.open("/")
+        assert (await browser.post("/api/login", {"user": user, "password": WITH_USERS["users"][user]})).status == 200
+    return alice, bob
 
 
 async def test_rights_are_the_users_own() -> None:
-    options = {**WITH_USERS, "security": {**WITH_USERS["security"], "acl_enable": True, "super_users": "User:alice"}}
-    async with shown_broker(**options) as shown:
-        await wanted(shown)
-        alice, bob = shown.other(), shown.other()
-        for browser, user, password in ((alice, "alice", "secret"), (bob, "bob", "secret too")):
-            await browser.open("/")
-            assert (await browser.post("/api/login", {"user": user, "password": password})).status == 200
+    async with shown_broker(**WITH_RIGHTS) as shown:
+        alice, bob = await logged_in(shown)
         assert (await alice.get("/api/topics/t")).status == 200
-        refused = await bob.get("/api/topics/t")
-        assert (refused.status, refused.json["error"]["name"]) == (403, "TOPIC_AUTHORIZATION_FAILED")
         assert (await bob.get("/api/")).status == 403
         assert (await bob.get("/api/topics")).json["found"] == 0
+        for path in ("", "/records", "/tail", "/search?q=x", "/walk"):
+            refused = await bob.get(f"/api/topics/t{path}")
+            assert (refused.status, refused.json["error"]["name"]) == (403, "TOPIC_AUTHORIZATION_FAILED"), path
+        for path in ("/records", "/walk"):
+            assert (await alice.get(f"/api/topics/t{path}")).status == 200, path
 
 
-KNOWS_NO_USERS = [
-    ("GET", "/api/forward"),
-    ("POST", "/api/forward/link/pause"),
-    ("GET", "/api/test"),
-    ("POST", "/api/test/stop"),
-]
-
-
-@pytest.mark.parametrize(("method", "path"), KNOWS_NO_USERS)
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/forward"), ("POST", "/forward/link/pause"), ("GET", "/test"), ("POST", "/test/stop")]
+)
 async def test_what_knows_no_users_is_for_whoever_may_see_the_statistics(tmp_path: Path, method: str, path: str) -> None:
     """Also in the moment after the login, when it is not known yet."""
     console = {"allow_changes": True, "forward_state_dir": str(tmp_path), "control": Address("127.0.0.1", 1)}
-    security = {**WITH_USERS["security"], "acl_enable": True, "super_users": "User:alice"}
-    async with shown_broker(console=console, **{**WITH_USERS, "security": security}) as shown:
+    async with shown_broker(console=console, **WITH_RIGHTS) as shown:
         await wanted(shown)
         await shown.browser.open("/")
-        logged_in = await shown.browser.post("/api/login", {"user": "bob", "password": "secret too"})
-        shown.browser.token = logged_in.json["csrf_token"]
-        answer = await (shown.browser.get(path) if method == "GET" else shown.browser.post(path))
+        reply = await shown.browser.post("/api/login", {"user": "bob", "password": "secret too"})
+        shown.browser.token = reply.json["csrf_token"]
+        answer = await (shown.browser.get if method == "GET" else shown.browser.post)(f"/api{path}")
         assert (answer.status, answer.json["error"]["name"]) == (403, "CLUSTER_AUTHORIZATION_FAILED")
 
 
-@pytest.mark.parametrize("path", ["/api/forward", "/api/test"])
-async def test_nobody_sees_it_before_the_server_has_answered(tmp_path: Path, path: str) -> None:
+async def test_nobody_sees_it_before_the_server_has_answered(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"forward_state_dir": str(tmp_path), "control": Address("127.0.0.1", 1)}
     async with showing(("127.0.0.1", 1), **settings) as browser:
-        answer = await browser.get(path)
-    assert (answer.status, answer.json["error"]["name"]) == (503, "NO_ANSWER")
-    assert "has not said who may see this" in answer.json["error"]["message"]
-
-
-async def test_a_console_with_a_user_of_its_own_asks_nobody() -> None:
-    login = LoginConfig(user="alice", password="secret")
-    async with shown_broker(console={"login": login}, **WITH_USERS) as shown:
-        page = await shown.browser.open("/topics")
-        assert page.first["view"]["found"] == 1
-        assert page.first["console"]["user"] == "alice"
+        for path in ("/api/forward", "/api/test"):
+            answer = await browser.get(path)
+            assert (answer.status, answer.json["error"]["name"]) == (503, "NO_ANSWER")
+            assert "has not said who may see this" in answer.json["error"]["message"]
 
 
 async def _change(call: Call) -> dict[str, Any]:
@@ -174,12 +176,9 @@ def test_a_session_ends_after_eight_hours_or_thirty_idle_minutes() -> None:
     assert session.has_ended(SESSION_S + 1)
 
 
-@pytest.mark.parametrize("cookie", ["", "c=1", "c=" + "x" * 31, 'c="', "c=\x00" * 40, "other=" + "x" * 32])
-def test_a_cookie_that_is_none_of_ours_is_none(cookie: str) -> None:
-    assert Sessions("c").cookie_of({"cookie": cookie}) is None
-
-
 def test_tokens_belong_to_cookies() -> None:
+    for foreign in ("", "c=1", "c=" + "x" * 31, 'c="', "c=\x00" * 40, "other=" + "x" * 32):
+        assert Sessions("c").cookie_of({"cookie": foreign}) is None, foreign
     sessions, others = Sessions("c"), Sessions("c")
     cookie = sessions.new_cookie()
     assert sessions.cookie_of({"cookie": f"a=b; c={cookie}"}) == cookie

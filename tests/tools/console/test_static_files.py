@@ -32,20 +32,20 @@ async def test_a_file_is_kept_for_ever_at_an_address_that_changes_with_it(shown:
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_browsers_get_all_that_is_not_a_comment(path: Path) -> None:
+def test_browsers_get_all_that_is_not_a_comment_and_what_a_script_imports_is_there(path: Path) -> None:
     """No string and no template has several lines, of which the indentation would go."""
     text = path.read_text()
+    for static, dynamic in IMPORTED.findall(text):
+        assert (path.parent / (static or dynamic)).is_file()
     assert all(line.count("`") % 2 == 0 for line in text.splitlines())
     shipped = StaticFiles.read().files[path.relative_to(FOLDER).as_posix()].content.decode()
     gone = [line.strip() for line in text.splitlines() if line.strip() and line.strip() not in shipped.splitlines()]
     assert all(line.startswith(("//", "/*", "*")) for line in gone), gone
 
 
-@pytest.mark.parametrize(
-    "path", ["/static/", "/static/0/app.js", "{}../dispatch.py", "{}%2e%2e/dispatch.py", "{}views", "{}nothing.js"]
-)
-async def test_nothing_else_is_sent(shown: Shown, path: str) -> None:
-    assert (await shown.browser.get(path.format(StaticFiles.read().base))).status == 404
+async def test_nothing_else_is_sent(shown: Shown) -> None:
+    for path in ("/static/", "/static/0/app.js", "{}../dispatch.py", "{}%2e%2e/dispatch.py", "{}views", "{}nothing.js"):
+        assert (await shown.browser.get(path.format(StaticFiles.read().base))).status == 404, path
 
 
 def test_all_files_are_known_and_small_together() -> None:
@@ -61,9 +61,3 @@ def test_nothing_is_asked_for_elsewhere_and_no_markup_is_made_of_text(path: Path
     assert "://" not in text
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|javascript:", text)
     assert not re.search(r"<[^>]+\s(?:on\w+|style)=", text)
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_what_a_script_imports_is_there(path: Path) -> None:
-    for static, dynamic in IMPORTED.findall(path.read_text()):
-        assert (path.parent / (static or dynamic)).is_file()

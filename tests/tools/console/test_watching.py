@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import socket
 from typing import Any
 
@@ -13,7 +12,7 @@ from triolog.server.settings.address import Address
 from triolog.tools.console.events import EventQueue, event_stream
 from triolog.tools.console.watching.history import MAX_SERIES, SAMPLES, SPAN_MS, History, shortened
 
-from tests.support.browser_wire import Browser, Event
+from tests.support.browser_wire import Browser
 
 from .conftest import Shown, showing
 
@@ -69,13 +68,6 @@ async def test_a_server_that_is_not_there_is_said_and_comes_back() -> None:
             assert lost["values"]["topic_count"] == 1  # what is known stays
 
 
-async def test_nobody_is_sampled_for_who_has_gone(shown: Shown) -> None:
-    async with shown.browser.events("/api/events") as events:
-        assert isinstance(await anext(events), Event)
-    told = await shown.browser.get("/api/")
-    assert told.status == 200
-
-
 def test_history_gives_the_largest_value_of_each_stretch_and_forgets_after_15_minutes() -> None:
     history = History()
     for second in range(2000):
@@ -89,6 +81,7 @@ def test_history_gives_the_largest_value_of_each_stretch_and_forgets_after_15_mi
     assert told["series"]["b"][0] is None
     assert "c" not in told["series"]
     assert len(history.read(["a"], 1_999_000, 900)["times"]) == SAMPLES
+    assert [shortened(each) for each in (0.0, 1.0, 1234.567, 0.0123456, 99999.9)] == [0, 1, 1235, 0.01235, 100000]
 
 
 def test_history_has_room_for_so_many_series_and_no_more() -> None:
@@ -104,11 +97,6 @@ def test_history_has_room_for_so_many_series_and_no_more() -> None:
     assert history.read(["new"], 2_000_000, 1)["series"]["new"] == [5]
 
 
-def test_numbers_are_shortened_to_what_a_chart_shows() -> None:
-    assert [shortened(each) for each in (0.0, 1.0, 1234.567, 0.0123456, 99999.9)] == [0, 1, 1235, 0.01235, 100000]
-    assert not math.isnan(shortened(0.5))
-
-
 async def test_a_reader_that_takes_nothing_loses_the_oldest_events_and_is_told() -> None:
     queue = EventQueue(max_events=3)
     for number in range(5):
@@ -116,6 +104,19 @@ async def test_a_reader_that_takes_nothing_loses_the_oldest_events_and_is_told()
     assert await queue.take() == b"event: lost\ndata: 2\n\nevent: n\ndata: 2\n\nevent: n\ndata: 3\n\nevent: n\ndata: 4\n\n"
     queue.finish()
     assert await queue.take() == b""
+    patient, taken = EventQueue(max_events=2), b""
+
+    async def produce() -> None:
+        for number in range(10):
+            await patient.send("n", number)
+        patient.finish()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(produce)
+        while piece := await patient.take():
+            taken += piece
+    assert taken.count(b"event: n") == 10
+    assert b"lost" not in taken, "who must lose nothing waits for room"
 
 
 async def test_what_a_stream_ends_with_is_its_last_event() -> None:
@@ -134,20 +135,3 @@ async def test_what_a_stream_ends_with_is_its_last_event() -> None:
     await answer.stream(send)
     assert sent.startswith(b"event: n\ndata: 1\n\nevent: failed\ndata: {")
     assert b"UNKNOWN_TOPIC_OR_PARTITION" in sent
-
-
-async def test_who_must_lose_nothing_waits_for_room() -> None:
-    queue = EventQueue(max_events=2)
-    taken = b""
-
-    async def produce() -> None:
-        for number in range(10):
-            await queue.send("n", number)
-        queue.finish()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(produce)
-        while piece := await queue.take():
-            taken += piece
-    assert taken.count(b"event: n") == 10
-    assert b"lost" not in taken

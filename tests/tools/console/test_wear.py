@@ -5,24 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from triolog.tools.console.around.wear import _disks
 from triolog.tools.console.watching.wear_series import wear_series
 
-from .conftest import Shown, shown_broker
+from ..cli.top.test_wear import NOTHING_TOLD
+from .conftest import shown_broker
 
-TELLS_NOTHING: dict[str, Any] = {
-    "device": None,
-    "disks": [],
-    "disk_written_bytes": None,
-    "disk_bytes_per_second": None,
-    "disk_bytes_per_appended_byte": None,
-    "lifetime_written_bytes": None,
-    "life_used_percent": None,
-    "pre_eol": None,
-    "days_left": None,
-    "full_in_s": None,
-}
+TELLS_NOTHING: dict[str, Any] = {"disks": [], **dict.fromkeys(NOTHING_TOLD)}
 
 
 def counted(time_ms: int, process: int | None, **disks: int | None) -> dict[str, Any]:
@@ -57,14 +46,3 @@ async def test_topics_are_counted_by_the_durability_that_they_have(tmp_path: Pat
         assert modes == {"group:100": (2, False), "fsync": (1, True)}
         assert [each["paths"] for each in told["disks"]] == [[str(tmp_path)]]
         assert told["history"].keys() == {"times", "series"}
-
-
-async def test_the_page_has_what_its_twin_says(shown: Shown) -> None:
-    page = await shown.browser.open("/wear")
-    assert page.status == 200
-    assert page.first["view"].keys() == (await shown.browser.get("/api/wear")).json.keys()
-
-
-@pytest.mark.parametrize("query", ["days=1"])
-async def test_it_takes_no_parameters(shown: Shown, query: str) -> None:
-    assert (await shown.browser.get(f"/api/wear?{query}")).status == 400

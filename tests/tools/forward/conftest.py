@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from triolog.server.embedded import BlockingBroker
 
-from tests.support.forwarding import TOPIC, Forwarding, forwarding
+from tests.support.forwarding import ANY_PORT, FOR_EVER, TOPIC, Forwarding, forwarding
 
 
 @pytest.fixture
@@ -15,3 +16,9 @@ def pair() -> Iterator[Forwarding]:
     with forwarding() as both:
         both.source.create_topic(TOPIC)
         yield both
+
+
+@pytest.fixture
+def upstream() -> Iterator[BlockingBroker]:
+    with BlockingBroker(kafka=ANY_PORT, config=FOR_EVER) as running:
+        yield running

@@ -8,16 +8,14 @@ from triolog.tools.forward.states import LinkState
 
 from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, until
 
+from .test_delivery import numbered
+
 NOBODY = "127.0.0.1:1"
 
 
 @pytest.fixture(autouse=True)
 def quick_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triolog.tools.forward.upstream.connection.CONNECT_S", 0.2)
-
-
-def numbered(first: int, end: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, end)]
 
 
 def tried_in_vain(link: Link) -> None:

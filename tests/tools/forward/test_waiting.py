@@ -31,28 +31,12 @@ def test_whoever_waits_is_woken_by_a_wish_and_not_missed_by_one_before() -> None
     assert not wishes.wait(0, wishes.version)
 
 
-def test_a_link_that_is_to_stop_is_patient_for_a_moment_only() -> None:
-    wishes = Wishes()
-    assert wishes.is_patient()
-    wishes.stop()
-    assert wishes.is_stopping
-    assert wishes.is_patient()
-
-
-def test_a_drain_ends_with_a_pause_or_when_nothing_is_left() -> None:
+def test_a_drain_ends_with_a_pause_or_when_nothing_is_left_since_it_was_asked_for() -> None:
     wishes = Wishes(drain_and_end=True)
-    since_s = wishes.drains_since_s
-    assert since_s is not None
-    assert since_s <= time.monotonic()
+    assert wishes.drains_since_s is not None
+    assert wishes.drains_since_s <= time.monotonic()
     wishes.pause()
     assert wishes.drains_since_s is None
-    wishes.drain()
-    wishes.drained()
-    assert wishes.drains_since_s is None
-
-
-def test_whoever_asks_later_is_not_answered_with_an_earlier_drain() -> None:
-    wishes = Wishes()
     wishes.drain()
     before_s = wishes.drains_since_s
     until(lambda: time.monotonic() != before_s, "a later moment")
@@ -61,6 +45,13 @@ def test_whoever_asks_later_is_not_answered_with_an_earlier_drain() -> None:
     assert wishes.drains_since_s is not None
     wishes.drained(wishes.drains_since_s)
     assert wishes.drains_since_s is None
+    wishes.drain()
+    wishes.drained()
+    assert wishes.drains_since_s is None
+    assert wishes.is_patient()
+    wishes.stop()
+    assert wishes.is_stopping
+    assert wishes.is_patient(), "for a moment"
 
 
 def test_a_topic_that_cannot_go_on_is_looked_at_less_and_less_often() -> None:
@@ -98,13 +89,8 @@ def test_progress_counts_what_is_upstream_what_is_left_and_what_is_lost() -> Non
     progress.begins(PARTITION, "x", 10, OffsetRange(0, 100, 1000), avoided=3)
     progress.happened(LinkEvent.CONNECTED)
     found = progress.snapshot()
-    assert (found["state"], found["backlog_records"], found["backlog_bytes"], found["avoided_records"]) == (
-        "running",
-        90,
-        900,
-        3,
-    )
-
+    told = [found[name] for name in ("state", "backlog_records", "backlog_bytes", "avoided_records")]
+    assert told == ["running", 90, 900, 3]
     progress.committed({PARTITION: 60}, {PARTITION: 5}, 50, 400)
     progress.lost(PARTITION, Gap(20, 29))
     progress.seen([SourceTopic(name="t", topic_id="", config={}, partitions={0: OffsetRange(80, 200, 1200)})])

@@ -10,7 +10,6 @@ from ..conftest import Cli
 
 
 def test_every_connection_is_a_row_and_the_commands_own_is_one(cli: Cli, broker: BlockingBroker) -> None:
-    assert broker.native is not None
     with WireClient.connect(broker.native):
         told = cli.json("connections")
         assert told["connections"][0]["client_id"] == "wire-client"

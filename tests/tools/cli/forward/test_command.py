@@ -6,28 +6,22 @@ import json
 import os
 import signal
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import Result
 from triolog.protocol.types import TopicPartition
 from triolog.tools.forward.process.place import LinkPlace
 
-from tests.support.forwarding import GROUP, LINK, NODE, TOPIC, Forwarding, forwarding, until
+from tests.support.forwarding import GROUP, LINK, NODE, TOPIC, Forwarding, until
 from tests.support.server_process import COMMAND, environment
 from tests.tools.cli.conftest import call
+from tests.tools.forward.conftest import pair
 
-
-@pytest.fixture
-def pair() -> Iterator[Forwarding]:
-    with forwarding() as both:
-        both.source.create_topic(TOPIC)
-        yield both
+__all__ = ["pair"]
 
 
 def one_link(pair: Forwarding, state_dir: Path, *more: str) -> list[str]:
@@ -66,18 +60,11 @@ def status(state_dir: Path) -> dict[str, Any]:
     return found
 
 
-# ---- running ------------------------------------------------------------------------------------------------------------
-
-
-def test_one_link_needs_no_file_and_ends_when_nothing_is_left(pair: Forwarding, tmp_path: Path) -> None:
+def test_links_come_from_options_or_a_file_and_end_when_nothing_is_left(pair: Forwarding, tmp_path: Path) -> None:
     pair.append([b"a", b"b"])
     result = forward(*one_link(pair, tmp_path, "--drain"))
     assert result.exit_code == 0, result.output
     assert pair.values() == [b"a", b"b"]
-
-
-def test_links_come_from_a_file(pair: Forwarding, tmp_path: Path) -> None:
-    pair.append([b"a"])
     file = tmp_path / "forward.toml"
     file.write_text(
         f'server = "{pair.source.native}"\nnode = "gateway"\nstate_dir = "{tmp_path}"\n[[forward]]\nname = "one"\n'
@@ -85,7 +72,7 @@ def test_links_come_from_a_file(pair: Forwarding, tmp_path: Path) -> None:
     )
     result = forward("--config", str(file), "--drain")
     assert result.exit_code == 0, result.output
-    assert pair.values(f"gateway.{TOPIC}") == [b"a"]
+    assert pair.values(f"gateway.{TOPIC}") == [b"a", b"b"]
 
 
 def test_a_topic_that_cannot_be_forwarded_fails_a_drain(pair: Forwarding, tmp_path: Path) -> None:
@@ -93,36 +80,29 @@ def test_a_topic_that_cannot_be_forwarded_fails_a_drain(pair: Forwarding, tmp_pa
     pair.source.create_partitions(TOPIC, 2)
     with running(tmp_path, *one_link(pair, tmp_path)):
         until(lambda: status(tmp_path)["troubles"], "trouble")
-        result = forward("drain", LINK, "--timeout", "0.2", "--state-dir", str(tmp_path))
-    assert result.exit_code == 1
-    assert f"topic {TOPIC}: it has 2 partitions and {TOPIC} upstream has 1" in result.stderr
+        asked = forward("drain", LINK, "--timeout", "0.2", "--state-dir", str(tmp_path))
+    for result in (asked, forward(*one_link(pair, tmp_path, "--drain"))):
+        assert result.exit_code == 1
+        assert f"topic {TOPIC}: it has 2 partitions and {TOPIC} upstream has 1" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "say what is forwarded: --to, --topics and --link, or --config FILE"),
-        (["--to", "a:1", "--link", "x"], "topics or topic_pattern says what is forwarded; both are missing"),
-        (["--to", "a:1", "--link", "x", "--topics", "__consumer_offsets"], "has what a server keeps for itself"),
-        (["--to", "a:1", "--link", "a/b", "--topics", "t"], "name: 'a/b' is no name"),
-        (["--to", "a:1", "--link", "x", "--topics", "t", "--kafka", "acks=1"], "kafka: acks is set by the link"),
-        (
-            ["--to", "a:1", "--link", "x", "--topics", "t", "--kafka", "sasl.password=x"],
-            "secrets do not stand in the file",
-        ),
-        (["--to", "a:1", "--link", "x", "--topics", "t", "--window", "25:00-26:00"], "is no span of a day"),
-        (["--to", "a:1", "--link", "x", "--topics", "t", "--server", "nowhere"], "is not HOST:PORT"),
-        (
-            ["--to", "a:1", "--link", "x", "--topics", "t", "--kafka", "no.such.setting=1"],
-            'property: "no.such.setting"',
-        ),
-    ],
-)
-def test_what_makes_no_sense_is_refused(arguments: list[str], message: str, tmp_path: Path, pair: Forwarding) -> None:
-    server = [] if "--server" in arguments else ["--server", str(pair.source.native)]
-    result = forward("--state-dir", str(tmp_path), *server, *arguments)
-    assert result.exit_code != 0
-    assert message in result.stderr.replace("\n", " ")
+def test_what_makes_no_sense_is_refused(tmp_path: Path, pair: Forwarding) -> None:
+    link = ("--to", "a:1", "--link", "x")
+    topics = (*link, "--topics", "t")
+    for arguments, message in (
+        ((), "say what is forwarded: --to, --topics and --link, or --config FILE"),
+        (link, "topics or topic_pattern says what is forwarded; both are missing"),
+        ((*link, "--topics", "__consumer_offsets"), "has what a server keeps for itself"),
+        ((*topics, "--link", "a/b"), "name: 'a/b' is no name"),
+        ((*topics, "--kafka", "acks=1"), "kafka: acks is set by the link"),
+        ((*topics, "--kafka", "sasl.password=x"), "secrets do not stand in the file"),
+        ((*topics, "--window", "25:00-26:00"), "is no span of a day"),
+        ((*topics, "--server", "nowhere"), "is not HOST:PORT"),
+        ((*topics, "--kafka", "no.such.setting=1"), 'property: "no.such.setting"'),
+    ):
+        result = forward("--state-dir", str(tmp_path), "--server", str(pair.source.native), *arguments)
+        assert result.exit_code != 0
+        assert message in result.stderr.replace("\n", " ")
 
 
 def test_a_second_process_for_a_link_ends_at_once(tmp_path: Path, pair: Forwarding) -> None:
@@ -133,9 +113,6 @@ def test_a_second_process_for_a_link_ends_at_once(tmp_path: Path, pair: Forwardi
         assert f"link {LINK} is forwarded already, by process {os.getpid()}" in result.stderr
     finally:
         held.release()
-
-
-# ---- asking and telling -------------------------------------------------------------------------------------------------
 
 
 def test_a_link_is_asked_paused_resumed_drained_and_stopped(pair: Forwarding, tmp_path: Path) -> None:
@@ -182,17 +159,6 @@ def test_links_that_do_not_run_are_said_to(tmp_path: Path) -> None:
     assert forward("pause", "nothing", "--state-dir", str(tmp_path)).exit_code == 3
 
 
-def test_metrics_are_answered(pair: Forwarding, tmp_path: Path) -> None:
-    pair.append([b"a"] * 10)
-    port = _free_port()
-    with running(tmp_path, *one_link(pair, tmp_path, "--metrics", f"127.0.0.1:{port}")):
-        forward("drain", LINK, "--state-dir", str(tmp_path))
-        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
-    assert f'triolog_forward_records_total{{link="{LINK}"}} 10.0' in text
-    assert f'triolog_forward_state{{link="{LINK}",state="running"}} 1.0' in text
-    assert f'triolog_forward_backlog_records{{link="{LINK}"}} 0.0' in text
-
-
 def answer_of(port: int, **headers: str) -> tuple[int, str]:
     """Status and text of `/metrics`."""
     connection = HTTPConnection("127.0.0.1", port, timeout=30)
@@ -213,8 +179,13 @@ def test_metrics_are_answered_to_whom_a_servers_are(pair: Forwarding, tmp_path: 
         assert answer_of(port)[0] == 401
         assert answer_of(port, Authorization="Bearer another-token-of-metrics")[0] == 401
         assert answer_of(port, Authorization="Bearer a-token-of-metrics", Origin="http://evil.example")[0] == 403
+        pair.append([b"a"] * 10)
+        forward("drain", LINK, "--state-dir", str(tmp_path))
         status, text = answer_of(port, Authorization="Bearer a-token-of-metrics")
-        assert (status, f'triolog_forward_records_total{{link="{LINK}"}}' in text) == (200, True)
+        assert status == 200
+        assert f'triolog_forward_records_total{{link="{LINK}"}} 10.0' in text
+        assert f'triolog_forward_state{{link="{LINK}",state="running"}} 1.0' in text
+        assert f'triolog_forward_backlog_records{{link="{LINK}"}} 0.0' in text
     with running(tmp_path, *one_link(pair, tmp_path, "--metrics", f"127.0.0.1:{port}")):
         assert answer_of(port, Host="evil.example")[0] == 403
         assert answer_of(port)[0] == 200
@@ -236,9 +207,6 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-# ---- saying where to go on ----------------------------------------------------------------------------------------------
 
 
 def reset(pair: Forwarding, state_dir: Path, *arguments: str) -> Result:
@@ -266,16 +234,13 @@ def test_a_record_is_passed_over(pair: Forwarding, tmp_path: Path) -> None:
     assert pair.values() == [b"1", b"2"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--start", "7"], f"{TOPIC}-0 has offsets 0 up to 1 (exclusive), and not 7"),
-        (["--start", "soon"], "neither earliest nor latest nor a time"),
-        (["--start", "0", "--partition", "3"], f"{TOPIC} has no partition 3"),
-    ],
-)
-def test_a_place_that_is_not_there_is_refused(pair: Forwarding, tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_a_place_that_is_not_there_is_refused(pair: Forwarding, tmp_path: Path) -> None:
     pair.append([b"0"])
-    result = reset(pair, tmp_path, *arguments)
-    assert result.exit_code == 2
-    assert message in result.stderr
+    for arguments, message in (
+        (("--start", "7"), f"{TOPIC}-0 has offsets 0 up to 1 (exclusive), and not 7"),
+        (("--start", "soon"), "neither earliest nor latest nor a time"),
+        (("--start", "0", "--partition", "3"), f"{TOPIC} has no partition 3"),
+    ):
+        result = reset(pair, tmp_path, *arguments)
+        assert result.exit_code == 2
+        assert message in result.stderr

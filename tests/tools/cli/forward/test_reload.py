@@ -9,7 +9,6 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import pytest
 from triolog.tools.forward.process.asking import ask
 from triolog.tools.forward.process.place import CONTROL
 
@@ -67,47 +66,34 @@ def test_links_that_are_added_changed_or_removed_are_taken_up_and_others_left_al
     assert "needs a restart: metrics is 127.0.0.1:0, was None" in said
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("[[forward]]\nname = 1", "name: 1 is no name"),
-        ("[[forward]", "is not TOML"),
-        ("", "there is no link"),
-    ],
-)
-def test_a_file_that_makes_no_sense_changes_nothing(tmp_path: Path, text: str, reason: str) -> None:
+def test_a_file_that_makes_no_sense_changes_nothing_and_a_link_that_has_failed_begins_anew(tmp_path: Path) -> None:
     file, log = tmp_path / "forward.toml", tmp_path / "stderr"
     with forwarding() as pair:
         pair.source.create_topic(TOPIC)
-        write(file, pair, "link")
+        write(file, pair, "link", "other")
+        good = file.read_text()
         with running(tmp_path, "--config", str(file)) as process:
             before = number(tmp_path, "link")
-            file.write_text(text)
-            process.send_signal(signal.SIGHUP)
-            until(lambda: "the links are as before, all of them" in log.read_text(), "the refusal")
-            assert reason in log.read_text()
+            for text, reason in (
+                ("[[forward]]\nname = 1", "name: 1 is no name"),
+                ("[[forward]", "is not TOML"),
+                ("", "there is no link"),
+            ):
+                file.write_text(text)
+                process.send_signal(signal.SIGHUP)
+                until(lambda reason=reason: reason in log.read_text(), "the refusal")
+            until(lambda: log.read_text().count("the links are as before, all of them") == 3, "the last refusal")
             pair.append([b"a"])
             until(lambda: state(tmp_path, "link")["records"], "the record")
             assert number(tmp_path, "link") == before
-
-
-def test_a_link_that_has_failed_begins_anew(tmp_path: Path) -> None:
-    file = tmp_path / "forward.toml"
-    with forwarding() as pair:
-        pair.source.create_topic(TOPIC)
-        write(file, pair, "link", "other")
-        with running(tmp_path, "--config", str(file)) as process:
-            until(lambda: state(tmp_path, "link")["state"] == "running", "the link")
             second = pair.link(name="link", target="link.{topic}", drain=True)
-            pair.append([b"a"])
-            second.run()
             pair.append([b"b"])
+            second.run()
+            pair.append([b"c"])
             until(lambda: state(tmp_path, "link")["state"] == "failed", "that it was fenced")
+            file.write_text(good)
             process.send_signal(signal.SIGHUP)
-            until(lambda: pair.values(f"link.{TOPIC}") == [b"a", b"b"], "the other record")
-
-
-# ---- under a server ------------------------------------------------------------------------------------------------------
+            until(lambda: pair.values(f"link.{TOPIC}") == [b"a", b"b", b"c"], "the other record")
 
 
 def scraped(server: ServerProcess) -> str:
@@ -116,7 +102,9 @@ def scraped(server: ServerProcess) -> str:
     return text
 
 
-def test_a_servers_links_are_read_again_with_its_own_keys_and_seen_in_its_metrics(tmp_path: Path) -> None:
+def test_a_servers_links_are_read_again_and_seen_in_its_metrics_and_their_child_comes_back_and_ends_with_it(
+    tmp_path: Path,
+) -> None:
     with forwarding() as pair, ServerFolder(tmp_path) as folder:
         upstream = pair.upstream
         file = Path(keys(tmp_path, upstream))
@@ -144,6 +132,11 @@ def test_a_servers_links_are_read_again_with_its_own_keys_and_seen_in_its_metric
         assert 'triolog_forward_state{link="link",state="not running"} 1.0' in scraped(server)
         produce(server, b"b")
         wait_for(upstream, b"a", b"b")
+
+        second_child = child_of(tmp_path)
+        assert server.stop() == 0
+        assert not is_alive(second_child)
+        assert "it is started again in" in server.stderr()
 
 
 def test_links_that_a_server_did_not_begin_with_need_a_restart(tmp_path: Path) -> None:

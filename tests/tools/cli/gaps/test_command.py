@@ -33,42 +33,29 @@ def cli(data_dir: Path) -> Iterator[Cli]:
         yield Cli(running)
 
 
-def without_times(told: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    keys = ("topic", "partition", "start_offset", "end_offset", "file", "error")
-    return [tuple(each[key] for key in keys) for each in told]
-
-
 def test_what_is_missing_is_listed_and_accepted_one_by_one(cli: Cli) -> None:
-    told = cli.json("gaps", "list")
-    [(topic, partition, start, end, file, error)] = without_times(told)
-    assert (topic, partition, start, end, error) == ("t", 0, 3, 6, None)
-    assert file.startswith(f"{0:020d}.log.corrupt-")
-    assert told[0]["size_bytes"] > 61
-    assert told[0]["found_ms"] > 0
-    assert told[0]["accepted_ms"] is None
+    [gap] = cli.json("gaps", "list")
+    place = {"topic": "t", "partition": 0, "start_offset": 3, "end_offset": 6}
+    assert {**place, "error": None, "accepted_ms": None}.items() <= gap.items()
+    assert gap["file"].startswith(f"{0:020d}.log.corrupt-")
+    assert min(gap["size_bytes"], gap["found_ms"]) > 61
     assert cli.json("gaps", "list", "whole") == []
+    assert cli.ok("gaps", "list", "whole") == "nothing is missing\n"
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in cli.call("gaps", "list", "nowhere").stderr
     [row] = [line.split() for line in cli.ok("gaps", "list", "t").splitlines() if line.strip().startswith("t ")]
-    assert row[:5] == ["t", "0", "3", "6", file]
+    assert row[:5] == ["t", "0", "3", "6", gap["file"]]
     assert row[-1] == "no"
 
     assert "go on from 6" in cli.call("consume", "t", "--offset", "4").stderr
     assert "t-0: no gap starts at offset 4; offset 4 lies in the one from 3" in cli.call("gaps", "accept", "t", "0", "4").stderr
     assert cli.ok("gaps", "accept", "t", "0", "3") == "accepted: readers of t-0 pass over offsets 3 to 5\n"
-    told = {"topic": "t", "partition": 0, "start_offset": 3, "end_offset": 6}
-    assert cli.json("gaps", "accept", "t", "0", "3") == told
+    assert cli.json("gaps", "accept", "t", "0", "3") == place
     assert cli.json("gaps", "list")[0]["accepted_ms"] > 0
     assert cli.ok("consume", "t", "--offset", "4").count("\n") == 3
     assert "go on from 6" in cli.call("consume", "t", "--offset", "4", "--refuse-gaps").stderr
     cli.broker.crash()
     cli.broker.restart()
     assert cli.ok("consume", "t", "--offset", "4").count("\n") == 3
-
-
-def test_where_nothing_is_missing_it_says_so(cli: Cli) -> None:
-    assert cli.ok("gaps", "list", "whole") == "nothing is missing\n"
-    result = cli.call("gaps", "list", "nowhere")
-    assert result.exit_code == 1
-    assert "UNKNOWN_TOPIC_OR_PARTITION" in result.stderr
 
 
 def test_a_stopped_servers_directory_is_listed_and_accepted_in(data_dir: Path) -> None:

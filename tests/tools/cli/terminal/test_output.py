@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import click
-import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,17 +27,12 @@ def test_no_control_character_reaches_the_terminal(text: str) -> None:
     shown.encode()
 
 
-def test_keys_and_values_in_tables() -> None:
+def test_keys_and_values_in_tables_and_in_json() -> None:
     assert output.shown(None) == "null"
     assert output.shown(b"") == ""
     assert output.shown("é\t\x1b]0;title\x07".encode()) == r"é\t\x1b]0;title\x07"
     assert output.shown(b"\xff\x00") == "0xff00"
-
-
-def test_keys_and_values_in_json() -> None:
-    assert output.as_json_value(None) is None
-    assert output.as_json_value("é".encode()) == "é"
-    assert output.as_json_value(b"\xff") == {"base64": "/w=="}
+    assert [output.as_json_value(value) for value in (None, "é".encode(), b"\xff")] == [None, "é", {"base64": "/w=="}]
 
 
 def test_json_is_one_document_that_reads_back() -> None:
@@ -48,15 +42,9 @@ def test_json_is_one_document_that_reads_back() -> None:
     assert output.json_line(value).count(b"\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (5 * 2**30, "5.0 GiB"), (3 * 2**41, "6.0 TiB")],
-)
-def test_sizes(size: int, text: str) -> None:
-    assert output.size_text(size) == text
-
-
-def test_counts() -> None:
+def test_sizes_and_counts() -> None:
+    sizes = {0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 5 * 2**30: "5.0 GiB", 3 * 2**41: "6.0 TiB"}
+    assert {size: output.size_text(size) for size in sizes} == sizes
     assert [output.count_text(number, "record") for number in (0, 1, 1234)] == ["0 records", "1 record", "1,234 records"]
     assert output.count_text(2, "entry", "entries") == "2 entries"
 

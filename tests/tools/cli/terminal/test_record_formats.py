@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from triolog.protocol.types import Record, TopicPartition
-from triolog.tools.cli.terminal.record_formats import Columns, JsonLines, RawValues, formatter
+from triolog.tools.cli.terminal.record_formats import Columns
 from triolog.tools.cli.terminal.times import parse_zone
 
 UTC = parse_zone("UTC")
@@ -23,8 +23,3 @@ def test_columns_are_cut_at_the_width_of_the_terminal() -> None:
 def test_columns_are_whole_without_a_terminal() -> None:
     line = Columns(UTC, None).record(PLACE, Record(7, -1, b"k" * 40, b"v" * 400)).decode()
     assert line.split() == ["3", "7", "-", "k" * 40, "v" * 400]
-
-
-def test_a_name_chooses_the_format() -> None:
-    kinds = {name: type(formatter(name, UTC)) for name in ("json", "raw", "table")}
-    assert kinds == {"json": JsonLines, "raw": RawValues, "table": Columns}

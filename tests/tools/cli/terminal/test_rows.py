@@ -36,9 +36,6 @@ def reason(row: Row | BadRow) -> str:
     return row.reason
 
 
-# ---- lines ---------------------------------------------------------------------------------------------------------------
-
-
 def test_each_line_is_a_value() -> None:
     expected = [Row(1, None, b"a"), Row(2, None, b""), Row(3, None, b"\xff b"), Row(4, None, b"last")]
     assert read("lines", b"a\n\n\xff b\r\nlast") == expected
@@ -82,18 +79,16 @@ def test_a_row_without_end_is_refused_before_it_fills_memory(
         list(reader.feed(b"a\n" + b'"' + b"x" * 100))
 
 
-# ---- JSON lines ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_json_record_has_the_fields_of_a_record() -> None:
     line = b'{"key":"k","value":{"a":[1,2.5]},"timestamp":"2013-07-04T00:00","headers":{"h":"v","n":null},"partition":2}'
     options = RowOptions(zone=parse_zone("America/New_York"))
     expected = Row(1, b"k", b'{"a":[1,2.5]}', 1_372_910_400_000, (("h", b"v"), ("n", None)), 2)
     assert read("json", line, options) == [expected]
-
-
-def test_a_json_record_may_have_nothing() -> None:
     assert read("json", b"{}") == [Row(1, None, None)]
+    encoded = base64.b64encode(b"\xff").decode()
+    assert rows.read_content({"base64": encoded}) == b"\xff"
+    more = {"base64": encoded, "x": 1}
+    assert rows.read_content(more) == json.dumps(more, separators=(",", ":")).encode()
 
 
 @pytest.mark.parametrize(
@@ -122,17 +117,11 @@ def test_a_bad_json_record_says_what_is_wrong(line: str, words: str) -> None:
     assert words in reason(bad)
 
 
-def test_a_whole_object_is_the_value_byte_for_byte() -> None:
+def test_a_whole_object_is_the_value_byte_for_byte_or_one_field_of_it() -> None:
     line = b'{ "tail": "N1",  "at": 1372910400, "x": 1.0 }'
     options = RowOptions(key="tail", timestamp="at", timestamp_unit_ms=1000)
     assert read("json", line, options) == [Row(1, b"N1", line, 1_372_910_400_000)]
-
-
-def test_one_field_of_an_object_can_be_the_value() -> None:
     assert read("json", b'{"a":{"b":1},"k":7}', RowOptions(key="k", value="a")) == [Row(1, b"7", b'{"b":1}')]
-
-
-def test_an_object_without_the_named_field_is_bad() -> None:
     assert "has no field 'tail', which --key names" in reason(read("json", b'{"a":1}', RowOptions(key="tail"))[0])
 
 
@@ -150,18 +139,6 @@ def test_what_consume_prints_produce_reads(
     assert read("json", line) == [Row(1, key, value, sent, tuple(headers), partition)]
 
 
-def test_base64_is_only_what_has_nothing_beside_it() -> None:
-    encoded = base64.b64encode(b"\xff").decode()
-    assert rows.read_content({"base64": encoded}) == b"\xff"
-    assert (
-        rows.read_content({"base64": encoded, "x": 1})
-        == json.dumps({"base64": encoded, "x": 1}, separators=(",", ":")).encode()
-    )
-
-
-# ---- CSV -----------------------------------------------------------------------------------------------------------------
-
-
 def test_a_csv_row_is_an_object_of_its_columns() -> None:
     data = b'tail,at,city\r\nN1,2013-07-04T04:00Z,"New\nYork, ""NY"""\r\n\r\nN2,,\xc3\xa9\n'
     options = RowOptions(key="tail", timestamp="at")
@@ -169,10 +146,8 @@ def test_a_csv_row_is_an_object_of_its_columns() -> None:
     second = '{"tail":"N2","at":"","city":"é"}'
     expected = [Row(2, b"N1", first.encode(), 1_372_910_400_000), Row(5, b"N2", second.encode())]
     assert read("csv", data, options) == expected
-
-
-def test_a_column_can_be_the_value() -> None:
-    assert read("csv", b"\xef\xbb\xbfa;b\n1;2\n", RowOptions(value="b", key="a", delimiter=";")) == [Row(2, b"1", b"2")]
+    columns = RowOptions(value="b", key="a", delimiter=";")
+    assert read("csv", b"\xef\xbb\xbfa;b\n1;2\n", columns) == [Row(2, b"1", b"2")]
 
 
 @pytest.mark.parametrize(
@@ -205,11 +180,8 @@ def test_a_bad_csv_row_says_what_is_wrong(row: bytes, words: str) -> None:
 def test_unusable_csv_is_refused_as_a_whole(data: bytes, options: RowOptions, words: str) -> None:
     with pytest.raises(UnusableInputError, match=words):
         read("csv", data, options)
-
-
-def test_the_rows_before_an_unusable_one_are_read() -> None:
     reader = CsvReader(PLAIN)
-    assert len(list(reader.feed(b'a\n1\n2\n"3'))) == 2
+    assert len(list(reader.feed(b'a\n1\n2\n"3'))) == 2, "the rows before it are read"
     with pytest.raises(UnusableInputError):
         list(reader.finish())
 

@@ -9,8 +9,6 @@ import os
 import pty
 import select
 import signal
-import subprocess
-import sys
 import time
 from datetime import UTC
 from typing import Any
@@ -26,7 +24,6 @@ from triolog.tools.statistics.rates import moment
 
 from ..conftest import Cli
 
-PROGRAM = (sys.executable, "-m", "triolog.tools.cli")
 PATIENCE_S = 60.0
 
 
@@ -35,7 +32,6 @@ def looked(broker: BlockingBroker) -> dict[str, Any]:
     """What a server answers that has a topic and a group."""
     broker.create_topic("t")
     broker.append("t", [b"v"] * 10)
-    assert broker.native is not None
     with BlockingClient(broker.native) as client:
         admin = BlockingAdmin(client)
         admin.commit_group_offsets("g", {TopicPartition("t", 0): 4})
@@ -89,38 +85,29 @@ def test_one_look_is_a_table_or_a_line(cli: Cli, looked: dict[str, Any]) -> None
     assert directory["path"] == line["directories"][0]["path"]
     assert line["connections"] == {"native": 1}
     assert cli.ok("top", "--interval", "0.1").startswith("triolog")
-
-
-def test_a_server_that_tells_no_wear_is_shown_all_the_same(looked: dict[str, Any]) -> None:
-    del looked["wear"]
-    assert moment(looked, later(looked, 1))["wear"] is None
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(view(moment(looked, later(looked, 1)), "a server", UTC, rows=1))
-    assert "since the start" not in console.export_text()
-
-
-def test_how_long_a_disk_has_room_is_said(looked: dict[str, Any]) -> None:
-    looked["wear"]["directories"][0]["full_in_s"] = 7200.0
-    looked["wear"]["longest_unsynced_ms"] = 1500.0
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(view(moment(looked, later(looked, 1)), "a server", UTC, rows=1))
-    text = console.export_text()
-    assert "full in 2.0 hours" in text
-    assert "at most 1.5 s since the start" in text
-
-
-def test_an_interval_that_makes_no_sense_is_refused(cli: Cli) -> None:
     assert "--interval" in cli.refused("top", "--interval", "0", code=2)
 
 
-def test_a_server_that_is_not_there_is_said(cli: Cli) -> None:
-    assert "no connection to 127.0.0.1:1" in cli.refused("top", "--server", "127.0.0.1:1", code=3)
+def shown(looked: dict[str, Any]) -> str:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(view(moment(looked, later(looked, 1)), "a server", UTC, rows=1))
+    return console.export_text()
+
+
+def test_how_long_a_disk_has_room_is_said_and_a_server_that_tells_no_wear_is_shown_all_the_same(
+    looked: dict[str, Any],
+) -> None:
+    looked["wear"]["directories"][0]["full_in_s"] = 7200.0
+    looked["wear"]["longest_unsynced_ms"] = 1500.0
+    assert "full in 2.0 hours" in shown(looked)
+    assert "at most 1.5 s since the start" in shown(looked)
+    del looked["wear"]
+    assert moment(looked, later(looked, 1))["wear"] is None
+    assert "since the start" not in shown(looked)
 
 
 def test_programs_get_a_line_each_interval_until_they_have_enough(cli: Cli) -> None:
-    command = [*PROGRAM, "top", "--json", "--interval", "0.1", "--server", cli.address]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
+    with cli.process("top", "--json", "--interval", "0.1") as process:
         lines = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 130
@@ -131,8 +118,8 @@ def test_programs_get_a_line_each_interval_until_they_have_enough(cli: Cli) -> N
 def test_a_terminal_gets_a_view_that_is_drawn_anew(cli: Cli, looked: dict[str, Any]) -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "60", "TRIOLOG_SERVER": cli.address}
-    command = [*PROGRAM, "top", "--interval", "0.1"]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    with cli.process("top", "--interval", "0.1", env=environment, **streams) as process:
         os.close(theirs)
         drawn, deadline = b"", time.monotonic() + PATIENCE_S
         while drawn.count(b"loss window") < 2:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-import pytest
 from triolog.tools.cli.top.wear import age_text, wear_lines
 
-UNKNOWN: dict[str, Any] = {
-    "path": "/memory",
-    "device": None,
-    "disks": [],
-    "disk_written_bytes": None,
-    "disk_bytes_per_second": None,
-    "disk_bytes_per_appended_byte": None,
-    "lifetime_written_bytes": None,
-    "life_used_percent": None,
-    "pre_eol": None,
-    "days_left": None,
-    "full_in_s": None,
-}
+NOTHING_TOLD: Final = (
+    *("device", "disk_written_bytes", "disk_bytes_per_second", "disk_bytes_per_appended_byte", "lifetime_written_bytes"),
+    *("life_used_percent", "pre_eol", "days_left", "full_in_s"),
+)
+UNKNOWN: dict[str, Any] = {"path": "/memory", "disks": [], **dict.fromkeys(NOTHING_TOLD)}
 KNOWN: dict[str, Any] = {
     **UNKNOWN,
     "path": "/data",
@@ -56,21 +47,12 @@ def test_everything_that_is_known_is_said() -> None:
     ]
 
 
-def test_two_directories_of_one_disk_are_one_line() -> None:
+def test_a_disk_is_one_line_and_says_when_it_tells_nothing() -> None:
     assert [label for label, _ in told(KNOWN, {**KNOWN, "path": "/other"})] == ["wear"]
-
-
-def test_a_directory_without_a_disk_says_nothing() -> None:
     assert told(UNKNOWN) == []
-
-
-def test_a_disk_without_counters_says_so() -> None:
     assert told({**UNKNOWN, "disks": ["sda"]}) == [("wear", "sda: tells nothing")]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0 s"), (59, "59 s"), (90, "1.5 minutes"), (7200, "2.0 hours"), (86_400 * 30, "30 days"), (86_400 * 730, "2.0 years")],
-)
-def test_an_age_has_two_digits(seconds: float, text: str) -> None:
-    assert age_text(seconds) == text
+def test_an_age_has_two_digits() -> None:
+    ages = {0: "0 s", 59: "59 s", 90: "1.5 minutes", 7200: "2.0 hours", 86_400 * 30: "30 days", 86_400 * 730: "2.0 years"}
+    assert {seconds: age_text(seconds) for seconds in ages} == ages

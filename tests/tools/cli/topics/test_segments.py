@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.client.admin import Admin
-from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
-from triolog.tools.client.connection import connect
 
 from tests.support.damaged_batches import damage_batch
 
+from ...client.doors import Door
 from ..conftest import Cli
 
 SMALL = {"segment.bytes": "2000"}
@@ -70,14 +68,14 @@ def test_what_damage_took_is_said(tmp_path: Path) -> None:
         assert (gap["start_offset"], gap["end_offset"], gap["accepted_ms"] > 0) == (3, 6, True)
 
 
-async def test_both_clients_ask_for_a_topic_or_for_a_partition_from_an_offset_on(broker: BlockingBroker, topic: str) -> None:
-    assert broker.native is not None
+async def test_both_clients_ask_for_a_topic_or_for_a_partition_from_an_offset_on(
+    broker: BlockingBroker, topic: str, door: Door
+) -> None:
     second = TopicPartition(topic, 1)
-    with BlockingClient(broker.native) as client:
-        admin = BlockingAdmin(client)
-        whole = admin.describe_segments(topic)
+    async with door.client(broker.native) as client:
+        admin = door.admin(client)
+        whole = await admin.describe_segments(topic)
         assert [each.topic_partition for each in whole] == [TopicPartition(topic, 0), second]
-        [rest] = admin.describe_segments(second, from_offsets={second: whole[1].segments[1].base_offset}, max_segments=1)
+        start = {second: whole[1].segments[1].base_offset}
+        [rest] = await admin.describe_segments(second, from_offsets=start, max_segments=1)
         assert rest.segments == whole[1].segments[1:2]
-    async with connect(*broker.native) as trio_client:
-        assert await Admin(trio_client).describe_segments(topic) == whole

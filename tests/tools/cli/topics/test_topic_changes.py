@@ -7,27 +7,18 @@ from triolog.server.embedded import BlockingBroker
 from ..conftest import Cli
 
 
-def test_alter_sets_and_unsets_keys(cli: Cli, broker: BlockingBroker) -> None:
+def test_alter_sets_and_unsets_all_keys_or_none(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t", 1, {"segment.bytes": "99999"})
-    said = cli.ok(
-        "topics", "alter", "t", "--set", "retention.ms=1000", "--set", "max.message.bytes=500", "--unset", "segment.bytes"
-    )
-    assert said.startswith("t overrides ")
+    changes = ("--set", "retention.ms=1000", "--set", "max.message.bytes=500", "--unset", "segment.bytes")
+    assert cli.ok("topics", "alter", "t", *changes).startswith("t overrides ")
     assert broker.describe_topic("t").configs == {"retention.ms": "1000", "max.message.bytes": "500"}
     answer = cli.json("topics", "alter", "t", "--unset", "retention.ms", "--unset", "max.message.bytes")
     assert answer == {"name": "t", "config": {}}
-
-
-def test_alter_changes_all_keys_or_none(cli: Cli, broker: BlockingBroker) -> None:
-    broker.create_topic("t")
     assert "no.such" in cli.refused("topics", "alter", "t", "--set", "retention.ms=1000", "--set", "no.such=1")
-    assert broker.describe_topic("t").configs == {}
-
-
-def test_alter_refuses_a_line_that_says_nothing_or_two_things(cli: Cli) -> None:
     assert "nothing to change" in cli.refused("topics", "alter", "t", code=2)
     assert "a is both set and unset" in cli.refused("topics", "alter", "t", "--set", "a=1", "--unset", "a", code=2)
     assert "'a' is not KEY=VALUE" in cli.refused("topics", "alter", "t", "--set", "a", code=2)
+    assert broker.describe_topic("t").configs == {}
 
 
 def test_add_partitions_only_adds(cli: Cli, broker: BlockingBroker) -> None:
@@ -39,37 +30,25 @@ def test_add_partitions_only_adds(cli: Cli, broker: BlockingBroker) -> None:
 
 def test_trim_deletes_the_oldest_records(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t", 2)
-    broker.append("t", [b"v"] * 5, partition=0)
-    broker.append("t", [b"v"] * 2, partition=1)
-    answer = cli.json("topics", "trim", "t", "--before", "3", "--partition", "0", "--yes")
-    assert answer == [{"topic": "t", "partition": 0, "log_start_offset": 3}]
-    table = cli.ok("topics", "trim", "t", "--before", "latest", "--yes")
-    rows = [line.split() for line in table.splitlines()]
-    assert ["t", "0", "3", "5"] in rows
-    assert ["t", "1", "0", "2"] in rows
-
-
-def test_trim_by_time_keeps_the_records_from_then_on(cli: Cli, broker: BlockingBroker) -> None:
-    broker.create_topic("t")
-    for hour in (1, 2, 3):
-        broker.append("t", [(1_700_000_000_000 + hour, None, b"v", ())])
-    answer = cli.json("topics", "trim", "t", "--before-time", str(1_700_000_000_002), "--yes")
-    assert answer == [{"topic": "t", "partition": 0, "log_start_offset": 1}]
-
-
-def test_trim_asks_first(cli: Cli, broker: BlockingBroker) -> None:
-    broker.create_topic("t")
-    broker.append("t", [b"v"] * 5)
+    for partition, count in ((0, 5), (1, 2)):
+        broker.append("t", [(1_700_000_000_000 + hour, None, b"v", ()) for hour in range(count)], partition=partition)
     result = cli.call("topics", "trim", "t", "--before", "2", stdin="n\n")
     assert result.exit_code == 1
-    assert "Delete the oldest 2 records of t?" in result.stderr
-    assert broker.describe_topic("t").partitions[0].log_start_offset == 0
+    assert "Delete the oldest 4 records of t?" in result.stderr
+    assert [part.log_start_offset for part in broker.describe_topic("t").partitions] == [0, 0]
+    by_time = cli.json("topics", "trim", "t", "--before-time", str(1_700_000_000_001), "--yes")
+    assert [part["log_start_offset"] for part in by_time] == [1, 1]
+    answer = cli.json("topics", "trim", "t", "--before", "3", "--partition", "0", "--yes")
+    assert answer == [{"topic": "t", "partition": 0, "log_start_offset": 3}]
+    rows = [line.split() for line in cli.ok("topics", "trim", "t", "--before", "latest", "--yes").splitlines()]
+    assert ["t", "0", "3", "5"] in rows
+    assert ["t", "1", "1", "2"] in rows
 
 
 def test_trim_refuses_what_is_not_there(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t")
     assert "t has no partition 4" in cli.refused("topics", "trim", "t", "--before", "0", "--partition", "4", "--yes")
     assert "OFFSET_OUT_OF_RANGE" in cli.refused("topics", "trim", "t", "--before", "9", "--yes")
-    one_of = "--before N or --before-time TIME says up to where; give one of them"
-    assert one_of in cli.refused("topics", "trim", "t", "--yes", code=2)
-    assert one_of in cli.refused("topics", "trim", "t", "--yes", "--before", "1", "--before-time", "now", code=2)
+    for both_or_none in ((), ("--before", "1", "--before-time", "now")):
+        said = cli.refused("topics", "trim", "t", "--yes", *both_or_none, code=2)
+        assert "--before N or --before-time TIME says up to where; give one of them" in said

@@ -10,10 +10,9 @@ from triolog.protocol.native import messages as m
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.client.admin import Admin
-from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
-from triolog.tools.client.connection import connect
+from triolog.tools.client.blocking import BlockingClient
 
+from ...client.doors import Door
 from ..conftest import Cli
 
 T0 = TopicPartition("t", 0)
@@ -23,7 +22,6 @@ T0 = TopicPartition("t", 0)
 def client(broker: BlockingBroker) -> Iterator[BlockingClient]:
     """`mover` has a transaction open in t-0 from offset 0 on, and producer 77000 one that hangs, from offset 1 on."""
     broker.create_topic("t")
-    assert broker.native is not None
     with BlockingClient(broker.native) as client:
         made = client.call(m.InitProducerRequest("mover"))
         who = {"producer_id": made.producer_id, "producer_epoch": made.producer_epoch}
@@ -82,22 +80,20 @@ def test_what_is_not_there_is_said(cli: Cli, broker: BlockingBroker) -> None:
     assert "there is no topic 'nowhere'" in cli.refused("transactions", "producers", "nowhere")
 
 
-async def test_both_clients_see_and_abort_transactions(broker: BlockingBroker, client: BlockingClient) -> None:
-    assert broker.native is not None
-    admin = BlockingAdmin(client)
-    [mover] = admin.describe_transactions("mover")
-    [producers] = admin.describe_producers("t", open_only=True)
-    assert [each.producer_id for each in producers.producers] == [mover.producer_id, 77_000]
-    async with connect(*broker.native) as trio_client:
-        trio_admin = Admin(trio_client)
-        assert [each.transactional_id for each in (await trio_admin.list_transactions(open_for_ms=0)).transactions] == ["mover"]
-        assert (await trio_admin.describe_transactions("mover"))[0].partitions == mover.partitions
-        assert await trio_admin.describe_producers(T0, open_only=True) == [producers]
-        await trio_admin.abort_transaction("mover")
-        assert await trio_admin.abort_hanging_transaction(T0, 77_000) == 1
-    assert admin.list_transactions(states=["CompleteAbort"]).left_out == 0
-    with pytest.raises(RequestError) as caught:
-        admin.abort_transaction("mover")
-    assert caught.value.code is ErrorCode.INVALID_TXN_STATE
-    with pytest.raises(RequestError, match="has no transaction open"):
-        admin.abort_hanging_transaction(T0, 77_000)
+async def test_both_clients_see_and_abort_transactions(broker: BlockingBroker, client: BlockingClient, door: Door) -> None:
+    async with door.client(broker.native) as other:
+        admin = door.admin(other)
+        assert [each.transactional_id for each in (await admin.list_transactions(open_for_ms=0)).transactions] == ["mover"]
+        [mover] = await admin.describe_transactions("mover")
+        assert mover.partitions == (m.TransactionPartition("t", 0),)
+        [producers] = await admin.describe_producers("t", open_only=True)
+        assert [each.producer_id for each in producers.producers] == [mover.producer_id, 77_000]
+        assert await admin.describe_producers(T0, open_only=True) == [producers]
+        await admin.abort_transaction("mover")
+        assert await admin.abort_hanging_transaction(T0, 77_000) == 1
+        assert (await admin.list_transactions(states=["CompleteAbort"])).left_out == 0
+        with pytest.raises(RequestError) as caught:
+            await admin.abort_transaction("mover")
+        assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+        with pytest.raises(RequestError, match="has no transaction open"):
+            await admin.abort_hanging_transaction(T0, 77_000)

@@ -3,9 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from triolog.protocol.errors import InvalidRecordError, RecordBatchTooLargeError, UnknownTopicOrPartitionError
+from triolog.protocol.errors import RecordBatchTooLargeError
 from triolog.protocol.native.messages import ProducePartitionResponse
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
@@ -43,7 +41,7 @@ def values_in(delivery: Delivery) -> list[bytes | None]:
     return [record.value for _, batch in iter_batches(delivery.records) for record in iter_records(batch)]
 
 
-def test_batch_goes_out_when_its_first_record_has_lingered() -> None:
+def test_batch_goes_out_when_its_first_record_has_lingered_or_it_is_full() -> None:
     driver = Driver(linger_ms=10)
     driver.append(b"a")
     assert driver.drain() == []
@@ -53,38 +51,25 @@ def test_batch_goes_out_when_its_first_record_has_lingered() -> None:
     driver.now += 0.006
     (delivery,) = driver.drain()
     assert values_in(delivery) == [b"a", b"b"]
-
-
-def test_full_batch_goes_out_at_once() -> None:
-    driver = Driver(linger_ms=1000, batch_bytes=500)
+    full = Driver(linger_ms=1000, batch_bytes=500)
     for _ in range(5):
-        driver.append(bytes(100))
-    (delivery,) = driver.drain()
+        full.append(bytes(100))
+    (delivery,) = full.drain()
     assert len(delivery.records) <= 500
     assert len(values_in(delivery)) == 3
 
 
-def test_record_above_the_batch_size_travels_alone() -> None:
+def test_record_above_the_batch_size_travels_alone_and_a_refused_one_leaves_no_batch() -> None:
     driver = Driver(batch_bytes=100)
+    with pytest.raises(ValueError, match="timestamp"):
+        driver.append(b"refused", timestamp=-5)
+    assert driver.accumulator.buffered_bytes == 0
     driver.append(b"small")
     driver.append(bytes(1000))
     driver.append(b"after")
     driver.accumulator.flush()
     (delivery,) = driver.drain()
     assert [header.records_count for header, _ in iter_batches(delivery.records)] == [1, 1, 1]
-
-
-def test_partition_has_one_delivery_in_flight_and_the_next_takes_all_that_came_meanwhile() -> None:
-    driver = Driver(linger_ms=0, batch_bytes=200)
-    driver.append(bytes(150))
-    (first,) = driver.drain()
-    for _ in range(3):
-        driver.append(bytes(150))
-    driver.now += 1
-    assert driver.drain() == []
-    driver.answer(first)
-    (second,) = driver.drain()
-    assert len(second.batches) == 3
 
 
 def test_batch_of_a_partition_that_waits_for_an_answer_goes_on_growing() -> None:
@@ -97,28 +82,21 @@ def test_batch_of_a_partition_that_waits_for_an_answer_goes_on_growing() -> None
         driver.now += 1
         assert driver.drain() == []
     expiry = driver.accumulator.next_deadline()
-    assert expiry is not None
     assert expiry > driver.now + 10, "lingering is no reason to look again before the answer comes"
     driver.answer(first)
     (second,) = driver.drain()
     assert [values_in(second), len(second.batches)] == [[b"b", b"c", b"d"], 1]
 
 
-def test_deliveries_stay_within_the_request_size() -> None:
-    driver = Driver(linger_ms=0, batch_bytes=200, max_request_bytes=500)
-    for _ in range(4):
-        driver.append(bytes(150))
-    (delivery,) = driver.drain()
-    assert len(delivery.records) <= 500
-    assert len(delivery.batches) == 2
-
-
 def test_partitions_share_a_request_up_to_its_size() -> None:
     driver = Driver(linger_ms=0, batch_bytes=200, max_request_bytes=500)
     for partition in range(5):
         driver.append(bytes(150), partition)
+        driver.append(bytes(150), partition)
     requests = list(driver.accumulator.drain())
-    assert [[delivery.queue.partition for delivery in request] for request in requests] == [[0, 1], [2, 3], [4]]
+    assert [[(each.queue.partition, len(each.batches)) for each in request] for request in requests] == [
+        [(partition, 2)] for partition in range(5)
+    ]
 
 
 def test_offsets_count_through_the_batches_of_a_delivery() -> None:
@@ -127,17 +105,9 @@ def test_offsets_count_through_the_batches_of_a_delivery() -> None:
     driver.now += 1
     (delivery,) = driver.drain()
     assert len(delivery.batches) > 1
-    driver.answer(delivery, base_offset=40)
-    assert [future.value().offset for future in futures] == [40, 41, 42, 43, 44]
+    driver.answer(delivery, base_offset=40, log_append_time=99)
+    assert [future.value() for future in futures] == [("t", 0, offset, 99) for offset in range(40, 45)]
     assert driver.accumulator.buffered_bytes == 0
-
-
-def test_log_append_time_replaces_the_records_timestamp() -> None:
-    driver = Driver(linger_ms=0)
-    future = driver.append(b"a", timestamp=7)
-    (delivery,) = driver.drain()
-    driver.answer(delivery, log_append_time=99)
-    assert future.value() == ("t", 0, 0, 99)
 
 
 def test_retry_sends_the_same_bytes_and_holds_back_what_came_after() -> None:
@@ -149,7 +119,6 @@ def test_retry_sends_the_same_bytes_and_holds_back_what_came_after() -> None:
     driver.accumulator.fail(delivery, ConnectionLostError("gone"))
     assert driver.drain() == []
     deadline = driver.accumulator.next_deadline()
-    assert deadline is not None
     driver.now = max(deadline, driver.now + 0.2)
     (again,) = driver.drain()
     assert again is delivery
@@ -175,19 +144,6 @@ def test_batches_that_are_too_much_together_are_sent_in_smaller_company() -> Non
     assert len([driver.append(bytes([number]) * 120) for number in range(8)]) == 8
     (next_one,) = driver.drain()
     assert len(next_one.records) <= len(first.records) // 2, "what was too much once is not tried again"
-
-
-def test_retries_end_with_the_delivery_timeout_and_name_the_last_error() -> None:
-    driver = Driver(linger_ms=0, delivery_timeout_ms=1000)
-    future = driver.append(b"a")
-    while not future.is_done:
-        for delivery in driver.drain():
-            driver.answer(delivery, error=UnknownTopicOrPartitionError("not yet"))
-        deadline = driver.accumulator.next_deadline()
-        driver.now = deadline if deadline is not None else driver.now
-    assert driver.now == pytest.approx(1001.0)
-    with pytest.raises(DeliveryTimedOutError, match="t-0 was not acknowledged within delivery_timeout_ms=1000"):
-        future.value()
 
 
 def test_batch_behind_a_stuck_one_expires_too() -> None:
@@ -235,18 +191,6 @@ def test_a_delivery_that_is_settled_while_it_waits_is_not_tried_again() -> None:
     assert driver.accumulator.next_deadline() is None
 
 
-def test_refused_record_leaves_no_empty_batch() -> None:
-    driver = Driver(linger_ms=0)
-    with pytest.raises(ValueError, match="timestamp"):
-        driver.append(b"a", timestamp=-5)
-    driver.now += 1
-    assert driver.drain() == []
-    assert driver.accumulator.buffered_bytes == 0
-    driver.append(b"b")
-    (delivery,) = driver.drain()
-    assert values_in(delivery) == [b"b"]
-
-
 def test_buffer_counts_what_is_unsettled_and_always_takes_one_record() -> None:
     driver = Driver(linger_ms=0, buffer_bytes=200)
     assert driver.accumulator.has_room(10_000)
@@ -256,125 +200,4 @@ def test_buffer_counts_what_is_unsettled_and_always_takes_one_record() -> None:
     assert not driver.accumulator.has_room(100)
     driver.answer(delivery)
     assert driver.accumulator.has_room(100)
-
-
-def test_finished_batch_keeps_no_bytes() -> None:
-    driver = Driver(linger_ms=0)
-    driver.append(bytes(100))
-    (delivery,) = driver.drain()
-    driver.answer(delivery)
-    assert delivery.batches[0].encoded == b""
-    assert delivery.batches[0].builder is None
-
-
-def test_abandoning_fails_everything() -> None:
-    driver = Driver(linger_ms=0)
-    sent = driver.append(b"sent")
-    driver.drain()
-    queued = driver.append(b"queued")
-    driver.accumulator.abandon(ClosedError("over"))
-    for future in (sent, queued):
-        with pytest.raises(ClosedError):
-            future.value()
-    assert driver.accumulator.unfinished == []
-
-
-class ProducerMachine(RuleBasedStateMachine):
-    """What every producer is asked for; a subclass has the server. Each record begins with its number."""
-
-    driver: Driver
-
-    def begin(self, driver: Driver) -> None:
-        self.driver = driver
-        self.in_flight: list[Delivery] = []
-        self.futures: list[RecordFuture] = []
-
-    @rule(partition=st.sampled_from([0, 1]), padding=st.integers(0, 120))
-    def append(self, partition: int, padding: int) -> None:
-        number = len(self.futures)
-        self.futures.append(self.driver.append(number.to_bytes(4, "big") + bytes(padding), partition))
-
-    @rule()
-    def drain(self) -> None:
-        self.in_flight += [delivery for request in self.driver.accumulator.drain() for delivery in request]
-
-    @rule()
-    def flush(self) -> None:
-        self.driver.accumulator.flush()
-
-    @rule(seconds=st.sampled_from([0.001, 0.01, 0.2, 2.0]))
-    def wait(self, seconds: float) -> None:
-        self.driver.now += seconds
-
-    def take_one(self, data: st.DataObject) -> Delivery:
-        return self.in_flight.pop(data.draw(st.integers(0, len(self.in_flight) - 1)))
-
-    def numbers(self, partition: int) -> list[int]:
-        """What the partition's log holds."""
-        raise NotImplementedError
-
-    @invariant()
-    def one_delivery_of_a_partition_is_in_flight(self) -> None:
-        partitions = [delivery.queue.partition for delivery in getattr(self, "in_flight", [])]
-        assert len(partitions) == len(set(partitions))
-
-    @invariant()
-    def acknowledged_records_are_where_their_metadata_says(self) -> None:
-        for number, future in enumerate(getattr(self, "futures", [])):
-            if future.is_done and not future._outcome.error:
-                metadata = future.value()
-                assert self.numbers(metadata.partition)[metadata.offset] == number
-
-
-class AccumulatorMachine(ProducerMachine):
-    """A server that fails, loses answers and answers late; what it keeps is in order, nothing acknowledged is missing."""
-
-    @initialize(linger_ms=st.sampled_from([0, 5]), batch_bytes=st.sampled_from([80, 300]))
-    def start(self, linger_ms: int, batch_bytes: int) -> None:
-        self.begin(Driver(linger_ms=linger_ms, batch_bytes=batch_bytes, max_request_bytes=500, delivery_timeout_ms=3000))
-        self.logs: dict[int, list[int]] = {0: [], 1: []}
-
-    def numbers(self, partition: int) -> list[int]:
-        return self.logs[partition]
-
-    @precondition(lambda self: self.in_flight)
-    @rule(data=st.data(), outcome=st.sampled_from(["written", "written and lost", "lost", "refused"]))
-    def settle(self, data: st.DataObject, outcome: str) -> None:
-        delivery = self.take_one(data)
-        log = self.logs[delivery.queue.partition]
-        base_offset = len(log)
-        if outcome.startswith("written"):
-            log += [int.from_bytes((value or b"")[:4], "big") for value in values_in(delivery)]
-        if outcome == "written":
-            self.driver.answer(delivery, base_offset)
-        elif outcome == "refused":
-            self.driver.answer(delivery, error=InvalidRecordError("no"))
-        else:
-            self.driver.accumulator.fail(delivery, ConnectionLostError("gone"))
-
-    @invariant()
-    def records_are_in_order_but_for_repetitions(self) -> None:
-        for log in getattr(self, "logs", {}).values():
-            seen: list[int] = []
-            for number in log:
-                if number not in seen:
-                    seen.append(number)
-            assert seen == sorted(seen)
-
-    def teardown(self) -> None:
-        if not hasattr(self, "driver"):
-            return
-        for _ in range(200):
-            self.driver.accumulator.flush()
-            self.in_flight += self.driver.drain()
-            for delivery in self.in_flight:
-                self.logs[delivery.queue.partition] += [0] * len(values_in(delivery))
-                self.driver.answer(delivery, 0)
-            self.in_flight.clear()
-            self.driver.now += 1
-        assert all(future.is_done for future in self.futures)
-        assert self.driver.accumulator.buffered_bytes == 0
-        assert self.driver.accumulator.next_deadline() is None
-
-
-TestAccumulatorMachine = AccumulatorMachine.TestCase
+    assert (delivery.batches[0].encoded, delivery.batches[0].builder) == (b"", None), "a finished batch keeps no bytes"

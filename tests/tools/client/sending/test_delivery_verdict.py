@@ -38,43 +38,28 @@ def verdict(error: TriologError, count: int = 1, *, is_late: bool = False, confi
 
 
 @pytest.mark.parametrize(
-    ("error", "alone", "in_company"),
+    ("error", "alone", "in_company", "is_undecided"),
     [
-        (ConnectionLostError("gone"), Fate.RETRY, Fate.RETRY),
-        (UnknownTopicOrPartitionError("not yet"), Fate.RETRY, Fate.RETRY),
-        (LocalProtocolError("above the frame"), Fate.RETRY, Fate.RETRY),
-        (InvalidRecordError("no"), Fate.GIVE_UP, Fate.ONE_BY_ONE),
-        (OutOfOrderSequenceError("5 after 3"), Fate.GIVE_UP, Fate.ONE_BY_ONE),
-        (RecordBatchTooLargeError("above segment.bytes"), Fate.GIVE_UP, Fate.IN_HALVES),
-        (RemoteProtocolError("nonsense"), Fate.GIVE_UP, Fate.GIVE_UP),
-        (InvalidProducerEpochError("epoch 0, the log knows 1"), Fate.END_PRODUCER, Fate.END_PRODUCER),
+        (ConnectionLostError("gone"), Fate.RETRY, Fate.RETRY, True),
+        (UnknownTopicOrPartitionError("not yet"), Fate.RETRY, Fate.RETRY, False),
+        (LocalProtocolError("above the frame"), Fate.RETRY, Fate.RETRY, False),
+        (InvalidRecordError("no"), Fate.GIVE_UP, Fate.ONE_BY_ONE, False),
+        (OutOfOrderSequenceError("5 after 3"), Fate.GIVE_UP, Fate.ONE_BY_ONE, False),
+        (RecordBatchTooLargeError("above segment.bytes"), Fate.GIVE_UP, Fate.IN_HALVES, False),
+        (RemoteProtocolError("nonsense"), Fate.GIVE_UP, Fate.GIVE_UP, True),
+        (InvalidProducerEpochError("epoch 0, the log knows 1"), Fate.END_PRODUCER, Fate.END_PRODUCER, False),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, TriologError) else "",
 )
-def test_an_error_has_its_fate_alone_and_in_company(error: TriologError, alone: Fate, in_company: Fate) -> None:
-    assert (verdict(error).fate, verdict(error, 3).fate) == (alone, in_company)
-
-
-def test_only_an_idempotent_producer_is_ended_by_a_fence() -> None:
-    config = ProducerConfig(enable_idempotence=False)
-    assert verdict(InvalidProducerEpochError("epoch 0"), config=config).fate is Fate.GIVE_UP
-
-
-@pytest.mark.parametrize(
-    ("error", "is_undecided"),
-    [
-        (ConnectionLostError("gone"), True),
-        (RemoteProtocolError("nonsense"), True),
-        (LocalProtocolError("never sent"), False),
-        (UnknownTopicOrPartitionError("not yet"), False),
-        (InvalidRecordError("no"), False),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, TriologError) else "",
-)
-def test_records_may_be_there_unless_the_server_has_refused_them_or_never_got_them(
-    error: TriologError, is_undecided: bool
+def test_an_error_has_its_fate_alone_and_in_company(
+    error: TriologError, alone: Fate, in_company: Fate, is_undecided: bool
 ) -> None:
-    assert verdict(error).is_undecided is is_undecided
+    """Records may be there unless the server has refused them or never got them."""
+    assert (verdict(error).fate, verdict(error, 3).fate, verdict(error).is_undecided) == (alone, in_company, is_undecided)
+    if error.__class__ is InvalidProducerEpochError:
+        assert verdict(error, config=ProducerConfig(enable_idempotence=False)).fate is Fate.GIVE_UP
+    if error.__class__ is InvalidRecordError:
+        assert verdict(error, is_late=True) == Verdict(Fate.GIVE_UP, error, False), "told as it is also when it is late"
 
 
 def test_what_could_pass_is_given_up_when_it_is_late_and_keeps_its_cause() -> None:
@@ -86,17 +71,9 @@ def test_what_could_pass_is_given_up_when_it_is_late_and_keeps_its_cause() -> No
     assert late.error.__cause__ is error
     assert "2 batches for t-3 are given up" in late.error.message
     assert "delivery_timeout_ms=1000; the last attempt failed with " in late.error.message
-
-
-def test_a_batch_that_was_never_tried_is_late_without_a_cause() -> None:
-    error = timed_out(delivery_of(1).batches, 1000, None)
-    assert error.__cause__ is None
-    assert error.message == "a batch for t-3 was not acknowledged within delivery_timeout_ms=1000"
-
-
-def test_a_refusal_is_told_as_it_is_also_when_it_is_late() -> None:
-    error = InvalidRecordError("no")
-    assert verdict(error, is_late=True) == Verdict(Fate.GIVE_UP, error, False)
+    never_tried = timed_out(delivery_of(1).batches, 1000, None)
+    assert never_tried.__cause__ is None
+    assert never_tried.message == "a batch for t-3 was not acknowledged within delivery_timeout_ms=1000"
 
 
 @pytest.mark.parametrize(("count", "fate"), [(1, Fate.GIVE_UP), (2, Fate.ONE_BY_ONE)])

@@ -37,7 +37,6 @@ def queue_of(count: int, records: int = 1) -> PartitionQueue:
 
 def take(producer: ProducerStanding, queue: PartitionQueue) -> Batch:
     taken = producer.take(queue)
-    assert taken is not None
     (batch,) = taken
     return batch
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from triolog.protocol.native.messages import ConfigEntry
 from triolog.tools.client.sending.retention import RetentionWatch
 
@@ -18,27 +17,18 @@ def test_a_record_is_too_old_below_now_minus_the_retention() -> None:
     assert week.is_too_old(NOW_MS - WEEK_MS - 1)
     assert not week.is_too_old(NOW_MS - WEEK_MS)
     assert week.is_too_old(0)
+    assert watch(retention_ms="1", cleanup_policy="compact,delete").is_too_old(0)
+    assert not watch(retention_ms="0").is_too_old(None), "it gets the time of its append"
 
 
-def test_a_record_without_timestamp_gets_the_time_of_its_append() -> None:
-    assert not watch(retention_ms="0").is_too_old(None)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_topics_that_delete_nothing_by_record_time_find_nothing_too_old() -> None:
+    for values in (
         {"retention_ms": "-1"},
         {"retention_ms": "1", "cleanup_policy": "compact"},
         {"retention_ms": "1", "message_timestamp_type": "LogAppendTime"},
         {},
-    ],
-)
-def test_topics_that_delete_nothing_by_record_time_find_nothing_too_old(values: dict[str, str]) -> None:
-    assert not watch(**values).is_too_old(0)
-
-
-def test_compacted_and_deleted_topics_do() -> None:
-    assert watch(retention_ms="1", cleanup_policy="compact,delete").is_too_old(0)
+    ):
+        assert not watch(**values).is_too_old(0), values
 
 
 def test_the_warning_names_both_numbers_and_both_ways_out() -> None:

@@ -28,11 +28,9 @@ def asked(address: str, path: str) -> Any:
 
 def test_the_command_says_where_it_listens_and_ends_when_it_is_told() -> None:
     with BlockingBroker(topics=["t"]) as broker:
-        assert broker.native is not None
         server = "{}:{}".format(*broker.native)
         command = [*COMMAND, "console", "--server", server]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:
-            assert process.stdout is not None
             said = process.stdout.readline()
             assert said.startswith("http://127.0.0.1:")
             assert said.endswith(f"/ shows {server}\n")
@@ -52,9 +50,12 @@ def children(pid: int) -> list[int]:
 
 
 def test_a_server_has_its_console_beside_it_and_has_it_again_when_it_dies(tmp_path: Path) -> None:
-    with ServerFolder(tmp_path, arguments=("--console", "127.0.0.1:0")) as folder:
+    arguments = ("--console", "127.0.0.1:0", "--control", "127.0.0.1:0")
+    with ServerFolder(tmp_path, arguments=arguments) as folder:
         server = folder.start()
         address = console_of(server)
+        with urlopen(f"http://{address}/", timeout=DEADLINE_S) as reply:
+            assert '"has_control":true' in reply.read().decode(), "a server for tests"
         assert asked(address, "/api/topics")["found"] == 0
         [console] = children(server.pid)
         os.kill(console, signal.SIGKILL)
@@ -65,14 +66,6 @@ def test_a_server_has_its_console_beside_it_and_has_it_again_when_it_dies(tmp_pa
         assert not Path(f"/proc/{again}").exists()
         with pytest.raises(URLError):
             asked(address, "/api/topics")
-
-
-def test_a_server_for_tests_has_one_too(tmp_path: Path) -> None:
-    with ServerFolder(tmp_path, arguments=("--console", "127.0.0.1:0", "--control", "127.0.0.1:0")) as folder:
-        server = folder.start()
-        with urlopen(f"http://{console_of(server)}/", timeout=DEADLINE_S) as reply:
-            assert '"has_control":true' in reply.read().decode()
-        assert server.stop() == 0
 
 
 @pytest.mark.full
@@ -89,26 +82,17 @@ def test_the_links_of_a_server_are_shown_by_its_console(tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("console", "--listen", "0.0.0.0:0"), "other machines reach that"),
-        (("console", "--listen", "nowhere"), "'nowhere' is not HOST:PORT"),
-        (("console", "--password-file", __file__), "--password-file is for --user"),
-        (("serve", "--data-dir", "{}", "--console", "nowhere"), "'nowhere' is not HOST:PORT"),
-        (("serve", "--data-dir", "{}", "--console", "0.0.0.0:0"), "other machines reach that"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: tuple[str, ...], reason: str) -> None:
-    result = call(*(each.format(tmp_path) for each in arguments))
-    assert result.exit_code == 2
-    assert reason in result.stderr
-
-
-def test_an_address_that_is_taken_is_named() -> None:
+def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    serve = ("serve", "--data-dir", str(tmp_path), "--console")
     with BlockingBroker() as broker:
-        assert broker.native is not None
         taken = "{}:{}".format(*broker.native)
-        result = call("console", "--server", taken, "--listen", taken)
-    assert result.exit_code == 3
-    assert f"cannot listen on {taken}" in result.stderr
+        for arguments, exit_code, reason in (
+            (("console", "--listen", "0.0.0.0:0"), 2, "other machines reach that"),
+            (("console", "--listen", "nowhere"), 2, "'nowhere' is not HOST:PORT"),
+            (("console", "--password-file", __file__), 2, "--password-file is for --user"),
+            ((*serve, "nowhere"), 2, "'nowhere' is not HOST:PORT"),
+            ((*serve, "0.0.0.0:0"), 2, "other machines reach that"),
+            (("console", "--server", taken, "--listen", taken), 3, f"cannot listen on {taken}"),
+        ):
+            result = call(*arguments)
+            assert (result.exit_code, reason in result.stderr) == (exit_code, True), result.stderr

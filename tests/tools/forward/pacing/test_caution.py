@@ -32,14 +32,10 @@ def test_exactly_the_bad_ones_are_found_and_all_others_go(total: int, bad: set[i
     assert taken == [each for each in range(total) if each not in bad]
 
 
-def test_a_partition_without_refusals_has_no_limit() -> None:
-    caution = Caution()
-    caution.accepted(PARTITION, 100)
-    assert not caution.is_careful(PARTITION)
-
-
 def test_it_is_trusted_again_after_a_while() -> None:
     caution = Caution()
+    caution.accepted(PARTITION, 100)
+    assert not caution.is_careful(PARTITION), "without refusals there is no limit"
     caution.refused(PARTITION, 1)
     for _ in range(12):
         caution.accepted(PARTITION, caution.limit(PARTITION))

@@ -32,17 +32,11 @@ def test_pauses_double_up_to_what_the_failure_deserves(failure: Failure, is_awai
 def test_what_worked_forgets_the_failures_of_every_kind() -> None:
     retry = Retry(random.Random(1))
     for failure in Failure:
-        for _ in range(5):
+        for _ in range(8):
             retry.pause_s(failure, is_awaited=False)
+    assert retry.pause_s(Failure.PASSING, is_awaited=True) <= 1.2, "nor does one who comes to wait find a long pause"
     retry.reset()
     assert max(retry.pause_s(failure, is_awaited=False) for failure in Failure) <= 0.6
-
-
-def test_somebody_who_comes_to_wait_does_not_find_a_long_pause() -> None:
-    retry = Retry(random.Random(1))
-    for _ in range(8):
-        retry.pause_s(Failure.PASSING, is_awaited=False)
-    assert retry.pause_s(Failure.PASSING, is_awaited=True) <= 1.2
 
 
 def test_one_reason_is_said_less_and_less_often_and_another_one_at_once() -> None:

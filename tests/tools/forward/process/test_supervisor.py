@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
 from triolog.protocol.native.messages import NewTopic
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.procedures.topics import create_topics
 
-from tests.support.forwarding import ANY_PORT, FOR_EVER, TOPIC, until
+from tests.support.forwarding import TOPIC, until
 from tests.support.server_process import ServerFolder, ServerProcess
 from tests.tools.cli.conftest import call
-
-
-@pytest.fixture
-def upstream() -> Iterator[BlockingBroker]:
-    with BlockingBroker(kafka=ANY_PORT, config=FOR_EVER) as running:
-        yield running
 
 
 def keys(folder: Path, upstream: BlockingBroker) -> str:
@@ -60,26 +50,6 @@ def is_alive(process: int) -> bool:
 
 def wait_for(upstream: BlockingBroker, *values: bytes) -> None:
     until(lambda: TOPIC in upstream.topics() and upstream.log(TOPIC).values(0) == list(values), f"{values} upstream")
-
-
-def test_a_server_with_links_forwards_and_its_child_comes_back_and_ends_with_it(
-    tmp_path: Path, upstream: BlockingBroker
-) -> None:
-    with ServerFolder(tmp_path) as folder:
-        server = folder.start("--config", keys(tmp_path, upstream))
-        produce(server, b"a")
-        wait_for(upstream, b"a")
-        first = child_of(tmp_path)
-
-        os.kill(first, signal.SIGKILL)
-        until(lambda: child_of(tmp_path) != first, "another child")
-        produce(server, b"b")
-        wait_for(upstream, b"a", b"b")
-
-        second = child_of(tmp_path)
-        assert server.stop() == 0
-        assert not is_alive(second)
-        assert "it is started again in" in server.stderr()
 
 
 def test_a_child_ends_when_its_server_was_killed(tmp_path: Path, upstream: BlockingBroker) -> None:

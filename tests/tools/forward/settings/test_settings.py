@@ -63,16 +63,13 @@ def settings(tmp_path: Path, text: str, *, is_servers: bool = False) -> ForwardS
     return ForwardSettings(**read_file(str(file), is_servers=is_servers))
 
 
-def test_every_key_of_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_key_of_a_file_is_read_and_no_secret_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = settings(tmp_path, WHOLE)
     assert (found.server, found.node, found.metrics) == (Address("10.0.0.1", 9095), "gateway", Address("127.0.0.1", 9309))
     first, second = found.links
     assert (first.topics, first.topic_pattern, first.priority) == (("readings", "alarms"), r"edge\..*", ("alarms",))
-    assert (first.delivery, first.compression, first.timezone) == (
-        Delivery.AT_LEAST_ONCE,
-        Compression.ZSTD,
-        ZoneInfo("Europe/Berlin"),
-    )
+    assert (first.delivery, first.compression) == (Delivery.AT_LEAST_ONCE, Compression.ZSTD)
+    assert first.timezone == ZoneInfo("Europe/Berlin")
     assert first.start == AtTime(1_795_586_400_000)
     assert len(first.windows) == 2
     assert dict(first.create_config) == {"retention.ms": "1000"}
@@ -85,13 +82,9 @@ def test_every_key_of_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "socket.nagle.disable": "true",
     }
     assert (second.name, second.create_topics) == ("b", True)
-
-
-def test_no_secret_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EDGE_PASSWORD", "very secret")
-    link = settings(tmp_path, WHOLE).links[0]
-    assert "very secret" not in repr(link)
-    assert shown(link.kafka)["sasl.password"] == "from variable EDGE_PASSWORD"
+    assert "very secret" not in repr(first)
+    assert shown(first.kafka)["sasl.password"] == "from variable EDGE_PASSWORD"
+    assert read_link("the test", {**LEAST, "timezone": "utc"}).timezone is UTC
 
 
 @pytest.mark.parametrize(
@@ -99,6 +92,7 @@ def test_no_secret_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     [
         ({"topic": "t"}, r"the test: unknown key 'topic'; known are name, to, topics, "),
         ({"name": ""}, r"the test: name: '' is no name"),
+        ({"to": None}, r"the key 'to' is missing"),
         ({"topics": []}, r"link a: topics or topic_pattern says what is forwarded"),
         ({"topics": ["a/b"]}, r"topics: the topic name 'a/b' holds something else"),
         ({"topic_pattern": "("}, r"topic_pattern: '\(' is no regular expression"),
@@ -117,7 +111,7 @@ def test_no_secret_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_what_makes_no_sense_is_refused_by_name(change: dict[str, object], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        read_link("the test", {**LEAST, **change})
+        read_link("the test", {key: value for key, value in {**LEAST, **change}.items() if value is not None})
 
 
 def test_a_forwarders_metrics_are_open_to_others_with_a_token_or_insecure_only() -> None:
@@ -129,11 +123,6 @@ def test_a_forwarders_metrics_are_open_to_others_with_a_token_or_insecure_only()
         assert not ForwardSettings(links=links, metrics=metrics, metrics_token_file="token").is_exposed
         assert ForwardSettings(links=links, metrics=metrics, insecure=True).is_exposed
     assert not ForwardSettings(links=links, metrics=Address("127.0.0.1", 9309)).is_exposed
-
-
-def test_a_key_that_is_missing_is_named() -> None:
-    with pytest.raises(SettingsError, match="the key 'to' is missing"):
-        read_link("the test", {"name": "a", "topics": ["t"]})
 
 
 @pytest.mark.parametrize(
@@ -162,25 +151,6 @@ def test_a_server_s_file_may_have_everything_else(tmp_path: Path) -> None:
         settings(tmp_path, text.replace("node =", "nodes ="), is_servers=True)
 
 
-def test_a_pattern_means_whole_names_and_no_topic_of_the_server() -> None:
-    there = ["a", "ab", "b", "__consumer_offsets", "__own"]
-    assert wanted_topics((), "a.*", there) == ["a", "ab"]
-    assert wanted_topics((), ".*", there) == ["a", "ab", "b"]
-    assert wanted_topics(("__own", "b", "missing"), "a", there) == ["__own", "a", "b"]
-
-
-def test_topics_without_priority_come_behind_all_that_have_one() -> None:
-    assert ranks(["x", "y"], ["a", "y", "x"]) == {"a": 2, "y": 1, "x": 0}
-
-
-def test_a_name_upstream_is_made_of_what_the_template_names() -> None:
-    assert target_name("{node}-{link}-{topic}", topic="t{x}", node="n", link="l") == "n-l-t{x}"
-
-
-def test_utc_is_a_zone_without_a_database() -> None:
-    assert read_link("the test", {**LEAST, "timezone": "utc"}).timezone is UTC
-
-
 def test_who_reads_the_source_logs_in_with_a_password_from_a_file_or_a_variable(tmp_path: Path) -> None:
     head = 'user = "edge"\npassword = { file = "/run/secrets/triolog" }\n'
     found = settings(tmp_path, head + WHOLE)
@@ -192,3 +162,12 @@ def test_who_reads_the_source_logs_in_with_a_password_from_a_file_or_a_variable(
         with pytest.raises(SettingsError, match=message) as caught:
             settings(tmp_path, wrong + WHOLE)
         assert "very secret" not in str(caught.value)
+
+
+def test_names_of_topics_are_found_ordered_and_made() -> None:
+    there = ["a", "ab", "b", "__consumer_offsets", "__own"]
+    assert wanted_topics((), "a.*", there) == ["a", "ab"]
+    assert wanted_topics((), ".*", there) == ["a", "ab", "b"], "no topic of the server"
+    assert wanted_topics(("__own", "b", "missing"), "a", there) == ["__own", "a", "b"]
+    assert ranks(["x", "y"], ["a", "y", "x"]) == {"a": 2, "y": 1, "x": 0}, "those without priority come behind"
+    assert target_name("{node}-{link}-{topic}", topic="t{x}", node="n", link="l") == "n-l-t{x}"

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from click.testing import Result
 from triolog.server.embedded import BlockingBroker
 
 from tests.support.forwarding import ANY_PORT, FOR_EVER, TOPIC, Forwarding
 from tests.tools.cli.conftest import call
 
-
-@pytest.fixture
-def upstream() -> Iterator[BlockingBroker]:
-    with BlockingBroker(kafka=ANY_PORT, config=FOR_EVER) as running:
-        yield running
+from ..test_delivery import numbered
 
 
-def numbered(first: int, end: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, end)]
-
-
-def send(directory: Path, upstream: BlockingBroker, state_dir: Path, *more: str) -> str:
-    """`triolog forward --from-dir`, which must succeed."""
-    result = call(
+def sent(directory: Path, upstream: BlockingBroker, state_dir: Path, *more: str) -> Result:
+    """`triolog forward --from-dir`."""
+    return call(
         *("forward", "--from-dir", directory, "--to", upstream.bootstrap_servers, "--topics", TOPIC, "--link", "link"),
         *("--drain", "--state-dir", state_dir, *more),
     )
+
+
+def send(directory: Path, upstream: BlockingBroker, state_dir: Path) -> str:
+    """Send what must be sent."""
+    result = sent(directory, upstream, state_dir)
     assert result.exit_code == 0, result.output
     return result.stderr
 
@@ -48,13 +43,6 @@ def filled(directory: Path, upstream: BlockingBroker, *, forwarded: int = 0, tot
         pair.append([b"other"], partition=1)
 
 
-def test_a_directory_goes_upstream_whole(tmp_path: Path, upstream: BlockingBroker) -> None:
-    filled(tmp_path / "data", upstream)
-    send(tmp_path / "data", upstream, tmp_path / "state")
-    assert upstream.log(TOPIC).values(0) == numbered(0, 100)
-    assert upstream.log(TOPIC).values(1) == [b"other"]
-
-
 def test_it_goes_on_where_the_dead_server_s_link_was(tmp_path: Path, upstream: BlockingBroker) -> None:
     filled(tmp_path / "data", upstream, forwarded=30)
     send(tmp_path / "data", upstream, tmp_path / "state")
@@ -71,11 +59,18 @@ def test_what_the_dead_server_had_noted_counts_where_the_upstream_has_forgotten(
     assert upstream.log(TOPIC).values(0) == numbered(30, 100)
 
 
-def test_sending_it_again_sends_nothing(tmp_path: Path, upstream: BlockingBroker) -> None:
+def test_a_directory_goes_upstream_whole_and_once_and_stays_as_it_is(tmp_path: Path, upstream: BlockingBroker) -> None:
+    def content() -> dict[str, bytes]:
+        found = {str(path): path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
+        return {path: data for path, data in found.items() if not path.endswith(".lock")}
+
     filled(tmp_path / "data", upstream)
+    before = content()
     for _ in range(2):
         send(tmp_path / "data", upstream, tmp_path / "state")
-    assert len(upstream.log(TOPIC).values(0)) == 100
+        assert upstream.log(TOPIC).values(0) == numbered(0, 100)
+        assert upstream.log(TOPIC).values(1) == [b"other"]
+    assert content() == before
 
 
 def test_a_damaged_batch_is_a_gap_that_the_upstream_is_told_of(tmp_path: Path, upstream: BlockingBroker) -> None:
@@ -90,54 +85,11 @@ def test_a_damaged_batch_is_a_gap_that_the_upstream_is_told_of(tmp_path: Path, u
     assert records[0].headers == (("triolog.gap", b"0-9"),)
 
 
-def test_nothing_in_the_directory_changes(tmp_path: Path, upstream: BlockingBroker) -> None:
-    filled(tmp_path / "data", upstream)
-
-    def content() -> dict[str, bytes]:
-        found = {str(path): path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
-        return {path: data for path, data in found.items() if not path.endswith(".lock")}
-
-    before = content()
-    send(tmp_path / "data", upstream, tmp_path / "state")
-    assert content() == before
-
-
-def test_a_directory_that_a_server_uses_is_refused(tmp_path: Path, upstream: BlockingBroker) -> None:
-    with BlockingBroker(tmp_path / "data", config=FOR_EVER) as source:
-        source.create_topic(TOPIC)
-        result = call(
-            *("forward", "--from-dir", tmp_path / "data", "--to", upstream.bootstrap_servers, "--topics", TOPIC),
-            *("--link", "link", "--drain", "--state-dir", tmp_path / "state"),
-        )
-    assert result.exit_code == 3
-
-
-def test_it_needs_an_upstream_that_notes_how_far_it_is(tmp_path: Path, upstream: BlockingBroker) -> None:
-    filled(tmp_path / "data", upstream)
-    result = call(
-        *("forward", "--from-dir", tmp_path / "data", "--to", upstream.bootstrap_servers, "--topics", TOPIC),
-        *("--link", "link", "--delivery", "at-least-once", "--state-dir", tmp_path / "state"),
-    )
-    assert result.exit_code == 2
-    assert TOPIC not in upstream.topics()
-
-
-def test_a_directory_that_has_another_record_where_the_last_one_was_is_not_sent_on(
+def test_a_directory_that_a_server_uses_is_refused_and_so_is_an_upstream_that_does_not_note_how_far_it_is(
     tmp_path: Path, upstream: BlockingBroker
 ) -> None:
-    filled(tmp_path / "data", upstream, forwarded=30, total=30)
-    shutil.copytree(tmp_path / "data", tmp_path / "older")
     with BlockingBroker(tmp_path / "data", config=FOR_EVER) as source:
-        source.append(TOPIC, numbered(30, 100), partition=0)
-    send(tmp_path / "data", upstream, tmp_path / "state")
-    shutil.rmtree(tmp_path / "data")
-    shutil.copytree(tmp_path / "older", tmp_path / "data")
-    with BlockingBroker(tmp_path / "data", config=FOR_EVER) as source:
-        source.append(TOPIC, [(1, None, b"another", ())] * 70, partition=0)
-    result = call(
-        *("forward", "--from-dir", tmp_path / "data", "--to", upstream.bootstrap_servers, "--topics", TOPIC, "--link", "link"),
-        *("--drain", "--state-dir", tmp_path / "state"),
-    )
-    assert result.exit_code == 1
-    assert "the record at offset 99 of partition 0 has time 1, and the one that was forwarded last had" in result.stderr
-    assert upstream.log(TOPIC).values(0) == numbered(0, 100)
+        source.create_topic(TOPIC)
+        assert sent(tmp_path / "data", upstream, tmp_path / "state").exit_code == 3
+    assert sent(tmp_path / "data", upstream, tmp_path / "state", "--delivery", "at-least-once").exit_code == 2
+    assert TOPIC not in upstream.topics()

@@ -22,13 +22,21 @@ def at(offset: int, topic_id: str = ID) -> CommittedOffset:
     return CommittedOffset(offset, topic_id)
 
 
-def test_what_was_never_forwarded_begins_where_the_link_says() -> None:
-    assert resumed(None, None) == Resumed(offset=300, is_first=True)
-
-
-def test_the_upstream_is_believed_and_not_the_source() -> None:
-    assert resumed(at(400), at(350)) == Resumed(offset=400, avoided=50, mark=Mark(ID))
-    assert resumed(at(400), at(450)) == Resumed(offset=400, mark=Mark(ID))
+@pytest.mark.parametrize(
+    ("upstream", "local", "expected"),
+    [
+        (None, None, Resumed(offset=300, is_first=True)),  # where the link says
+        (at(400), at(350), Resumed(offset=400, avoided=50, mark=Mark(ID))),  # the upstream is believed
+        (at(400), at(450), Resumed(offset=400, mark=Mark(ID))),
+        (at(20), None, Resumed(offset=20, mark=Mark(ID))),  # before the start of the log, so that the gap is seen
+        (CommittedOffset(120, ""), at(350), Resumed(offset=120, avoided=0)),  # set by hand
+        (None, at(350), Resumed(offset=350, mark=Mark(ID))),  # an upstream that never had anything has forgotten nothing
+    ],
+)
+def test_the_upstream_says_where_it_goes_on(
+    upstream: CommittedOffset | None, local: CommittedOffset | None, expected: Resumed
+) -> None:
+    assert resumed(upstream, local) == expected
 
 
 def test_an_upstream_that_has_forgotten_leaves_what_the_source_has_noted() -> None:
@@ -37,45 +45,26 @@ def test_an_upstream_that_has_forgotten_leaves_what_the_source_has_noted() -> No
     assert "the upstream has no offset" in str(found.note)
 
 
-def test_an_upstream_that_never_had_anything_has_forgotten_nothing() -> None:
-    assert resumed(None, at(350)).note is None
-
-
-def test_an_offset_before_the_start_of_the_log_is_kept_so_that_the_gap_is_seen() -> None:
-    assert resumed(at(20), None).offset == 20
-
-
-@pytest.mark.parametrize(("upstream", "local"), [(at(400, "other"), None), (None, at(400, "other"))])
-def test_a_topic_that_was_made_anew_is_not_gone_on_with(
-    upstream: CommittedOffset | None, local: CommittedOffset | None
+@pytest.mark.parametrize("is_upstreams", [True, False])
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        (at(400, "other"), r"it was deleted and made again.*id other, this one is JUj1.*forward reset --topic readings"),
+        (at(501), r"has partition 2 up to 501 and the source ends at 500.*--start latest"),
+    ],
+)
+def test_a_topic_that_was_made_anew_or_is_behind_is_not_gone_on_with(
+    known: CommittedOffset, reason: str, is_upstreams: bool
 ) -> None:
-    with pytest.raises(
-        TopicStoppedError, match=r"it was deleted and made again.*id other, this one is JUj1.*forward reset --topic readings"
-    ):
-        resumed(upstream, local)
-
-
-@pytest.mark.parametrize(("upstream", "local"), [(at(501), None), (None, at(501))])
-def test_a_source_behind_the_upstream_is_not_gone_on_with(
-    upstream: CommittedOffset | None, local: CommittedOffset | None
-) -> None:
-    with pytest.raises(TopicStoppedError, match=r"has partition 2 up to 501 and the source ends at 500.*--start latest"):
-        resumed(upstream, local)
-
-
-def test_an_offset_that_somebody_has_set_by_hand_is_taken_as_it_is() -> None:
-    assert resumed(CommittedOffset(120, ""), at(350)).offset == 120
+    with pytest.raises(TopicStoppedError, match=reason):
+        resumed(*((known, None) if is_upstreams else (None, known)))
 
 
 @pytest.mark.parametrize("mark", [Mark(ID), Mark(ID, 0, 0), Mark(ID, 499, 1_700_000_000_000), Mark(ID, 499, -1)])
 def test_a_mark_is_read_as_it_was_written(mark: Mark) -> None:
     assert Mark.parse(str(mark)) == mark
     assert resumed(at(500, str(mark)), None).mark == mark
-
-
-@pytest.mark.parametrize("metadata", [None, ""])
-def test_an_offset_without_a_note_has_no_mark(metadata: str | None) -> None:
-    assert Mark.parse(metadata) is None
+    assert Mark.parse(None) is Mark.parse("") is None
 
 
 def test_another_record_where_the_last_one_was_is_seen_by_its_time() -> None:
