@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -51,7 +50,6 @@ from tests.support.kafka_admin import (
     new_topic,
 )
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_wire import KafkaWire
 
 # A broker starts. The quick suite has the errors that it gave: server/listeners/kafka/test_create_topics.py and its neighbours.
@@ -228,20 +226,14 @@ def wait_for_topics(client: KafkaWire) -> None:
         """Asked again: the answer says it when it is so."""
 
 
-def test_errors_are_those_of_kafka(kafka: KafkaCalls, kafka_class_path: str, tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path / "ours", for_tests=True, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
-        assert broker.kafka is not None
-        with closing(KafkaWire.connect(broker.kafka)) as client:
-            ours = [answers(client, calls) for calls in (MAKING, USING)]
-    with KafkaBroker(tmp_path / "kafka", kafka_class_path, kafka) as theirs:
-        theirs.format()
-        theirs.start()
-        address = Address.parse(theirs.address)
-        with closing(KafkaWire.connect(address)) as client:
-            expected = [answers(client, MAKING)]
-            wait_for_topics(client)
-            expected.append(answers(client, USING))
-        theirs.stop()
+def test_errors_are_those_of_kafka(broker: BlockingBroker, apache: KafkaBroker) -> None:
+    assert broker.kafka is not None
+    with closing(KafkaWire.connect(broker.kafka)) as client:
+        ours = [answers(client, calls) for calls in (MAKING, USING)]
+    with closing(KafkaWire.connect(Address.parse(apache.address))) as client:
+        expected = [answers(client, MAKING)]
+        wait_for_topics(client)
+        expected.append(answers(client, USING))
     for calls, found, wanted in zip((MAKING, USING), ours, expected, strict=True):
         for (body, version), one, other in zip(calls, found, wanted, strict=True):
             assert one == other, f"v{version} {body}"

@@ -4,7 +4,6 @@ triolog: who may is the same."""
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -19,22 +18,16 @@ from triolog.protocol.kafka.messages.offsets import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_admin import create_topics, new_topic
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_wire import KafkaWire
 
 # A broker starts. The quick suite has the rules: server/groups/test_consumer.py.
 pytestmark = pytest.mark.full
 
-AT_ONCE: Final = {
-    "group.consumer.assignment.interval.ms": "0",
-    "group.consumer.min.assignment.interval.ms": "0",
-    "group.consumer.assignor.offload.enable": "false",
-}
 GROUP, TOPIC, PARTITIONS = "group", "topic", 6
 TRIES: Final = 3
 TIMEOUT_MS: Final = 60_000
@@ -105,17 +98,12 @@ def _partitions(told: Any) -> list[ConsumerGroupHeartbeatTopicPartitions]:
     ]
 
 
-def test_who_may_commit_is_the_same(kafka: KafkaCalls, kafka_class_path: str, tmp_path: Path) -> None:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
-        assert broker.kafka is not None
-        with closing(KafkaWire.connect(broker.kafka)) as client:
-            ours = answers(client)
-    with KafkaBroker(tmp_path / "kafka", kafka_class_path, kafka, settings=AT_ONCE) as theirs:
-        theirs.format()
-        theirs.start()
-        with closing(KafkaWire.connect(Address.parse(theirs.address))) as client:
-            expected = answers(client)
-        theirs.stop()
+def test_who_may_commit_is_the_same(broker: BlockingBroker, apache: KafkaBroker) -> None:
+    assert broker.kafka is not None
+    with closing(KafkaWire.connect(broker.kafka)) as client:
+        ours = answers(client)
+    with closing(KafkaWire.connect(Address.parse(apache.address))) as client:
+        expected = answers(client)
     assert ours == expected
     at_first = [codes for member, said, codes in expected[-20:] if (member, said) == ("a", 0)]
     assert at_first == [[0, 0, *[ErrorCode.STALE_MEMBER_EPOCH] * 5]]

@@ -12,9 +12,8 @@ import pytest
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.types import Isolation
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.segments.segment_reader import SegmentGoneError
 from triolog.tools.spark.segments.segments_options import SegmentOptions
-from triolog.tools.spark.segments.segments_source import SegmentsReader, SegmentTask, TriologSegments
+from triolog.tools.spark.segments.segments_source import SegmentsReader, TriologSegments
 from triolog.tools.spark.source.bounds import BoundError
 from triolog.tools.spark.source.broker import TopicMissingError, close_connections
 from triolog.tools.spark.source.data_loss import DataLossError
@@ -197,16 +196,6 @@ def test_a_lease_that_has_ended_is_refused_by_the_server(broker: BlockingBroker)
     ended = attrs.evolve(task.lease, lease_id="gone")
     with pytest.raises(InvalidRequestError, match="there is no lease 'gone'"):
         list(made.read(attrs.evolve(task, lease=ended)))
-
-
-def test_files_that_vanish_before_their_task_runs_are_data_loss(directory: Path) -> None:
-    made = reader(path=str(directory), subscribe="b")
-    [task] = made.partitions()
-    assert isinstance(task, SegmentTask)
-    for path in (directory / "b-0").glob("*.log"):
-        path.unlink()
-    with pytest.raises(SegmentGoneError, match="of b-0 may be lost"):
-        list(made.read(task))
 
 
 def test_a_topic_that_the_server_has_not_is_named(broker: BlockingBroker) -> None:

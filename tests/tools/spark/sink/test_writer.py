@@ -97,24 +97,6 @@ def test_rows_without_a_time_get_the_time_of_the_write_and_minus_one_is_none(bro
     assert now - 1 <= null <= default < now + 60_000
 
 
-def test_partition_column_beats_the_key_and_the_key_beats_the_task(broker: BlockingBroker) -> None:
-    keys, partitions = [b"k1", b"k2", None], [None, 0, 2]
-    batch = rows([b"a", b"b", b"c"], key=pa.array(keys, pa.binary()), partition=pa.array(partitions, pa.int32()))
-    produced(broker, batch, topic="t")
-    expected: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
-    expected[partition_for_key(b"k1", 3)].append(b"a")
-    expected[0].append(b"b")
-    expected[2].append(b"c")
-    assert {partition: values(broker, "t", partition) for partition in range(3)} == expected
-
-
-def test_topic_column_spreads_rows_over_topics(broker: BlockingBroker) -> None:
-    broker.create_topic("v")
-    batch = rows([b"a", b"b", b"c"], topic=pa.array(["u", "v", "u"]))
-    writer.produce([batch], options(broker, deliveryGuarantee="at-least-once"), task())
-    assert (values(broker, "u"), values(broker, "v")) == ([b"a", b"c"], [b"b"])
-
-
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_is_read_back(broker: BlockingBroker, compression: str) -> None:
     sent = [b"value %d" % number for number in range(500)]
@@ -251,22 +233,6 @@ def test_commit_spreads_over_topics_and_partitions(broker: BlockingBroker) -> No
     }
 
 
-def test_batch_that_is_replayed_after_its_commit_writes_nothing_again(broker: BlockingBroker) -> None:
-    assert committed(broker, staged(broker, [b"a"], 3), version=3)
-    again = staged(broker, [b"a"], 3)
-    assert again.partitions == ()
-    assert not committed(broker, again, version=3)
-    assert committed(broker, staged(broker, [b"b"], 4), version=4)
-    assert values(broker) == [b"a", b"b"]
-
-
-def test_batch_without_rows_is_committed_and_counts(broker: BlockingBroker) -> None:
-    assert committed(broker, staged(broker, []), version=0)
-    assert not committed(broker, version=0)
-    assert committed(broker, version=1)
-    assert values(broker) == []
-
-
 def test_attempts_that_the_commit_does_not_name_vanish(broker: BlockingBroker) -> None:
     zombie = staged(broker, [b"a", b"b"])
     good = staged(broker, [b"a", b"b"])
@@ -276,16 +242,6 @@ def test_attempts_that_the_commit_does_not_name_vanish(broker: BlockingBroker) -
     assert late.partitions == ()
     assert not committed(broker, zombie)
     assert values(broker) == [b"a", b"b"]
-
-
-def test_abort_throws_away_what_was_staged(broker: BlockingBroker) -> None:
-    part = staged(broker, [b"a"])
-    writer.abort(options(broker), "app", 0, [part.task])
-    with pytest.raises(DeliveryError, match="committing version 0 of app to topic u: "):
-        committed(broker, part)
-    writer.abort(options(broker), "app", 0, None)
-    assert committed(broker, staged(broker, [b"b"]))
-    assert values(broker) == [b"b"]
 
 
 def test_abort_after_the_commit_changes_nothing(broker: BlockingBroker) -> None:
@@ -329,25 +285,6 @@ def test_the_largest_commit_fits_into_a_request_and_a_larger_one_says_what_to_do
     for tasks, each in ((10_001, 1), (101, 200)):
         with pytest.raises(DeliveryError, match=rf"^{tasks} tasks have staged {tasks * each} parts, .*: coalesce\(\) the rows"):
             writer.commit(options(broker), "app", 0, parts(tasks, each))
-
-
-def test_two_applications_with_the_same_version_do_not_meet(broker: BlockingBroker) -> None:
-    for application in ("one", "two"):
-        part = writer.stage([rows([application.encode()])], options(broker, topic="u"), task(application=application))
-        assert writer.commit(options(broker), application, 0, [part])
-    assert values(broker) == [b"one", b"two"]
-
-
-def test_task_that_fails_leaves_nothing_that_is_committed(broker: BlockingBroker) -> None:
-    def fails() -> Iterator[pa.RecordBatch]:
-        yield rows([bytes(writer.BUFFER_BYTES // 40)] * 50)
-        raise OSError("the input is gone")
-
-    with pytest.raises(OSError, match="the input is gone"):
-        writer.stage(fails(), options(broker, topic="u"), task())
-    writer.abort(options(broker), "app", 0, None)
-    assert committed(broker, staged(broker, [b"a"]))
-    assert values(broker) == [b"a"]
 
 
 def test_staged_value_above_the_topics_limit_is_an_error_that_names_both(broker: BlockingBroker) -> None:

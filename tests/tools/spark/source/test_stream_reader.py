@@ -18,8 +18,7 @@ from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.listeners.native import file_calls
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.procedures.groups import fetch_offsets
-from triolog.tools.spark.sink.write_options import OptionError
-from triolog.tools.spark.source.broker import TopicMissingError, close_connections
+from triolog.tools.spark.source.broker import close_connections
 from triolog.tools.spark.source.data_loss import DataLossError
 from triolog.tools.spark.source.ranges import OffsetRange
 from triolog.tools.spark.source.source import TriologDataSource
@@ -67,13 +66,9 @@ class Query:
         end = json.dumps(self.reader.latestOffset(json.loads(start), limit))
         if self.planned:
             self.reader.commit(json.loads(start))
-        if end == start and (self.planned or not self.is_first_empty_batch_run()):
+        if end == start and self.planned:  # Spark runs the first batch of a query even when it has nothing
             return False
         self.planned.append(end)
-        return True
-
-    def is_first_empty_batch_run(self) -> bool:
-        """Spark runs the first batch of a query even when it has nothing."""
         return True
 
     def run_planned(self) -> None:
@@ -114,15 +109,6 @@ ALL = [(0, offset) for offset in range(100)] + [(1, offset) for offset in range(
 def test_offsets_are_canonical_json(events: BlockingBroker) -> None:
     reader = _reader(events, startingOffsets='{"events": {"1": 5, "0": 7}}')
     assert json.dumps(reader.initialOffset()) == '{"events": {"0": 7, "1": 5}}'
-
-
-def test_everything_comes_once(events: BlockingBroker) -> None:
-    query = Query(_reader(events))
-    query.run()
-    assert sorted(query.rows) == ALL
-    events.append("events", [b"more"])
-    query.run()
-    assert sorted(query.rows) == sorted([*ALL, (0, 100)])
 
 
 def test_without_new_records_the_answer_is_the_start_to_the_letter(events: BlockingBroker) -> None:
@@ -233,55 +219,11 @@ def test_available_now_from_the_latest_offset_that_was_found_after_it_began(even
     assert query.rows == [(0, 101)]
 
 
-def test_the_first_offset_is_pinned_by_an_empty_batch_so_that_a_failure_loses_nothing(events: BlockingBroker) -> None:
-    query = Query(_reader(events, startingOffsets="latest"))
-    query.reader.initialOffset()
-    events.append("events", [b"before it was planned"] * 2)
-    assert query.plan()
-    assert json.loads(query.planned[0]) == {"events": {"0": 100, "1": 300}}
-    events.append("events", [b"while it was down"] * 5)
-    query.restart(_reader(events, startingOffsets="latest"))
-    query.run()
-    assert query.sizes[0] == 0
-    assert query.rows == [(0, offset) for offset in range(100, 107)]
-
-
-def test_a_first_batch_that_is_run_again_is_not_pinned_again(events: BlockingBroker) -> None:
-    query = Query(_reader(events))
-    assert query.plan()
-    reader = _reader(events)
-    reader.prepareForTriggerAvailableNow()
-    query.restart(reader)
-    query.run()
-    assert sorted(query.rows) == ALL
-
-
-def test_a_restart_under_available_now_does_not_pin_again(events: BlockingBroker) -> None:
-    query = Query(_reader(events))
-    query.run(2)
-    events.append("events", [b"more"])
-    query.restart(_reader(events))
-    query.reader.prepareForTriggerAvailableNow()
-    query.run()
-    assert sorted(query.rows) == sorted([*ALL, (0, 100)])
-
-
 @pytest.mark.parametrize("options", [{"startingOffsets": '{"events": {"0": 1, "1": 2}}'}, {"pinInitialOffset": "false"}])
 def test_a_start_that_stays_the_same_or_is_not_to_be_pinned_is_not(events: BlockingBroker, options: dict[str, str]) -> None:
     query = Query(_reader(events, **options))
     query.run(1)
     assert query.rows
-
-
-def test_a_batch_that_was_planned_is_read_again_with_the_same_range(events: BlockingBroker) -> None:
-    query = Query(_reader(events, maxOffsetsPerTrigger=100))
-    query.run(2)
-    assert query.plan()
-    events.append("events", [b"later"] * 50)
-    query.restart(_reader(events, maxOffsetsPerTrigger=7))
-    assert query.sizes == [0, 100, 100]
-    query.run()
-    assert sorted(query.rows) == sorted([*ALL, *((0, offset) for offset in range(100, 150))])
 
 
 def test_a_new_partition_and_a_new_topic_are_read_from_their_beginning(events: BlockingBroker) -> None:
@@ -324,11 +266,6 @@ def test_a_topic_that_vanishes_is_an_error_or_reported(
     lenient.run()
     assert "eve-0" not in lenient.planned[-1]
     assert "eve-0: offset 1" in caplog.text
-
-
-def test_a_topic_that_was_never_there_is_named(server: BlockingBroker) -> None:
-    with pytest.raises(TopicMissingError, match="has no topic events; create it"):
-        _reader(server).initialOffset()
 
 
 def test_a_topic_that_was_made_anew_has_shrunk(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
@@ -374,17 +311,6 @@ def test_micro_batches_are_split_as_batches_are(events: BlockingBroker) -> None:
     reader = _reader(events, minPartitions=8)
     planned = reader.partitions({"events": {"0": 0, "1": 0}}, {"events": {"0": 100, "1": 300}})
     assert [range_.count for range_ in planned if isinstance(range_, OffsetRange)] == [50] * 8
-
-
-def test_bounds_that_only_a_batch_has_are_refused(events: BlockingBroker) -> None:
-    with pytest.raises(OptionError, match="endingOffsets is refused in a streaming query"):
-        _reader(events, endingOffsets="latest")
-
-
-def test_a_stopped_reader_leaves_no_connection(events: BlockingBroker) -> None:
-    reader = _reader(events)
-    Query(reader).run()
-    reader.stop()
 
 
 class Streaming(RuleBasedStateMachine):
