@@ -9,27 +9,10 @@ from typing import Any, Final
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.admin.cluster import (
-    AlterPartitionReassignmentsReassignablePartition,
-    AlterPartitionReassignmentsReassignableTopic,
-    AlterPartitionReassignmentsRequest,
-    DescribeClusterRequest,
-    ElectLeadersRequest,
-    ElectLeadersTopicPartitions,
-    UpdateFeaturesFeatureUpdateKey,
-    UpdateFeaturesRequest,
-)
-from triolog.protocol.kafka.messages.admin.configs import ListConfigResourcesRequest
-from triolog.protocol.kafka.messages.admin.quotas import DescribeClientQuotasComponentData, DescribeClientQuotasRequest
-from triolog.protocol.kafka.messages.metadata import (
-    DescribeTopicPartitionsCursor,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsTopicRequest,
-    MetadataRequest,
-)
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 
+from tests.kafka.asking import ask
 from tests.support.kafka_admin import (
     APPEND,
     BROKER_TYPE,
@@ -107,20 +90,18 @@ USING: Final[list[Call]] = [
     (alter_incrementally((TOPIC_TYPE, "one", [("leader.replication.throttled.replicas", APPEND, "x")])), 1),
     (alter_incrementally((TOPIC_TYPE, "nope", [("flush.ms", SET, "1")]), (99, "x", [("flush.ms", SET, "1")])), 1),
     (alter_incrementally((BROKER_TYPE, "1", [("num.partitions", SET, "2")])), 1),
-    *((ListConfigResourcesRequest(resource_types=types), 1) for types in ([], [2], [4], [16], [99])),
+    *((ask("ListConfigResources", resource_types=types), 1) for types in ([], [2], [4], [16], [99])),
     *(
-        (
-            DescribeClusterRequest(include_cluster_authorized_operations=True, endpoint_type=kind, include_fenced_brokers=True),
-            2,
-        )
+        (ask("DescribeCluster", include_cluster_authorized_operations=True, endpoint_type=kind, include_fenced_brokers=True), 2)
         for kind in (0, 1, 2, 9)
     ),
     *(
         (
-            DescribeTopicPartitionsRequest(
-                topics=[DescribeTopicPartitionsTopicRequest(name=name) for name in names],
+            ask(
+                "DescribeTopicPartitions",
+                topics=[{"name": name} for name in names],
                 response_partition_limit=limit,
-                cursor=cursor and DescribeTopicPartitionsCursor(topic_name=cursor[0], partition_index=cursor[1]),
+                cursor=cursor and {"topic_name": cursor[0], "partition_index": cursor[1]},
             ),
             0,
         )
@@ -135,26 +116,22 @@ USING: Final[list[Call]] = [
         ]
     ),
     *(
-        (
-            ElectLeadersRequest(
-                election_type=kind, topic_partitions=[ElectLeadersTopicPartitions(topic=name, partitions=[0, 77])]
-            ),
-            version,
-        )
+        (ask("ElectLeaders", election_type=kind, topic_partitions=[{"topic": name, "partitions": [0, 77]}]), version)
         for kind, name, version in [(0, "many", 0), (0, "many", 2), (1, "many", 2), (1, "nope", 1), (9, "many", 2)]
     ),
     *(
         (
-            AlterPartitionReassignmentsRequest(
+            ask(
+                "AlterPartitionReassignments",
                 topics=[
-                    AlterPartitionReassignmentsReassignableTopic(
-                        name=name,
-                        partitions=[
-                            AlterPartitionReassignmentsReassignablePartition(partition_index=number, replicas=replicas)
+                    {
+                        "name": name,
+                        "partitions": [
+                            {"partition_index": number, "replicas": replicas}
                             for number, replicas in enumerate([None, [1], [], [9], [1, 1]])
                         ],
-                    )
-                ]
+                    }
+                ],
             ),
             1,
         )
@@ -162,10 +139,10 @@ USING: Final[list[Call]] = [
     ),
     *(
         (
-            DescribeClientQuotasRequest(
+            ask(
+                "DescribeClientQuotas",
                 components=[
-                    DescribeClientQuotasComponentData(entity_type=kind, match_type=match_type, match=match)
-                    for kind, match_type, match in components
+                    {"entity_type": kind, "match_type": match_type, "match": match} for kind, match_type, match in components
                 ],
                 strict=False,
             ),
@@ -184,13 +161,7 @@ USING: Final[list[Call]] = [
         ]
     ),
     *(
-        (
-            UpdateFeaturesRequest(
-                feature_updates=[UpdateFeaturesFeatureUpdateKey(feature=name, max_version_level=level)],
-                validate_only=True,
-            ),
-            version,
-        )
+        (ask("UpdateFeatures", feature_updates=[{"feature": name, "max_version_level": level}], validate_only=True), version)
         for name, level, version in [("group.version", 1, 1), ("group.version", 9, 2), ("no.such", 1, 1), ("", 1, 2)]
     ),
     (delete_topics("nope", "beside", "beside"), 5),
@@ -219,8 +190,8 @@ def answers(client: KafkaWire, calls: list[Call]) -> list[dict[tuple[Any, ...], 
 
 def wait_for_topics(client: KafkaWire) -> None:
     """Kafka's controller makes topics before its broker knows of them."""
-    everything = MetadataRequest(
-        topics=None, include_cluster_authorized_operations=False, include_topic_authorized_operations=False
+    everything = ask(
+        "Metadata", topics=None, include_cluster_authorized_operations=False, include_topic_authorized_operations=False
     )
     while not {"x" * 249, "c5", "a1"} <= {topic.name for topic in client.call(everything, 12).topics}:
         """Asked again: the answer says it when it is so."""

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.admin.configs import ListConfigResourcesRequest
-from triolog.protocol.kafka.messages.admin.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
+from tests.kafka.asking import ask
 from tests.support.client_metrics import (
     ALTERATIONS,
     CLIENT_METRICS,
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.full
 
 def clear(client: KafkaWire) -> None:
     """Leave no subscription."""
-    everything = ListConfigResourcesRequest(resource_types=[CLIENT_METRICS])
+    everything = ask("ListConfigResources", resource_types=[CLIENT_METRICS])
     while found := client.call(everything, 1).config_resources:
         for each in found:
             client.call(altering(each.resource_name, *((key, DELETE, None) for key in ("metrics", "interval.ms", "match"))), 1)
@@ -66,7 +65,7 @@ def pushed(address: Address) -> list[Any]:
         client.call(setting("last", metrics="c.", match="client_id=nobody"), 1)
         while not is_known(client):
             """Kafka's controller takes them before its broker knows of them."""
-        asked = client.call(GetTelemetrySubscriptionsRequest(client_instance_id=bytes(16)), 0)
+        asked = client.call(ask("GetTelemetrySubscriptions", client_instance_id=bytes(16)), 0)
         found: list[Any] = [
             *(asked.error_code, sorted(asked.requested_metrics), asked.push_interval_ms, asked.telemetry_max_bytes),
             *(asked.delta_temporality, list(asked.accepted_compression_types), asked.client_instance_id != bytes(16)),
@@ -82,10 +81,10 @@ def pushed(address: Address) -> list[Any]:
                 "metrics": b"",
                 **said,
             }
-            found.append(ErrorCode(client.call(PushTelemetryRequest(**fields), 0).error_code).name)
+            found.append(ErrorCode(client.call(ask("PushTelemetry", **fields), 0).error_code).name)
 
         def get(instance_id: bytes) -> None:
-            answer = client.call(GetTelemetrySubscriptionsRequest(client_instance_id=instance_id), 0)
+            answer = client.call(ask("GetTelemetrySubscriptions", client_instance_id=instance_id), 0)
             found.append((ErrorCode(answer.error_code).name, answer.client_instance_id == instance_id))
 
         get(whose)

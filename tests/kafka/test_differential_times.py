@@ -33,30 +33,17 @@ def asked(*windows: tuple[int, int]) -> Times:
     return times
 
 
-def test_partitions_of_one_request_may_differ_by_a_millisecond_on_one_side_only() -> None:
+def test_times_of_one_request_are_equal_and_any_other_is_noticed() -> None:
     ours, kafka = asked((1, 9)), asked((5, 8))
-    appended = Symbol(APPENDED, 0)
+    appended, untold = Symbol(APPENDED, 0), Symbol(UNTOLD, 0)
     assert [ours.tell(START + 3), ours.tell(START + 3)] == [kafka.tell(START + 6), kafka.tell(START + 7)] == [appended] * 2
     assert [ours.name(START + 3), kafka.name(START + 6), kafka.name(START + 7)] == [appended] * 3
-
-
-def test_a_time_that_is_not_the_one_that_was_answered_is_noticed() -> None:
-    times = asked((1, 9))
-    assert times.tell(START + 3) != times.name(START + 4)
-    assert times.name(START + 4) == Symbol(UNTOLD, 0)
-
-
-def test_when_a_transaction_began_is_compared_by_its_request() -> None:
-    ours, kafka = asked((1, 9)), asked((5, 8))
-    ours.tell(START + 3)
-    kafka.tell(START + 6)
-    assert ours.name(START + 3, is_of_append=False) == kafka.name(START + 5, is_of_append=False) == Symbol(UNTOLD, 0)
-
-
-def test_a_time_of_another_request_or_of_none_is_noticed() -> None:
+    assert ours.name(START + 4) == untold, "not the one that was answered"
+    assert ours.name(START + 3, is_of_append=False) == kafka.name(START + 5, is_of_append=False) == untold
+    assert (kafka.value(appended, 0), kafka.value(appended, 1)) == (START + 6, START + 8)
     times = asked((1, 3), (4, 4), (8, 9))
     names = [times.name(START + ms) for ms in (3, 4, 6, 9, 10, 0)]
-    assert names == [Symbol(UNTOLD, 0), Symbol(UNTOLD, 1), BETWEEN, Symbol(UNTOLD, 2), START + 10, START]
+    assert names == [untold, Symbol(UNTOLD, 1), BETWEEN, Symbol(UNTOLD, 2), START + 10, START]
 
 
 def test_a_request_has_no_millisecond_of_the_one_before() -> None:
@@ -66,9 +53,3 @@ def test_a_request_has_no_millisecond_of_the_one_before() -> None:
     times.begin()
     times.extend()
     assert [times.name(START + ms) for ms in (5, 6)] == [Symbol(UNTOLD, 0), Symbol(UNTOLD, 1)]
-
-
-def test_what_is_looked_for_is_at_or_behind_all_appends_of_a_request() -> None:
-    times = asked((1, 9))
-    [appended] = {times.tell(START + ms) for ms in (4, 3, 6)}
-    assert (times.value(appended, 0), times.value(appended, 1)) == (START + 3, START + 7)

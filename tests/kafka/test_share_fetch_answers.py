@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
-from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequest, ShareFetchRequestPartition, ShareFetchRequestTopic
 from triolog.protocol.records.builder import build_batch
 
+from tests.kafka.asking import ask
 from tests.kafka.differential.brokers import both_sharing
 from tests.kafka.differential.sides import Side
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
@@ -38,12 +36,12 @@ def prepare(side: Side) -> dict[str, bytes]:
     for topic in (READ, UNREAD):
         side.wire.call(create_topics(new_topic(topic, 1)), 7)
     side.settle_metadata()
-    asked = [MetadataRequestTopic(topic_id=NO_ID, name=topic) for topic in (READ, UNREAD)]
-    found = side.wire.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 12).topics
+    asked = [{"topic_id": NO_ID, "name": topic} for topic in (READ, UNREAD)]
+    found = side.wire.call(ask("Metadata", topics=asked, allow_auto_topic_creation=False), 12).topics
     for topic in (READ, UNREAD):
-        part = ProducePartition(index=0, records=build_batch([(int(time.time() * 1000), None, b"x", ())]))
-        topics = [ProduceTopic(name=topic, partition_data=[part])]
-        side.wire.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 9)
+        part = {"index": 0, "records": build_batch([(int(time.time() * 1000), None, b"x", ())])}
+        topics = [{"name": topic, "partition_data": [part]}]
+        side.wire.call(ask("Produce", acks=-1, timeout_ms=30_000, topic_data=topics), 9)
     return {topic.name: topic.topic_id for topic in found}
 
 
@@ -57,8 +55,9 @@ def begin(side: Side, group: str, ids: dict[str, bytes]) -> None:
 
 def fetched(side: Side, group: str, ids: dict[str, bytes], member: str, wait_ms: int, topics: list[str]) -> Answered:
     """What a new member is answered."""
-    part = ShareFetchRequestPartition(partition_index=0, acknowledgement_batches=[])
-    request = ShareFetchRequest(
+    part = {"partition_index": 0, "acknowledgement_batches": []}
+    request = ask(
+        "ShareFetch",
         group_id=group,
         member_id=member,
         share_session_epoch=0,
@@ -67,7 +66,7 @@ def fetched(side: Side, group: str, ids: dict[str, bytes], member: str, wait_ms:
         max_bytes=2**20,
         max_records=10,
         batch_size=10,
-        topics=[ShareFetchRequestTopic(topic_id=ids[topic], partitions=[part]) for topic in topics],
+        topics=[{"topic_id": ids[topic], "partitions": [part]} for topic in topics],
         forgotten_topics_data=[],
     )
     with closing(KafkaWire.connect(side.address)) as wire:

@@ -104,11 +104,7 @@ def test_a_transaction_that_nobody_owns_is_found_and_aborted(
     """The open transaction that has an owner is none of them."""
     long_ago_ms = int(time.time() * 1000) - LONG_MINUTES * 60_000
     lost = build_batch(
-        [(long_ago_ms, None, b"lost", ())],
-        producer_id=WITHOUT_OWNER,
-        producer_epoch=7,
-        base_sequence=0,
-        is_transactional=True,
+        [(long_ago_ms, None, b"lost", ())], producer_id=WITHOUT_OWNER, producer_epoch=7, base_sequence=0, is_transactional=True
     )
     broker.append(TOPIC, [b"before"], partition=1)
     broker.append(TOPIC, lost, partition=1)

@@ -16,20 +16,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from triolog.protocol.kafka.messages.transactions import EndTxnRequest, InitProducerIdRequest
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType
 from triolog.server.settings.broker_config import Address
 from triolog.tools.bench.kafka.jars import REFERENCE_VERSION
 
+from tests.kafka.asking import ask
 from tests.support import golden_questions
 from tests.support.golden import KAFKA_4_3
 from tests.support.golden_questions import CLASSIC, CODECS, COMPACTED, CONSUMERS, MOVES, QUEUE, SHARERS
@@ -119,7 +111,7 @@ def _wait_for_coordinator(wire: KafkaWire) -> None:
     """Of groups, of transactions, of share groups' states."""
     for kind, key in ((0, "first"), (1, "first"), (2, f"{SHARERS}:AAAAAAAAAAAAAAAAAAAAAQ:0")):
         deadline = time.monotonic() + DEADLINE_S
-        find = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
+        find = ask("FindCoordinator", key=key, key_type=kind, coordinator_keys=[key])
         while wire.call(find, 6).coordinators[0].error_code:
             assert time.monotonic() < deadline
 
@@ -127,7 +119,7 @@ def _wait_for_coordinator(wire: KafkaWire) -> None:
 def _write_transactions(wire: KafkaWire, rng: random.Random) -> None:
     """Of version 2 (KIP-890): partitions join by being written to, each end raises the epoch. The last one stays open."""
     deadline = time.monotonic() + DEADLINE_S
-    init = InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=600_000)
+    init = ask("InitProducerId", transactional_id="mover", transaction_timeout_ms=600_000)
     while (made := wire.call(init, 5)).error_code:
         assert time.monotonic() < deadline, made
     producer, epoch = made.producer_id, made.producer_epoch
@@ -142,7 +134,7 @@ def _write_transactions(wire: KafkaWire, rng: random.Random) -> None:
             )
             _produce(wire, records, 12, topic=MOVES, transactional_id="mover")
         if commits is not None:
-            end = EndTxnRequest(transactional_id="mover", producer_id=producer, producer_epoch=epoch, committed=commits)
+            end = ask("EndTxn", transactional_id="mover", producer_id=producer, producer_epoch=epoch, committed=commits)
             while (ended := wire.call(end, 5)).error_code:
                 assert time.monotonic() < deadline, ended
             producer, epoch = ended.producer_id, ended.producer_epoch
@@ -150,9 +142,10 @@ def _write_transactions(wire: KafkaWire, rng: random.Random) -> None:
 
 def _commit(wire: KafkaWire) -> None:
     """By topic id, of a group without members, and of one whose assignments the server makes."""
-    asked = MetadataRequest(topics=[MetadataRequestTopic(topic_id=NO_ID, name=CODECS)], allow_auto_topic_creation=False)
+    asked = ask("Metadata", topics=[{"topic_id": NO_ID, "name": CODECS}], allow_auto_topic_creation=False)
     topic_id = wire.call(asked, 12).topics[0].topic_id
-    beat = ConsumerGroupHeartbeatRequest(
+    beat = ask(
+        "ConsumerGroupHeartbeat",
         group_id=CONSUMERS,
         member_id="reader",
         member_epoch=0,
@@ -162,12 +155,13 @@ def _commit(wire: KafkaWire) -> None:
     )
     epoch = wire.call(beat, 1).member_epoch
     for group, member, of_member, offset in ((CLASSIC, "", -1, 4), (CONSUMERS, "reader", epoch, 7)):
-        part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="noted")
-        request = OffsetCommitRequest(
+        part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "noted"}
+        request = ask(
+            "OffsetCommit",
             group_id=group,
             generation_id_or_member_epoch=of_member,
             member_id=member,
-            topics=[OffsetCommitRequestTopic(topic_id=topic_id, partitions=[part])],
+            topics=[{"topic_id": topic_id, "partitions": [part]}],
         )
         answer = wire.call(request, 10)
         assert answer.topics[0].partitions[0].error_code == 0, answer
