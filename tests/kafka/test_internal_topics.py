@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
@@ -17,7 +16,7 @@ from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 from triolog.server.storage.disk.checkpoints import decode_uuid
 
-from tests.kafka.tools import Tools, decoded, json_values
+from tests.kafka.tools import Opened, Tools, decoded, json_values
 from tests.kafka.written_logs import files_of
 from tests.support.kafka_admin import GROUP_TYPE, SET, alter_incrementally
 from tests.support.kafka_jars import KafkaCalls
@@ -51,13 +50,6 @@ def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
     with BlockingBroker(tmp_path / "data", for_tests=True, native=None, kafka=listening, topics={TOPIC: 2}) as broker:
         broker.append(TOPIC, [b"a", b"b", b"c"])
         yield broker
-
-
-@attrs.define(eq=False)
-class Opened:
-    """Where a producer is while it lives: its threads end when nothing refers to it."""
-
-    client: Producer
 
 
 @pytest.fixture

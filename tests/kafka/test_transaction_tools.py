@@ -6,13 +6,12 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-import attrs
 import pytest
 from confluent_kafka import KafkaException, Producer
 from triolog.protocol.records.builder import build_batch
 from triolog.server.embedded import BlockingBroker
 
-from tests.kafka.tools import Row, Tools, table
+from tests.kafka.tools import Opened, Row, Tools, table
 
 TOPIC: Final = "orders"
 OWNER: Final = "mover"
@@ -27,13 +26,6 @@ def broker(broker: BlockingBroker) -> BlockingBroker:
     broker.create_topic(TOPIC, 2)
     broker.append(TOPIC, [b"before"])
     return broker
-
-
-@attrs.define(eq=False)
-class Opened:
-    """Where a producer is while it lives: its threads end when nothing refers to it."""
-
-    client: Producer
 
 
 @pytest.fixture

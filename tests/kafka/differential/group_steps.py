@@ -212,3 +212,22 @@ def delete_offsets(world: World) -> Step:
         for name, numbers in world.partitions_of([world.topic_name()], 3).items()
     ]
     return world.step(ask("OffsetDelete", group_id=world.group_name(), topics=topics))
+
+
+# ---- groups of one kind asked as if they were of another ---------------------------------------------------------------------
+
+
+def of_other_kinds(world: World, group: str, topic: str, deleted: str) -> list[tuple[Any, int]]:
+    """(request, lowest version) for a classic group, and for one whose assignments the server makes."""
+    timeouts = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000}
+    protocols = [{"name": "range", "metadata": b""}]
+    member = {"member_id": "consumer", "member_epoch": world.one_of([0, 1]), "rebalance_timeout_ms": 60_000}
+    of_topic = {"name": deleted, "partitions": [{"partition_index": 0}]}
+    return [
+        (ask("JoinGroup", group_id=group, member_id="", protocol_type="consumer", protocols=protocols, **timeouts), 5),
+        (ask("Heartbeat", group_id=group, generation_id=1, member_id="m"), 0),
+        (ask("ConsumerGroupHeartbeat", group_id=group, subscribed_topic_names=[topic], topic_partitions=[], **member), 1),
+        (ask("ConsumerGroupDescribe", group_ids=[group], include_authorized_operations=False), 0),
+        (ask("DescribeGroups", groups=[group], include_authorized_operations=False), 0),
+        (ask("OffsetDelete", group_id=group, topics=[of_topic]), 0),
+    ]

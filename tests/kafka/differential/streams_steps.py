@@ -10,6 +10,7 @@ from tests.kafka.asking import ask
 from tests.support.kafka_admin import DELETE, GROUP_TYPE, SET, alter_incrementally, delete_topics
 from tests.support.streams_requests import internal, part, topology
 
+from .group_steps import of_other_kinds
 from .names import MADE_UP_MEMBER
 from .world import APPLICATIONS, FENCE, GROUPS, STEADY, Instance, Step, World
 
@@ -258,43 +259,11 @@ def other_kind(world: World) -> Step:
     group = _group(world)
     if not any(each.epoch for each in world.instances if each.group == group):
         return describe(world)
-    protocol = {"name": "range", "metadata": b""}
-    join = ask(
-        "JoinGroup",
-        group_id=group,
-        session_timeout_ms=60_000,
-        rebalance_timeout_ms=60_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[protocol],
-    )
-    consumer = ask(
-        "ConsumerGroupHeartbeat",
-        group_id=group,
-        member_id="consumer",
-        member_epoch=world.one_of([0, 1]),
-        rebalance_timeout_ms=60_000,
-        subscribed_topic_names=["plain"],
-        topic_partitions=[],
-    )
-    share = ask(
-        "ShareGroupHeartbeat",
-        group_id=group,
-        member_id="share",
-        member_epoch=world.one_of([0, 1]),
-        subscribed_topic_names=["plain"],
-    )
-    deleted = {"name": FENCE, "partitions": [{"partition_index": 0}]}
-    body, lowest = world.one_of(
-        [
-            (join, 5),
-            (ask("Heartbeat", group_id=group, generation_id=1, member_id="m"), 0),
-            (consumer, 1),
-            (share, 1),
-            (ask("ConsumerGroupDescribe", group_ids=[group], include_authorized_operations=False), 0),
-            (ask("ShareGroupDescribe", group_ids=[group], include_authorized_operations=False), 1),
-            (ask("DescribeGroups", groups=[group], include_authorized_operations=False), 0),
-            (ask("OffsetDelete", group_id=group, topics=[deleted]), 0),
-        ]
-    )
+    asked = of_other_kinds(world, group, "plain", FENCE)
+    share = {"member_id": "share", "member_epoch": world.one_of([0, 1]), "subscribed_topic_names": ["plain"]}
+    asked += [
+        (ask("ShareGroupHeartbeat", group_id=group, **share), 1),
+        (ask("ShareGroupDescribe", group_ids=[group], include_authorized_operations=False), 1),
+    ]
+    body, lowest = world.one_of(asked)
     return world.step(body, lowest=lowest)

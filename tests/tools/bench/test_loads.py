@@ -42,12 +42,9 @@ def test_a_load_runs_elsewhere_and_answers(tmp_path: Path) -> None:
     assert run_load(sync_rate, directory=str(tmp_path), count=2)["rate"] > 0
 
 
-def test_a_load_that_fails_is_named_with_what_it_wrote(tmp_path: Path) -> None:
+def test_a_load_that_fails_or_does_not_start_is_named_with_what_it_wrote(tmp_path: Path) -> None:
     with pytest.raises(LoadFailedError, match=r"(?s)disk:sync_rate ended with 1: .*FileNotFoundError"):
         run_load(sync_rate, directory=str(tmp_path / "nowhere"), count=2)
-
-
-def test_a_load_that_does_not_start_is_named() -> None:
     nobody = ["127.0.0.1", 1]
     arguments = {"address": nobody, "topic": "t", "connections": 1, "rate": 1.0, "records": 1}
     with LoadProcess(look_up_on_schedule, arguments) as load:
@@ -168,13 +165,10 @@ def test_processes_find_compiled_modules_where_none_may_be_written(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_row_is_a_usage_error_that_lists_them() -> None:
+def test_rows_are_listed_also_for_an_unknown_one() -> None:
     result = CliRunner().invoke(command.command, ["--only", "speed"])
     assert result.exit_code == 2
     assert "no row is called 'speed'" in result.stderr
-
-
-def test_rows_can_be_listed() -> None:
     result = CliRunner().invoke(command.command, ["--list"])
     assert result.output.splitlines()[2] == "3 memory"
 

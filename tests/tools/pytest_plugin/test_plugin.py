@@ -34,11 +34,6 @@ def run(pytester: pytest.Pytester, *arguments: str, beside: str | None = None) -
     return pytester.runpytest_subprocess(*without, *PLUGIN, *arguments)
 
 
-def test_the_entry_point_is_declared() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["pytest11"] == {"triolog": "triolog.tools.pytest_plugin"}
-
-
 def test_a_run_without_its_fixtures_loads_neither_trio_nor_the_server(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import sys
@@ -47,6 +42,8 @@ def test_a_run_without_its_fixtures_loads_neither_trio_nor_the_server(pytester: 
             assert not [name for name in sys.modules if name.split(".")[0] == "trio" or name.startswith("triolog.server")]
     """)
     run(pytester).assert_outcomes(passed=1)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"triolog": "triolog.tools.pytest_plugin"}
 
 
 def test_brokers_of_tests_and_of_the_session(pytester: pytest.Pytester) -> None:

@@ -71,13 +71,10 @@ def test_a_damaged_time_index_is_none_with_a_reason(tmp_path: Path) -> None:
     assert read_time_index(written(tmp_path, ".timeindex", ">qi", [(50, 2), (60, 2)]), 100).damage is None
 
 
-def test_zeros_of_a_preallocated_index_are_no_entries(tmp_path: Path) -> None:
+def test_zeros_and_entries_for_what_was_appended_later_do_not_count(tmp_path: Path) -> None:
     path = written(tmp_path, ".index", ">ii", [(5, 100), (9, 300)], bytes(80))
     for index in (read_offset_index(path, 100, 1000), read_offset_tail(path, 100, 1000)):
         assert (index.offsets.tolist(), index.positions.tolist()) == ([105, 109], [100, 300])
-
-
-def test_entries_for_what_was_appended_later_do_not_count(tmp_path: Path) -> None:
     path = written(tmp_path, ".index", ">ii", [(5, 100), (9, 300)])
     assert read_offset_index(path, 100, 300).offsets.tolist() == [105]
     assert read_offset_tail(path, 100, 300).offsets.tolist() == [105]

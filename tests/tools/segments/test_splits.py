@@ -72,7 +72,7 @@ def test_splits_are_the_whole_range_without_overlap_cut_at_batch_starts(
     shutil.rmtree(directory)
 
 
-def test_a_split_is_cut_at_the_first_entry_behind_its_target(tmp_path: Path) -> None:
+def test_splits_are_cut_behind_their_target_and_never_a_small_rest(tmp_path: Path) -> None:
     written = write_log(tmp_path / "topic-0", [uniform(100)], index_interval_bytes=0)
     splits = splits_of(log_in(written.directory), split_bytes=1000)
     size = written.batches[1][1]

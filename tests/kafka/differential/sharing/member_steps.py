@@ -9,6 +9,7 @@ from triolog.protocol.kafka.messages.share_group_offsets import DescribeShareGro
 
 from tests.kafka.asking import ask
 
+from ..group_steps import of_other_kinds
 from ..world import Step
 from . import reading_steps
 from .world import BRIEF, CLASSIC, RESTING, SHARED, STEADY, Reader, Sharing
@@ -183,36 +184,9 @@ def other_kind(world: Sharing) -> Step:
     group = world.one_of([STEADY, BRIEF])
     if not world.joined(group):
         return describe(world)
-    protocol = {"name": "range", "metadata": b""}
-    join = ask(
-        "JoinGroup",
-        group_id=group,
-        session_timeout_ms=60_000,
-        rebalance_timeout_ms=60_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[protocol],
-    )
-    consumer = ask(
-        "ConsumerGroupHeartbeat",
-        group_id=group,
-        member_id="consumer",
-        member_epoch=world.one_of([0, 1]),
-        rebalance_timeout_ms=60_000,
-        subscribed_topic_names=["single"],
-        topic_partitions=[],
-    )
-    deleted = {"name": "single", "partitions": [{"partition_index": 0}]}
-    asked = [
-        (join, 5, 9),
-        (ask("Heartbeat", group_id=group, generation_id=1, member_id="m"), 0, 99),
-        (consumer, 1, 99),
-        (ask("ConsumerGroupDescribe", group_ids=[group], include_authorized_operations=False), 0, 99),
-        (ask("DescribeGroups", groups=[group], include_authorized_operations=False), 0, 99),
-        (ask("OffsetDelete", group_id=group, topics=[deleted]), 0, 99),
-        (ask("OffsetFetch", group_id=group, topics=None, groups=[{"group_id": group}]), 8, 10),
-    ]
+    asked = of_other_kinds(world, group, "single", "single")
+    asked.append((ask("OffsetFetch", group_id=group, topics=None, groups=[{"group_id": group}]), 8))
     if world.chance(0.15):
         return commit(world, group)
-    body, lowest, highest = world.one_of(asked)
-    return world.step(body, lowest=lowest, highest=highest)
+    body, lowest = world.one_of(asked)
+    return world.step(body, lowest=lowest)

@@ -45,10 +45,7 @@ def test_a_year_becomes_a_week_in_its_order() -> None:
     assert all(flight.partition < PARTITIONS[topic] for topic, flight in week)
 
 
-def test_a_single_moment_is_no_division_by_zero() -> None:
+def test_a_single_moment_is_no_division_by_zero_and_only_cancellations_are_refused() -> None:
     assert len(in_a_week([departing(1000, row=1), departing(1000, row=2)], END_MS)) == 2
-
-
-def test_only_cancellations_are_refused() -> None:
     policies = {topic: topic_config(topic, "group")["disk.full.policy"] for topic in PARTITIONS}
     assert policies == {DEPARTURES: "drop-oldest", DELAYS: "drop-oldest", CANCELLATIONS: "refuse"}

@@ -99,14 +99,13 @@ def test_the_page_has_figures_drawings_tables_and_checks(told: PageNarrator, fin
         assert said in document
 
 
-def test_a_check_that_did_not_hold_is_seen_at_once(told: PageNarrator, findings: DemoFindings) -> None:
+def test_whatever_a_run_has_told_there_is_a_page_that_shows_what_did_not_hold(
+    told: PageNarrator, findings: DemoFindings
+) -> None:
     findings.checks.append(Check("another", False, "2 of 3"))
     document = page(told, findings)
     assert "1 of 3 checks FAILED." in document
     assert '<b class="failed">FAILED</b>another' in document
-
-
-def test_a_run_that_told_nothing_is_a_page_too() -> None:
     document = page(PageNarrator(FlightsNarrator()), DemoFindings())
     Reader(document)
     assert "0 of 0 checks FAILED." in document

@@ -26,16 +26,10 @@ def _burn(seconds: float) -> None:
         pass
 
 
-def test_what_a_process_uses_itself_is_counted() -> None:
+def test_cpu_of_a_process_and_of_all_its_children_is_counted_once() -> None:
     assert 0.15 < cpu_used_s(os.getpid(), lambda: _burn(0.2)) < 2
-
-
-def test_what_a_child_used_that_has_ended_is_counted_once() -> None:
     used = cpu_used_s(os.getpid(), lambda: subprocess.run([sys.executable, "-c", BURN], check=True))
     assert 0.28 < used < 0.6
-
-
-def test_what_a_child_of_a_child_uses_while_it_runs_is_counted() -> None:
     program = (
         f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN + chr(10) + 'print(1, flush=True); input()'!r}])"
     )
@@ -45,9 +39,6 @@ def test_what_a_child_of_a_child_uses_while_it_runs_is_counted() -> None:
         assert process.stdout.readline() == b"1\n"
         assert tree_cpu_s(os.getpid()) - before > 0.28
         process.communicate(b"\n")
-
-
-def test_doing_nothing_takes_a_step_of_the_clock_so_that_rates_are_finite() -> None:
     assert cpu_used_s(os.getpid(), lambda: None) > 0
 
 

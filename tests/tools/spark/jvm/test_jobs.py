@@ -152,11 +152,27 @@ def test_paths_are_those_of_where_the_job_was_called(
     assert len(exported(tmp_path / "out")) == 2 * RECORDS + 1
 
 
-def test_verify_finds_nothing_in_a_sound_directory(spark: SparkSession, stopped: StoppedDirectory) -> None:
+def test_verify_finds_nothing_in_a_sound_directory_also_when_its_indexes_are_made_again(
+    spark: SparkSession, stopped: StoppedDirectory
+) -> None:
     done = verify(spark, stopped)
     assert done.findings == ()
     assert (done.records, done.partitions) == (2 * RECORDS + 1, 3)
     assert done.segments == sum(len(files.segments) for files in stopped.partitions) > 6
+    paths = [
+        Path(segment.path(suffix))
+        for files in stopped.partitions
+        for segment in files.segments
+        for suffix in (".index", ".timeindex")
+    ]
+    before = {path: path.read_bytes() for path in paths}
+    for path in paths:
+        path.unlink()
+    done = reindex(spark, directory(Path(stopped.path)))
+    assert done.failures == ()
+    assert done.segments * 2 == len(paths)
+    assert {path: path.read_bytes() for path in paths} == before
+    assert verify(spark, directory(Path(stopped.path))).damages == 0
 
 
 def test_verify_goes_on_from_its_manifest_and_looks_at_everything_again_when_it_was_finished(
@@ -199,23 +215,6 @@ def test_verify_finds_what_the_command_without_spark_finds(spark: SparkSession, 
     expected = {"topic id", "quarantine", "snapshot", "gap", "batch", "index", "time index"}
     assert {finding.check for finding in seen.findings} >= expected
     assert set(verify(spark, found).findings) == set(seen.findings)
-
-
-def test_reindex_makes_the_indexes_that_the_server_made(spark: SparkSession, stopped: StoppedDirectory) -> None:
-    paths = [
-        Path(segment.path(suffix))
-        for files in stopped.partitions
-        for segment in files.segments
-        for suffix in (".index", ".timeindex")
-    ]
-    before = {path: path.read_bytes() for path in paths}
-    for path in paths:
-        path.unlink()
-    done = reindex(spark, directory(Path(stopped.path)))
-    assert done.failures == ()
-    assert done.segments * 2 == len(paths)
-    assert {path: path.read_bytes() for path in paths} == before
-    assert verify(spark, directory(Path(stopped.path))).damages == 0
 
 
 def test_compact_keeps_the_newest_record_of_each_key_at_its_offset(spark: SparkSession, stopped: StoppedDirectory) -> None:

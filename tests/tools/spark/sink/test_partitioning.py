@@ -44,10 +44,7 @@ def test_empty_and_null_keys_are_taken(keys: list[bytes | None]) -> None:
     assert len(murmur2_of_keys(keys_array(keys))) == len(keys)
 
 
-def test_rows_without_a_key_go_to_the_same_partition_when_a_task_is_tried_again() -> None:
+def test_rows_without_a_key_are_spread_and_stay_where_they_are_when_a_task_is_tried_again() -> None:
     assert sticky_partition("t", "query", 7, 3, 12) == sticky_partition("t", "query", 7, 3, 12)
-
-
-def test_rows_without_a_key_of_different_tasks_and_batches_are_spread() -> None:
     found = {sticky_partition("t", "query", version, task, 6) for version in range(8) for task in range(8)}
     assert found == set(range(6))

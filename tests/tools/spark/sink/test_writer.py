@@ -118,10 +118,24 @@ def test_many_requests_in_flight_keep_the_order(broker: BlockingBroker) -> None:
     assert [value[:6] for value in values(broker) if value is not None] == [value[:6] for value in sent]
 
 
-def test_a_task_without_rows_writes_nothing(broker: BlockingBroker) -> None:
+def test_what_cannot_be_written_is_an_error_that_says_what_to_do_and_leaves_nothing(broker: BlockingBroker) -> None:
     assert produced(broker) == 0
     assert produced(broker, rows([])) == 0
     assert values(broker) == []
+    with pytest.raises(
+        DeliveryError, match=r"127\.0\.0\.1:\d+: writing to topic u partition 0: MESSAGE_TOO_LARGE: .*max\.message\.bytes"
+    ):
+        produced(broker, rows([bytes(2 * MB)]))
+    with pytest.raises(DeliveryError, match=r"topic u partition 0 makes a batch of 6710\d+ bytes, above the 6710\d+ bytes"):
+        produced(broker, rows([bytes(LARGE - 1000)]))
+    with pytest.raises(DeliveryError, match=r"127\.0\.0\.1:\d+: looking up topic absent: .*triolog topics create"):
+        produced(broker, rows([b"a"]), topic="absent")
+    with pytest.raises(RowError, match="column partition is 7 in a row for topic u"):
+        produced(broker, rows([b"a"], partition=pa.array([7], pa.int32())))
+    with pytest.raises(ValueError, match="timestamp"):
+        produced(broker, rows([b"a"], timestamp=pa.array([-5_000_000], pa.timestamp("us", tz="UTC"))))
+    with pytest.raises(DeliveryError, match=r"staging for topic u partition 0: MESSAGE_TOO_LARGE: .*max\.message\.bytes"):
+        staged(broker, [bytes(2 * MB)])
 
 
 def test_value_of_64_mb_is_written_where_the_topic_allows_it(broker: BlockingBroker) -> None:
@@ -131,35 +145,11 @@ def test_value_of_64_mb_is_written_where_the_topic_allows_it(broker: BlockingBro
     assert values(broker, "large") == [b"before", value, b"behind"]
 
 
-def test_value_above_the_topics_limit_is_an_error_that_names_both(broker: BlockingBroker) -> None:
-    with pytest.raises(
-        DeliveryError, match=r"127\.0\.0\.1:\d+: writing to topic u partition 0: MESSAGE_TOO_LARGE: .*max\.message\.bytes"
-    ):
-        produced(broker, rows([bytes(2 * MB)]))
-
-
-def test_value_above_the_largest_request_is_an_error_that_says_how_large_that_is(broker: BlockingBroker) -> None:
-    with pytest.raises(DeliveryError, match=r"topic u partition 0 makes a batch of 6710\d+ bytes, above the 6710\d+ bytes"):
-        produced(broker, rows([bytes(LARGE - 1000)]))
-
-
-def test_topic_that_does_not_exist_is_an_error_that_says_how_to_make_it(broker: BlockingBroker) -> None:
-    with pytest.raises(DeliveryError, match=r"127\.0\.0\.1:\d+: looking up topic absent: .*triolog topics create"):
-        produced(broker, rows([b"a"]), topic="absent")
-
-
 def test_server_that_is_gone_is_an_error_with_its_address_within_the_timeout(broker: BlockingBroker) -> None:
     gone = options(broker, topic="u", deliveryGuarantee="at-least-once", kafka_delivery_timeout_ms="50")
     broker.stop()
     with pytest.raises(DeliveryError, match=rf"127\.0\.0\.1:{gone.address[1]}: .*topic u.* failed for 50 ms"):
         writer.produce([rows([b"a"])], gone, task())
-
-
-def test_row_that_cannot_be_written_ends_the_task(broker: BlockingBroker) -> None:
-    with pytest.raises(RowError, match="column partition is 7 in a row for topic u"):
-        produced(broker, rows([b"a"], partition=pa.array([7], pa.int32())))
-    with pytest.raises(ValueError, match="timestamp"):
-        produced(broker, rows([b"a"], timestamp=pa.array([-5_000_000], pa.timestamp("us", tz="UTC"))))
 
 
 class Restarting:
@@ -285,11 +275,6 @@ def test_the_largest_commit_fits_into_a_request_and_a_larger_one_says_what_to_do
     for tasks, each in ((10_001, 1), (101, 200)):
         with pytest.raises(DeliveryError, match=rf"^{tasks} tasks have staged {tasks * each} parts, .*: coalesce\(\) the rows"):
             writer.commit(options(broker), "app", 0, parts(tasks, each))
-
-
-def test_staged_value_above_the_topics_limit_is_an_error_that_names_both(broker: BlockingBroker) -> None:
-    with pytest.raises(DeliveryError, match=r"staging for topic u partition 0: MESSAGE_TOO_LARGE: .*max\.message\.bytes"):
-        staged(broker, [bytes(2 * MB)])
 
 
 def test_staged_value_of_64_mb_is_committed_where_the_topic_allows_it(broker: BlockingBroker) -> None:

@@ -106,12 +106,9 @@ def events(server: BlockingBroker) -> BlockingBroker:
 ALL = [(0, offset) for offset in range(100)] + [(1, offset) for offset in range(300)]
 
 
-def test_offsets_are_canonical_json(events: BlockingBroker) -> None:
+def test_offsets_are_canonical_json_and_the_start_to_the_letter_without_new_records(events: BlockingBroker) -> None:
     reader = _reader(events, startingOffsets='{"events": {"1": 5, "0": 7}}')
     assert json.dumps(reader.initialOffset()) == '{"events": {"0": 7, "1": 5}}'
-
-
-def test_without_new_records_the_answer_is_the_start_to_the_letter(events: BlockingBroker) -> None:
     reader = _reader(events)
     start = {"events": {"1": 300, "0": 100}}  # an order that we would not write
     assert json.dumps(reader.latestOffset(start, ReadAllAvailable())) == json.dumps(start)
@@ -192,9 +189,13 @@ def test_a_minimum_and_a_maximum_go_together(events: BlockingBroker) -> None:
     assert reader.latestOffset(almost, ReadMaxRows(100)) == almost
 
 
-def test_a_trigger_that_takes_everything_at_once_ignores_the_limits(events: BlockingBroker) -> None:
+def test_the_latest_offsets_are_reported_and_taken_by_a_trigger_without_limits(events: BlockingBroker) -> None:
     reader = _reader(events, maxOffsetsPerTrigger=10, minOffsetsPerTrigger=5, pinInitialOffset="false")
     assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) == {"events": {"0": 100, "1": 300}}
+    reader = _reader(events, maxOffsetsPerTrigger=10)
+    assert reader.reportLatestOffset() is None
+    reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
+    assert reader.reportLatestOffset() == {"events": {"0": 100, "1": 300}}
 
 
 def test_available_now_takes_what_was_there_when_it_began_in_limited_batches(events: BlockingBroker) -> None:
@@ -284,14 +285,9 @@ def test_a_topic_that_was_made_anew_has_shrunk(events: BlockingBroker, caplog: p
     assert "the log ends at offset 3" in caplog.text
 
 
-def test_the_latest_offsets_are_reported_and_not_the_targets(events: BlockingBroker) -> None:
-    reader = _reader(events, maxOffsetsPerTrigger=10)
-    assert reader.reportLatestOffset() is None
-    reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
-    assert reader.reportLatestOffset() == {"events": {"0": 100, "1": 300}}
-
-
-def test_progress_is_published_for_a_group(events: BlockingBroker) -> None:
+def test_progress_is_published_for_a_group_and_stops_nothing_when_it_cannot_be(
+    events: BlockingBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     Query(_reader(events, kafka__group__id="reports")).run()
     assert events.native is not None
     with BlockingClient(("127.0.0.1", events.native.port)) as client:
@@ -299,9 +295,6 @@ def test_progress_is_published_for_a_group(events: BlockingBroker) -> None:
             fetch_offsets("reports", [TopicPartition("events", 0), TopicPartition("events", 1)], require_stable=True)
         )
     assert {partition.partition: offset.offset for partition, offset in kept.items()} == {0: 100, 1: 300}
-
-
-def test_progress_that_cannot_be_published_stops_nothing(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
     reader = _reader(events, kafka__group__id="reports")
     reader.commit({"elsewhere": {"0": 5}})
     assert "group reports: offsets were not published" in caplog.text
