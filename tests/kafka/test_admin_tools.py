@@ -31,21 +31,6 @@ def test_kafka_topics_makes_describes_grows_and_deletes(tools: Tools, broker: Bl
     assert broker.topics() == []
 
 
-def test_kafka_topics_says_what_is_refused(tools: Tools, broker: BlockingBroker) -> None:
-    broker.create_topic("t", 2)
-    for arguments, said in [
-        (("--create", "--topic", "three", "--replication-factor", 3), "InvalidReplicationFactorException"),
-        (("--create", "--topic", "t"), "exists already"),
-        (("--create", "--topic", "x", "--config", "no.such.key=1"), "no.such.key"),
-        (("--alter", "--topic", "t", "--partitions", 1), "InvalidPartitionsException"),
-        (("--delete", "--topic", "nope"), "does not exist"),
-    ]:
-        outcome = tools.call("topics", *arguments)
-        assert outcome.exit_code == 1, arguments
-        assert said in outcome.stdout + outcome.stderr
-    assert broker.topics() == ["t"]
-
-
 def test_kafka_configs_describes_and_alters(tools: Tools, broker: BlockingBroker) -> None:
     broker.create_topic("t")
     topic = ("--entity-type", "topics", "--entity-name", "t")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,11 +24,6 @@ from tests.tools.arrow.scalar_reading import partitions_in, rows_of, scalar_rows
 
 DIRECTORIES: Final = (GOLDEN / "clean", GOLDEN / "unclean", KAFKA_4_3 / "clean")
 ALL: Final = [(directory, partition) for directory in DIRECTORIES for partition in partitions_in(directory)]
-EACH: Final = pytest.mark.parametrize(
-    ("directory", "partition"),
-    ALL,
-    ids=[f"{directory.parent.name} {directory.name} {partition}" for directory, partition in ALL],
-)
 PARTITION: Final = TopicPartition("t", 0)
 
 
@@ -35,13 +31,10 @@ def read_rows(source: Any, topic: str = "t", **asked: Any) -> list[dict[str, Any
     return rows_of(arrow.read(source, topic, **asked))
 
 
-@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-@EACH
-def test_every_cell_of_kafkas_directories_is_that_of_the_scalar_decoder(
-    directory: Path, partition: TopicPartition, isolation: Any
-) -> None:
-    found = read_rows(directory, partition.topic, partitions=[partition.partition], isolation=isolation)
-    assert found == scalar_rows(directory, partition, committed=isolation == "read_committed")
+def test_every_cell_of_kafkas_directories_is_that_of_the_scalar_decoder() -> None:
+    for (directory, partition), isolation in product(ALL, ("read_committed", "read_uncommitted")):
+        found = read_rows(directory, partition.topic, partitions=[partition.partition], isolation=isolation)
+        assert found == scalar_rows(directory, partition, committed=isolation == "read_committed"), (directory, partition)
 
 
 def test_the_schema_is_the_documented_one() -> None:

@@ -17,7 +17,6 @@ from triolog.server.embedded import BlockingBroker
 from triolog.tools import arrow
 from triolog.tools.arrow import server
 
-from tests.support.golden import GOLDEN
 from tests.support.logs import START_MS
 from tests.support.stopped_logs import BATCHES, TOPIC, write_stopped_logs
 from tests.tools.arrow.scalar_reading import partitions_in, rows_of, scalar_rows
@@ -98,13 +97,6 @@ def test_a_log_that_was_cut_meanwhile_is_an_error_in_a_range_of_times_too(monkey
         broker.append("t", [b"new"])
         with pytest.raises(arrow.ArrowError, match=r"t-0: offsets up to 5 were to be read and the log ends at offset 1 now"):
             reader.read_all()
-
-
-def test_kafkas_directories_are_read_alike_when_they_are_served(tmp_path: Path) -> None:
-    shutil.copytree(GOLDEN / "clean", tmp_path / "data", copy_function=shutil.copyfile)
-    with BlockingBroker(tmp_path / "data", durability="os") as broker:
-        for topic in {name.topic for name in partitions_in(GOLDEN / "clean")} & set(broker.topics()):
-            assert rows_of(arrow.read(broker, topic)) == rows_of(arrow.read(GOLDEN / "clean", topic))
 
 
 def test_what_is_not_there_is_one_line(broker: BlockingBroker) -> None:

@@ -15,7 +15,6 @@ from triolog.tools.export.layout import MAX_OPEN_DAYS, NO_DAY, TEMPORARY, Damage
 from triolog.tools.export.log_pieces import LogSource, plan_pieces
 from triolog.tools.export.manifest import Manifest
 from triolog.tools.export.pieces import JobError
-from triolog.tools.segments.segment_reader import SegmentGoneError
 
 from tests.support.synced_files import synced_inodes
 
@@ -68,15 +67,6 @@ def test_columns_are_those_asked_for_and_records_without_a_time_have_no_day(tmp_
     result, target = exported(tmp_path, [(None, b"k", b"v", ())], columns=("key", "headers"))
     assert result["files"] == [f"topic=t/day={NO_DAY}/part-00000-{0:020}.parquet"]
     assert ds.dataset(target / "topic=t").to_table().to_pylist() == [{"key": b"k", "headers": []}]
-
-
-def test_segment_that_was_deleted_meanwhile_is_named(tmp_path: Path) -> None:
-    source = LogSource(directories=(str(written(tmp_path, [(DAY_MS, None, b"a", ())])),), topics=("t",))
-    [piece] = plan_pieces(source, Manifest.open(None, "export", {}))
-    log = Path(piece.what[0].path)
-    log.unlink()
-    with pytest.raises(SegmentGoneError, match=str(log)):
-        export_piece(Export(source=source, target=str(tmp_path / "out")), piece.what)
 
 
 def test_files_and_their_names_are_on_the_device_before_a_piece_counts_as_done(

@@ -55,17 +55,17 @@ def test_file_that_is_no_manifest_is_refused(tmp_path: Path, content: str, compl
         opened(path)
 
 
-def test_manifest_of_another_job_or_of_other_settings_is_refused_in_a_short_line(tmp_path: Path) -> None:
+def test_nothing_is_kept_without_a_path_and_another_job_or_other_settings_are_refused(tmp_path: Path) -> None:
+    manifest = Manifest.open(None, "verify", {})
+    manifest.add({"x": {}})
+    manifest.complete()
+    assert list(tmp_path.iterdir()) == []
     path = tmp_path / "manifest.json"
     opened(path, walk=True).complete()
     with pytest.raises(ManifestError, match="is of the job export"):
         opened(path, "verify", walk=True)
     with pytest.raises(ManifestError, match="was begun with walk=True, this run has False; use the same settings"):
         opened(path, walk=False)
-    manifest = Manifest.open(None, "verify", {})
-    manifest.add({"x": {}})
-    manifest.complete()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_settings_in_an_error_are_short(tmp_path: Path) -> None:

@@ -66,15 +66,6 @@ def test_planning_does_not_believe_an_offset_that_those_behind_it_contradict(tmp
     assert [first_offset_at(log, START_MS + 10 * slot + 5) for slot in range(4, 8)] == [9, 11, 13, 15]
 
 
-def test_gaps_at_the_ends_of_chunks_and_splits_are_no_damage(tmp_path: Path) -> None:
-    batches = [DrawnBatch(times=(0,), gap_before=1 + slot % 3) for slot in range(30)]
-    written = write_log(tmp_path / "topic-0", [batches, batches], index_interval_bytes=0)
-    log = log_in(written.directory)
-    for chunk_bytes in range(61, 400, 13):
-        read = attrs.evolve(READ, mode=ReadMode.FAILFAST, chunk_bytes=chunk_bytes)
-        assert offsets_of(splits_of(log, split_bytes=500), read) == written.offsets()
-
-
 @pytest.mark.parametrize("high", [4, 5, 6])
 def test_a_batch_too_large_to_be_believed_at_once_is_read_up_to_the_wanted_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, high: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +13,6 @@ from triolog.tools.segments.segment_index import read_offset_index, read_offset_
 from tests.support.golden import GOLDEN
 
 LOGS: Final = sorted(GOLDEN.glob("*/*/*.log"))
-EACH: Final = pytest.mark.parametrize(
-    "log", LOGS, ids=lambda path: f"{path.parts[-3]}/{path.parts[-2]}/{path.stem.lstrip('0')}"
-)
 
 
 def written(tmp_path: Path, suffix: str, layout: str, entries: list[tuple[int, int]], tail: bytes = b"") -> str:
@@ -23,10 +21,9 @@ def written(tmp_path: Path, suffix: str, layout: str, entries: list[tuple[int, i
     return str(path)
 
 
-@EACH
-def test_entries_of_kafkas_indexes_are_those_in_their_bytes(log: Path) -> None:
-    base_offset, size = int(log.stem), log.stat().st_size
-    for suffix, layout, width in ((".index", ">ii", 8), (".timeindex", ">qi", 12)):
+def test_entries_of_kafkas_indexes_are_those_in_their_bytes() -> None:
+    for log, (suffix, layout, width) in product(LOGS, ((".index", ">ii", 8), (".timeindex", ">qi", 12))):
+        base_offset, size = int(log.stem), log.stat().st_size
         path = log.with_suffix(suffix)
         data = path.read_bytes() if path.exists() else b""
         entries = list(struct.iter_unpack(layout, data))
