@@ -20,15 +20,12 @@ def test_the_day_and_its_hours_are_those_of_new_yorks_summer_time() -> None:
     assert [(line.label, line.flights) for line in by_hour(records)] == [("00:00", 2), ("13:00", 1), ("23:00", 1)]
 
 
-def test_records_of_the_day_are_found_wherever_they_lie() -> None:
+def test_records_of_the_day_are_found_wherever_they_lie_and_a_repeated_row_counts_once() -> None:
     day = DayReader(100, 200)
     day.add([record(1, 500), record(2, 199), record(3, 200)])
     day.add([record(4, 100), record(5, 99), record(6, 150)])
     assert sorted(day.departures) == [b"2", b"4", b"6"]
     assert (day.consumed_count, day.found_count) == (6, 3)
-
-
-def test_a_repeated_row_counts_once() -> None:
     day = DayReader(100, 200)
     day.add([record(1, 150, offset=0), record(1, 150, offset=7)])
     assert (day.found_count, len(day.departures)) == (2, 1)

@@ -192,19 +192,16 @@ def test_a_time_far_away_does_not_squeeze_the_log(at: int) -> None:
     assert "answer: no such record (yet)" in drawing.texts
 
 
-def test_logs_without_records_or_without_timestamps_are_drawn() -> None:
-    drawn({})
-    drawn(walk(1, high_watermark=0, log_segments=[{"segment": 0, "size_bytes": 0}], segments=[], answer={"offset": -1}))
-    bare = [{"segment": 0, "max_timestamp": -1, "least_timestamp": -1}, {"segment": 100, "max_timestamp": -1}]
-    drawn(walk(2, log_segments=bare, segments=[step(1, max_timestamp=-1)], asked={"offset": 150}, answer={"offset": 150}))
-
-
-def test_a_name_from_outside_is_shown_and_never_more() -> None:
+def test_names_from_outside_are_shown_and_never_more_and_logs_without_records_are_drawn() -> None:
     name = "<script>alert(1)</script>&\x1b[2J\x00\u202e" + "x" * 100_000
     picture = walk_picture([(name, walk())], UTC).markup()
     assert len(picture) < MAX_BYTES
     drawing = Drawing(picture)
     assert drawing.texts[0].startswith("<script>alert(1)</script>&\\x1b[2J\\x00\\u202ex")
+    drawn({})
+    drawn(walk(1, high_watermark=0, log_segments=[{"segment": 0, "size_bytes": 0}], segments=[], answer={"offset": -1}))
+    bare = [{"segment": 0, "max_timestamp": -1, "least_timestamp": -1}, {"segment": 100, "max_timestamp": -1}]
+    drawn(walk(2, log_segments=bare, segments=[step(1, max_timestamp=-1)], asked={"offset": 150}, answer={"offset": 150}))
 
 
 def test_10_000_partitions_of_10_000_segments_make_a_small_picture() -> None:

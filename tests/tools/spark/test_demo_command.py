@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,11 +29,12 @@ main()
 
 @pytest.mark.full
 @pytest.mark.timeout(900)
-def test_the_demo_runs_and_every_check_holds(tmp_path: Path) -> None:
+def test_the_demo_runs_and_every_check_holds(tmp_path: Path, jvm_options: str) -> None:
     picture = tmp_path / "delay.png"
     arguments = ["--rows", str(ROWS), "--json", "--data-dir", str(tmp_path / "data"), "--picture", str(picture)]
     command_line = [sys.executable, "-c", HALF_AS_MANY_BATCHES, "spark", "demo", *arguments]
-    run = subprocess.run(command_line, capture_output=True, text=True, check=False)
+    environ = os.environ | {"JDK_JAVA_OPTIONS": jvm_options}
+    run = subprocess.run(command_line, env=environ, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     figures = json.loads(run.stdout)
     assert figures["ok"]

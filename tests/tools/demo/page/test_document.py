@@ -73,14 +73,13 @@ def findings() -> DemoFindings:
     return DemoFindings([Check("a claim", True, "1 of 1"), Check(HOSTILE, True, HOSTILE)], figures)
 
 
-def test_the_page_is_one_file_that_loads_and_runs_nothing(told: PageNarrator, findings: DemoFindings) -> None:
+def test_the_page_is_one_file_with_figures_drawings_tables_and_checks_that_runs_nothing(
+    told: PageNarrator, findings: DemoFindings
+) -> None:
     document = page(told, findings)
     assert not ADDRESS.search(document)
     assert not Reader(document).tags & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
     assert "&lt;script&gt;alert" in document
-
-
-def test_the_page_has_figures_drawings_tables_and_checks(told: PageNarrator, findings: DemoFindings) -> None:
     document = page(told, findings)
     drawings = [Drawing(found) for found in re.findall(r"<svg.*?</svg>", document, re.DOTALL)]
     assert [drawing.title.partition(":")[0] for drawing in drawings] == [

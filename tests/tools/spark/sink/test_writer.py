@@ -97,13 +97,6 @@ def test_rows_without_a_time_get_the_time_of_the_write_and_minus_one_is_none(bro
     assert now - 1 <= null <= default < now + 60_000
 
 
-@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_every_codec_is_read_back(broker: BlockingBroker, compression: str) -> None:
-    sent = [b"value %d" % number for number in range(500)]
-    produced(broker, rows(list(sent)), kafka_compression_type=compression, batchRecords="100")
-    assert values(broker) == sent
-
-
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_every_acks_delivers(broker: BlockingBroker, acks: str) -> None:
     produced(broker, rows([b"a"]), rows([b"b"]), kafka_acks=acks)
