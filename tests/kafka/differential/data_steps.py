@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import attrs
-from triolog.protocol.kafka.messages.fetch import FetchPartition
 
 from tests.kafka.asking import ask
 from tests.support.kafka_admin import delete_records
@@ -205,7 +204,7 @@ def _rolled(world: World) -> frozenset[Any]:
     return frozenset([*(topic.name for topic in rolled), *(topic.id for topic in rolled)])
 
 
-def _fetch_partition(world: World, name: str, number: int, *, is_in_session: bool) -> FetchPartition:
+def _fetch_partition(world: World, name: str, number: int, *, is_in_session: bool) -> dict[str, Any]:
     return {
         "partition": number,
         "current_leader_epoch": world.mostly(-1, 0, 1, usually=0.9),
@@ -220,20 +219,12 @@ def _fetch_partition(world: World, name: str, number: int, *, is_in_session: boo
 
 def list_offsets(world: World) -> Step:
     names = [world.topic_name() for _ in range(world.mostly(1, 2))]
-    topics = [
-        {
-            "name": name,
-            "partitions": [
-                {
-                    "partition_index": number,
-                    "current_leader_epoch": world.mostly(-1, 0, 1, usually=0.9),
-                    "timestamp": _time(world),
-                }
-                for number in numbers
-            ],
-        }
-        for name, numbers in world.partitions_of(names, 3).items()
-    ]
+
+    def partition(_: str, number: int) -> dict[str, Any]:
+        epoch = world.mostly(-1, 0, 1, usually=0.9)
+        return {"partition_index": number, "current_leader_epoch": epoch, "timestamp": _time(world)}
+
+    topics = world.topics_of(names, 3, partition)
     body = ask("ListOffsets", replica_id=-1, isolation_level=world.rng.randrange(2), topics=topics, timeout_ms=1000)
     return world.step(body, lowest=1)
 
@@ -247,20 +238,11 @@ def _time(world: World) -> Any:
 
 
 def epoch_ends(world: World) -> Step:
-    topics = [
-        {
-            "topic": name,
-            "partitions": [
-                {
-                    "partition": number,
-                    "current_leader_epoch": world.mostly(-1, 0, 1, usually=0.9),
-                    "leader_epoch": world.mostly(0, 1, -1, 7),
-                }
-                for number in numbers
-            ],
-        }
-        for name, numbers in world.partitions_of([world.topic_name()], 3).items()
-    ]
+    def partition(_: str, number: int) -> dict[str, Any]:
+        epoch = world.mostly(-1, 0, 1, usually=0.9)
+        return {"partition": number, "current_leader_epoch": epoch, "leader_epoch": world.mostly(0, 1, -1, 7)}
+
+    topics = world.topics_of([world.topic_name()], 3, partition, key="topic")
     return world.step(ask("OffsetForLeaderEpoch", replica_id=-1, topics=topics))
 
 

@@ -207,10 +207,7 @@ def fetch_offsets(world: World) -> Step:
 
 
 def delete_offsets(world: World) -> Step:
-    topics = [
-        {"name": name, "partitions": [{"partition_index": number} for number in numbers]}
-        for name, numbers in world.partitions_of([world.topic_name()], 3).items()
-    ]
+    topics = world.topics_of([world.topic_name()], 3, lambda _, number: {"partition_index": number})
     return world.step(ask("OffsetDelete", group_id=world.group_name(), topics=topics))
 
 

@@ -109,20 +109,12 @@ def commit_offsets(world: World) -> Step:
         whose["producer_epoch"] = world.epoch(producer.epoch)
     world.may_begin(whose["transactional_id"])
     group = world.groups[world.one_of(GROUPS)]
-    topics = [
-        {
-            "name": name,
-            "partitions": [
-                {
-                    "partition_index": number,
-                    "committed_offset": world.rng.randrange(100),
-                    "committed_metadata": world.mostly("", None, "note"),
-                }
-                for number in numbers
-            ],
-        }
-        for name, numbers in world.partitions_of([world.topic_name()], 2).items()
-    ]
+
+    def partition(_: str, number: int) -> dict[str, Any]:
+        offset = world.rng.randrange(100)
+        return {"partition_index": number, "committed_offset": offset, "committed_metadata": world.mostly("", None, "note")}
+
+    topics = world.topics_of([world.topic_name()], 2, partition)
     as_member = group.member != "" and world.chance(0.7)
     body = ask(
         "TxnOffsetCommit",
