@@ -16,6 +16,16 @@ from tests.support.kafka_jars import JVM_OPTIONS
 DEADLINE_S: Final = 90.0
 POLL_S: Final = 0.02
 SHOWN_LINES: Final = 60
+SINGLE: Final = {
+    **{f"{name}.storage.replication.factor": "1" for name in ("config", "offset", "status")},
+    **{f"{name}.storage.partitions": "1" for name in ("offset", "status")},
+    "plugin.discovery": "service_load",
+    "scheduled.rebalance.max.delay.ms": "0",  # the next worker is the one that was killed
+    "session.timeout.ms": "6000",
+    "heartbeat.interval.ms": "500",
+    "offset.flush.interval.ms": "200",
+}
+"""Of a worker of Kafka Connect that is alone with a broker that is alone."""
 
 
 @attrs.define(eq=False)

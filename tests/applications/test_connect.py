@@ -15,7 +15,7 @@ import pytest
 from triolog.server.control.ports import Ports
 from triolog.server.settings.broker_config import Address
 
-from tests.applications.java_process import DEADLINE_S, POLL_S, JavaProcess
+from tests.applications.java_process import DEADLINE_S, POLL_S, SINGLE, JavaProcess
 from tests.applications.restarted_server import RestartedServer
 from tests.applications.topics import make_topics, read_all
 from tests.support.forked_servers import ServerForker
@@ -30,21 +30,12 @@ CONFIG: Final = {
     "config.storage.topic": "connect-configs",
     "offset.storage.topic": "connect-offsets",
     "status.storage.topic": "connect-status",
-    "config.storage.replication.factor": "1",
-    "offset.storage.replication.factor": "1",
-    "status.storage.replication.factor": "1",
-    "offset.storage.partitions": "1",
-    "status.storage.partitions": "1",
+    **SINGLE,
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
     "value.converter": "org.apache.kafka.connect.storage.StringConverter",
     "exactly.once.source.support": "enabled",
-    "plugin.discovery": "service_load",
-    "scheduled.rebalance.max.delay.ms": "0",  # the next worker is the one that was killed
-    "session.timeout.ms": "6000",
-    "heartbeat.interval.ms": "500",
     "consumer.session.timeout.ms": "6000",
     "consumer.heartbeat.interval.ms": "500",
-    "offset.flush.interval.ms": "200",
     "reconnect.backoff.max.ms": "100",
     # The next worker reads the offsets when the transaction is over that the one before has left open.
     "producer.transaction.timeout.ms": "3000",

@@ -15,7 +15,7 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.storage.offline.export_plan import STAGED_SUFFIX
 
 from tests.kafka.migration import migrate
-from tests.kafka.served import ISOLATIONS, Answers, served_by_kafka
+from tests.kafka.served import ISOLATIONS, Answers, served
 from tests.support.golden import GOLDEN
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
@@ -53,7 +53,7 @@ def answers(kafka: KafkaCalls, kafka_class_path: str, tmp_path_factory: pytest.T
     with KafkaBroker(folder / "broker", kafka_class_path, kafka) as broker:
         migrate(source, broker)
         broker.start()
-        yield served_by_kafka(broker.address, questions)
+        yield served(broker.address, questions)
         broker.stop()
 
 

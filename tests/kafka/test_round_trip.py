@@ -18,7 +18,7 @@ from triolog.server.storage.producers.earlier_batches import encode_earlier
 from triolog.server.storage.producers.sealed_files import crc_of
 
 from tests.kafka.migration import migrate
-from tests.kafka.served import DEADLINE_S, ISOLATIONS, Answers, Questions, Served, served_by_kafka, served_by_triolog
+from tests.kafka.served import DEADLINE_S, ISOLATIONS, Answers, Questions, Served, served, served_by_triolog
 from tests.kafka.written_directory import (
     CODECS,
     COMMITTED,
@@ -80,14 +80,14 @@ def journey(kafka: KafkaCalls, kafka_class_path: str, tmp_path_factory: pytest.T
         migrate(source, broker, commands=["--config", "retention.ms=-1"])
         topic_ids = _topic_ids(broker.log_directory)
         broker.start()
-        migrated, committed = served_by_kafka(broker.address, questions), _committed_offset(broker.address)
+        migrated, committed = served(broker.address, questions), _committed_offset(broker.address)
         broker.stop()
         back = served_by_triolog(broker.log_directory, questions)
         _put_batches(broker.log_directory)
         ours = _ours(broker.log_directory)
         broker.start()
         _write_on(broker.address)
-        written_on = served_by_kafka(broker.address, questions)
+        written_on = served(broker.address, questions)
         broker.kill()
         yield Journey(
             written=written,

@@ -35,42 +35,22 @@ def produce(world: Sharing) -> Step:
 def look_around(world: Sharing, reader: Reader) -> list[Step]:
     """Fetch what is empty, and end the session: a partition that nobody has read from is not ready at once in Kafka."""
     everything = [(topic, number) for topic, count in SHARED.items() for number in range(count)]
-    body = ask(
-        "ShareFetch",
-        group_id=reader.group,
-        member_id=reader.id,
-        share_session_epoch=0,
-        max_wait_ms=READY_MS,
-        min_bytes=1,
-        max_bytes=2**20,
-        max_records=1,
-        batch_size=1,
-        topics=[_fetch_topic(world, *part, {}) for part in everything],
-        forgotten_topics_data=[],
-    )
+    topics = [_fetch_topic(world, *part, {}) for part in everything]
+    body = _fetching(reader, 0, max_wait_ms=READY_MS, min_bytes=1, max_bytes=2**20, max_records=1, batch_size=1, topics=topics)
     return [world.reader_step(reader, body), end_session(world, reader)]
 
 
 def end_session(world: Sharing, reader: Reader) -> Step:
     """What the member has is given back."""
-    body = ask(
-        "ShareFetch",
-        group_id=reader.group,
-        member_id=reader.id,
-        share_session_epoch=-1,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=0,
-        max_records=0,
-        batch_size=0,
-        topics=[],
-        forgotten_topics_data=[],
-    )
 
     def learn(answer: Any) -> None:
         _learn_epoch(world, reader, -1, answer)
 
-    return world.reader_step(reader, body, learn=learn)
+    return world.reader_step(reader, _fetching(reader, -1, max_bytes=0), learn=learn)
+
+
+def _fetching(reader: Reader, epoch: int, **fields: Any) -> Any:
+    return ask("ShareFetch", group_id=reader.group, member_id=reader.id, share_session_epoch=epoch, **fields)
 
 
 # ---- fetch -------------------------------------------------------------------------------------------------------------------
@@ -94,11 +74,9 @@ def fetch(world: Sharing) -> Step:
     forgotten = [part for part in reader.parts if not begins and part not in named and world.chance(0.05)]
     asked = dict.fromkeys([*reader.parts, *named]) if not begins else dict.fromkeys(named)
     is_single = len(asked) <= 1
-    body = ask(
-        "ShareFetch",
-        group_id=reader.group,
-        member_id=reader.id,
-        share_session_epoch=epoch,
+    body = _fetching(
+        reader,
+        epoch,
         max_wait_ms=0 if ends else READY_MS if asleep else WAIT_MS,
         min_bytes=0 if ends else 1 if asleep else world.mostly(1, 0),
         max_bytes=0 if ends else 2**20,
