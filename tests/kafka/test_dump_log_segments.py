@@ -133,21 +133,6 @@ def test_snapshots_have_every_producer(kafka: KafkaCalls, directory: Path) -> No
     assert len(producers) == 10
 
 
-@pytest.mark.parametrize(
-    ("topic", "decoder", "known"),
-    [
-        ("__consumer_offsets", "--offsets-decoder", '"group":"readers"'),
-        ("__transaction_state", "--transaction-log-decoder", '"transactionalId":"left-open"'),
-    ],
-)
-def test_kafka_decodes_what_coordinators_keep(kafka: KafkaCalls, directory: Path, topic: str, decoder: str, known: str) -> None:
-    logs = [log for path in directory.glob(f"{topic}-*") for log in files_of(path, ".log")]
-    outcome = kafka.dump(logs, decoder)
-    assert problems(outcome) == []
-    assert known in outcome.stdout
-    assert "unknown" not in outcome.stdout.lower()
-
-
 def test_the_broker_loads_transactions_and_compacted_logs(kafka: KafkaCalls, directory: Path, tmp_path: Path) -> None:
     """As above, with the state of producers and the transaction index rebuilt from the log."""
     for name in ("transactions-0", "compacted-0", "idempotent-0"):

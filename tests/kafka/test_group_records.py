@@ -1,4 +1,4 @@
-"""Apache Kafka decodes what is kept of groups whose assignments the server makes: consumer, share and Streams groups."""
+"""Apache Kafka decodes what is kept of consumer and Streams groups; `test_internal_topics.py` has the other kinds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from triolog.protocol.types import TopicPartition
-from triolog.server.broker import ConsumerHeartbeat, ShareHeartbeat
+from triolog.server.broker import ConsumerHeartbeat
 from triolog.server.groups.streams.values import Endpoint, StreamsHeartbeat
 
 from tests.kafka.tools import decoded
@@ -15,7 +15,6 @@ from tests.kafka.written_logs import files_of
 from tests.support import streams_groups
 from tests.support.brokers import TOPIC, one_partition
 from tests.support.kafka_jars import KafkaCalls
-from tests.support.share_groups import KeptShareStates
 
 CLIENT = {"client_id": "client", "client_host": "/127.0.0.1"}
 NOTHING: dict[str, Any] = {"active": frozenset(), "standby": frozenset(), "warmup": frozenset()}
@@ -50,27 +49,6 @@ async def test_every_kind_of_record_of_a_consumer_group_is_understood(tmp_path: 
     member = said["5", "second"]
     assert (member["instanceId"], member["subscribedTopicRegex"], member["serverAssignor"]) == ("instance", "top.*", "range")
     assert (said["8", "second"]["memberEpoch"], said["8", "second"]["state"]) == (2, 2)
-
-
-async def test_every_kind_of_record_of_a_share_group_is_understood(tmp_path: Path, kafka: KafkaCalls) -> None:
-    async with one_partition(tmp_path) as broker:
-        share = broker.groups.share
-        share.states = KeptShareStates()
-        await share.heartbeat(ShareHeartbeat(group_id="group", member_id="a", rack_id="rack", topic_names=(TOPIC,), **CLIENT))
-        await share.heartbeat(ShareHeartbeat(group_id="group", member_id="a", member_epoch=2, client_id="client"))
-        await share.heartbeat(ShareHeartbeat(group_id="group", member_id="b", topic_names=(TOPIC,)))
-        await share.heartbeat(ShareHeartbeat(group_id="group", member_id="b", member_epoch=-1))
-        await share.alter_offsets("other", [(TopicPartition(TOPIC, 0), 1)])
-    said = kept(kafka, tmp_path, "group", {"10", "11", "12", "13", "14", "15"})
-    assert (said["11", None]["epoch"], said["12", None]["assignmentEpoch"]) == (5, 4)
-    assert said["10", "b"] is said["13", "b"] is said["14", "b"] is None
-    member = said["10", "a"]
-    assert (member["rackId"], member["clientId"], member["subscribedTopicNames"]) == ("rack", "client", [TOPIC])
-    assert (said["14", "a"]["memberEpoch"], said["14", "a"]["previousMemberEpoch"], said["14", "a"]["state"]) == (3, 2, 0)
-    assert [each["partitions"] for each in said["13", "a"]["topicPartitions"]] == [[0]]
-    states = said["15", None]
-    assert (states["initializingTopics"], states["deletingTopics"]) == ([], [])
-    assert [(each["topicName"], each["partitions"]) for each in states["initializedTopics"]] == [(TOPIC, [0])]
 
 
 async def test_every_kind_of_record_of_a_streams_group_is_understood(tmp_path: Path, kafka: KafkaCalls) -> None:

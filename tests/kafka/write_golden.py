@@ -12,6 +12,7 @@ import random
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +33,7 @@ from tests.support.kafka_server import batch, produce_request
 from tests.support.kafka_wire import KafkaWire
 from tests.support.logs import START_MS
 from tests.support.share_members import ACCEPT, REJECT, RELEASE
-from tests.support.share_wire import NOT_YET, WireMember
+from tests.support.share_wire import WireMember
 
 SEED: Final = 431
 DEADLINE_S: Final = 60.0
@@ -91,52 +92,49 @@ def _write(wire: KafkaWire) -> None:
     _share(wire)
 
 
-def _produce(wire: KafkaWire, records: bytes, version: int = 9, **options: Any) -> None:
+def _until(is_so: Callable[[], Any]) -> Any:
+    """What it answers, as soon as that is true."""
     deadline = time.monotonic() + DEADLINE_S
-    while code := wire.call(produce_request(records, **options), version).responses[0].partition_responses[0].error_code:
-        assert code in NOT_YET or time.monotonic() < deadline, code
+    while not (found := is_so()):
+        assert time.monotonic() < deadline
+    return found
+
+
+def _taken(wire: KafkaWire, body: Any, version: int) -> Any:
+    """The answer without an error."""
+    return _until(lambda: None if (answer := wire.call(body, version)).error_code else answer)
+
+
+def _produce(wire: KafkaWire, records: bytes, version: int = 9, **options: Any) -> None:
+    body = produce_request(records, **options)
+    _until(lambda: wire.call(body, version).responses[0].partition_responses[0].error_code == 0)
 
 
 def _wait_for_cleaner(directory: Path) -> None:
     """It says how far it has come."""
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        path = directory / "cleaner-offset-checkpoint"
-        if path.exists() and any(line.startswith(f"{COMPACTED} 0 ") for line in path.read_text().splitlines()):
-            return
-        assert time.monotonic() < deadline
+    path = directory / "cleaner-offset-checkpoint"
+    _until(lambda: path.exists() and any(line.startswith(f"{COMPACTED} 0 ") for line in path.read_text().splitlines()))
 
 
 def _wait_for_coordinator(wire: KafkaWire) -> None:
     """Of groups, of transactions, of share groups' states."""
     for kind, key in ((0, "first"), (1, "first"), (2, f"{SHARERS}:AAAAAAAAAAAAAAAAAAAAAQ:0")):
-        deadline = time.monotonic() + DEADLINE_S
         find = ask("FindCoordinator", key=key, key_type=kind, coordinator_keys=[key])
-        while wire.call(find, 6).coordinators[0].error_code:
-            assert time.monotonic() < deadline
+        _until(lambda find=find: wire.call(find, 6).coordinators[0].error_code == 0)
 
 
 def _write_transactions(wire: KafkaWire, rng: random.Random) -> None:
     """Of version 2 (KIP-890): partitions join by being written to, each end raises the epoch. The last one stays open."""
-    deadline = time.monotonic() + DEADLINE_S
-    init = ask("InitProducerId", transactional_id="mover", transaction_timeout_ms=600_000)
-    while (made := wire.call(init, 5)).error_code:
-        assert time.monotonic() < deadline, made
+    made = _taken(wire, ask("InitProducerId", transactional_id="mover", transaction_timeout_ms=600_000), 5)
     producer, epoch = made.producer_id, made.producer_epoch
     for commits in (True, False, True, None):
         for sequence in range(rng.randint(1, 3)):
-            records = batch(
-                f"{commits} {sequence}",
-                producer_id=producer,
-                producer_epoch=epoch,
-                base_sequence=sequence,
-                is_transactional=True,
-            )
+            of_producer = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
+            records = batch(f"{commits} {sequence}", is_transactional=True, **of_producer)
             _produce(wire, records, 12, topic=MOVES, transactional_id="mover")
         if commits is not None:
             end = ask("EndTxn", transactional_id="mover", producer_id=producer, producer_epoch=epoch, committed=commits)
-            while (ended := wire.call(end, 5)).error_code:
-                assert time.monotonic() < deadline, ended
+            ended = _taken(wire, end, 5)
             producer, epoch = ended.producer_id, ended.producer_epoch
 
 

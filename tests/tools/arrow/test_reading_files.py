@@ -204,11 +204,3 @@ def test_a_segment_that_is_deleted_meanwhile_is_an_error(tmp_path: Path) -> None
     Path(log.batches[0][0]).unlink()
     with pytest.raises(arrow.ArrowError, match=r"t-0.*deleted|deleted.*t-0"):
         reader.read_all()
-
-
-def test_a_report_says_how_much_was_read(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "t-0", [[DrawnBatch(times=(0, 1))], [DrawnBatch(times=(2,))]])
-    report = arrow.Report()
-    arrow.read(tmp_path, "t", report=report).read_all()
-    assert report.rows == 3
-    assert report.log_bytes == sum(path.stat().st_size for path in log.directory.glob("*.log"))

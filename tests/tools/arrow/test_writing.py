@@ -66,14 +66,6 @@ def test_rows_become_json_objects_with_key_and_time(broker: BlockingBroker) -> N
     ]
 
 
-def test_what_was_written_as_json_is_read_back_by_its_schema(broker: BlockingBroker) -> None:
-    table = FLIGHTS.set_column(2, "share", pa.array([0.5, None, 1e300, None]))
-    arrow.write(broker, "t", table)
-    assert (
-        arrow.read(broker, "t", values="json", schema=table.schema, flatten=True).read_all().select(table.column_names) == table
-    )
-
-
 cells = st.fixed_dictionaries(
     {
         "text": st.none() | st.text(st.characters(codec="utf-8"), max_size=6),

@@ -52,12 +52,6 @@ def test_a_load_that_fails_or_does_not_start_is_named_with_what_it_wrote(tmp_pat
             load.wait_until_started()
 
 
-def test_a_load_that_still_runs_is_killed_when_its_block_is_left(tmp_path: Path) -> None:
-    with LoadProcess(sync_rate, {"directory": str(tmp_path), "count": 10**9}) as load:
-        process = load._process
-    assert process.returncode == -9
-
-
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=20), st.data())
 def test_frames_are_counted_however_the_stream_is_cut(payloads: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(len(payload).to_bytes(4, "big") + payload for payload in payloads)

@@ -16,7 +16,6 @@ from triolog.tools.demo.flights import (
     CHUNK_ROWS,
     Flight,
     SourceError,
-    SourceMissingError,
     evenly,
     find_source,
     load_flights,
@@ -156,10 +155,3 @@ def test_the_package_is_found_and_not_imported() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout == "flights.csv.zip set()\n"
-
-
-def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    monkeypatch.setattr(sys, "path_importer_cache", {})
-    with pytest.raises(SourceMissingError, match=r"pip install 'triolog\[demo\]'"):
-        find_source()

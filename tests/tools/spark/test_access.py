@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triolog.protocol.errors import SaslAuthenticationError
 from triolog.protocol.native.messages import MetadataRequest, MetadataResponse
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.login import LoginConfig, PasswordFile
@@ -90,8 +89,3 @@ def test_both_sources_and_the_sink_log_in(tmp_path: Path) -> None:
         with ServerLink(read.address, read.access) as link:
             answer = link.call(MetadataResponse, MetadataRequest(None), "asking")
             assert [topic.name for topic in answer.topics] == ["topic"]
-
-
-def test_a_password_file_that_cannot_be_read_is_said_to_be_that(tmp_path: Path) -> None:
-    with pytest.raises(SaslAuthenticationError, match="cannot be read from"):
-        PasswordFile(str(tmp_path / "missing"))()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from triolog.server.storage.directory.space import Space
@@ -108,26 +107,6 @@ def test_whatever_a_run_has_told_there_is_a_page_that_shows_what_did_not_hold(
     document = page(PageNarrator(FlightsNarrator()), DemoFindings())
     Reader(document)
     assert "0 of 0 checks FAILED." in document
-
-
-def test_whoever_shows_the_story_is_told_all_of_it() -> None:
-    heard: list[str] = []
-
-    class Shown(FlightsNarrator):
-        def checked(self, check: Check) -> None:
-            heard.append(check.name)
-
-        def started(self, pid: int, address: tuple[str, int], data_dir: Path) -> None:
-            heard.append("started")
-
-        def producing(self, acknowledged: int) -> None:
-            heard.append(str(acknowledged))
-
-    told = PageNarrator(Shown())
-    told.started(1, ("", 0), Path())
-    told.producing(7)
-    told.checked(Check("a claim", True, ""))
-    assert heard == ["started", "7", "a claim"]
 
 
 def test_the_points_of_the_curve_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

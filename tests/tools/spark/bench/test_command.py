@@ -15,8 +15,6 @@ from triolog.tools.spark.bench.command import command
 from triolog.tools.spark.bench.cpu import cpu_used_s, tree_cpu_s
 from triolog.tools.spark.bench.place import BATCH_ROWS, FIRST_MS, make_rows
 
-from tests.support.server_process import COMMAND, environment
-
 BURN = "import time\nwhile time.process_time() < 0.3: pass"
 
 
@@ -57,15 +55,6 @@ def test_a_row_that_does_not_exist_is_refused_before_anything_starts() -> None:
     result = CliRunner().invoke(command, ["--only", "nothing"])
     assert result.exit_code == 2
     assert "no row is called 'nothing'" in result.output
-
-
-def test_without_java_there_is_one_line(tmp_path: Path) -> None:
-    """In a process of its own: one in which a session runs needs no Java any more."""
-    command_line = [*COMMAND, "spark", "bench", "--only", "codec", "--quick", "--dir", str(tmp_path)]
-    result = subprocess.run(command_line, env=environment({"JAVA_HOME": str(tmp_path)}), capture_output=True, text=True)
-    assert result.returncode == 1
-    assert "Error: the benchmark cannot start: Spark needs Java 17 or later" in result.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_report_with_a_name_does_not_replace_the_servers(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType
-from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.embedded import BlockingBroker
 from triolog.tools.spark.source.bounds import BoundError
-from triolog.tools.spark.source.broker import BrokerUnavailableError, TopicMissingError, close_connections
+from triolog.tools.spark.source.broker import TopicMissingError, close_connections
 from triolog.tools.spark.source.data_loss import DataLossError
 from triolog.tools.spark.source.ranges import OffsetRange
 from triolog.tools.spark.source.reader import BatchReader
@@ -215,19 +215,6 @@ def test_a_server_that_starts_again_in_the_middle_loses_and_doubles_nothing(tmp_
         close_connections()
     offsets = [(row["partition"], row["offset"]) for batch in found for row in batch.to_pylist()]
     assert offsets == [(partition, offset) for partition in range(2) for offset in range(100)]
-
-
-def test_a_server_that_goes_in_the_middle_is_named_within_the_timeout() -> None:
-    with BlockingBroker(MEMORY) as broker:
-        broker.create_topic("events", 1, KEEP)
-        for _ in range(40):
-            broker.append("events", [b"x" * 400] * 5)
-        reader = _reader(broker, fetchMaxBytes="4096", kafkaConsumer__pollTimeoutMs="300")
-        rows = reader.read(reader.partitions()[0])
-        next(rows)
-    with pytest.raises(BrokerUnavailableError, match="did not answer within 300 ms"):
-        list(rows)
-    close_connections()
 
 
 def test_records_without_a_timestamp_have_the_millisecond_before_the_epoch(server: BlockingBroker) -> None:
