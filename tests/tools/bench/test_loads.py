@@ -16,18 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.limits import MIB
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import TopicPartition
-from triolog.server.config import LogConfig
-from triolog.server.storage.disk.diskops import drive
-from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.server.storage.recovery.recovery import OpenLog, open_log
-from triolog.server.system.clock import system_now_ms
 from triolog.tools.bench import command
 from triolog.tools.bench import table as rows
 from triolog.tools.bench.loads.compaction import keyed_batches
 from triolog.tools.bench.loads.fetch import FrameCounter
 from triolog.tools.bench.loads.open_loop import look_up_on_schedule
-from triolog.tools.bench.loads.sparse_log import generate
 from triolog.tools.bench.measuring import wire
 from triolog.tools.bench.measuring.bench import Bench
 from triolog.tools.bench.measuring.child import LoadFailedError, LoadProcess, run_load
@@ -63,27 +56,6 @@ def test_frames_are_counted_however_the_stream_is_cut(payloads: list[bytes], dat
     assert ended == counter.frames == len(payloads)
     if payloads:
         assert counter.smallest == min(map(len, payloads))
-
-
-def test_a_sparse_log_opens_and_every_target_is_found(tmp_path: Path) -> None:
-    made = generate(str(tmp_path), segments=3, segment_bytes=2**20, targets_per_segment=10)
-    fs = OsFileSystem()
-    request = OpenLog(
-        topic_partition=TopicPartition("sparse", 0),
-        directory=str(tmp_path),
-        config=LogConfig(),
-        now_ms=system_now_ms,
-        was_clean=True,
-    )
-    snapshot = open_log(fs, request).snapshot()
-    assert len(snapshot) == 3
-    assert snapshot.size_in_bytes == made.size_bytes
-    assert [view.offset_entries for view in (*snapshot.inactive, snapshot.active)] == [made.entries] * 3
-    assert len(made.targets) == 30
-    for offset in made.targets:
-        found = drive(fs, snapshot.segment(snapshot.slot_of(offset)).translate_offset(offset))
-        assert found is not None
-        assert found.header.base_offset <= offset <= found.header.last_offset
 
 
 def test_a_loop_device_counts_what_reaches_it(tmp_path: Path) -> None:

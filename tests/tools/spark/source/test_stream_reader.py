@@ -238,12 +238,18 @@ def test_a_new_partition_and_a_new_topic_are_read_from_their_beginning(events: B
     assert sorted(query.rows) == [*ALL, *((2, offset) for offset in range(4))]
 
 
+def strict_and_lenient(events: BlockingBroker, batches: int = 1000, **options: Any) -> list[Query]:
+    """Queries for which data loss is an error and is none, after so many batches."""
+    queries = [Query(_reader(events, failOnDataLoss=fails, **options)) for fails in ("true", "false")]
+    for query in queries:
+        query.run(batches)
+    return queries
+
+
 def test_offsets_expired_under_a_query_are_an_error_or_reported_with_both_offsets(
     events: BlockingBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    strict, lenient = (Query(_reader(events, failOnDataLoss=fails, maxOffsetsPerTrigger=40)) for fails in ("true", "false"))
-    for query in (strict, lenient):
-        query.run(2)
+    strict, lenient = strict_and_lenient(events, 2, maxOffsetsPerTrigger=40)
     events.delete_records("events", 200, partition=1)
     with pytest.raises(DataLossError, match=r"events-1: offset 30 is to be read and the log starts at offset 200"):
         strict.run()
@@ -258,9 +264,7 @@ def test_a_topic_that_vanishes_is_an_error_or_reported(
 ) -> None:
     events.create_topic("eve", 1, KEEP)
     events.append("eve", [b"x"])
-    strict, lenient = (Query(_reader(events, **selection, failOnDataLoss=fails)) for fails in ("true", "false"))
-    for query in (strict, lenient):
-        query.run()
+    strict, lenient = strict_and_lenient(events, **selection)
     events.delete_topic("eve")
     with pytest.raises(DataLossError, match="eve-0: offset 1 is to be read and there is no such topic"):
         strict.run()
@@ -270,9 +274,7 @@ def test_a_topic_that_vanishes_is_an_error_or_reported(
 
 
 def test_a_topic_that_was_made_anew_has_shrunk(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
-    strict, lenient = (Query(_reader(events, failOnDataLoss=fails)) for fails in ("true", "false"))
-    for query in (strict, lenient):
-        query.run()
+    strict, lenient = strict_and_lenient(events)
     events.delete_topic("events")
     events.create_topic("events", 2, KEEP)
     events.append("events", [b"new"] * 3)
