@@ -43,6 +43,16 @@ def broker(stopped: Path, tmp_path: Path) -> Iterator[BlockingBroker]:
         yield broker
 
 
+@pytest.fixture
+def six(monkeypatch: pytest.MonkeyPatch) -> Iterator[BlockingBroker]:
+    """So many records, each of which a reader has to ask for."""
+    monkeypatch.setattr(server, "FETCH_BYTES", 1)
+    with BlockingBroker(topics=["t"]) as broker:
+        for number in range(6):
+            broker.append("t", [str(number).encode()])
+        yield broker
+
+
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_every_door_gives_what_the_scalar_decoder_reads(stopped: Path, broker: BlockingBroker, isolation: Any) -> None:
     committed = isolation == "read_committed"
@@ -87,16 +97,12 @@ def test_a_range_of_times_is_found_by_the_server(monkeypatch: pytest.MonkeyPatch
         assert 10 * part.log_bytes < whole.log_bytes
 
 
-def test_a_log_that_was_cut_meanwhile_is_an_error_in_a_range_of_times_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "FETCH_BYTES", 1)
-    with BlockingBroker(topics=["t"]) as broker:
-        for number in range(6):
-            broker.append("t", [str(number).encode()])
-        reader = arrow.read(broker, "t", start_timestamp=0)
-        broker.reset()
-        broker.append("t", [b"new"])
-        with pytest.raises(arrow.ArrowError, match=r"t-0: offsets up to 5 were to be read and the log ends at offset 1 now"):
-            reader.read_all()
+def test_a_log_that_was_cut_meanwhile_is_an_error_in_a_range_of_times_too(six: BlockingBroker) -> None:
+    reader = arrow.read(six, "t", start_timestamp=0)
+    six.reset()
+    six.append("t", [b"new"])
+    with pytest.raises(arrow.ArrowError, match=r"t-0: offsets up to 5 were to be read and the log ends at offset 1 now"):
+        reader.read_all()
 
 
 def test_what_is_not_there_is_one_line(broker: BlockingBroker) -> None:
@@ -116,27 +122,19 @@ def test_what_is_not_there_is_one_line(broker: BlockingBroker) -> None:
         arrow.read(silent, TOPIC)
 
 
-def test_a_server_that_starts_again_is_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "FETCH_BYTES", 1)
-    with BlockingBroker(topics=["t"]) as broker:
-        for number in range(6):
-            broker.append("t", [str(number).encode()])
-        reader = arrow.read(broker, "t", columns=["value"])
-        values = reader.read_next_batch()["value"].to_pylist()
-        broker.restart()
-        values += [value for batch in reader for value in batch["value"].to_pylist()]
-        assert values == [b"0", b"1", b"2", b"3", b"4", b"5"]
+def test_a_server_that_starts_again_is_read_on(six: BlockingBroker) -> None:
+    reader = arrow.read(six, "t", columns=["value"])
+    values = reader.read_next_batch()["value"].to_pylist()
+    six.restart()
+    values += [value for batch in reader for value in batch["value"].to_pylist()]
+    assert values == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
-def test_a_log_that_retention_has_cut_meanwhile_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "FETCH_BYTES", 1)
-    with BlockingBroker(topics=["t"]) as broker:
-        for number in range(6):
-            broker.append("t", [str(number).encode()])
-        reader = arrow.read(broker, "t")
-        broker.delete_records("t", 5)
-        with pytest.raises(arrow.ArrowError, match=r"t-0 offset 0: .*offset 0 is not in 5 to 6"):
-            reader.read_all()
+def test_a_log_that_retention_has_cut_meanwhile_is_an_error(six: BlockingBroker) -> None:
+    reader = arrow.read(six, "t")
+    six.delete_records("t", 5)
+    with pytest.raises(arrow.ArrowError, match=r"t-0 offset 0: .*offset 0 is not in 5 to 6"):
+        reader.read_all()
 
 
 def test_pandas_polars_and_duckdb_read_a_topic_in_one_line(broker: BlockingBroker) -> None:
