@@ -56,9 +56,7 @@ def read_until(address: str, topic: str, last: str, mirror: JavaProcess) -> list
         return reader.wait_for(lambda records: any(each.value == last for each in records), mirror.check_running)
 
 
-def test_records_arrive_in_order_on_the_other_side(
-    tmp_path: Path, applications: str, server_forker: ServerForker, kafka_classes: str
-) -> None:
+def test_records_arrive_in_order(tmp_path: Path, applications: str, server_forker: ServerForker, kafka_classes: str) -> None:
     """What was copied and not noted down when the process was killed is copied again."""
     halves = (0, RECORDS // 2), (RECORDS // 2, RECORDS)
     with ExitStack() as stack:

@@ -95,9 +95,7 @@ def members(broker: BlockingBroker, protocol: str) -> Iterator[Members]:
     members.leave()
 
 
-def test_a_group_with_members_is_listed_and_described(
-    tools: Tools, broker: BlockingBroker, members: Members, protocol: str
-) -> None:
+def test_a_group_with_members_is_described(tools: Tools, broker: BlockingBroker, members: Members, protocol: str) -> None:
     assert lines(tools("consumer-groups", "--list")) == [GROUP]
     listed = table(tools("consumer-groups", "--list", "--state", "--type"))
     assert listed == [{"group": GROUP, "type": protocol.capitalize(), "state": "Stable"}]

@@ -145,9 +145,7 @@ def test_a_classic_group_and_its_offsets(kafka: KafkaCalls, tools: Tools, broker
         assert plain == value
 
 
-def test_a_group_whose_assignments_the_server_makes_and_its_offsets(
-    kafka: KafkaCalls, tools: Tools, broker: BlockingBroker
-) -> None:
+def test_a_group_that_the_server_assigns_and_its_offsets(kafka: KafkaCalls, tools: Tools, broker: BlockingBroker) -> None:
     before_ms = int(time.time() * 1000)
     member_id = commit_as_a_member(broker, **{"group.protocol": "consumer", "max.poll.interval.ms": 55_000})
     entries = until(lambda: dumped(kafka, broker, OFFSETS), lambda dump: any(value is None for _, value in of_type(dump, 5)))
@@ -163,9 +161,7 @@ def test_a_group_whose_assignments_the_server_makes_and_its_offsets(
     assert of_type(formatted(tools, OFFSETS, "OffsetsMessageFormatter", len(entries)), 1) == of_type(entries, 1)
 
 
-def test_transactions_and_the_offsets_in_them(
-    kafka: KafkaCalls, tools: Tools, broker: BlockingBroker, producer: Opened
-) -> None:
+def test_transactions_and_their_offsets(kafka: KafkaCalls, tools: Tools, broker: BlockingBroker, producer: Opened) -> None:
     producer.client.init_transactions(PATIENCE_S)
     with closing(consumer(broker)) as reader:
         producer.client.begin_transaction()

@@ -49,9 +49,7 @@ def listed(tools: Tools, *options: object) -> list[Row]:
     return table(tools("transactions", "list", *options), "TransactionalId")
 
 
-def test_an_open_transaction_is_listed_described_and_ended_by_force(
-    tools: Tools, broker: BlockingBroker, producer: Opened
-) -> None:
+def test_an_open_transaction_is_described_and_ended_by_force(tools: Tools, broker: BlockingBroker, producer: Opened) -> None:
     [row] = listed(tools)
     assert (row["transactionalid"], row["coordinator"], row["transactionstate"]) == (OWNER, "1", "Ongoing")
     assert listed(tools, "--duration-filter", 3_600_000) == []

@@ -123,7 +123,7 @@ def hide_from_lookups(partition: Path, timestamp: int) -> None:
     raise AssertionError(f"no batch of {partition} reaches {timestamp}")
 
 
-def test_people_see_every_chapter_and_faults_on_disk_are_found(
+def test_every_chapter_is_shown_and_faults_on_disk_are_found(
     run_with: Callable[[type[Planted]], Result], tmp_path: Path
 ) -> None:
     class AlteredValueAndHiddenBatch(Planted):

@@ -69,9 +69,7 @@ def test_columns_are_those_asked_for_and_records_without_a_time_have_no_day(tmp_
     assert ds.dataset(target / "topic=t").to_table().to_pylist() == [{"key": b"k", "headers": []}]
 
 
-def test_files_and_their_names_are_on_the_device_before_a_piece_counts_as_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_and_names_are_on_the_device_before_a_piece_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a power cut could leave a manifest and `_SUCCESS` beside Parquet files without content."""
     synced = synced_inodes(monkeypatch)
     result, target = exported(tmp_path, [(DAY_MS, None, b"a", ()), (2 * DAY_MS, None, b"b", ())])
@@ -81,9 +79,7 @@ def test_files_and_their_names_are_on_the_device_before_a_piece_counts_as_done(
             assert path.stat().st_ino in synced, path
 
 
-def test_damage_is_what_is_reported_though_closing_what_was_begun_fails_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damage_is_reported_though_closing_what_was_begun_fails_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And there is no advice to read on with a mode that the job has not."""
     data = written(tmp_path, [(DAY_MS, None, b"a", ())])
     with BlockingBroker(data, durability="os", config={"retention.ms": "-1"}) as broker:

@@ -24,7 +24,7 @@ LEFT_OUT = {ReadMode.PERMISSIVE: (), ReadMode.DROPMALFORMED: (10, 11)}
 @given(chunk_bytes=st.integers(61, 1500))
 @example(chunk_bytes=6 * 117)
 @example(chunk_bytes=6 * 117 + 60)
-def test_a_wrong_offset_is_noticed_wherever_chunks_end(
+def test_a_wrong_offset_is_noticed(
     tmp_path_factory: pytest.TempPathFactory, mode: ReadMode, offset: int, chunk_bytes: int
 ) -> None:
     written = write_log(tmp_path_factory.mktemp("log") / "topic-0", [uniform(10), uniform(2)])
@@ -67,9 +67,7 @@ def test_planning_does_not_believe_an_offset_that_those_behind_it_contradict(tmp
 
 
 @pytest.mark.parametrize("high", [4, 5, 6])
-def test_a_batch_too_large_to_be_believed_at_once_is_read_up_to_the_wanted_offset(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, high: int
-) -> None:
+def test_a_batch_of_a_suspect_size_is_read_up_to_the_offset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, high: int) -> None:
     monkeypatch.setattr(segment_walk, "_LARGEST_TRUSTED_BATCH_BYTES", 150)
     written = write_log(tmp_path / "topic-0", [uniform(10, value_bytes=100)])
     wanted = LogRange(log=log_in(written.directory), low=1, high=high)

@@ -51,9 +51,7 @@ def test_entries_of_kafkas_indexes_are_those_in_their_bytes() -> None:
         ([(0, 0), (5, 100), (0, 0), (6, 200)], b"", "offsets do not ascend"),
     ],
 )
-def test_a_damaged_offset_index_is_none_with_a_reason(
-    tmp_path: Path, entries: list[tuple[int, int]], tail: bytes, damage: str
-) -> None:
+def test_a_damaged_offset_index_has_a_reason(tmp_path: Path, entries: list[tuple[int, int]], tail: bytes, damage: str) -> None:
     index = read_offset_index(written(tmp_path, ".index", ">ii", entries, tail), 100, 1000)
     assert len(index) == 0
     assert index.damage is not None

@@ -110,9 +110,7 @@ def test_something_is_done_between_chunks(tmp_path: Path) -> None:
         pytest.param(lambda written: overwrite(written, 5, b"\x7f\xff", at=8), id="a length out of the file"),
     ],
 )
-def test_a_damaged_batch_is_left_out_and_the_next_ones_are_read(
-    tmp_path: Path, spoil: Callable[[WrittenLog], int], mode: ReadMode
-) -> None:
+def test_a_damaged_batch_is_left_out_and_no_other(tmp_path: Path, spoil: Callable[[WrittenLog], int], mode: ReadMode) -> None:
     written = write_log(tmp_path / "topic-0", [uniform(10), uniform(3)])
     log = log_in(written.directory)
     spoil(written)

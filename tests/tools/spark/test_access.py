@@ -43,9 +43,7 @@ def access(options: dict[str, str]) -> list[ServerAccess]:
         ),
     ],
 )
-def test_options_say_how_a_server_is_reached(
-    options: dict[str, str], expected: ServerAccess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_lead_to_a_server(options: dict[str, str], expected: ServerAccess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRIOLOG_PASSWORD", raising=False)
     for found in access(options):
         assert found == expected

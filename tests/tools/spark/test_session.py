@@ -8,9 +8,7 @@ import pytest
 from triolog.tools.spark import session
 
 
-def test_sources_that_spark_cannot_find_by_itself_are_seen_to_be_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sources_that_spark_cannot_find_by_itself_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in session.SOURCES:
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()

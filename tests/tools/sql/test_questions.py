@@ -179,15 +179,11 @@ def test_ranges_leave_out_no_row(broker: BlockingBroker, parquet: Path, conditio
     assert rows_of(broker, sql)[0] == of_parquet(parquet, sql)
 
 
-def test_files_and_directories_are_asked_as_topics_of_a_server_are(broker: BlockingBroker, tmp_path: Path) -> None:
+def test_files_join_topics(broker: BlockingBroker, tmp_path: Path) -> None:
     path = tmp_path / "airlines.csv"
     path.write_text("code,name\nUA,United\nB6,JetBlue\n")
     sql = f"select name, count(*) from flights join '{path}' on code = carrier group by 1 order by 1"
     assert rows_of(broker, sql)[0] == [("JetBlue", 75), ("United", 75)]
-    with BlockingBroker(tmp_path / "data") as other:
-        other.create_topic("t")
-        other.append("t", [b'{"a": 1}', b'{"a": 2}'])
-    assert rows_of(str(tmp_path / "data"), 'select sum(a) from T where "offset" >= 1')[0] == [(2,)]
 
 
 def test_values_that_are_no_objects_are_bytes(broker: BlockingBroker) -> None:

@@ -72,9 +72,7 @@ def findings() -> DemoFindings:
     return DemoFindings([Check("a claim", True, "1 of 1"), Check(HOSTILE, True, HOSTILE)], figures)
 
 
-def test_the_page_is_one_file_with_figures_drawings_tables_and_checks_that_runs_nothing(
-    told: PageNarrator, findings: DemoFindings
-) -> None:
+def test_the_page_is_one_file_with_all_figures_that_runs_nothing(told: PageNarrator, findings: DemoFindings) -> None:
     document = page(told, findings)
     assert not ADDRESS.search(document)
     assert not Reader(document).tags & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
@@ -97,9 +95,7 @@ def test_the_page_is_one_file_with_figures_drawings_tables_and_checks_that_runs_
         assert said in document
 
 
-def test_whatever_a_run_has_told_there_is_a_page_that_shows_what_did_not_hold(
-    told: PageNarrator, findings: DemoFindings
-) -> None:
+def test_whatever_a_run_told_there_is_a_page_of_what_did_not_hold(told: PageNarrator, findings: DemoFindings) -> None:
     findings.checks.append(Check("another", False, "2 of 3"))
     document = page(told, findings)
     assert "1 of 3 checks FAILED." in document

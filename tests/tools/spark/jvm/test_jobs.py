@@ -87,7 +87,7 @@ def exported(target: Path) -> list[dict[str, object]]:
     return sorted(table.to_pylist(), key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
 
-def test_export_writes_every_record_once_by_topic_and_day(
+def test_export_writes_each_record_once_by_topic_and_day(
     spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path
 ) -> None:
     target = tmp_path / "out"
@@ -127,9 +127,7 @@ def test_export_that_failed_goes_on_where_it_was(spark: SparkSession, stopped: S
         export(spark, Export(source=job.source, target=job.target, compression="none"))
 
 
-def test_export_into_a_folder_that_holds_something_else_is_refused(
-    spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path
-) -> None:
+def test_export_into_a_folder_with_something_else_fails(spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path) -> None:
     """Files of an export whose manifest was deleted would stand beside those of another plan, and rows be there twice."""
     target = tmp_path / "out"
     job = Export(source=LogSource(directories=(stopped.path,), split_bytes=30_000), target=str(target))
@@ -152,7 +150,7 @@ def test_paths_are_those_of_where_the_job_was_called(
     assert len(exported(tmp_path / "out")) == 2 * RECORDS + 1
 
 
-def test_verify_finds_nothing_in_a_sound_directory_also_when_its_indexes_are_made_again(
+def test_verify_finds_nothing_in_a_sound_directory_with_its_indexes_rebuilt(
     spark: SparkSession, stopped: StoppedDirectory
 ) -> None:
     done = verify(spark, stopped)
@@ -230,9 +228,7 @@ def test_compact_keeps_the_newest_record_of_each_key_at_its_offset(spark: SparkS
         broker.append("t", [(None, b"k0", b"new", ())])
 
 
-def test_compact_does_a_partition_again_that_a_server_has_written_to_meanwhile(
-    spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path
-) -> None:
+def test_compact_repeats_a_partition_that_has_changed(spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path) -> None:
     """Of a run that was cut off: what it noted of the partition, its high watermark among that, is not true any more."""
     manifest = tmp_path / "compact.json"
     compact(spark, of_topic(stopped.path, "t"), include_active=True, manifest=manifest)

@@ -43,7 +43,7 @@ def job(server: tuple[Address, BlockingClient], source: Path, kind: str, **how: 
 
 
 @pytest.mark.full
-def test_parquet_of_an_export_comes_back_as_the_records_it_was(
+def test_parquet_of_an_export_comes_back_as_it_was(
     spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path
 ) -> None:
     columns = {
@@ -139,7 +139,7 @@ def test_files_are_read_once_with_all_columns_whatever_they_are_called(spark: Sp
         assert [row.at for row in found.selectExpr("unix_millis(timestamp) as at").collect()] == [1_704_067_200_000], timestamp
 
 
-def test_csv_file_with_its_columns_in_another_order_is_an_error(
+def test_csv_columns_in_another_order_are_an_error(
     spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path
 ) -> None:
     """And not a row with the values of one column under the name of the other."""

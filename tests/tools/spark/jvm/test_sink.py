@@ -92,9 +92,7 @@ def test_batch_write_appends_every_column(spark: SparkSession, server: Server, t
     assert found[b"10"].value is None
 
 
-def test_a_write_that_is_refused_or_fails_says_why_and_leaves_nothing_visible(
-    spark: SparkSession, server: Server, topics: tuple[str, str]
-) -> None:
+def test_a_write_that_fails_says_why_and_leaves_nothing(spark: SparkSession, server: Server, topics: tuple[str, str]) -> None:
     with pytest.raises(PySparkException, match="mode overwrite is refused"):
         frame(spark, 10).write.format("triolog").options(**server.options, topic=topics[1]).mode("overwrite").save()
     assert server.records(topics[1]) == []

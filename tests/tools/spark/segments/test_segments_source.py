@@ -168,9 +168,7 @@ def test_a_running_servers_files_are_read_by_a_lease_while_it_lasts(broker: Bloc
         leased(broker, subscribe="missing").partitions()
 
 
-def test_a_running_servers_directory_is_read_without_a_lease_up_to_what_was_written(
-    broker: BlockingBroker, tmp_path: Path
-) -> None:
+def test_a_running_servers_directory_is_read_without_a_lease_to_its_end(broker: BlockingBroker, tmp_path: Path) -> None:
     """Its indexes are preallocated, and a lease of somebody else lies beside the logs."""
     leased(broker).partitions()
     made = reader(path=str(tmp_path / "data"), mode="FAILFAST")

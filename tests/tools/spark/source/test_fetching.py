@@ -120,9 +120,7 @@ def test_without_the_call_for_split_points_partitions_are_cut_at_even_offsets(se
     assert [(range_.low, range_.high) for range_ in planned] == [(10, 20), (20, 30), (30, 40)]
 
 
-def test_damaged_records_are_an_error_or_reported_and_passed_over(
-    server: ServerThread, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_damaged_records_are_an_error_or_reported_and_skipped(server: ServerThread, caplog: pytest.LogCaptureFixture) -> None:
     def damage(request: m.RequestMessage) -> Any:
         is_refused = (
             isinstance(request, m.FetchRequest) and request.gaps is m.Gaps.REFUSE and request.partitions[0].offset >= 10

@@ -32,9 +32,7 @@ def test_a_checkpoint_of_another_source_is_refused_with_what_it_has(value: dict[
 
 
 @given(st.dictionaries(PARTITIONS, st.tuples(st.integers(0, 1000), st.integers(0, 1000))), st.integers(1, 3000))
-def test_a_limit_is_shared_out_and_every_partition_with_a_backlog_moves(
-    spans: dict[TopicPartition, tuple[int, int]], limit: int
-) -> None:
+def test_a_limit_is_shared_out_and_every_backlog_moves(spans: dict[TopicPartition, tuple[int, int]], limit: int) -> None:
     start = {partition: low for partition, (low, _) in spans.items()}
     end = {partition: low + size for partition, (low, size) in spans.items()}
     limited = offsets.prorate(start, end, limit)

@@ -176,9 +176,7 @@ def test_offsets_behind_the_end_of_the_log_are_data_loss_too(events: BlockingBro
     assert len(_offsets(_reader(events, endingOffsets=ending, failOnDataLoss="false"))[0]) == 100
 
 
-def test_retention_that_overtakes_a_planned_task_is_noticed_in_the_task(
-    events: BlockingBroker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_retention_that_overtakes_a_task_is_noticed_in_it(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
     reader = _reader(events, assign='{"events": [0]}')
     [planned] = reader.partitions()
     events.delete_records("events", 60)

@@ -136,9 +136,7 @@ def test_a_maximum_of_bytes_is_kept_by_what_the_log_has_between_offsets(server: 
     assert len(query.sizes) <= 1 + 8
 
 
-def test_a_maximum_of_bytes_is_kept_where_the_backlog_is_too_large_to_be_cut_so_small(
-    server: BlockingBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_maximum_of_bytes_is_kept_in_a_backlog_of_any_size(server: BlockingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_calls, "MAX_SPLIT_POINTS", 16)
     server.create_topic("events", 1, KEEP)
     for _ in range(100):
@@ -246,7 +244,7 @@ def strict_and_lenient(events: BlockingBroker, batches: int = 1000, **options: A
     return queries
 
 
-def test_offsets_expired_under_a_query_are_an_error_or_reported_with_both_offsets(
+def test_offsets_that_expire_are_an_error_or_reported_with_both(
     events: BlockingBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     strict, lenient = strict_and_lenient(events, 2, maxOffsetsPerTrigger=40)
@@ -259,7 +257,7 @@ def test_offsets_expired_under_a_query_are_an_error_or_reported_with_both_offset
 
 
 @pytest.mark.parametrize("selection", [{"subscribePattern": "ev.*"}, {"subscribe": "events,eve"}])
-def test_a_topic_that_vanishes_is_an_error_or_reported(
+def test_a_vanished_topic_is_an_error(
     events: BlockingBroker, caplog: pytest.LogCaptureFixture, selection: dict[str, str]
 ) -> None:
     events.create_topic("eve", 1, KEEP)
@@ -287,9 +285,7 @@ def test_a_topic_that_was_made_anew_has_shrunk(events: BlockingBroker, caplog: p
     assert "the log ends at offset 3" in caplog.text
 
 
-def test_progress_is_published_for_a_group_and_stops_nothing_when_it_cannot_be(
-    events: BlockingBroker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_progress_is_published_for_a_group_where_it_can_be(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
     Query(_reader(events, kafka__group__id="reports")).run()
     assert events.native is not None
     with BlockingClient(("127.0.0.1", events.native.port)) as client:
