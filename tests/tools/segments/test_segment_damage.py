@@ -19,11 +19,13 @@ from tests.tools.segments.test_segment_reader import READ, log_in, offsets_of, o
 LEFT_OUT = {ReadMode.PERMISSIVE: (), ReadMode.DROPMALFORMED: (10, 11)}
 
 
-@pytest.mark.parametrize("mode", list(LEFT_OUT))
-@pytest.mark.parametrize("offset", [11, 15, 19, 1 << 20])
-@given(chunk_bytes=st.integers(61, 1500))
-@example(chunk_bytes=6 * 117)
-@example(chunk_bytes=6 * 117 + 60)
+@given(
+    mode=st.sampled_from(list(LEFT_OUT)),
+    offset=st.sampled_from([11, 15, 19, 1 << 20]),
+    chunk_bytes=st.sampled_from([6 * 117, 6 * 117 + 60]) | st.integers(61, 1500),
+)
+@example(mode=ReadMode.PERMISSIVE, offset=1 << 20, chunk_bytes=6 * 117)
+@example(mode=ReadMode.DROPMALFORMED, offset=11, chunk_bytes=6 * 117 + 60)
 def test_a_wrong_offset_is_noticed(
     tmp_path_factory: pytest.TempPathFactory, mode: ReadMode, offset: int, chunk_bytes: int
 ) -> None:

@@ -296,6 +296,7 @@ def test_progress_is_published_for_a_group_where_it_can_be(events: BlockingBroke
     reader = _reader(events, kafka__group__id="reports")
     reader.commit({"elsewhere": {"0": 5}})
     assert "group reports: offsets were not published" in caplog.text
+    reader.stop()
 
 
 def test_micro_batches_are_split_as_batches_are(events: BlockingBroker) -> None:
