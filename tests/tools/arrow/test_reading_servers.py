@@ -18,11 +18,12 @@ from triolog.tools import arrow
 from triolog.tools.arrow import server
 from triolog.tools.arrow.schema import COLUMNS
 
+from tests.support.counts import counts
 from tests.support.logs import START_MS
 from tests.support.stopped_logs import BATCHES, TOPIC, write_stopped_logs
 from tests.tools.arrow.scalar_reading import partitions_in, rows_of, scalar_rows
 
-RANGES: Final = 60
+RANGES: Final = counts(60, quick=20)
 
 
 def address(broker: BlockingBroker) -> str:

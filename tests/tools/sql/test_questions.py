@@ -22,6 +22,8 @@ from triolog.tools.sql.options import SqlOptions
 from triolog.tools.sql.session import ask
 from triolog.tools.sql.topic import Scan
 
+from tests.support.counts import counts
+
 START_MS: Final = 1_372_910_400_000
 HOUR_MS: Final = 3_600_000
 COUNT: Final = 300
@@ -172,7 +174,7 @@ CONDITIONS: Final = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=counts(40, quick=15), deadline=None)
 @given(condition=CONDITIONS)
 def test_ranges_leave_out_no_row(broker: BlockingBroker, parquet: Path, condition: str) -> None:
     sql = f"select n from flights where {condition} order by n"
