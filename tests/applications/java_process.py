@@ -1,9 +1,8 @@
-"""A Java program in a process of its own: started, waited for by what it logs, killed; nothing is left behind."""
+"""A Java program in a process of its own: started, killed; nothing is left behind."""
 
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +15,16 @@ from tests.support.kafka_jars import JVM_OPTIONS
 DEADLINE_S: Final = 90.0
 POLL_S: Final = 0.02
 SHOWN_LINES: Final = 60
+SINGLE: Final = {
+    **{f"{name}.storage.replication.factor": "1" for name in ("config", "offset", "status")},
+    **{f"{name}.storage.partitions": "1" for name in ("offset", "status")},
+    "plugin.discovery": "service_load",
+    "scheduled.rebalance.max.delay.ms": "0",  # the next worker is the one that was killed
+    "session.timeout.ms": "6000",
+    "heartbeat.interval.ms": "500",
+    "offset.flush.interval.ms": "200",
+}
+"""Of a worker of Kafka Connect that is alone with a broker that is alone."""
 
 
 @attrs.define(eq=False)
@@ -65,15 +74,6 @@ class JavaProcess:
     def check_running(self) -> None:
         """AssertionError with what it logged when it has ended."""
         assert self.process.poll() is None, f"ended with {self.process.returncode}\n{self.log()[-6000:]}"
-
-    def wait_log(self, text: str) -> Self:
-        """Wait until it has logged `text`."""
-        deadline = time.monotonic() + DEADLINE_S
-        while text not in self.log():
-            self.check_running()
-            assert time.monotonic() < deadline, f"{text!r} was not logged within {DEADLINE_S:g} s\n{self.log()[-6000:]}"
-            time.sleep(POLL_S)
-        return self
 
     def _close(self) -> None:
         assert self.process.stdin is not None

@@ -10,7 +10,7 @@ import pytest
 from triolog.tools.bench.kafka.jars import kafka_jars
 from triolog.tools.bench.peers.peer import PeerMissingError
 
-from tests.applications.java_process import JavaProcess
+from tests.applications.java_process import SINGLE, JavaProcess
 from tests.applications.restarted_server import RestartedServer
 from tests.applications.topics import Read, Reader, Sent, feed, make_topics, wait_topic
 from tests.support.forked_servers import ServerForker
@@ -29,18 +29,9 @@ CONFIG: Final = {
     "offset-syncs.topic.replication.factor": "1",
     "checkpoints.topic.replication.factor": "1",
     "heartbeats.topic.replication.factor": "1",
-    "config.storage.replication.factor": "1",
-    "offset.storage.replication.factor": "1",
-    "status.storage.replication.factor": "1",
-    "offset.storage.partitions": "1",
-    "status.storage.partitions": "1",
+    **SINGLE,
     "tasks.max": "1",
     "refresh.topics.interval.seconds": "1",
-    "offset.flush.interval.ms": "200",
-    "scheduled.rebalance.max.delay.ms": "0",
-    "session.timeout.ms": "6000",
-    "heartbeat.interval.ms": "500",
-    "plugin.discovery": "service_load",
 }
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
@@ -65,9 +56,7 @@ def read_until(address: str, topic: str, last: str, mirror: JavaProcess) -> list
         return reader.wait_for(lambda records: any(each.value == last for each in records), mirror.check_running)
 
 
-def test_records_arrive_in_order_on_the_other_side(
-    tmp_path: Path, applications: str, server_forker: ServerForker, kafka_classes: str
-) -> None:
+def test_records_arrive_in_order(tmp_path: Path, applications: str, server_forker: ServerForker, kafka_classes: str) -> None:
     """What was copied and not noted down when the process was killed is copied again."""
     halves = (0, RECORDS // 2), (RECORDS // 2, RECORDS)
     with ExitStack() as stack:

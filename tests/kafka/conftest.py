@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final, Literal
 
 import pytest
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 
 from tests.kafka.tools import Tools
+from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls, KafkaUnavailableError, class_path, unavailable
+
+AT_ONCE: Final = {
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.assignment.interval.ms": "0",
+    "group.consumer.assignor.offload.enable": "false",
+}
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +33,21 @@ def kafka_class_path() -> str:
 def kafka(kafka_class_path: str) -> Iterator[KafkaCalls]:
     with KafkaCalls.start(kafka_class_path) as calls:
         yield calls
+
+
+def _as_long_as_it_is_used(fixture_name: str, config: pytest.Config) -> Literal["package", "session"]:
+    """These tests run together in one process of xdist; elsewhere in any order."""
+    return "package" if hasattr(config, "workerinput") else "session"
+
+
+@pytest.fixture(scope=_as_long_as_it_is_used)
+def apache(kafka: KafkaCalls, kafka_class_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A broker of Kafka for all tests that only send it requests. Each test uses names of its own, or removes them."""
+    with KafkaBroker(tmp_path_factory.mktemp("apache"), kafka_class_path, kafka, settings=AT_ONCE) as broker:
+        broker.format()
+        broker.start()
+        yield broker
+        broker.stop()
 
 
 @pytest.fixture

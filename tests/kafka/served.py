@@ -1,4 +1,4 @@
-"""What a broker serves of a partition, as plain values: asked of Kafka with librdkafka, of triolog in this process."""
+"""What a broker serves of a partition, as plain values: asked with librdkafka."""
 
 from __future__ import annotations
 
@@ -9,16 +9,10 @@ from typing import Final
 
 import attrs
 import confluent_kafka
-import trio
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from triolog.protocol.records.batch import iter_batches
-from triolog.protocol.records.committed import CommittedFilter
-from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation, Record, TopicPartition
-from triolog.server.broker import Broker, FetchPartition, ReaderView
-from triolog.server.system.clock import system_now_ms
-
-from tests.support.brokers import LARGE, running_broker
+from triolog.protocol.types import TopicPartition
+from triolog.server.embedded import BlockingBroker
+from triolog.server.settings.broker_config import Address
 
 DEADLINE_S: Final = 60.0
 POLL_S: Final = 1.0
@@ -31,7 +25,7 @@ NOT_YET: Final = frozenset(
         confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
-ISOLATIONS: Final = {"read_uncommitted": Isolation.READ_UNCOMMITTED, "read_committed": Isolation.READ_COMMITTED}
+ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 
 KEPT: Final = {"retention.ms": "-1"}
 """What is asked about is years old."""
@@ -59,11 +53,8 @@ Questions = Mapping[TopicPartition, Sequence[int]]
 """Timestamps to look up."""
 
 
-# ---- Kafka -------------------------------------------------------------------------------------------------------------------
-
-
-def served_by_kafka(address: str, questions: Questions) -> Answers:
-    """Ask a Kafka broker for everything. Every CRC is checked."""
+def served(address: str, questions: Questions) -> Answers:
+    """Ask a broker for everything. Every CRC is checked."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     answers: Answers = {}
     for isolation in ISOLATIONS:
@@ -80,8 +71,8 @@ def served_by_kafka(address: str, questions: Questions) -> Answers:
             }
         )
         try:
-            for partition, served in _consume(consumer, admin, isolation, questions).items():
-                answers[partition, isolation] = served
+            for partition, found in _consume(consumer, admin, isolation, questions).items():
+                answers[partition, isolation] = found
         finally:
             consumer.close()
     return answers
@@ -162,59 +153,8 @@ def _look_up(consumer: confluent_kafka.Consumer, questions: Questions) -> dict[T
     return found
 
 
-# ---- triolog -----------------------------------------------------------------------------------------------------------------
-
-
 def served_by_triolog(directory: Path, questions: Questions) -> Answers:
     """Start a broker on a log directory, ask it for everything and stop it in order."""
-
-    async def ask() -> Answers:
-        async with running_broker(directory, cleaner_enable=False, clock=system_now_ms, topic=KEPT) as broker:
-            return {
-                (partition, name): await _ask(broker, partition, isolation, timestamps)
-                for partition, timestamps in questions.items()
-                for name, isolation in ISOLATIONS.items()
-            }
-
-    return trio.run(ask)
-
-
-async def _ask(broker: Broker, partition: TopicPartition, isolation: Isolation, timestamps: Sequence[int]) -> Served:
-    async def offset(timestamp: int) -> int:
-        return (await broker.reader.offset_for_time(partition, timestamp, isolation)).offset
-
-    earliest = await offset(EARLIEST_TIMESTAMP)
-    return Served(
-        earliest=earliest,
-        latest=await offset(LATEST_TIMESTAMP),
-        max_timestamp_offset=await offset(MAX_TIMESTAMP),
-        records=tuple(await _read(broker, partition, isolation, earliest)),
-        lookups={timestamp: await offset(timestamp) for timestamp in timestamps},
-    )
-
-
-async def _read(broker: Broker, partition: TopicPartition, isolation: Isolation, offset: int) -> list[PlainRecord]:
-    """As a consumer reads: without control batches, and under read_committed without those of aborted transactions."""
-    records: list[PlainRecord] = []
-    while True:
-        question = FetchPartition(partition, offset, LARGE)
-        [answer] = await broker.reader.fetch([question], max_bytes=LARGE, view=ReaderView(isolation))
-        if answer.error is not None:
-            raise answer.error
-        assert answer.fetched is not None
-        seen = CommittedFilter((each.producer_id, each.first_offset) for each in answer.fetched.aborted or ())
-        before = offset
-        for header, batch in iter_batches(answer.fetched.records):
-            if not seen.leaves_out(header, batch):
-                records += [_plain(record) for record in iter_records(batch, header) if record.offset >= offset]
-            offset = header.next_offset
-        if offset == before:
-            return records
-
-
-def _plain(record: Record) -> PlainRecord:
-    def copied(data: object) -> bytes | None:
-        return None if data is None else bytes(data)  # type: ignore[call-overload, no-any-return]
-
-    headers = tuple((key, copied(value)) for key, value in record.headers)
-    return record.offset, record.timestamp, copied(record.key), copied(record.value), headers
+    listener = Address("127.0.0.1", 0)
+    with BlockingBroker(directory, settings={"cleaner_enable": False}, native=None, kafka=listener, config=KEPT) as broker:
+        return served(broker.bootstrap_servers, questions)

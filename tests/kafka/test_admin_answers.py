@@ -4,33 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.admin.cluster import (
-    AlterPartitionReassignmentsReassignablePartition,
-    AlterPartitionReassignmentsReassignableTopic,
-    AlterPartitionReassignmentsRequest,
-    DescribeClusterRequest,
-    ElectLeadersRequest,
-    ElectLeadersTopicPartitions,
-    UpdateFeaturesFeatureUpdateKey,
-    UpdateFeaturesRequest,
-)
-from triolog.protocol.kafka.messages.admin.configs import ListConfigResourcesRequest
-from triolog.protocol.kafka.messages.admin.quotas import DescribeClientQuotasComponentData, DescribeClientQuotasRequest
-from triolog.protocol.kafka.messages.metadata import (
-    DescribeTopicPartitionsCursor,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsTopicRequest,
-    MetadataRequest,
-)
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 
+from tests.kafka.asking import ask
 from tests.support.kafka_admin import (
     APPEND,
     BROKER_TYPE,
@@ -51,7 +33,6 @@ from tests.support.kafka_admin import (
     new_topic,
 )
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_wire import KafkaWire
 
 # A broker starts. The quick suite has the errors that it gave: server/listeners/kafka/test_create_topics.py and its neighbours.
@@ -109,20 +90,18 @@ USING: Final[list[Call]] = [
     (alter_incrementally((TOPIC_TYPE, "one", [("leader.replication.throttled.replicas", APPEND, "x")])), 1),
     (alter_incrementally((TOPIC_TYPE, "nope", [("flush.ms", SET, "1")]), (99, "x", [("flush.ms", SET, "1")])), 1),
     (alter_incrementally((BROKER_TYPE, "1", [("num.partitions", SET, "2")])), 1),
-    *((ListConfigResourcesRequest(resource_types=types), 1) for types in ([], [2], [4], [16], [99])),
+    *((ask("ListConfigResources", resource_types=types), 1) for types in ([], [2], [4], [16], [99])),
     *(
-        (
-            DescribeClusterRequest(include_cluster_authorized_operations=True, endpoint_type=kind, include_fenced_brokers=True),
-            2,
-        )
+        (ask("DescribeCluster", include_cluster_authorized_operations=True, endpoint_type=kind, include_fenced_brokers=True), 2)
         for kind in (0, 1, 2, 9)
     ),
     *(
         (
-            DescribeTopicPartitionsRequest(
-                topics=[DescribeTopicPartitionsTopicRequest(name=name) for name in names],
+            ask(
+                "DescribeTopicPartitions",
+                topics=[{"name": name} for name in names],
                 response_partition_limit=limit,
-                cursor=cursor and DescribeTopicPartitionsCursor(topic_name=cursor[0], partition_index=cursor[1]),
+                cursor=cursor and {"topic_name": cursor[0], "partition_index": cursor[1]},
             ),
             0,
         )
@@ -137,26 +116,22 @@ USING: Final[list[Call]] = [
         ]
     ),
     *(
-        (
-            ElectLeadersRequest(
-                election_type=kind, topic_partitions=[ElectLeadersTopicPartitions(topic=name, partitions=[0, 77])]
-            ),
-            version,
-        )
+        (ask("ElectLeaders", election_type=kind, topic_partitions=[{"topic": name, "partitions": [0, 77]}]), version)
         for kind, name, version in [(0, "many", 0), (0, "many", 2), (1, "many", 2), (1, "nope", 1), (9, "many", 2)]
     ),
     *(
         (
-            AlterPartitionReassignmentsRequest(
+            ask(
+                "AlterPartitionReassignments",
                 topics=[
-                    AlterPartitionReassignmentsReassignableTopic(
-                        name=name,
-                        partitions=[
-                            AlterPartitionReassignmentsReassignablePartition(partition_index=number, replicas=replicas)
+                    {
+                        "name": name,
+                        "partitions": [
+                            {"partition_index": number, "replicas": replicas}
                             for number, replicas in enumerate([None, [1], [], [9], [1, 1]])
                         ],
-                    )
-                ]
+                    }
+                ],
             ),
             1,
         )
@@ -164,10 +139,10 @@ USING: Final[list[Call]] = [
     ),
     *(
         (
-            DescribeClientQuotasRequest(
+            ask(
+                "DescribeClientQuotas",
                 components=[
-                    DescribeClientQuotasComponentData(entity_type=kind, match_type=match_type, match=match)
-                    for kind, match_type, match in components
+                    {"entity_type": kind, "match_type": match_type, "match": match} for kind, match_type, match in components
                 ],
                 strict=False,
             ),
@@ -186,13 +161,7 @@ USING: Final[list[Call]] = [
         ]
     ),
     *(
-        (
-            UpdateFeaturesRequest(
-                feature_updates=[UpdateFeaturesFeatureUpdateKey(feature=name, max_version_level=level)],
-                validate_only=True,
-            ),
-            version,
-        )
+        (ask("UpdateFeatures", feature_updates=[{"feature": name, "max_version_level": level}], validate_only=True), version)
         for name, level, version in [("group.version", 1, 1), ("group.version", 9, 2), ("no.such", 1, 1), ("", 1, 2)]
     ),
     (delete_topics("nope", "beside", "beside"), 5),
@@ -221,27 +190,21 @@ def answers(client: KafkaWire, calls: list[Call]) -> list[dict[tuple[Any, ...], 
 
 def wait_for_topics(client: KafkaWire) -> None:
     """Kafka's controller makes topics before its broker knows of them."""
-    everything = MetadataRequest(
-        topics=None, include_cluster_authorized_operations=False, include_topic_authorized_operations=False
+    everything = ask(
+        "Metadata", topics=None, include_cluster_authorized_operations=False, include_topic_authorized_operations=False
     )
     while not {"x" * 249, "c5", "a1"} <= {topic.name for topic in client.call(everything, 12).topics}:
         """Asked again: the answer says it when it is so."""
 
 
-def test_errors_are_those_of_kafka(kafka: KafkaCalls, kafka_class_path: str, tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path / "ours", for_tests=True, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
-        assert broker.kafka is not None
-        with closing(KafkaWire.connect(broker.kafka)) as client:
-            ours = [answers(client, calls) for calls in (MAKING, USING)]
-    with KafkaBroker(tmp_path / "kafka", kafka_class_path, kafka) as theirs:
-        theirs.format()
-        theirs.start()
-        address = Address.parse(theirs.address)
-        with closing(KafkaWire.connect(address)) as client:
-            expected = [answers(client, MAKING)]
-            wait_for_topics(client)
-            expected.append(answers(client, USING))
-        theirs.stop()
+def test_errors_are_those_of_kafka(broker: BlockingBroker, apache: KafkaBroker) -> None:
+    assert broker.kafka is not None
+    with closing(KafkaWire.connect(broker.kafka)) as client:
+        ours = [answers(client, calls) for calls in (MAKING, USING)]
+    with closing(KafkaWire.connect(Address.parse(apache.address))) as client:
+        expected = [answers(client, MAKING)]
+        wait_for_topics(client)
+        expected.append(answers(client, USING))
     for calls, found, wanted in zip((MAKING, USING), ours, expected, strict=True):
         for (body, version), one, other in zip(calls, found, wanted, strict=True):
             assert one == other, f"v{version} {body}"

@@ -4,37 +4,22 @@ triolog: who may is the same."""
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.consumer_groups import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatTopicPartitions,
-)
-from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupHeartbeatTopicPartitions
+from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 
+from tests.kafka.asking import ask
 from tests.support.kafka_admin import create_topics, new_topic
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_wire import KafkaWire
 
 # A broker starts. The quick suite has the rules: server/groups/test_consumer.py.
 pytestmark = pytest.mark.full
 
-AT_ONCE: Final = {
-    "group.consumer.assignment.interval.ms": "0",
-    "group.consumer.min.assignment.interval.ms": "0",
-    "group.consumer.assignor.offload.enable": "false",
-}
 GROUP, TOPIC, PARTITIONS = "group", "topic", 6
 TRIES: Final = 3
 TIMEOUT_MS: Final = 60_000
@@ -45,16 +30,16 @@ def heartbeat(client: KafkaWire, member: str, epoch: int, owned: list[Any] | Non
     said: dict[str, Any] = {"topic_partitions": owned}
     if epoch == 0:
         said = {"topic_partitions": [], "subscribed_topic_names": [TOPIC], "rebalance_timeout_ms": TIMEOUT_MS, **ASSIGNOR}
-    return client.call(ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=member, member_epoch=epoch, **said), 1)
+    return client.call(ask("ConsumerGroupHeartbeat", group_id=GROUP, member_id=member, member_epoch=epoch, **said), 1)
 
 
 def commits(client: KafkaWire, member: str, epoch: int, version: int) -> list[int]:
     """The error of each partition alone, and of one that the group does not read."""
     codes = []
     for topic, number in [*((TOPIC, number) for number in range(PARTITIONS)), ("another", 0)]:
-        part = OffsetCommitRequestPartition(partition_index=number, committed_offset=1, committed_metadata="")
-        topics = [OffsetCommitRequestTopic(name=topic, partitions=[part])]
-        body = OffsetCommitRequest(group_id=GROUP, generation_id_or_member_epoch=epoch, member_id=member, topics=topics)
+        part = {"partition_index": number, "committed_offset": 1, "committed_metadata": ""}
+        topics = [{"name": topic, "partitions": [part]}]
+        body = ask("OffsetCommit", group_id=GROUP, generation_id_or_member_epoch=epoch, member_id=member, topics=topics)
         answer = client.call(body, version)
         codes.append(answer.topics[0].partitions[0].error_code)
     return codes
@@ -62,7 +47,7 @@ def commits(client: KafkaWire, member: str, epoch: int, version: int) -> list[in
 
 def answers(client: KafkaWire) -> list[Any]:
     client.call(create_topics(new_topic(TOPIC, PARTITIONS), new_topic("another")), 7)
-    find = FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP])
+    find = ask("FindCoordinator", key_type=0, coordinator_keys=[GROUP])
     while client.call(find, 4).coordinators[0].error_code:
         """Asked again until there is a coordinator."""
     while (joined := heartbeat(client, "a", 0)).error_code or not joined.assignment.topic_partitions:
@@ -77,45 +62,37 @@ def answers(client: KafkaWire) -> list[Any]:
         if told.assignment is not None:
             owned[member] = _partitions(told)
 
-    def ask() -> None:
+    def commit_all() -> None:
         for member, epoch in epochs.items():
             for said in range(first_epoch - 1, epoch + 2):
                 found.append((member, said - first_epoch, commits(client, member, said, 9)))
 
-    ask()
+    commit_all()
     found.append(commits(client, "a", first_epoch, 8))
     for member in "bc":
         joined = heartbeat(client, member, 0)
         epochs[member], owned[member] = joined.member_epoch, _partitions(joined)
         beat("a")
-        ask()  # "a" has to give something up
+        commit_all()  # "a" has to give something up
         for each in list(epochs) * TRIES:
             beat(each)
-        ask()
+        commit_all()
     heartbeat(client, "b", -1)
     del epochs["b"]
-    ask()
+    commit_all()
     return found
 
 
 def _partitions(told: Any) -> list[ConsumerGroupHeartbeatTopicPartitions]:
-    return [
-        ConsumerGroupHeartbeatTopicPartitions(topic_id=part.topic_id, partitions=part.partitions)
-        for part in told.assignment.topic_partitions
-    ]
+    return [{"topic_id": part.topic_id, "partitions": part.partitions} for part in told.assignment.topic_partitions]
 
 
-def test_who_may_commit_is_the_same(kafka: KafkaCalls, kafka_class_path: str, tmp_path: Path) -> None:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
-        assert broker.kafka is not None
-        with closing(KafkaWire.connect(broker.kafka)) as client:
-            ours = answers(client)
-    with KafkaBroker(tmp_path / "kafka", kafka_class_path, kafka, settings=AT_ONCE) as theirs:
-        theirs.format()
-        theirs.start()
-        with closing(KafkaWire.connect(Address.parse(theirs.address))) as client:
-            expected = answers(client)
-        theirs.stop()
+def test_who_may_commit_is_the_same(broker: BlockingBroker, apache: KafkaBroker) -> None:
+    assert broker.kafka is not None
+    with closing(KafkaWire.connect(broker.kafka)) as client:
+        ours = answers(client)
+    with closing(KafkaWire.connect(Address.parse(apache.address))) as client:
+        expected = answers(client)
     assert ours == expected
     at_first = [codes for member, said, codes in expected[-20:] if (member, said) == ("a", 0)]
     assert at_first == [[0, 0, *[ErrorCode.STALE_MEMBER_EPOCH] * 5]]

@@ -16,6 +16,7 @@ from typing import Final
 import pytest
 from triolog.server.embedded import BlockingBroker
 
+from tests.support.counts import counts
 from tests.support.forked_servers import ServerForker
 from tests.support.forwarding import ANY_PORT, FOR_EVER, TOPIC, Forwarding, Running, until
 from tests.support.forwarding_chain import KafkaUpstream, Upstream, chain
@@ -25,10 +26,10 @@ from tests.tools.forward.test_sigkill import kill_in_runs, weather
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 
-RUNS: Final = 10
-RUNS_WITH_KAFKA: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_KILLS") or 4)
+RUNS: Final = counts(10)
+RUNS_WITH_KAFKA: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_KILLS") or counts(4))
 HERE: Final = ("source", "forwarder")
-STORM_S: Final = 60
+STORM_S: Final = counts(60)
 SEED: Final = os.environ.get("TRIOLOG_TEST_FORWARD_SEED") or "kafka"
 SETTINGS: Final = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",

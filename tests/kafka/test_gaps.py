@@ -14,7 +14,6 @@ from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 
 from tests.kafka.tools import Tools, lines
 from tests.support.damaged_batches import damage_batch
-from tests.support.kafka_jars import KafkaCalls
 
 TOPIC: Final = "orders"
 THERE: Final = ["v0", "v1", "v2", "v6", "v7", "v8"]
@@ -31,11 +30,6 @@ def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
     assert damage_batch(tmp_path, f"{TOPIC}-0", 1) == (3, 6)
     with BlockingBroker(tmp_path, for_tests=True, kafka=Address("127.0.0.1", 0), lenient=False) as running:
         yield running
-
-
-@pytest.fixture
-def tools(kafka: KafkaCalls, broker: BlockingBroker) -> Tools:
-    return Tools(kafka, broker)
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])

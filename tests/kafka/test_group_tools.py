@@ -95,9 +95,7 @@ def members(broker: BlockingBroker, protocol: str) -> Iterator[Members]:
     members.leave()
 
 
-def test_a_group_with_members_is_listed_and_described(
-    tools: Tools, broker: BlockingBroker, members: Members, protocol: str
-) -> None:
+def test_a_group_with_members_is_described(tools: Tools, broker: BlockingBroker, members: Members, protocol: str) -> None:
     assert lines(tools("consumer-groups", "--list")) == [GROUP]
     listed = table(tools("consumer-groups", "--list", "--state", "--type"))
     assert listed == [{"group": GROUP, "type": protocol.capitalize(), "state": "Stable"}]
@@ -125,19 +123,6 @@ def _check_members(tools: Tools, members: Members, ids: dict[str, str]) -> None:
         owned = ",".join(map(str, sorted(members.assigned()[row["client-id"]])))
         assert (row["#partitions"], row["current-assignment"]) == ("2", f"{TOPIC}:{owned}")
         assert row.get("target-assignment", "-") in ("-", f"{TOPIC}:{owned}")
-
-
-def test_a_group_with_members_is_neither_reset_nor_deleted(tools: Tools, broker: BlockingBroker, members: Members) -> None:
-    before = broker.groups.committed(GROUP)
-    refused = tools.call("consumer-groups", "--group", GROUP, "--reset-offsets", "--topic", TOPIC, "--to-earliest", "--execute")
-    assert f"Assignments can only be reset if the group '{GROUP}' is inactive" in refused.stdout + refused.stderr
-    refused = tools.call("consumer-groups", "--delete", "--group", GROUP)
-    assert "GroupNotEmptyException" in refused.stdout + refused.stderr
-    refused = tools.call("consumer-groups", "--delete-offsets", "--group", GROUP, "--topic", TOPIC)
-    assert "GroupSubscribedToTopicException" in refused.stdout + refused.stderr
-    assert broker.groups.committed(GROUP) == before
-    members.leave()
-    assert lines(tools("consumer-groups", "--describe", "--group", GROUP, "--state"))[-1].split()[-2:] == ["Empty", "0"]
 
 
 def of_all(offset: int) -> list[int]:

@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
@@ -17,7 +16,7 @@ from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 from triolog.server.storage.disk.checkpoints import decode_uuid
 
-from tests.kafka.tools import Tools, decoded, json_values
+from tests.kafka.tools import Opened, Tools, decoded, json_values
 from tests.kafka.written_logs import files_of
 from tests.support.kafka_admin import GROUP_TYPE, SET, alter_incrementally
 from tests.support.kafka_jars import KafkaCalls
@@ -51,13 +50,6 @@ def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
     with BlockingBroker(tmp_path / "data", for_tests=True, native=None, kafka=listening, topics={TOPIC: 2}) as broker:
         broker.append(TOPIC, [b"a", b"b", b"c"])
         yield broker
-
-
-@attrs.define(eq=False)
-class Opened:
-    """Where a producer is while it lives: its threads end when nothing refers to it."""
-
-    client: Producer
 
 
 @pytest.fixture
@@ -153,9 +145,7 @@ def test_a_classic_group_and_its_offsets(kafka: KafkaCalls, tools: Tools, broker
         assert plain == value
 
 
-def test_a_group_whose_assignments_the_server_makes_and_its_offsets(
-    kafka: KafkaCalls, tools: Tools, broker: BlockingBroker
-) -> None:
+def test_a_group_that_the_server_assigns_and_its_offsets(kafka: KafkaCalls, tools: Tools, broker: BlockingBroker) -> None:
     before_ms = int(time.time() * 1000)
     member_id = commit_as_a_member(broker, **{"group.protocol": "consumer", "max.poll.interval.ms": 55_000})
     entries = until(lambda: dumped(kafka, broker, OFFSETS), lambda dump: any(value is None for _, value in of_type(dump, 5)))
@@ -171,9 +161,7 @@ def test_a_group_whose_assignments_the_server_makes_and_its_offsets(
     assert of_type(formatted(tools, OFFSETS, "OffsetsMessageFormatter", len(entries)), 1) == of_type(entries, 1)
 
 
-def test_transactions_and_the_offsets_in_them(
-    kafka: KafkaCalls, tools: Tools, broker: BlockingBroker, producer: Opened
-) -> None:
+def test_transactions_and_their_offsets(kafka: KafkaCalls, tools: Tools, broker: BlockingBroker, producer: Opened) -> None:
     producer.client.init_transactions(PATIENCE_S)
     with closing(consumer(broker)) as reader:
         producer.client.begin_transaction()

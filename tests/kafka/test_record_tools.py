@@ -15,9 +15,7 @@ RECORDS: Final = 60
 CONSUMED: Final = "data.consumed.in.nMsg"
 
 
-def test_the_console_producer_writes_what_is_typed_and_the_console_consumer_prints_it(
-    tools: Tools, broker: BlockingBroker
-) -> None:
+def test_the_console_producer_writes_what_is_typed_and_the_consumer_prints_it(tools: Tools, broker: BlockingBroker) -> None:
     broker.create_topic(TOPIC)
     typed = "h:1\tk1\tv1\nh:2\tk2\tv2\n"
     properties = ("parse.key=true", "parse.headers=true")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from triolog.server.storage.producers.earlier_batches import encode_earlier
 from triolog.server.storage.producers.sealed_files import crc_of
 
 from tests.kafka.migration import migrate
-from tests.kafka.served import DEADLINE_S, ISOLATIONS, Answers, Questions, Served, served_by_kafka, served_by_triolog
+from tests.kafka.served import DEADLINE_S, ISOLATIONS, Answers, Questions, Served, served, served_by_triolog
 from tests.kafka.written_directory import (
     CODECS,
     COMMITTED,
@@ -39,9 +40,7 @@ LOOKUPS: Final = 40
 WRITTEN_ON: Final = (CODECS[0], TRIMMED, IDEMPOTENT)
 """Where a producer of Kafka goes on."""
 
-EACH: Final = pytest.mark.parametrize("partition", PARTITIONS, ids=str)
-EACH_ISOLATION: Final = pytest.mark.parametrize("isolation", ISOLATIONS)
-
+EACH: Final = list(product(PARTITIONS, ISOLATIONS))
 
 # A broker starts three times. The quick suite has both ends: what an export leaves (test_export_kafka.py), and
 # directories of Kafka that are read, written on and left byte for byte as its own (server/storage/test_golden.py).
@@ -81,14 +80,14 @@ def journey(kafka: KafkaCalls, kafka_class_path: str, tmp_path_factory: pytest.T
         migrate(source, broker, commands=["--config", "retention.ms=-1"])
         topic_ids = _topic_ids(broker.log_directory)
         broker.start()
-        migrated, committed = served_by_kafka(broker.address, questions), _committed_offset(broker.address)
+        migrated, committed = served(broker.address, questions), _committed_offset(broker.address)
         broker.stop()
         back = served_by_triolog(broker.log_directory, questions)
         _put_batches(broker.log_directory)
         ours = _ours(broker.log_directory)
         broker.start()
         _write_on(broker.address)
-        written_on = served_by_kafka(broker.address, questions)
+        written_on = served(broker.address, questions)
         broker.kill()
         yield Journey(
             written=written,
@@ -159,22 +158,19 @@ def _values(served: Served) -> list[bytes | None]:
     return [record[3] for record in served.records]
 
 
-@EACH_ISOLATION
-@EACH
-def test_kafka_serves_what_triolog_served(journey: Journey, partition: TopicPartition, isolation: str) -> None:
-    _assert_same(journey.migrated[partition, isolation], journey.written[partition, isolation], partition)
+def test_kafka_serves_what_triolog_served(journey: Journey) -> None:
+    for each in EACH:
+        _assert_same(journey.migrated[each], journey.written[each], each)
 
 
-@EACH_ISOLATION
-@EACH
-def test_triolog_serves_what_kafka_left_after_a_clean_stop(journey: Journey, partition: TopicPartition, isolation: str) -> None:
-    assert journey.back[partition, isolation] == journey.written[partition, isolation]
+def test_triolog_serves_what_kafka_left_after_a_clean_stop(journey: Journey) -> None:
+    for each in EACH:
+        assert journey.back[each] == journey.written[each], each
 
 
-@EACH_ISOLATION
-@EACH
-def test_triolog_serves_what_a_killed_kafka_left(journey: Journey, partition: TopicPartition, isolation: str) -> None:
-    _assert_same(journey.written_on[partition, isolation], journey.killed[partition, isolation], partition)
+def test_triolog_serves_what_a_killed_kafka_left(journey: Journey) -> None:
+    for each in EACH:
+        _assert_same(journey.written_on[each], journey.killed[each], each)
 
 
 def test_kafka_knows_what_groups_committed(journey: Journey) -> None:
@@ -194,11 +190,11 @@ def test_topic_ids_are_those_that_kafka_gave(journey: Journey) -> None:
     assert {str(partition) for partition in PARTITIONS} <= set(created)
 
 
-@pytest.mark.parametrize("partition", WRITTEN_ON, ids=str)
-def test_a_producer_of_kafka_is_not_taken_for_one_of_ours(journey: Journey, partition: TopicPartition) -> None:
+def test_a_producer_of_kafka_is_not_taken_for_one_of_ours(journey: Journey) -> None:
     """Kafka gives out producer ids from 0 again; with our producer state it would acknowledge and drop its first batches."""
-    before, after = (each[partition, "read_uncommitted"] for each in (journey.migrated, journey.written_on))
-    assert _values(after) == [*_values(before), *(b"from Kafka %d" % number for number in range(5))]
+    for partition in WRITTEN_ON:
+        before, after = (each[partition, "read_uncommitted"] for each in (journey.migrated, journey.written_on))
+        assert _values(after) == [*_values(before), *(b"from Kafka %d" % number for number in range(5))], partition
 
 
 def test_an_open_transaction_stays_open_and_its_heir_ends_it(journey: Journey) -> None:
@@ -219,15 +215,15 @@ def test_what_the_journey_carries_is_what_it_says(journey: Journey) -> None:
     assert all(len(written[partition].records) > 500 for partition in CODECS)
 
 
-def _assert_same(by_kafka: Served, by_triolog: Served, partition: TopicPartition) -> None:
+def _assert_same(by_kafka: Served, by_triolog: Served, place: tuple[TopicPartition, str]) -> None:
     """Where Kafka 4.3 says less than a scan of what it serves, and triolog does not:
 
     - no time at all is found in a compacted log whose first segment has no record left;
     - the largest timestamp is not found when it lies behind the last stable offset, although there are others before.
     """
-    if partition == TRANSACTIONS and by_kafka.max_timestamp_offset == -1:
+    if place[0] == TRANSACTIONS and by_kafka.max_timestamp_offset == -1:
         by_kafka = attrs.evolve(by_kafka, max_timestamp_offset=by_triolog.max_timestamp_offset)
-    if partition == COMPACTED and by_kafka.lookups != by_triolog.lookups:
+    if place[0] == COMPACTED and by_kafka.lookups != by_triolog.lookups:
         assert set(by_kafka.lookups.values()) == {-1}
         by_kafka = attrs.evolve(by_kafka, lookups=by_triolog.lookups)
-    assert by_kafka == by_triolog
+    assert by_kafka == by_triolog, place

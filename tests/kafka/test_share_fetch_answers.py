@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
-from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequest, ShareFetchRequestPartition, ShareFetchRequestTopic
 from triolog.protocol.records.builder import build_batch
 
+from tests.kafka.asking import ask
 from tests.kafka.differential.brokers import both_sharing
 from tests.kafka.differential.sides import Side
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
@@ -24,7 +22,6 @@ from tests.support.share_wire import WireMember
 pytestmark = pytest.mark.full
 
 READ, UNREAD = "read", "unread"
-GROUP: Final = "group"
 WAIT_MS: Final = 1_500
 """Long enough for Kafka to have looked for the state, mostly."""
 ATTEMPTS: Final = 10
@@ -34,30 +31,34 @@ Answered = list[tuple[int, list[tuple[int, int]]]]
 
 
 def prepare(side: Side) -> dict[str, bytes]:
-    """Two topics with a record in each, and a group that has begun in one of them; answers their ids."""
+    """Two topics with a record in each; answers their ids."""
     side.prepare()
     for topic in (READ, UNREAD):
         side.wire.call(create_topics(new_topic(topic, 1)), 7)
-    side.wire.call(alter_incrementally((GROUP_TYPE, GROUP, [("share.auto.offset.reset", SET, "earliest")])), 1)
     side.settle_metadata()
-    asked = [MetadataRequestTopic(topic_id=NO_ID, name=topic) for topic in (READ, UNREAD)]
-    found = side.wire.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 12).topics
+    asked = [{"topic_id": NO_ID, "name": topic} for topic in (READ, UNREAD)]
+    found = side.wire.call(ask("Metadata", topics=asked, allow_auto_topic_creation=False), 12).topics
     for topic in (READ, UNREAD):
-        part = ProducePartition(index=0, records=build_batch([(int(time.time() * 1000), None, b"x", ())]))
-        topics = [ProduceTopic(name=topic, partition_data=[part])]
-        side.wire.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 9)
-    ids = {topic.name: topic.topic_id for topic in found}
+        part = {"index": 0, "records": build_batch([(int(time.time() * 1000), None, b"x", ())])}
+        topics = [{"name": topic, "partition_data": [part]}]
+        side.wire.call(ask("Produce", acks=-1, timeout_ms=30_000, topic_data=topics), 9)
+    return {topic.name: topic.topic_id for topic in found}
+
+
+def begin(side: Side, group: str, ids: dict[str, bytes]) -> None:
+    """A group that has begun in one of the topics."""
+    side.wire.call(alter_incrementally((GROUP_TYPE, group, [("share.auto.offset.reset", SET, "earliest")])), 1)
+    side.settle_metadata()
     with closing(KafkaWire.connect(side.address)) as wire:
-        member = WireMember(wire, GROUP, READ, ids[READ], "first")
-        member.join()
-    return ids
+        WireMember(wire, group, READ, ids[READ], "first").join()
 
 
-def fetched(side: Side, ids: dict[str, bytes], member: str, wait_ms: int, topics: list[str]) -> Answered:
+def fetched(side: Side, group: str, ids: dict[str, bytes], member: str, wait_ms: int, topics: list[str]) -> Answered:
     """What a new member is answered."""
-    part = ShareFetchRequestPartition(partition_index=0, acknowledgement_batches=[])
-    request = ShareFetchRequest(
-        group_id=GROUP,
+    part = {"partition_index": 0, "acknowledgement_batches": []}
+    request = ask(
+        "ShareFetch",
+        group_id=group,
         member_id=member,
         share_session_epoch=0,
         max_wait_ms=wait_ms,
@@ -65,7 +66,7 @@ def fetched(side: Side, ids: dict[str, bytes], member: str, wait_ms: int, topics
         max_bytes=2**20,
         max_records=10,
         batch_size=10,
-        topics=[ShareFetchRequestTopic(topic_id=ids[topic], partitions=[part]) for topic in topics],
+        topics=[{"topic_id": ids[topic], "partitions": [part]} for topic in topics],
         forgotten_topics_data=[],
     )
     with closing(KafkaWire.connect(side.address)) as wire:
@@ -78,16 +79,20 @@ def fetched(side: Side, ids: dict[str, bytes], member: str, wait_ms: int, topics
     ]
 
 
-@pytest.mark.parametrize(
-    ("wait_ms", "topics", "expected"),
-    [(0, [UNREAD], []), (WAIT_MS, [UNREAD], [(-1, [])]), (WAIT_MS, [READ, UNREAD], [(0, [(0, 0)])])],
-    ids=["no wait", "waits", "finds records elsewhere"],
-)
-def test_what_is_said_where_a_group_has_never_begun(
-    wait_ms: int, topics: list[str], expected: Answered, kafka: KafkaCalls, kafka_class_path: str, tmp_path: Path
-) -> None:
+CASES: Final[dict[str, tuple[int, list[str], Answered]]] = {
+    "no wait": (0, [UNREAD], []),
+    "waits": (WAIT_MS, [UNREAD], [(-1, [])]),
+    "finds records elsewhere": (WAIT_MS, [READ, UNREAD], [(0, [(0, 0)])]),
+}
+
+
+def test_what_is_said_where_a_group_has_never_begun(kafka: KafkaCalls, kafka_class_path: str, tmp_path: Path) -> None:
     with both_sharing(tmp_path, kafka_class_path, kafka) as (ours, theirs):
-        ids = prepare(theirs)
-        # On a busy machine Kafka has not looked for a partition's state when the wait is over, and says nothing yet.
-        assert any(fetched(theirs, ids, f"member {number}", wait_ms, topics) == expected for number in range(ATTEMPTS))
-        assert fetched(ours, prepare(ours), "member", wait_ms, topics) == expected
+        ids, their_ids = prepare(ours), prepare(theirs)
+        for group, (wait_ms, topics, expected) in CASES.items():
+            begin(theirs, group, their_ids)
+            # On a busy machine Kafka has not looked for a partition's state when the wait is over, and says nothing yet.
+            members = (f"member {number}" for number in range(ATTEMPTS))
+            assert any(fetched(theirs, group, their_ids, each, wait_ms, topics) == expected for each in members), group
+            begin(ours, group, ids)
+            assert fetched(ours, group, ids, "member", wait_ms, topics) == expected, group

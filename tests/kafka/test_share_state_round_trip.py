@@ -8,14 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from triolog.protocol.kafka.messages.share_group_offsets import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-)
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 
+from tests.kafka.asking import ask
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
@@ -53,14 +49,14 @@ def working(wire: KafkaWire, name: str) -> Iterator[WireMember]:
 
 
 def topic_id(wire: KafkaWire) -> bytes:
-    asked = MetadataRequest(topics=[MetadataRequestTopic(topic_id=NO_ID, name=TOPIC)], allow_auto_topic_creation=False)
+    asked = ask("Metadata", topics=[{"topic_id": NO_ID, "name": TOPIC}], allow_auto_topic_creation=False)
     found: bytes = wire.call(asked, 12).topics[0].topic_id
     return found
 
 
 def offsets(wire: KafkaWire) -> tuple[int, int]:
     """Start offset and lag."""
-    asked = DescribeShareGroupOffsetsRequest(groups=[DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=None)])
+    asked = ask("DescribeShareGroupOffsets", groups=[{"group_id": GROUP, "topics": None}])
     while (group := wire.call(asked, 1).groups[0]).error_code in NOT_YET:
         """Asked again."""
     [partition] = group.topics[0].partitions

@@ -10,16 +10,8 @@ from typing import Any, Final
 import attrs
 import pytest
 from triolog.protocol.kafka.apis import APIS
-from triolog.protocol.kafka.messages.admin.configs import (
-    IncrementalAlterConfigsAlterableConfig,
-    IncrementalAlterConfigsAlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.protocol.kafka.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from triolog.protocol.kafka.messages.streams_groups import (
     StreamsGroupCopartitionGroup,
-    StreamsGroupDescribeRequest,
     StreamsGroupEndpoint,
     StreamsGroupTaskIds,
     StreamsGroupTaskOffset,
@@ -29,6 +21,7 @@ from triolog.server.listeners.kafka.fake.kafka_versions import maxima_of
 from triolog.server.settings.broker_config import Address
 from triolog.tools.bench.kafka.jars import kafka_jars
 
+from tests.kafka.asking import ask
 from tests.support.kafka_admin import create_topics, new_topic
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
@@ -43,9 +36,7 @@ AT_ONCE: Final = {
     "group.streams.assignment.interval.ms": "0",
     "group.streams.min.assignment.interval.ms": "0",
 }
-COUNTED: Final = topology(
-    part("0", source_topics=[SOURCE], state_changelog_topics=[internal("store-changelog")]),
-)
+COUNTED: Final = topology(part("0", source_topics=[SOURCE], state_changelog_topics=[internal("store-changelog")]))
 JOINED: Final = part(
     "0",
     source_topics=[SOURCE, "five"],
@@ -61,14 +52,14 @@ def owned(*numbers: int) -> dict[str, Any]:
     return {"active_tasks": active, "standby_tasks": [], "warmup_tasks": []}
 
 
-def standbys(count: int) -> IncrementalAlterConfigsRequest:
-    config = IncrementalAlterConfigsAlterableConfig(name="streams.num.standby.replicas", config_operation=0, value=str(count))
-    resource = IncrementalAlterConfigsAlterConfigsResource(resource_type=32, resource_name=GROUP, configs=[config])
-    return IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+def standbys(count: int) -> Any:
+    config = {"name": "streams.num.standby.replicas", "config_operation": 0, "value": str(count)}
+    resource = {"resource_type": 32, "resource_name": GROUP, "configs": [config]}
+    return ask("IncrementalAlterConfigs", resources=[resource], validate_only=False)
 
 
-def describing(*groups: str) -> StreamsGroupDescribeRequest:
-    return StreamsGroupDescribeRequest(group_ids=list(groups), include_authorized_operations=False)
+def describing(*groups: str) -> Any:
+    return ask("StreamsGroupDescribe", group_ids=list(groups), include_authorized_operations=False)
 
 
 REFUSED: Final = [
@@ -129,18 +120,18 @@ LIVED: Final = [
     RECONFIGURED,
     heartbeat(4, member_id="b", **owned(2)),
     describing(GROUP),
-    ListGroupsRequest(states_filter=[], types_filter=["streams"]),
-    ListGroupsRequest(states_filter=["Stable"], types_filter=[]),
-    DescribeGroupsRequest(groups=[GROUP]),
-    DeleteGroupsRequest(groups_names=[GROUP]),
+    ask("ListGroups", states_filter=[], types_filter=["streams"]),
+    ask("ListGroups", states_filter=["Stable"], types_filter=[]),
+    ask("DescribeGroups", groups=[GROUP]),
+    ask("DeleteGroups", groups_names=[GROUP]),
     heartbeat(5, shutdown_application=True),
     heartbeat(5, member_id="b"),
     heartbeat(-1),
     heartbeat(5, member_id="b"),
     heartbeat(-1, member_id="b"),
     describing(GROUP),
-    ListGroupsRequest(states_filter=["Empty"], types_filter=[]),
-    DeleteGroupsRequest(groups_names=[GROUP]),
+    ask("ListGroups", states_filter=["Empty"], types_filter=[]),
+    ask("DeleteGroups", groups_names=[GROUP]),
     describing(GROUP),
     heartbeat(group_id="joined", topology=topology(JOINED)),
     heartbeat(group_id="missing", topology=topology(part("0", source_topics=["d", "b", "a", "c"]))),
@@ -163,7 +154,7 @@ def answers(client: KafkaWire) -> list[Any]:
     client.call(create_topics(new_topic(SOURCE, 3), new_topic("five", 5)), 7)
     _until(
         client,
-        FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]),
+        ask("FindCoordinator", key_type=0, coordinator_keys=[GROUP]),
         lambda answer: answer.coordinators[0].error_code == 0,
     )
     _until(client, describing("unknown"), lambda answer: answer.groups[0].error_code == 69)

@@ -8,15 +8,10 @@ from typing import Any, Final
 import pytest
 import trio
 from triolog.protocol.kafka.apis import APIS, ApiKey
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from triolog.protocol.kafka.messages.streams_groups import StreamsGroupHeartbeatRequest
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
+from tests.kafka.asking import ask
 from tests.kafka.tools import Tools, lines, table
 from tests.support.kafka_stream import connected
 from tests.support.streams_requests import MEMBER, heartbeat, internal, part, topology
@@ -33,7 +28,7 @@ def broker() -> Iterator[BlockingBroker]:
         yield broker
 
 
-def ask(broker: BlockingBroker, *requests: tuple[Any, int]) -> list[Any]:
+def answers(broker: BlockingBroker, *requests: tuple[Any, int]) -> list[Any]:
     """What is answered to these requests of these versions, one after the other."""
 
     async def send() -> list[Any]:
@@ -46,10 +41,10 @@ def ask(broker: BlockingBroker, *requests: tuple[Any, int]) -> list[Any]:
 
 def beat(broker: BlockingBroker, *epochs: int) -> list[Any]:
     """Heartbeats of a member with these epochs."""
-    return ask(broker, *((said(epoch), APIS[ApiKey.STREAMS_GROUP_HEARTBEAT].highest) for epoch in epochs))
+    return answers(broker, *((said(epoch), APIS[ApiKey.STREAMS_GROUP_HEARTBEAT].highest) for epoch in epochs))
 
 
-def said(epoch: int) -> StreamsGroupHeartbeatRequest:
+def said(epoch: int) -> Any:
     counting = topology(part("0", source_topics=[TOPIC], state_changelog_topics=[internal(CHANGELOG)]))
     return heartbeat(epoch, group_id=GROUP, **({} if epoch else {"topology": counting}))
 
@@ -66,14 +61,15 @@ def test_a_streams_group_is_listed_described_and_deleted(tools: Tools, broker: B
     assert "0:[0];" in told
     [row] = table(tools("streams-groups", "--describe", "--group", GROUP))
     assert (row["topic"], row["partition"]) == (TOPIC, "0")
-    committed = OffsetCommitRequestPartition(partition_index=0, committed_offset=2, committed_metadata=None)
-    commit = OffsetCommitRequest(
+    committed = {"partition_index": 0, "committed_offset": 2, "committed_metadata": None}
+    commit = ask(
+        "OffsetCommit",
         group_id=GROUP,
         generation_id_or_member_epoch=3,
         member_id=MEMBER,
-        topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[committed])],
+        topics=[{"name": TOPIC, "partitions": [committed]}],
     )
-    assert [answer.topics[0].partitions[0].error_code for answer in ask(broker, (commit, 9))] == [0]
+    assert [answer.topics[0].partitions[0].error_code for answer in answers(broker, (commit, 9))] == [0]
     assert [answer.error_code for answer in beat(broker, -1)] == [0]
     told = tools("streams-groups", "--reset-offsets", "--group", GROUP, "--to-earliest", "--all-input-topics", "--execute")
     assert [(row["topic"], row["new-offset"]) for row in table(told)] == [(TOPIC, "0")]

@@ -6,13 +6,12 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-import attrs
 import pytest
 from confluent_kafka import KafkaException, Producer
 from triolog.protocol.records.builder import build_batch
 from triolog.server.embedded import BlockingBroker
 
-from tests.kafka.tools import Row, Tools, table
+from tests.kafka.tools import Opened, Row, Tools, table
 
 TOPIC: Final = "orders"
 OWNER: Final = "mover"
@@ -27,13 +26,6 @@ def broker(broker: BlockingBroker) -> BlockingBroker:
     broker.create_topic(TOPIC, 2)
     broker.append(TOPIC, [b"before"])
     return broker
-
-
-@attrs.define(eq=False)
-class Opened:
-    """Where a producer is while it lives: its threads end when nothing refers to it."""
-
-    client: Producer
 
 
 @pytest.fixture
@@ -57,9 +49,7 @@ def listed(tools: Tools, *options: object) -> list[Row]:
     return table(tools("transactions", "list", *options), "TransactionalId")
 
 
-def test_an_open_transaction_is_listed_described_and_ended_by_force(
-    tools: Tools, broker: BlockingBroker, producer: Opened
-) -> None:
+def test_an_open_transaction_is_described_and_ended_by_force(tools: Tools, broker: BlockingBroker, producer: Opened) -> None:
     [row] = listed(tools)
     assert (row["transactionalid"], row["coordinator"], row["transactionstate"]) == (OWNER, "1", "Ongoing")
     assert listed(tools, "--duration-filter", 3_600_000) == []
@@ -104,11 +94,7 @@ def test_a_transaction_that_nobody_owns_is_found_and_aborted(
     """The open transaction that has an owner is none of them."""
     long_ago_ms = int(time.time() * 1000) - LONG_MINUTES * 60_000
     lost = build_batch(
-        [(long_ago_ms, None, b"lost", ())],
-        producer_id=WITHOUT_OWNER,
-        producer_epoch=7,
-        base_sequence=0,
-        is_transactional=True,
+        [(long_ago_ms, None, b"lost", ())], producer_id=WITHOUT_OWNER, producer_epoch=7, base_sequence=0, is_transactional=True
     )
     broker.append(TOPIC, [b"before"], partition=1)
     broker.append(TOPIC, lost, partition=1)

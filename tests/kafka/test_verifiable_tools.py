@@ -13,11 +13,9 @@ from typing import Any, Final
 import pytest
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
-from triolog.tools.bench.kafka.jars import kafka_jars
-from triolog.tools.bench.peers.peer import PeerMissingError
 
 from tests.kafka.tools import lines
-from tests.support.kafka_jars import JVM_OPTIONS, unavailable
+from tests.support.kafka_jars import JVM_OPTIONS
 
 TOPIC: Final = "numbers"
 COUNT: Final = 200
@@ -25,14 +23,6 @@ VALUES: Final = [str(number) for number in range(COUNT)]
 TIMEOUT_S: Final = 120
 
 pytestmark = pytest.mark.full
-
-
-@pytest.fixture(scope="module")
-def jars() -> str:
-    try:
-        return kafka_jars()
-    except PeerMissingError as exc:
-        unavailable(str(exc))
 
 
 @pytest.fixture
@@ -44,10 +34,10 @@ def broker() -> Iterator[BlockingBroker]:
 class Told:
     """What a tool has said, by the names of its events."""
 
-    def __init__(self, jars: str, broker: BlockingBroker, name: str, *arguments: object) -> None:
+    def __init__(self, classes: str, broker: BlockingBroker, name: str, *arguments: object) -> None:
         words = ("--bootstrap-server", broker.kafka, "--topic", TOPIC, "--max-messages", COUNT, *arguments)
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-        command = ["java", *JVM_OPTIONS, quiet, "-cp", jars, f"org.apache.kafka.tools.{name}", *map(str, words)]
+        command = ["java", *JVM_OPTIONS, quiet, "-cp", classes, f"org.apache.kafka.tools.{name}", *map(str, words)]
         run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL, check=False)
         assert run.returncode == 0, run.stdout + run.stderr
         self.events = [json.loads(line) for line in lines(run.stdout)]
@@ -59,13 +49,15 @@ class Told:
         return [event["value"] for event in self[name]]
 
 
-def test_what_is_acknowledged_consumed_and_shared_is_all_there_is(jars: str, broker: BlockingBroker) -> None:
-    produced = Told(jars, broker, "VerifiableProducer")
+def test_what_is_acknowledged_consumed_and_shared_is_all_there_is(kafka_class_path: str, broker: BlockingBroker) -> None:
+    produced = Told(kafka_class_path, broker, "VerifiableProducer")
     assert produced.values("producer_send_success") == VALUES
     assert [each["acked"] for each in produced["tool_data"]] == [COUNT]
     assert broker.log(TOPIC).values(0) == [value.encode() for value in VALUES]
 
-    consumed = Told(jars, broker, "VerifiableConsumer", "--group-id", "readers", "--reset-policy", "earliest", "--verbose")
+    consumed = Told(
+        kafka_class_path, broker, "VerifiableConsumer", "--group-id", "readers", "--reset-policy", "earliest", "--verbose"
+    )
     assert consumed.values("record_data") == VALUES
     assert sum(each["count"] for each in consumed["records_consumed"]) == COUNT
     commits = consumed["offsets_committed"]
@@ -73,7 +65,7 @@ def test_what_is_acknowledged_consumed_and_shared_is_all_there_is(jars: str, bro
     assert commits[-1]["offsets"] == [{"topic": TOPIC, "partition": 0, "offset": COUNT}]
 
     options = ("--group-id", "sharers", "--offset-reset-strategy", "earliest", "--acknowledgement-mode", "sync")
-    shared = Told(jars, broker, "VerifiableShareConsumer", *options, "--verbose")
+    shared = Told(kafka_class_path, broker, "VerifiableShareConsumer", *options, "--verbose")
     assert shared.values("record_data") == VALUES
     acknowledged = shared["offsets_acknowledged"]
     assert {each["success"] for each in acknowledged} == {True}

@@ -7,6 +7,8 @@ import json
 import re
 from typing import Any, Final
 
+import attrs
+from confluent_kafka import Producer
 from triolog.server.embedded import BlockingBroker
 
 from tests.support.kafka_jars import KafkaCalls, Outcome
@@ -60,6 +62,13 @@ class Tools:
 
     def cluster(self, command: str) -> str:
         return self.plain("cluster", command, "--bootstrap-server", self.address)
+
+
+@attrs.define(eq=False)
+class Opened:
+    """Where a producer is while it lives: its threads end when nothing refers to it."""
+
+    client: Producer
 
 
 def lines(text: str) -> list[str]:

@@ -12,24 +12,17 @@ import random
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from triolog.protocol.kafka.messages.transactions import EndTxnRequest, InitProducerIdRequest
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType
 from triolog.server.settings.broker_config import Address
 from triolog.tools.bench.kafka.jars import REFERENCE_VERSION
 
+from tests.kafka.asking import ask
 from tests.support import golden_questions
 from tests.support.golden import KAFKA_4_3
 from tests.support.golden_questions import CLASSIC, CODECS, COMPACTED, CONSUMERS, MOVES, QUEUE, SHARERS
@@ -40,7 +33,7 @@ from tests.support.kafka_server import batch, produce_request
 from tests.support.kafka_wire import KafkaWire
 from tests.support.logs import START_MS
 from tests.support.share_members import ACCEPT, REJECT, RELEASE
-from tests.support.share_wire import NOT_YET, WireMember
+from tests.support.share_wire import WireMember
 
 SEED: Final = 431
 DEADLINE_S: Final = 60.0
@@ -99,60 +92,58 @@ def _write(wire: KafkaWire) -> None:
     _share(wire)
 
 
-def _produce(wire: KafkaWire, records: bytes, version: int = 9, **options: Any) -> None:
+def _until(is_so: Callable[[], Any]) -> Any:
+    """What it answers, as soon as that is true."""
     deadline = time.monotonic() + DEADLINE_S
-    while code := wire.call(produce_request(records, **options), version).responses[0].partition_responses[0].error_code:
-        assert code in NOT_YET or time.monotonic() < deadline, code
+    while not (found := is_so()):
+        assert time.monotonic() < deadline
+    return found
+
+
+def _taken(wire: KafkaWire, body: Any, version: int) -> Any:
+    """The answer without an error."""
+    return _until(lambda: None if (answer := wire.call(body, version)).error_code else answer)
+
+
+def _produce(wire: KafkaWire, records: bytes, version: int = 9, **options: Any) -> None:
+    body = produce_request(records, **options)
+    _until(lambda: wire.call(body, version).responses[0].partition_responses[0].error_code == 0)
 
 
 def _wait_for_cleaner(directory: Path) -> None:
     """It says how far it has come."""
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        path = directory / "cleaner-offset-checkpoint"
-        if path.exists() and any(line.startswith(f"{COMPACTED} 0 ") for line in path.read_text().splitlines()):
-            return
-        assert time.monotonic() < deadline
+    path = directory / "cleaner-offset-checkpoint"
+    _until(lambda: path.exists() and any(line.startswith(f"{COMPACTED} 0 ") for line in path.read_text().splitlines()))
 
 
 def _wait_for_coordinator(wire: KafkaWire) -> None:
     """Of groups, of transactions, of share groups' states."""
     for kind, key in ((0, "first"), (1, "first"), (2, f"{SHARERS}:AAAAAAAAAAAAAAAAAAAAAQ:0")):
-        deadline = time.monotonic() + DEADLINE_S
-        find = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
-        while wire.call(find, 6).coordinators[0].error_code:
-            assert time.monotonic() < deadline
+        find = ask("FindCoordinator", key=key, key_type=kind, coordinator_keys=[key])
+        _until(lambda find=find: wire.call(find, 6).coordinators[0].error_code == 0)
 
 
 def _write_transactions(wire: KafkaWire, rng: random.Random) -> None:
     """Of version 2 (KIP-890): partitions join by being written to, each end raises the epoch. The last one stays open."""
-    deadline = time.monotonic() + DEADLINE_S
-    init = InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=600_000)
-    while (made := wire.call(init, 5)).error_code:
-        assert time.monotonic() < deadline, made
+    made = _taken(wire, ask("InitProducerId", transactional_id="mover", transaction_timeout_ms=600_000), 5)
     producer, epoch = made.producer_id, made.producer_epoch
     for commits in (True, False, True, None):
         for sequence in range(rng.randint(1, 3)):
-            records = batch(
-                f"{commits} {sequence}",
-                producer_id=producer,
-                producer_epoch=epoch,
-                base_sequence=sequence,
-                is_transactional=True,
-            )
+            of_producer = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
+            records = batch(f"{commits} {sequence}", is_transactional=True, **of_producer)
             _produce(wire, records, 12, topic=MOVES, transactional_id="mover")
         if commits is not None:
-            end = EndTxnRequest(transactional_id="mover", producer_id=producer, producer_epoch=epoch, committed=commits)
-            while (ended := wire.call(end, 5)).error_code:
-                assert time.monotonic() < deadline, ended
+            end = ask("EndTxn", transactional_id="mover", producer_id=producer, producer_epoch=epoch, committed=commits)
+            ended = _taken(wire, end, 5)
             producer, epoch = ended.producer_id, ended.producer_epoch
 
 
 def _commit(wire: KafkaWire) -> None:
     """By topic id, of a group without members, and of one whose assignments the server makes."""
-    asked = MetadataRequest(topics=[MetadataRequestTopic(topic_id=NO_ID, name=CODECS)], allow_auto_topic_creation=False)
+    asked = ask("Metadata", topics=[{"topic_id": NO_ID, "name": CODECS}], allow_auto_topic_creation=False)
     topic_id = wire.call(asked, 12).topics[0].topic_id
-    beat = ConsumerGroupHeartbeatRequest(
+    beat = ask(
+        "ConsumerGroupHeartbeat",
         group_id=CONSUMERS,
         member_id="reader",
         member_epoch=0,
@@ -162,12 +153,13 @@ def _commit(wire: KafkaWire) -> None:
     )
     epoch = wire.call(beat, 1).member_epoch
     for group, member, of_member, offset in ((CLASSIC, "", -1, 4), (CONSUMERS, "reader", epoch, 7)):
-        part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="noted")
-        request = OffsetCommitRequest(
+        part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "noted"}
+        request = ask(
+            "OffsetCommit",
             group_id=group,
             generation_id_or_member_epoch=of_member,
             member_id=member,
-            topics=[OffsetCommitRequestTopic(topic_id=topic_id, partitions=[part])],
+            topics=[{"topic_id": topic_id, "partitions": [part]}],
         )
         answer = wire.call(request, 10)
         assert answer.topics[0].partitions[0].error_code == 0, answer

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from triolog.protocol.kafka.messages.admin.cluster import DescribeClusterRequest
-from triolog.protocol.kafka.messages.admin.log_dirs import DescribeLogDirsDescribableLogDirTopic, DescribeLogDirsRequest
-from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.protocol.kafka.messages.metadata import (
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsTopicRequest,
-    MetadataRequest,
-    MetadataRequestTopic,
-)
-from triolog.protocol.kafka.messages.transactions import DescribeProducersRequest, DescribeProducersTopicRequest
+from triolog.protocol.kafka.messages.metadata import MetadataRequestTopic
 
+from tests.kafka.asking import ask
 from tests.support.kafka_admin import (
     APPEND,
     BROKER_TYPE,
@@ -163,16 +155,13 @@ def metadata(world: World) -> Step:
     names = [world.topic_name() for _ in range(world.mostly(1, 2, 0))]
     by_id = world.chance(0.3)
     topics: list[MetadataRequestTopic] | None = [
-        MetadataRequestTopic(topic_id=world.topic_id(name), name=None)  # type: ignore[arg-type]
-        if by_id
-        else MetadataRequestTopic(topic_id=NO_ID, name=name)
+        {"topic_id": world.topic_id(name), "name": None} if by_id else {"topic_id": NO_ID, "name": name}
         for name in dict.fromkeys(names)
     ]
     if world.chance(0.05):
-        topics = [
-            MetadataRequestTopic(topic_id=NO_ID, name=world.one_of(["", "bad name", "x" * 250, "..", "__share_group_state"]))
-        ]
-    body = MetadataRequest(
+        topics = [{"topic_id": NO_ID, "name": world.one_of(["", "bad name", "x" * 250, "..", "__share_group_state"])}]
+    body = ask(
+        "Metadata",
         topics=topics,
         allow_auto_topic_creation=False,
         include_cluster_authorized_operations=world.chance(0.3),
@@ -188,15 +177,16 @@ def metadata(world: World) -> Step:
 
 
 def describe_partitions(world: World) -> Step:
-    topics = [DescribeTopicPartitionsTopicRequest(name=name) for name in dict.fromkeys(world.topic_name() for _ in range(2))]
+    topics = [{"name": name} for name in dict.fromkeys(world.topic_name() for _ in range(2))]
     return world.step(
-        DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=world.mostly(2000, 1, 3), cursor=None)
+        ask("DescribeTopicPartitions", topics=topics, response_partition_limit=world.mostly(2000, 1, 3), cursor=None)
     )
 
 
 def cluster(world: World) -> Step:
     return world.step(
-        DescribeClusterRequest(
+        ask(
+            "DescribeCluster",
             include_cluster_authorized_operations=world.chance(0.5),
             endpoint_type=world.mostly(1, 9),
             include_fenced_brokers=world.chance(0.5),
@@ -207,15 +197,14 @@ def cluster(world: World) -> Step:
 def coordinator(world: World) -> Step:
     kind = world.mostly(0, 1, 3, usually=0.5)
     keys = [world.mostly(world.one_of(GROUPS if kind == 0 else TRANSACTIONAL_IDS), "", usually=0.95)]
-    return world.step(FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys))
+    return world.step(ask("FindCoordinator", key=keys[0], key_type=kind, coordinator_keys=keys))
 
 
 def describe_producers(world: World) -> Step:
     topics = [
-        DescribeProducersTopicRequest(name=name, partition_indexes=numbers)
-        for name, numbers in world.partitions_of([world.topic_name()], 3).items()
+        {"name": name, "partition_indexes": numbers} for name, numbers in world.partitions_of([world.topic_name()], 3).items()
     ]
-    return world.step(DescribeProducersRequest(topics=topics))
+    return world.step(ask("DescribeProducers", topics=topics))
 
 
 def broker_configs(world: World) -> Step:
@@ -227,7 +216,7 @@ def broker_configs(world: World) -> Step:
 def log_dirs(world: World) -> Step:
     """Of some partitions; both have one directory."""
     topics = [
-        DescribeLogDirsDescribableLogDirTopic(topic=name, partitions=numbers)
+        {"topic": name, "partitions": numbers}
         for name, numbers in world.partitions_of([world.topic_name() for _ in range(2)], 3).items()
     ]
-    return world.step(DescribeLogDirsRequest(topics=topics))
+    return world.step(ask("DescribeLogDirs", topics=topics))

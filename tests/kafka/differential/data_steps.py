@@ -5,17 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import attrs
-from triolog.protocol.kafka.messages.fetch import FetchForgottenTopic, FetchPartition, FetchRequest, FetchTopic
-from triolog.protocol.kafka.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 
+from tests.kafka.asking import ask
 from tests.support.kafka_admin import delete_records
 
 from .names import Symbol
@@ -105,9 +96,9 @@ def _produce(
     transactional_id: str | None = None,
     **versions: Any,
 ) -> Step:
-    data = [ProducePartition(index=index, records=batch) for index, batch in parts.items()]  # type: ignore[arg-type]
-    topic = ProduceTopic(name=name, topic_id=world.topic_id(name), partition_data=data)  # type: ignore[arg-type]
-    body = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=30_000, topic_data=[topic])
+    data = [{"index": index, "records": batch} for index, batch in parts.items()]
+    topic = {"name": name, "topic_id": world.topic_id(name), "partition_data": data}
+    body = ask("Produce", transactional_id=transactional_id, acks=acks, timeout_ms=30_000, topic_data=[topic])
 
     def learn(answer: Any) -> None:
         for topic_answer in answer.get("responses", ()):
@@ -160,7 +151,7 @@ def fetch_in_session(world: World) -> Step:
     epoch = -1 if ends else world.mostly(session.next_epoch, session.next_epoch + 1, 0, usually=0.92)
     names = [world.topic_name() for _ in range(world.rng.randrange(3))]
     forgotten = [
-        FetchForgottenTopic(topic=name, topic_id=world.topic_id(name), partitions=numbers)  # type: ignore[arg-type]
+        {"topic": name, "topic_id": world.topic_id(name), "partitions": numbers}
         for name, numbers in world.partitions_of([world.topic_name()] if world.chance(0.2) else [], 2).items()
         if name in world.topics
         and name not in names  # what is both asked for and forgotten by id is a matter of Kafka's hashes
@@ -183,17 +174,17 @@ def fetch_in_session(world: World) -> Step:
     return attrs.evolve(step, learn=learn)
 
 
-def _fetch(world: World, names: list[str], *, is_in_session: bool, **fields: Any) -> FetchRequest:
+def _fetch(world: World, names: list[str], *, is_in_session: bool, **fields: Any) -> Any:
     """In a session there is room for everything: which partition it serves first is a deviation. So it is where a cut batch of
     one partition has taken the room of the next, so that there is one partition where bytes are limited."""
     has_room = is_in_session or world.chance(0.5)
     most = 3 if has_room else 1
     topics = [
-        FetchTopic(
-            topic=name,
-            topic_id=world.topic_id(name),  # type: ignore[arg-type]
-            partitions=[_fetch_partition(world, name, number, is_in_session=is_in_session) for number in numbers],
-        )
+        {
+            "topic": name,
+            "topic_id": world.topic_id(name),
+            "partitions": [_fetch_partition(world, name, number, is_in_session=is_in_session) for number in numbers],
+        }
         for name, numbers in world.partitions_of(names[:most], most).items()
     ]
     given = {
@@ -205,7 +196,7 @@ def _fetch(world: World, names: list[str], *, is_in_session: bool, **fields: Any
         "rack_id": "",
         **fields,
     }
-    return FetchRequest(topics=topics, **given)
+    return ask("Fetch", topics=topics, **given)
 
 
 def _rolled(world: World) -> frozenset[Any]:
@@ -213,14 +204,14 @@ def _rolled(world: World) -> frozenset[Any]:
     return frozenset([*(topic.name for topic in rolled), *(topic.id for topic in rolled)])
 
 
-def _fetch_partition(world: World, name: str, number: int, *, is_in_session: bool) -> FetchPartition:
-    return FetchPartition(
-        partition=number,
-        current_leader_epoch=world.mostly(-1, 0, 1, usually=0.9),
-        fetch_offset=world.offset(name, number),
-        last_fetched_epoch=-1,
-        partition_max_bytes=2**20 if is_in_session else world.mostly(2**20, 0, 1, 300, 2000, usually=0.6),
-    )
+def _fetch_partition(world: World, name: str, number: int, *, is_in_session: bool) -> dict[str, Any]:
+    return {
+        "partition": number,
+        "current_leader_epoch": world.mostly(-1, 0, 1, usually=0.9),
+        "fetch_offset": world.offset(name, number),
+        "last_fetched_epoch": -1,
+        "partition_max_bytes": 2**20 if is_in_session else world.mostly(2**20, 0, 1, 300, 2000, usually=0.6),
+    }
 
 
 # ---- offsets -----------------------------------------------------------------------------------------------------------------
@@ -228,21 +219,13 @@ def _fetch_partition(world: World, name: str, number: int, *, is_in_session: boo
 
 def list_offsets(world: World) -> Step:
     names = [world.topic_name() for _ in range(world.mostly(1, 2))]
-    topics = [
-        ListOffsetsTopic(
-            name=name,
-            partitions=[
-                ListOffsetsPartition(
-                    partition_index=number,
-                    current_leader_epoch=world.mostly(-1, 0, 1, usually=0.9),
-                    timestamp=_time(world),
-                )
-                for number in numbers
-            ],
-        )
-        for name, numbers in world.partitions_of(names, 3).items()
-    ]
-    body = ListOffsetsRequest(replica_id=-1, isolation_level=world.rng.randrange(2), topics=topics, timeout_ms=1000)
+
+    def partition(_: str, number: int) -> dict[str, Any]:
+        epoch = world.mostly(-1, 0, 1, usually=0.9)
+        return {"partition_index": number, "current_leader_epoch": epoch, "timestamp": _time(world)}
+
+    topics = world.topics_of(names, 3, partition)
+    body = ask("ListOffsets", replica_id=-1, isolation_level=world.rng.randrange(2), topics=topics, timeout_ms=1000)
     return world.step(body, lowest=1)
 
 
@@ -255,21 +238,12 @@ def _time(world: World) -> Any:
 
 
 def epoch_ends(world: World) -> Step:
-    topics = [
-        OffsetForLeaderTopic(
-            topic=name,
-            partitions=[
-                OffsetForLeaderPartition(
-                    partition=number,
-                    current_leader_epoch=world.mostly(-1, 0, 1, usually=0.9),
-                    leader_epoch=world.mostly(0, 1, -1, 7),
-                )
-                for number in numbers
-            ],
-        )
-        for name, numbers in world.partitions_of([world.topic_name()], 3).items()
-    ]
-    return world.step(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics))
+    def partition(_: str, number: int) -> dict[str, Any]:
+        epoch = world.mostly(-1, 0, 1, usually=0.9)
+        return {"partition": number, "current_leader_epoch": epoch, "leader_epoch": world.mostly(0, 1, -1, 7)}
+
+    topics = world.topics_of([world.topic_name()], 3, partition, key="topic")
+    return world.step(ask("OffsetForLeaderEpoch", replica_id=-1, topics=topics))
 
 
 def cut_off(world: World) -> Step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from triolog.protocol.errors import ErrorCode
@@ -86,12 +87,17 @@ def _excuse_order_in_application(answer: Any) -> None:
         answer["partitions_by_user_endpoint"].sort(key=lambda each: each["user_endpoint"]["host"])
 
 
+def _each(ours: Any, theirs: Any, topics: str = "topics", partitions: str = "partitions") -> Iterator[tuple[Any, Any]]:
+    """Both answers for a partition."""
+    for mine, other in zip(ours.get(topics, ()), theirs.get(topics, ()), strict=False):
+        yield from zip(mine[partitions], other[partitions], strict=False)
+
+
 def _excuse_unknown_codec(ours: Any, theirs: Any) -> None:
     """Kafka fails at a codec that there is not, and at records that cannot be unpacked; here they are refused."""
-    for mine, other in zip(ours.get("responses", ()), theirs.get("responses", ()), strict=True):
-        for one, two in zip(mine["partition_responses"], other["partition_responses"], strict=True):
-            if two["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR and one["error_code"] in REFUSALS:
-                two.update(one)
+    for one, two in _each(ours, theirs, "responses", "partition_responses"):
+        if two["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR and one["error_code"] in REFUSALS:
+            two.update(one)
 
 
 def _excuse_times_below_the_start(step: Step, ours: Any, theirs: Any) -> None:
@@ -110,10 +116,9 @@ def _excuse_times_below_the_start(step: Step, ours: Any, theirs: Any) -> None:
 
 def _excuse_generation_of_no_member(ours: Any, theirs: Any) -> None:
     """A group that has offsets and never had members is none here when somebody names a generation of it."""
-    for mine, other in zip(ours["topics"], theirs["topics"], strict=True):
-        for one, two in zip(mine["partitions"], other["partitions"], strict=True):
-            if (one["error_code"], two["error_code"]) == (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID):
-                two.update(one)
+    for one, two in _each(ours, theirs):
+        if (one["error_code"], two["error_code"]) == (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID):
+            two.update(one)
 
 
 def _excuse_protocol_of_no_member(theirs: Any) -> None:
@@ -138,7 +143,6 @@ def _excuse_sizes(step: Step, ours: Any, theirs: Any) -> None:
 
 def _excuse_refused_zstd(ours: Any, theirs: Any) -> None:
     """Kafka gives batches of zstd to a client whose version does not know them, unless the topic is configured so."""
-    for mine, other in zip(ours.get("responses", ()), theirs.get("responses", ()), strict=False):
-        for one, two in zip(mine["partitions"], other["partitions"], strict=False):
-            if one["error_code"] == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
-                two.update(one)
+    for one, two in _each(ours, theirs, "responses"):
+        if one["error_code"] == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
+            two.update(one)

@@ -4,30 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from triolog.protocol.kafka.messages.groups import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    LeaveGroupMemberIdentity,
-    LeaveGroupRequest,
-    ListGroupsRequest,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
+from tests.kafka.asking import ask
 
 from .names import MADE_UP_MEMBER
 from .world import FENCE, GROUPS, Group, Step, World
@@ -55,16 +32,15 @@ def join(world: World) -> Step:
     joins_statically = group.member == "" and world.chance(0.3)
     instance = world.one_of(["instance-1", "instance-2"]) if joins_statically else group.instance
     member = world.mostly(group.member, MADE_UP_MEMBER, usually=0.95)
-    body = JoinGroupRequest(
+    body = ask(
+        "JoinGroup",
         group_id=world.mostly(group.name, "", usually=0.98),
         session_timeout_ms=world.mostly(LONG_MS, 1, -1, 10**9, usually=0.95) if group.member == "" else LONG_MS,
         rebalance_timeout_ms=LONG_MS,
-        member_id=member,  # type: ignore[arg-type]
+        member_id=member,
         group_instance_id=instance,
         protocol_type=world.mostly("consumer", "", "connect", usually=0.95),
-        protocols=[JoinGroupRequestProtocol(name=protocol, metadata=world.one_of([b"one", b"two"]))]
-        if world.chance(0.97)
-        else [],
+        protocols=[{"name": protocol, "metadata": world.one_of([b"one", b"two"])}] if world.chance(0.97) else [],
         reason=world.mostly(None, "because"),
     )
 
@@ -82,8 +58,9 @@ def join(world: World) -> Step:
 
 def sync(world: World) -> Step:
     group = world.groups[world.one_of(GROUPS)]
-    assignments = [SyncGroupRequestAssignment(member_id=group.member, assignment=world.one_of([b"all", b"none"]))]  # type: ignore[arg-type]
-    body = SyncGroupRequest(
+    assignments = [{"member_id": group.member, "assignment": world.one_of([b"all", b"none"])}]
+    body = ask(
+        "SyncGroup",
         group_id=group.name,
         generation_id=_generation(world, group),
         member_id=_member(world, group),
@@ -97,7 +74,8 @@ def sync(world: World) -> Step:
 
 def heartbeat(world: World) -> Step:
     group = world.groups[world.one_of(GROUPS)]
-    body = HeartbeatRequest(
+    body = ask(
+        "Heartbeat",
         group_id=world.mostly(group.name, "no-such-group", "", usually=0.95),
         generation_id=_generation(world, group),
         member_id=_member(world, group),
@@ -110,9 +88,9 @@ def leave(world: World) -> Step:
     group = world.groups[world.one_of(GROUPS)]
     member, instance = _member(world, group), _instance(world, group)
     by_instance = instance is not None and world.chance(0.3)
-    identity = LeaveGroupMemberIdentity(member_id="" if by_instance else member, group_instance_id=instance, reason=None)
-    others = [LeaveGroupMemberIdentity(member_id=MADE_UP_MEMBER)] if world.chance(0.1) else []
-    body = LeaveGroupRequest(group_id=group.name, member_id=member, members=[identity, *others])
+    identity = {"member_id": "" if by_instance else member, "group_instance_id": instance, "reason": None}
+    others = [{"member_id": MADE_UP_MEMBER}] if world.chance(0.1) else []
+    body = ask("LeaveGroup", group_id=group.name, member_id=member, members=[identity, *others])
 
     def learn(answer: Any) -> None:
         # Who is thought to be gone and is not, keeps the next member waiting until his session ends.
@@ -127,32 +105,32 @@ def leave(world: World) -> Step:
 
 def leave_now(world: World, group: Group) -> Step:
     """Without a mistake."""
-    identity = LeaveGroupMemberIdentity(member_id=group.member, group_instance_id=group.instance, reason=None)  # type: ignore[arg-type]
-    return world.step(LeaveGroupRequest(group_id=group.name, members=[identity]), lowest=3)
+    identity = {"member_id": group.member, "group_instance_id": group.instance, "reason": None}
+    return world.step(ask("LeaveGroup", group_id=group.name, members=[identity]), lowest=3)
 
 
 def delete_now(world: World) -> Step:
     """All groups of scripts."""
-    return world.step(DeleteGroupsRequest(groups_names=list(GROUPS)))
+    return world.step(ask("DeleteGroups", groups_names=list(GROUPS)))
 
 
 def describe_groups(world: World) -> Step:
     names = list(dict.fromkeys(world.group_name() for _ in range(2)))
-    return world.step(DescribeGroupsRequest(groups=names, include_authorized_operations=world.chance(0.3)))
+    return world.step(ask("DescribeGroups", groups=names, include_authorized_operations=world.chance(0.3)))
 
 
 def list_groups(world: World) -> Step:
     states = world.mostly([], ["Stable"], ["Empty", "Dead"], ["stable"], ["Bogus"], usually=0.5)
     types = world.mostly([], ["classic"], ["consumer"], ["streams"], ["Bogus"], usually=0.6)
-    return world.step(ListGroupsRequest(states_filter=states, types_filter=types))
+    return world.step(ask("ListGroups", states_filter=states, types_filter=types))
 
 
 def anchor(world: World, name: str) -> Step:
     """An offset that stays as long as the group does. Without offsets and members, triolog has no group; Kafka has it until it
     next looks for what has expired."""
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="")
-    topics = [OffsetCommitRequestTopic(name=FENCE, partitions=[partition])]
-    return world.step(OffsetCommitRequest(group_id=name, topics=topics), highest=9)
+    partition = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
+    topics = [{"name": FENCE, "partitions": [partition]}]
+    return world.step(ask("OffsetCommit", group_id=name, topics=topics), highest=9)
 
 
 def delete_groups(world: World) -> Step:
@@ -165,7 +143,7 @@ def delete_groups(world: World) -> Step:
                 world.groups[each["group_id"]] = Group(each["group_id"])
                 world.due.append(anchor(world, each["group_id"]))
 
-    return world.step(DeleteGroupsRequest(groups_names=names), learn=learn)
+    return world.step(ask("DeleteGroups", groups_names=names), learn=learn)
 
 
 # ---- offsets -----------------------------------------------------------------------------------------------------------------
@@ -178,22 +156,23 @@ def commit(world: World) -> Step:
     # Kafka answers a topic once whose id is there twice: a deviation.
     ids = {world.topic_id(name): name for name in parts}
     topics = [
-        OffsetCommitRequestTopic(
-            name=name,
-            topic_id=topic_id,  # type: ignore[arg-type]
-            partitions=[
-                OffsetCommitRequestPartition(
-                    partition_index=number,
-                    committed_offset=world.mostly(world.rng.randrange(100), 0, 2**62),
-                    committed_leader_epoch=world.mostly(-1, 0, 5),
-                    committed_metadata=world.mostly("", None, "note", "x" * 5000, usually=0.5),
-                )
+        {
+            "name": name,
+            "topic_id": topic_id,
+            "partitions": [
+                {
+                    "partition_index": number,
+                    "committed_offset": world.mostly(world.rng.randrange(100), 0, 2**62),
+                    "committed_leader_epoch": world.mostly(-1, 0, 5),
+                    "committed_metadata": world.mostly("", None, "note", "x" * 5000, usually=0.5),
+                }
                 for number in parts[name]
             ],
-        )
+        }
         for topic_id, name in ids.items()
     ]
-    body = OffsetCommitRequest(
+    body = ask(
+        "OffsetCommit",
         group_id=group.name,
         generation_id_or_member_epoch=_generation(world, group) if as_member else -1,
         member_id=_member(world, group) if as_member else "",
@@ -212,29 +191,40 @@ def fetch_offsets(world: World) -> Step:
     ids = {world.topic_id(name): name for name in parts}
     first, *others = dict.fromkeys(world.group_name() for _ in range(world.mostly(1, 2)))
     groups = [
-        OffsetFetchRequestGroup(
-            group_id=name,
-            topics=None
+        {
+            "group_id": name,
+            "topics": None
             if asks_all
-            else [
-                OffsetFetchRequestTopics(name=topic, topic_id=topic_id, partition_indexes=parts[topic])  # type: ignore[arg-type]
-                for topic_id, topic in ids.items()
-            ],
-        )
+            else [{"name": topic, "topic_id": topic_id, "partition_indexes": parts[topic]} for topic_id, topic in ids.items()],
+        }
         for name in (first, *others)
     ]
-    topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=numbers) for topic, numbers in parts.items()]
-    body = OffsetFetchRequest(
-        group_id=first, topics=None if asks_all else topics, groups=groups, require_stable=world.chance(0.3)
+    topics = [{"name": topic, "partition_indexes": numbers} for topic, numbers in parts.items()]
+    body = ask(
+        "OffsetFetch", group_id=first, topics=None if asks_all else topics, groups=groups, require_stable=world.chance(0.3)
     )
     return world.step(body, lowest=2)
 
 
 def delete_offsets(world: World) -> Step:
-    topics = [
-        OffsetDeleteRequestTopic(
-            name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
-        )
-        for name, numbers in world.partitions_of([world.topic_name()], 3).items()
+    topics = world.topics_of([world.topic_name()], 3, lambda _, number: {"partition_index": number})
+    return world.step(ask("OffsetDelete", group_id=world.group_name(), topics=topics))
+
+
+# ---- groups of one kind asked as if they were of another ---------------------------------------------------------------------
+
+
+def of_other_kinds(world: World, group: str, topic: str, deleted: str) -> list[tuple[Any, int]]:
+    """(request, lowest version) for a classic group, and for one whose assignments the server makes."""
+    timeouts = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000}
+    protocols = [{"name": "range", "metadata": b""}]
+    member = {"member_id": "consumer", "member_epoch": world.one_of([0, 1]), "rebalance_timeout_ms": 60_000}
+    of_topic = {"name": deleted, "partitions": [{"partition_index": 0}]}
+    return [
+        (ask("JoinGroup", group_id=group, member_id="", protocol_type="consumer", protocols=protocols, **timeouts), 5),
+        (ask("Heartbeat", group_id=group, generation_id=1, member_id="m"), 0),
+        (ask("ConsumerGroupHeartbeat", group_id=group, subscribed_topic_names=[topic], topic_partitions=[], **member), 1),
+        (ask("ConsumerGroupDescribe", group_ids=[group], include_authorized_operations=False), 0),
+        (ask("DescribeGroups", groups=[group], include_authorized_operations=False), 0),
+        (ask("OffsetDelete", group_id=group, topics=[of_topic]), 0),
     ]
-    return world.step(OffsetDeleteRequest(group_id=world.group_name(), topics=topics))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
-from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.types import CompressionType
 
+from tests.kafka.asking import ask
 from tests.support.kafka_admin import create_topics, new_topic
 
 from .answers import differences
@@ -60,8 +59,8 @@ class Lookups:
                 self._append(prefix + name, self._batch(name, SPAN_MS * number // batches))
 
     def _append(self, topic: str, batch: Batch) -> None:
-        part = ProducePartition(index=self.rng.randrange(PARTITIONS), records=batch)  # type: ignore[arg-type]
-        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[ProduceTopic(name=topic, partition_data=[part])])
+        part = {"index": self.rng.randrange(PARTITIONS), "records": batch}
+        request = ask("Produce", acks=-1, timeout_ms=30_000, topic_data=[{"name": topic, "partition_data": [part]}])
         ours, theirs = (side.ask(request, 9) for side in (self.ours, self.kafka))
         assert not list(differences(ours, theirs)), f"seed {self.seed}, {topic}: {batch}: triolog {ours}, Kafka {theirs}"
         [answer] = theirs["responses"][0]["partition_responses"]
@@ -94,14 +93,14 @@ class Lookups:
             for place, one, other in differences(ours, theirs):
                 yield f"seed {self.seed}, {request}, {place}: triolog {one!r}, Kafka {other!r}"
 
-    def _questions(self) -> ListOffsetsRequest:
+    def _questions(self) -> Any:
         topics = []
         for name in LOGS:
-            parts = [ListOffsetsPartition(partition_index=each, timestamp=self._time(name)) for each in range(PARTITIONS)]
-            topics.append(ListOffsetsTopic(name=f"lookups-{self.seed}-{name}", partitions=parts))
-        return ListOffsetsRequest(replica_id=-1, isolation_level=self.rng.randrange(2), topics=topics)
+            parts = [{"partition_index": each, "timestamp": self._time(name)} for each in range(PARTITIONS)]
+            topics.append({"name": f"lookups-{self.seed}-{name}", "partitions": parts})
+        return ask("ListOffsets", replica_id=-1, isolation_level=self.rng.randrange(2), topics=topics)
 
     def _time(self, name: str) -> int:
         if name == "stamped":
-            return After(symbol=self.rng.choice(self._appended), milliseconds=self.rng.choice([0, 0, 1]))  # type: ignore[return-value]
+            return After(symbol=self.rng.choice(self._appended), milliseconds=self.rng.choice([0, 0, 1]))
         return self.rng.choice([NOON + self.rng.randint(-30_000, SPAN_MS + 30_000)] * 20 + [0, 1, -3, 2**62])

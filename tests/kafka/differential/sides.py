@@ -9,14 +9,9 @@ from typing import Any, Final, Self
 
 import attrs
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
-from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.protocol.kafka.messages.groups import DescribeGroupsRequest
-from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.kafka.messages.produce import ProduceRequest
-from triolog.protocol.kafka.messages.transactions import DescribeTransactionsRequest
 
+from tests.kafka.asking import ask
 from tests.support.kafka_admin import NO_ID, SET, TOPIC_TYPE, alter_incrementally, create_topics, describe, new_topic
 from tests.support.kafka_wire import TIMEOUT_S, KafkaWire
 
@@ -56,7 +51,7 @@ class Side:
 
     def versions(self) -> dict[int, tuple[int, int]]:
         """What it advertises."""
-        answer = self.wire.call(ApiVersionsRequest(client_software_name="triolog", client_software_version="1"), 3)
+        answer = self.wire.call(ask("ApiVersions", client_software_name="triolog", client_software_version="1"), 3)
         return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
     def ask(self, body: Any, version: int) -> Any:
@@ -93,11 +88,11 @@ class Side:
         self.wire.call(create_topics(new_topic(FENCE), new_topic(STEADY, 3)), 7)
         self.settle_metadata()
         for kind in (0, 1):
-            find = FindCoordinatorRequest(key="", key_type=kind, coordinator_keys=["first"])
+            find = ask("FindCoordinator", key="", key_type=kind, coordinator_keys=["first"])
             self._wait_for(lambda find=find: self.wire.call(find, 4).coordinators[0].error_code == 0)
-        groups = DescribeGroupsRequest(groups=["first"], include_authorized_operations=False)
+        groups = ask("DescribeGroups", groups=["first"], include_authorized_operations=False)
         self._wait_for(lambda: self.wire.call(groups, 5).groups[0].error_code == 0)
-        transactions = DescribeTransactionsRequest(transactional_ids=["first"])
+        transactions = ask("DescribeTransactions", transactional_ids=["first"])
         unknown = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         self._wait_for(lambda: self.wire.call(transactions, 0).transaction_states[0].error_code == unknown)
 
@@ -113,26 +108,26 @@ class Side:
 
     def settle_topics(self, names: Sequence[str]) -> None:
         """Until these are there."""
-        asked = [MetadataRequestTopic(topic_id=NO_ID, name=name) for name in names]
-        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+        asked = [{"topic_id": NO_ID, "name": name} for name in names]
+        request = ask("Metadata", topics=asked, allow_auto_topic_creation=False)
         self._wait_for(lambda: not any(topic.error_code for topic in self.wire.call(request, 12).topics))
         self.settle_metadata()
 
     def settle_transaction(self, transactional_id: str) -> None:
         """Until every partition has its marker."""
-        asked = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        asked = ask("DescribeTransactions", transactional_ids=[transactional_id])
         self._wait_for(lambda: not self.wire.call(asked, 0).transaction_states[0].transaction_state.startswith("Prepare"))
 
     def ends(self, request: ProduceRequest) -> dict[tuple[str, int], tuple[int, int]]:
         """(error, offset of the next record) of the partitions that a request is for."""
         topics = [
-            ListOffsetsTopic(
-                name=topic.name,
-                partitions=[ListOffsetsPartition(partition_index=each.index, timestamp=-1) for each in topic.partition_data],
-            )
+            {
+                "name": topic.name,
+                "partitions": [{"partition_index": each.index, "timestamp": -1} for each in topic.partition_data],
+            }
             for topic in request.topic_data
         ]
-        answer = self.wire.call(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics), 5)
+        answer = self.wire.call(ask("ListOffsets", replica_id=-1, isolation_level=0, topics=topics), 5)
         return {
             (topic.name, each.partition_index): (each.error_code, each.offset)
             for topic in answer.topics

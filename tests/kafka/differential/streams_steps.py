@@ -4,37 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.groups import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-)
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.streams_groups import (
-    StreamsGroupCopartitionGroup,
-    StreamsGroupDescribeRequest,
-    StreamsGroupEndpoint,
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupTaskIds,
-)
+from triolog.protocol.kafka.messages.streams_groups import StreamsGroupCopartitionGroup
 
+from tests.kafka.asking import ask
 from tests.support.kafka_admin import DELETE, GROUP_TYPE, SET, alter_incrementally, delete_topics
 from tests.support.streams_requests import internal, part, topology
 
+from .group_steps import of_other_kinds
 from .names import MADE_UP_MEMBER
 from .world import APPLICATIONS, FENCE, GROUPS, STEADY, Instance, Step, World
 
@@ -55,18 +31,12 @@ TOPOLOGIES: Final = {
             "0",
             source_topics=["plain", "stamped"],
             state_changelog_topics=[internal("pairs-joined")],
-            copartition_groups=[
-                StreamsGroupCopartitionGroup(source_topics=[0, 1], source_topic_regex=[], repartition_source_topics=[])
-            ],
+            copartition_groups=[StreamsGroupCopartitionGroup(source_topics=[0, 1])],
         )
     ),
     "rows": topology(part("0", source_topics=[STEADY], state_changelog_topics=[internal("rows-kept")])),
 }
-INTERNAL: Final = {
-    "words": ("words-by-key", "words-counts", "words-dates"),
-    "pairs": ("pairs-joined",),
-    "rows": ("rows-kept",),
-}
+INTERNAL: Final = {"words": ("words-by-key", "words-counts", "words-dates"), "pairs": ("pairs-joined",), "rows": ("rows-kept",)}
 
 
 def misses_internal_topics(answer: Any) -> bool:
@@ -93,7 +63,7 @@ def _owned(world: World, instance: Instance) -> dict[str, Any]:
     """What it was told to run, most often."""
     active = instance.active
     if world.chance(0.06):
-        active = [StreamsGroupTaskIds(subtopology_id=world.one_of(["0", "1", "7"]), partitions=[world.rng.randrange(5)])]
+        active = [{"subtopology_id": world.one_of(["0", "1", "7"]), "partitions": [world.rng.randrange(5)]}]
     elif world.chance(0.1):
         active = []
     return {"active_tasks": active, "standby_tasks": instance.standby, "warmup_tasks": []}
@@ -102,7 +72,7 @@ def _owned(world: World, instance: Instance) -> dict[str, Any]:
 def _join(world: World, instance: Instance) -> Step:
     # Kafka fails at members with endpoints while topics that they read are missing: a deviation.
     has_endpoint = instance.group == "rows" and world.chance(0.5)
-    named = {"user_endpoint": StreamsGroupEndpoint(host=instance.id, port=1)} if has_endpoint else {}
+    named = {"user_endpoint": {"host": instance.id, "port": 1}} if has_endpoint else {}
     return _beat(
         world,
         instance,
@@ -140,13 +110,13 @@ def _beat(world: World, instance: Instance, epoch: int, **fields: Any) -> Step:
     return world.step(body, learn=learn, internal_topics=INTERNAL[instance.group])
 
 
-def _body(instance: Instance, epoch: int, **fields: Any) -> StreamsGroupHeartbeatRequest:
+def _body(instance: Instance, epoch: int, **fields: Any) -> Any:
     said = {"group_id": instance.group, "member_id": instance.id, "endpoint_information_epoch": 0, **fields}
-    return StreamsGroupHeartbeatRequest(member_epoch=epoch, **said)
+    return ask("StreamsGroupHeartbeat", member_epoch=epoch, **said)
 
 
-def _tasks(told: Any) -> list[StreamsGroupTaskIds]:
-    return [StreamsGroupTaskIds(subtopology_id=each["subtopology_id"], partitions=each["partitions"]) for each in told]
+def _tasks(told: Any) -> list[dict[str, Any]]:
+    return [{"subtopology_id": each["subtopology_id"], "partitions": each["partitions"]} for each in told]
 
 
 def odd_heartbeat(world: World) -> Step:
@@ -190,7 +160,7 @@ def odd_heartbeat(world: World) -> Step:
 def describe(world: World) -> Step:
     names = world.rng.sample([*APPLICATIONS, *APPLICATIONS, GROUPS[0], "no-such-group"], 2)
     return world.step(
-        StreamsGroupDescribeRequest(group_ids=list(dict.fromkeys(names)), include_authorized_operations=world.chance(0.3))
+        ask("StreamsGroupDescribe", group_ids=list(dict.fromkeys(names)), include_authorized_operations=world.chance(0.3))
     )
 
 
@@ -208,19 +178,22 @@ def commit(world: World) -> Step:
     member, epoch = _member(world, instance)
     name = world.one_of(["plain", "stamped", STEADY, "wide"])
     topics = [
-        OffsetCommitRequestTopic(
-            name=name,
-            topic_id=world.topic_id(name),  # type: ignore[arg-type]
-            partitions=[
-                OffsetCommitRequestPartition(
-                    partition_index=number, committed_offset=world.rng.randrange(9), committed_metadata=""
-                )
+        {
+            "name": name,
+            "topic_id": world.topic_id(name),
+            "partitions": [
+                {"partition_index": number, "committed_offset": world.rng.randrange(9), "committed_metadata": ""}
                 for number in world.rng.sample(range(3), world.mostly(1, 2))
             ],
-        )
+        }
     ]
-    body = OffsetCommitRequest(
-        group_id=instance.group, generation_id_or_member_epoch=epoch, member_id=member, retention_time_ms=-1, topics=topics
+    body = ask(
+        "OffsetCommit",
+        group_id=instance.group,
+        generation_id_or_member_epoch=epoch,
+        member_id=member,
+        retention_time_ms=-1,
+        topics=topics,
     )
     return world.step(body, lowest=world.mostly(9, 2))
 
@@ -230,14 +203,14 @@ def fetch_offsets(world: World) -> Step:
     member, epoch = _member(world, instance)
     # A partition of an id that is asked for twice is answered once: a deviation.
     ids = {world.topic_id(name): name for name in ("plain", "stamped")}
-    topics = [
-        OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=[0, 1])  # type: ignore[arg-type]
-        for topic_id, name in ids.items()
-    ]
-    group = OffsetFetchRequestGroup(
-        group_id=instance.group, member_id=member or None, member_epoch=epoch, topics=topics if world.chance(0.5) else None
-    )
-    return world.step(OffsetFetchRequest(group_id="", topics=None, groups=[group], require_stable=False), lowest=9)
+    topics = [{"name": name, "topic_id": topic_id, "partition_indexes": [0, 1]} for topic_id, name in ids.items()]
+    group = {
+        "group_id": instance.group,
+        "member_id": member or None,
+        "member_epoch": epoch,
+        "topics": topics if world.chance(0.5) else None,
+    }
+    return world.step(ask("OffsetFetch", group_id="", topics=None, groups=[group], require_stable=False), lowest=9)
 
 
 def _group(world: World) -> str:
@@ -255,7 +228,7 @@ def _configuring(group: str, standbys: str | None) -> Any:
 
 
 def delete_group(world: World) -> Step:
-    return world.step(DeleteGroupsRequest(groups_names=[_group(world)]))
+    return world.step(ask("DeleteGroups", groups_names=[_group(world)]))
 
 
 def delete_internal_topics(world: World) -> Step:
@@ -274,7 +247,7 @@ def end_all(world: World) -> list[Step]:
     return [
         *(_leave(world, instance) for instance in world.instances if instance.epoch),
         *(world.step(_configuring(group, None), changes_metadata=True) for group in APPLICATIONS),
-        world.step(DeleteGroupsRequest(groups_names=list(APPLICATIONS))),
+        world.step(ask("DeleteGroups", groups_names=list(APPLICATIONS))),
         world.step(delete_topics(*names), highest=5, changes_metadata=True),
     ]
 
@@ -286,37 +259,11 @@ def other_kind(world: World) -> Step:
     group = _group(world)
     if not any(each.epoch for each in world.instances if each.group == group):
         return describe(world)
-    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
-    join = JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=60_000,
-        rebalance_timeout_ms=60_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[protocol],
-    )
-    consumer = ConsumerGroupHeartbeatRequest(
-        group_id=group,
-        member_id="consumer",
-        member_epoch=world.one_of([0, 1]),
-        rebalance_timeout_ms=60_000,
-        subscribed_topic_names=["plain"],
-        topic_partitions=[],
-    )
-    share = ShareGroupHeartbeatRequest(
-        group_id=group, member_id="share", member_epoch=world.one_of([0, 1]), subscribed_topic_names=["plain"]
-    )
-    deleted = OffsetDeleteRequestTopic(name=FENCE, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
-    body, lowest = world.one_of(
-        [
-            (join, 5),
-            (HeartbeatRequest(group_id=group, generation_id=1, member_id="m"), 0),
-            (consumer, 1),
-            (share, 1),
-            (ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False), 0),
-            (ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=False), 1),
-            (DescribeGroupsRequest(groups=[group], include_authorized_operations=False), 0),
-            (OffsetDeleteRequest(group_id=group, topics=[deleted]), 0),
-        ]
-    )
+    asked = of_other_kinds(world, group, "plain", FENCE)
+    share = {"member_id": "share", "member_epoch": world.one_of([0, 1]), "subscribed_topic_names": ["plain"]}
+    asked += [
+        (ask("ShareGroupHeartbeat", group_id=group, **share), 1),
+        (ask("ShareGroupDescribe", group_ids=[group], include_authorized_operations=False), 1),
+    ]
+    body, lowest = world.one_of(asked)
     return world.step(body, lowest=lowest)

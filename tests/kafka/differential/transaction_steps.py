@@ -4,21 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from triolog.protocol.kafka.messages.transactions import (
-    AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    DescribeTransactionsRequest,
-    EndTxnRequest,
-    InitProducerIdRequest,
-    ListTransactionsRequest,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersWritableTxnMarker,
-    WriteTxnMarkersWritableTxnMarkerTopic,
-)
+from tests.kafka.asking import ask
 
 from .names import MADE_UP_PRODUCER, Symbol
 from .world import GROUPS, TRANSACTIONAL_IDS, Producer, Step, World
@@ -36,7 +22,7 @@ def new_producer(world: World) -> Step:
         if answer["error_code"] == 0:
             world.producers.append(Producer(id=answer["producer_id"], epoch=answer["producer_epoch"]))
 
-    return world.step(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout), learn=learn)
+    return world.step(ask("InitProducerId", transactional_id=None, transaction_timeout_ms=timeout), learn=learn)
 
 
 def init_transactions(world: World) -> Step:
@@ -45,10 +31,11 @@ def init_transactions(world: World) -> Step:
     goes_on = known is not None and world.chance(0.4)
     # With another epoch, Kafka aborts what is open and refuses it then: a deviation.
     epoch = -1 if known is None else known.epoch if known.may_be_open else world.epoch(known.epoch)
-    body = InitProducerIdRequest(
+    body = ask(
+        "InitProducerId",
         transactional_id=name,
         transaction_timeout_ms=world.mostly(TIMEOUT_MS, 0, -1, 10**9, usually=0.95),
-        producer_id=known.id if known and goes_on else world.mostly(-1, MADE_UP_PRODUCER, usually=0.97),  # type: ignore[arg-type]
+        producer_id=known.id if known and goes_on else world.mostly(-1, MADE_UP_PRODUCER, usually=0.97),
         producer_epoch=epoch if known and goes_on else world.mostly(-1, 5, usually=0.97),
     )
 
@@ -66,7 +53,7 @@ def init_transactions(world: World) -> Step:
 
 def restart(world: World, name: str) -> Step:
     """What is open is aborted."""
-    body = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=TIMEOUT_MS)
+    body = ask("InitProducerId", transactional_id=name, transaction_timeout_ms=TIMEOUT_MS)
     return world.step(body, transactional_id=name)
 
 
@@ -90,10 +77,11 @@ def add_partitions(world: World) -> Step:
     whose = _whose(world)
     world.may_begin(whose["transactional_id"])
     topics = [
-        AddPartitionsToTxnTopic(name=name, partitions=numbers)
+        {"name": name, "partitions": numbers}
         for name, numbers in world.partitions_of([_joining(world) for _ in range(world.mostly(1, 2))], 2).items()
     ]
-    body = AddPartitionsToTxnRequest(
+    body = ask(
+        "AddPartitionsToTxn",
         v3_and_below_transactional_id=whose["transactional_id"],
         v3_and_below_producer_id=whose["producer_id"],
         v3_and_below_producer_epoch=whose["producer_epoch"],
@@ -109,7 +97,7 @@ def _joining(world: World) -> str:
 def add_offsets(world: World) -> Step:
     whose = _whose(world)
     world.may_begin(whose["transactional_id"])
-    return world.step(AddOffsetsToTxnRequest(**whose, group_id=world.group_name()))
+    return world.step(ask("AddOffsetsToTxn", **whose, group_id=world.group_name()))
 
 
 def commit_offsets(world: World) -> Step:
@@ -121,26 +109,19 @@ def commit_offsets(world: World) -> Step:
         whose["producer_epoch"] = world.epoch(producer.epoch)
     world.may_begin(whose["transactional_id"])
     group = world.groups[world.one_of(GROUPS)]
-    topics = [
-        TxnOffsetCommitRequestTopic(
-            name=name,
-            partitions=[
-                TxnOffsetCommitRequestPartition(
-                    partition_index=number,
-                    committed_offset=world.rng.randrange(100),
-                    committed_metadata=world.mostly("", None, "note"),
-                )
-                for number in numbers
-            ],
-        )
-        for name, numbers in world.partitions_of([world.topic_name()], 2).items()
-    ]
+
+    def partition(_: str, number: int) -> dict[str, Any]:
+        offset = world.rng.randrange(100)
+        return {"partition_index": number, "committed_offset": offset, "committed_metadata": world.mostly("", None, "note")}
+
+    topics = world.topics_of([world.topic_name()], 2, partition)
     as_member = group.member != "" and world.chance(0.7)
-    body = TxnOffsetCommitRequest(
+    body = ask(
+        "TxnOffsetCommit",
         **whose,
         group_id=group.name,
         generation_id=world.mostly(group.generation, group.generation + 1) if as_member else -1,
-        member_id=group.member if as_member else "",  # type: ignore[arg-type]
+        member_id=group.member if as_member else "",
         group_instance_id=group.instance if as_member else None,
         topics=topics,
     )
@@ -170,21 +151,22 @@ def end(world: World) -> Step:
                     producer.id, producer.epoch = answer["producer_id"], answer["producer_epoch"]
                     producer.sequences, producer.sent = {}, {}
 
-    body = EndTxnRequest(**whose, committed=world.chance(0.6))
+    body = ask("EndTxn", **whose, committed=world.chance(0.6))
     versions = {"lowest": 5} if is_new_style else {"highest": 4}
     return world.step(body, learn=learn, transactional_id=name, **versions)
 
 
 def describe_transactions(world: World) -> Step:
     names = list(dict.fromkeys([world.one_of(TRANSACTIONAL_IDS), world.mostly("payments", "someone-else", "", usually=0.7)]))
-    return world.step(DescribeTransactionsRequest(transactional_ids=names))
+    return world.step(ask("DescribeTransactions", transactional_ids=names))
 
 
 def list_transactions(world: World) -> Step:
     states = world.mostly([], ["Ongoing"], ["CompleteCommit", "Empty"], ["Bogus"], usually=0.5)
     known = [each.id for each in world.producers if each.transactional_id]
     ids: list[Any] = [world.one_of(known)] if known and world.chance(0.3) else []
-    body = ListTransactionsRequest(
+    body = ask(
+        "ListTransactions",
         state_filters=states,
         producer_id_filters=ids,
         duration_filter=world.mostly(-1, 10**9),
@@ -197,15 +179,15 @@ def write_markers(world: World) -> Step:
     """Of producers without a transactional id: a coordinator would try for ever to end what has ended with a later epoch."""
     known = [(each.id, each.epoch) for each in world.producers if not each.transactional_id]
     producer, epoch = world.one_of(known) if known and world.chance(0.7) else (MADE_UP_PRODUCER, 3)
-    marker = WriteTxnMarkersWritableTxnMarker(
-        producer_id=producer,  # type: ignore[arg-type]
-        producer_epoch=world.mostly(epoch, epoch + 1, max(epoch - 1, 0), usually=0.6),
-        transaction_result=world.chance(0.5),
-        topics=[
-            WriteTxnMarkersWritableTxnMarkerTopic(name=name, partition_indexes=numbers)
+    marker = {
+        "producer_id": producer,
+        "producer_epoch": world.mostly(epoch, epoch + 1, max(epoch - 1, 0), usually=0.6),
+        "transaction_result": world.chance(0.5),
+        "topics": [
+            {"name": name, "partition_indexes": numbers}
             for name, numbers in world.partitions_of([world.topic_name()], 2).items()
         ],
-        coordinator_epoch=world.mostly(0, 7, -1),
-        transaction_version=world.mostly(0, 2, usually=0.5),
-    )
-    return world.step(WriteTxnMarkersRequest(markers=[marker]))
+        "coordinator_epoch": world.mostly(0, 7, -1),
+        "transaction_version": world.mostly(0, 2, usually=0.5),
+    }
+    return world.step(ask("WriteTxnMarkers", markers=[marker]))

@@ -195,6 +195,15 @@ class World:
             chosen[name] = list(dict.fromkeys(self.partition(name) for _ in range(self.rng.randint(1, most))))
         return chosen
 
+    def topics_of(
+        self, names: Sequence[str], most: int, partition: Callable[[str, int], dict[str, Any]], *, key: str = "name"
+    ) -> list[dict[str, Any]]:
+        """The same as a request has it: each partition with what it says of it."""
+        return [
+            {key: name, "partitions": [partition(name, number) for number in numbers]}
+            for name, numbers in self.partitions_of(names, most).items()
+        ]
+
     def may_begin(self, transactional_id: str) -> None:
         """A request is on its way that may open a transaction."""
         for producer in self.producers:

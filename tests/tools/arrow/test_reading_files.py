@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import CompressionType, TimestampType, TopicPartition
+from triolog.protocol.types import TopicPartition
 from triolog.tools import arrow
-from triolog.tools.arrow.schema import COLUMNS
 
 from tests.support.golden import GOLDEN, KAFKA_4_3
-from tests.support.record_batches import RecordTuple, compression_types, headers, payloads, record_lists
 from tests.support.segment_files import START_MS, DrawnBatch, WrittenLog, write_log
 from tests.support.stopped_logs import TOPIC, write_stopped_logs
 from tests.tools.arrow.scalar_reading import partitions_in, rows_of, scalar_rows
 
 DIRECTORIES: Final = (GOLDEN / "clean", GOLDEN / "unclean", KAFKA_4_3 / "clean")
 ALL: Final = [(directory, partition) for directory in DIRECTORIES for partition in partitions_in(directory)]
-EACH: Final = pytest.mark.parametrize(
-    ("directory", "partition"),
-    ALL,
-    ids=[f"{directory.parent.name} {directory.name} {partition}" for directory, partition in ALL],
-)
 PARTITION: Final = TopicPartition("t", 0)
 
 
@@ -35,13 +27,10 @@ def read_rows(source: Any, topic: str = "t", **asked: Any) -> list[dict[str, Any
     return rows_of(arrow.read(source, topic, **asked))
 
 
-@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-@EACH
-def test_every_cell_of_kafkas_directories_is_that_of_the_scalar_decoder(
-    directory: Path, partition: TopicPartition, isolation: Any
-) -> None:
-    found = read_rows(directory, partition.topic, partitions=[partition.partition], isolation=isolation)
-    assert found == scalar_rows(directory, partition, committed=isolation == "read_committed")
+def test_every_cell_of_kafkas_directories_is_that_of_the_scalar_decoder() -> None:
+    for (directory, partition), isolation in product(ALL, ("read_committed", "read_uncommitted")):
+        found = read_rows(directory, partition.topic, partitions=[partition.partition], isolation=isolation)
+        assert found == scalar_rows(directory, partition, committed=isolation == "read_committed"), (directory, partition)
 
 
 def test_the_schema_is_the_documented_one() -> None:
@@ -59,82 +48,11 @@ def test_the_schema_is_the_documented_one() -> None:
     )
 
 
-@given(
-    drawn=st.lists(st.tuples(record_lists(min_size=1, max_size=6), compression_types(), st.booleans()), max_size=5),
-    columns=st.lists(st.sampled_from(COLUMNS), min_size=1, unique=True),
-)
-def test_any_log_is_read_cell_for_cell(
-    tmp_path_factory: pytest.TempPathFactory,
-    drawn: list[tuple[list[RecordTuple], CompressionType, bool]],
-    columns: list[str],
-) -> None:
-    log = WrittenLog(tmp_path_factory.mktemp("log") / "t-0")
-    log.directory.mkdir()
-    for records, compression, is_append_time in drawn:
-        kind = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
-        log.append_segment(
-            [
-                build_batch(
-                    records,
-                    base_offset=log.next_offset,
-                    compression_type=compression,
-                    timestamp_type=kind,
-                    log_append_time=START_MS,
-                )
-            ]
-        )
-    if not drawn:
-        log.append_segment([])
-    expected = scalar_rows(log.directory.parent, PARTITION, committed=True)
-    assert read_rows(log.directory) == expected
-    assert read_rows(log.directory, columns=columns) == [{name: row[name] for name in columns} for row in expected]
-
-
-timed_records = st.lists(st.tuples(st.integers(-1, 40), payloads(20), payloads(20), headers()), min_size=1, max_size=5)
-bounds = st.none() | st.integers(0, 45)
-
-
-@given(
-    drawn=st.lists(st.lists(st.tuples(timed_records, compression_types(), st.booleans()), min_size=1, max_size=4), max_size=4),
-    offsets=st.tuples(bounds, bounds),
-    times=st.tuples(bounds, bounds),
-    columns=st.sampled_from((COLUMNS, ("offset",), ("value", "offset"))),
-)
-def test_any_range_of_offsets_and_times_is_the_filter_of_a_full_scan(
-    tmp_path_factory: pytest.TempPathFactory,
-    drawn: list[list[tuple[list[RecordTuple], CompressionType, bool]]],
-    offsets: tuple[int | None, int | None],
-    times: tuple[int | None, int | None],
-    columns: tuple[str, ...],
-) -> None:
-    """Timestamps are in no order, and some records have none."""
-    log = WrittenLog(tmp_path_factory.mktemp("log") / "t-0")
-    for segment in drawn or [[]]:
-        batches: list[DrawnBatch | bytes] = []
-        next_offset = log.next_offset
-        for records, compression, is_append_time in segment:
-            kind = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
-            base_offset = next_offset + 2 * is_append_time  # as compaction leaves a hole
-            batch = build_batch(
-                records, base_offset=base_offset, compression_type=compression, timestamp_type=kind, log_append_time=20
-            )
-            batches.append(batch)
-            next_offset = base_offset + len(records)
-        log.append_segment(batches)
-    low, high = offsets
-    first, end = times
-    if (low is not None and high is not None and high < low) or (first is not None and end is not None and end < first):
-        with pytest.raises(arrow.ArrowError, match="is before the start"):
-            arrow.read(log.directory, "t", low, high, start_timestamp=first, end_timestamp=end)
-        return
-    expected = [
-        {name: row[name] for name in columns}
-        for row in read_rows(log.directory)
-        if (low or 0) <= row["offset"] < (100 if high is None else high)
-        and (times == (None, None) or (first or 0) <= row["timestamp"] < (100 if end is None else end))
-    ]
-    asked = {"start_timestamp": first, "end_timestamp": end, "columns": columns}
-    assert read_rows(log.directory, start=low, end=high, **asked) == expected
+def test_records_without_a_time_are_in_no_range_of_times(tmp_path: Path) -> None:
+    log = WrittenLog(tmp_path / "t-0")
+    log.append_segment([build_batch([(-1, None, b"a", ()), (5, None, b"b", ())])])
+    assert [row["timestamp"] for row in read_rows(log.directory)] == [-1, 5]
+    assert read_rows(log.directory, start_timestamp=0, columns=["value"]) == [{"value": b"b"}]
 
 
 def test_offsets_may_be_given_for_each_partition(tmp_path: Path) -> None:
@@ -211,11 +129,3 @@ def test_a_segment_that_is_deleted_meanwhile_is_an_error(tmp_path: Path) -> None
     Path(log.batches[0][0]).unlink()
     with pytest.raises(arrow.ArrowError, match=r"t-0.*deleted|deleted.*t-0"):
         reader.read_all()
-
-
-def test_a_report_says_how_much_was_read(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "t-0", [[DrawnBatch(times=(0, 1))], [DrawnBatch(times=(2,))]])
-    report = arrow.Report()
-    arrow.read(tmp_path, "t", report=report).read_all()
-    assert report.rows == 3
-    assert report.log_bytes == sum(path.stat().st_size for path in log.directory.glob("*.log"))

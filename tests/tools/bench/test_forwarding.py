@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.bench.forwarding import interference, rows
-from triolog.tools.bench.forwarding.forwarder import backlog, missing, running, watch
+from triolog.tools.bench.forwarding.forwarder import missing, running, watch
 from triolog.tools.bench.measuring.bench import Bench
 from triolog.tools.bench.measuring.child import LoadFailedError
 from triolog.tools.bench.measuring.measure import Verdict
@@ -36,11 +36,6 @@ def test_a_process_that_ends_before_its_records_are_there_is_a_failure_with_what
         with pytest.raises(LoadFailedError, match=r"to t has ended with 1: no such upstream"):
             with running(ends, tmp_path / "log") as process:
                 watch(process, upstream.bootstrap_servers, "t", 1)
-
-
-def test_a_backlog_has_whole_batches() -> None:
-    assert backlog(TINY, 300_000) == 200
-    assert backlog(TINY, 1_000) == 100
 
 
 def test_without_librdkafka_rows_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

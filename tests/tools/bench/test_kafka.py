@@ -108,13 +108,6 @@ def test_every_load_runs_twice_before_anything_counts(alone: Brokers) -> None:
 
 
 @pytest.mark.full
-def test_what_asks_no_broker_needs_no_warm_one(alone: Brokers) -> None:
-    brokers = attrs.evolve(alone, versions=[])
-    warm_up(brokers, ["fixture"])
-    assert brokers.versions == []
-
-
-@pytest.mark.full
 def test_a_load_that_fails_says_why(alone: Brokers) -> None:
     with pytest.raises(LoadFailedError, match="no-such-topic has no partitions"):
         alone.run(alone.running[TRIOLOG], "times", "no-such-topic")

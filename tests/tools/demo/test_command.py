@@ -98,28 +98,15 @@ def failed_checks(result: Result) -> list[str]:
     return [line.removeprefix("FAILED  ").split(":")[0] for line in lines if line.startswith("FAILED  ")]
 
 
-def alter_a_value(path: Path, *, mend_crc: bool) -> None:
-    """Change one letter in the first record of a log."""
+def alter_a_value(path: Path) -> None:
+    """Change one letter in the first record of a log, and the CRC with it."""
     data = bytearray(path.read_bytes())
     batch = memoryview(data)[: parse_header(data).size_bytes]
     place = data.index(b'"carrier":"') + len(b'"carrier":"')
     batch[place] ^= 1
-    if mend_crc:
-        struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
     with path.open("r+b") as file:
         file.write(data)
-
-
-def test_a_damaged_batch_ends_the_demo(run_with: Callable[[type[Planted]], Result]) -> None:
-    class DamagedBatch(Planted):
-        def produced(self, production: Production) -> None:
-            super().produced(production)
-            alter_a_value(self.data_dir / f"{FIRST_SEGMENT}.log", mend_crc=False)
-
-    result = run_with(DamagedBatch)
-    assert result.exit_code == 1
-    assert "the demo cannot go on" in result.output
-    assert "CRC" in result.output
 
 
 def hide_from_lookups(partition: Path, timestamp: int) -> None:
@@ -136,13 +123,13 @@ def hide_from_lookups(partition: Path, timestamp: int) -> None:
     raise AssertionError(f"no batch of {partition} reaches {timestamp}")
 
 
-def test_people_see_every_chapter_and_faults_on_disk_are_found(
+def test_every_chapter_is_shown_and_faults_on_disk_are_found(
     run_with: Callable[[type[Planted]], Result], tmp_path: Path
 ) -> None:
     class AlteredValueAndHiddenBatch(Planted):
         def produced(self, production: Production) -> None:
             super().produced(production)
-            alter_a_value(self.data_dir / f"{FIRST_SEGMENT}.log", mend_crc=True)
+            alter_a_value(self.data_dir / f"{FIRST_SEGMENT}.log")
 
         def read_back(self, copies: Sequence[PartitionCopy], seconds: float) -> None:
             super().read_back(copies, seconds)

@@ -11,9 +11,7 @@ from triolog.tools.demo import damage
 
 
 @pytest.mark.parametrize("has_kafka_client", [True, pytest.param(False, marks=pytest.mark.full)])
-def test_a_consumer_reads_on_behind_a_flipped_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_kafka_client: bool
-) -> None:
+def test_a_consumer_reads_on_past_a_flip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_kafka_client: bool) -> None:
     monkeypatch.setattr(damage, "has_kafka_client", lambda: has_kafka_client)
     result = CliRunner().invoke(damage.command, ["--json", "--data-dir", str(tmp_path / "data"), "--seed", "7"])
     assert result.exit_code == 0, result.output

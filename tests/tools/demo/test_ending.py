@@ -45,7 +45,7 @@ def test_an_interrupted_story_is_interrupted(broke_off: BaseException) -> None:
         run(story)
 
 
-def test_a_fault_of_the_program_is_none_of_these() -> None:
+def test_an_interrupt_ends_a_story_as_itself_and_so_does_a_fault_of_the_program() -> None:
     async def story() -> DemoFindings:
         raise JobError
 

@@ -16,7 +16,6 @@ from triolog.tools.demo.flights import (
     CHUNK_ROWS,
     Flight,
     SourceError,
-    SourceMissingError,
     evenly,
     find_source,
     load_flights,
@@ -75,13 +74,10 @@ def test_a_flight_that_never_left_has_its_scheduled_time() -> None:
     assert value["air_time"] is None
 
 
-def test_a_missing_tail_number_is_a_null_key() -> None:
+def test_a_value_is_the_row_as_compact_json_and_a_missing_tail_number_a_null_key() -> None:
     with_tail, without = flights_of({}, {"tailnum": "NA"})
     assert (with_tail.key, without.key) == (b"N14228", None)
     assert json.loads(without.value)["tailnum"] is None
-
-
-def test_a_value_is_the_row_as_compact_json() -> None:
     (flight,) = flights_of({"dep_delay": "-2", "tailnum": 'N"1'})
     expected: dict[str, object] = {name: int(text) if text.isdigit() else text for name, text in ROW.items()}
     expected |= {"dep_delay": -2, "tailnum": 'N"1'}
@@ -89,14 +85,11 @@ def test_a_value_is_the_row_as_compact_json() -> None:
     assert flight.value == json.dumps(expected, separators=(",", ":")).encode()
 
 
-def test_airports_are_partitions() -> None:
+def test_airports_are_partitions_and_columns_that_are_missing_are_named() -> None:
     flights = flights_of({"origin": "LGA"}, {"origin": "EWR"}, {"origin": "JFK"})
     assert [flight.partition for flight in flights] == [2, 0, 1]
     with pytest.raises(SourceError, match="'BOS' is none of EWR, JFK, LGA"):
         flights_of({"origin": "BOS"})
-
-
-def test_a_file_without_a_column_is_refused_by_its_name() -> None:
     with pytest.raises(SourceError, match="no column sched_dep_time"):
         parser([name for name in ROW if name != "sched_dep_time"])
 
@@ -143,6 +136,8 @@ def assert_departures_agree_with_the_file(flights: list[Flight]) -> None:
 def test_departures_agree_with_the_other_columns_of_the_file(sample: list[Flight]) -> None:
     assert len(sample) == 3000
     assert_departures_agree_with_the_file(sample)
+    months = [datetime.fromtimestamp(flight.timestamp / 1000, NEW_YORK).month for flight in sample]
+    assert list(dict.fromkeys(months)) == [1, 10, 11, 12, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
 @pytest.mark.full
@@ -153,11 +148,6 @@ def test_all_departures_agree_with_the_other_columns_of_the_file() -> None:
     assert_departures_agree_with_the_file(flights)
 
 
-def test_the_file_is_out_of_order_by_months(sample: list[Flight]) -> None:
-    months = [datetime.fromtimestamp(flight.timestamp / 1000, NEW_YORK).month for flight in sample]
-    assert list(dict.fromkeys(months)) == [1, 10, 11, 12, 2, 3, 4, 5, 6, 7, 8, 9]
-
-
 def test_the_package_is_found_and_not_imported() -> None:
     program = (
         "import sys; from triolog.tools.demo.flights import find_source; "
@@ -165,10 +155,3 @@ def test_the_package_is_found_and_not_imported() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout == "flights.csv.zip set()\n"
-
-
-def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    monkeypatch.setattr(sys, "path_importer_cache", {})
-    with pytest.raises(SourceMissingError, match=r"pip install 'triolog\[demo\]'"):
-        find_source()

@@ -20,11 +20,14 @@ def copy_of(*records: Record, partition: int = 0) -> PartitionCopy:
     return copy
 
 
-def test_equal_records_do_not_differ_also_when_repeated() -> None:
+def test_records_differ_only_when_they_are_changed_or_in_another_airports_partition() -> None:
     copy = copy_of(stored(FLIGHT, 0), stored(FLIGHT, 1))
     assert (copy.differing_count, copy.first_difference, copy.out_of_sequence) == (0, "", "")
     assert copy.rows == [b"7", b"7"]
     assert list(copy.timestamps) == [1000, 1000]
+    copy = copy_of(stored(FLIGHT, 0), partition=2)
+    assert copy.differing_count == 1
+    assert "row 7 belongs to EWR" in copy.first_difference
 
 
 @pytest.mark.parametrize(
@@ -45,12 +48,6 @@ def test_whatever_is_changed_differs(changes: dict[str, object], said: str) -> N
     assert copy.differing_count == 1
     assert copy.first_difference.startswith("first at EWR 0: ")
     assert said in copy.first_difference
-
-
-def test_a_record_in_another_airports_partition_differs() -> None:
-    copy = copy_of(stored(FLIGHT, 0), partition=2)
-    assert copy.differing_count == 1
-    assert "row 7 belongs to EWR" in copy.first_difference
 
 
 @pytest.mark.parametrize("offsets", [(1,), (0, 2), (0, 0), (0, 1, 1)])

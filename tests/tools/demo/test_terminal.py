@@ -66,9 +66,6 @@ def test_a_walk_is_drawn_from_segment_to_answer() -> None:
         "log: 12,345 bytes in 2 reads, all of it cached",
     ):
         assert said in text
-
-
-def test_a_walk_without_an_answer() -> None:
     assert "EWR: no such record" in drawn(
         WALK | {"segments": [], "answer": {"offset": -1, "timestamp": -1, "leader_epoch": -1}}
     )

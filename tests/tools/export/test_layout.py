@@ -15,7 +15,6 @@ from triolog.tools.export.layout import MAX_OPEN_DAYS, NO_DAY, TEMPORARY, Damage
 from triolog.tools.export.log_pieces import LogSource, plan_pieces
 from triolog.tools.export.manifest import Manifest
 from triolog.tools.export.pieces import JobError
-from triolog.tools.segments.segment_reader import SegmentGoneError
 
 from tests.support.synced_files import synced_inodes
 
@@ -70,18 +69,7 @@ def test_columns_are_those_asked_for_and_records_without_a_time_have_no_day(tmp_
     assert ds.dataset(target / "topic=t").to_table().to_pylist() == [{"key": b"k", "headers": []}]
 
 
-def test_segment_that_was_deleted_meanwhile_is_named(tmp_path: Path) -> None:
-    source = LogSource(directories=(str(written(tmp_path, [(DAY_MS, None, b"a", ())])),), topics=("t",))
-    [piece] = plan_pieces(source, Manifest.open(None, "export", {}))
-    log = Path(piece.what[0].path)
-    log.unlink()
-    with pytest.raises(SegmentGoneError, match=str(log)):
-        export_piece(Export(source=source, target=str(tmp_path / "out")), piece.what)
-
-
-def test_files_and_their_names_are_on_the_device_before_a_piece_counts_as_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_and_names_are_on_the_device_before_a_piece_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a power cut could leave a manifest and `_SUCCESS` beside Parquet files without content."""
     synced = synced_inodes(monkeypatch)
     result, target = exported(tmp_path, [(DAY_MS, None, b"a", ()), (2 * DAY_MS, None, b"b", ())])
@@ -91,9 +79,7 @@ def test_files_and_their_names_are_on_the_device_before_a_piece_counts_as_done(
             assert path.stat().st_ino in synced, path
 
 
-def test_damage_is_what_is_reported_though_closing_what_was_begun_fails_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damage_is_reported_though_closing_what_was_begun_fails_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And there is no advice to read on with a mode that the job has not."""
     data = written(tmp_path, [(DAY_MS, None, b"a", ())])
     with BlockingBroker(data, durability="os", config={"retention.ms": "-1"}) as broker:

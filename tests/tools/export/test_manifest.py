@@ -35,13 +35,6 @@ def test_second_run_finds_plan_and_results_of_the_first(tmp_path: Path) -> None:
     assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
-def test_without_a_path_nothing_is_kept(tmp_path: Path) -> None:
-    manifest = Manifest.open(None, "verify", {})
-    manifest.add({"x": {}})
-    manifest.complete()
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
@@ -62,7 +55,11 @@ def test_file_that_is_no_manifest_is_refused(tmp_path: Path, content: str, compl
         opened(path)
 
 
-def test_manifest_of_another_job_or_of_other_settings_is_refused(tmp_path: Path) -> None:
+def test_nothing_is_kept_without_a_path_and_another_job_or_other_settings_are_refused(tmp_path: Path) -> None:
+    manifest = Manifest.open(None, "verify", {})
+    manifest.add({"x": {}})
+    manifest.complete()
+    assert list(tmp_path.iterdir()) == []
     path = tmp_path / "manifest.json"
     opened(path, walk=True).complete()
     with pytest.raises(ManifestError, match="is of the job export"):

@@ -18,10 +18,13 @@ def hostile_canvas(words: str) -> Canvas:
     return canvas
 
 
-def test_words_from_outside_are_words() -> None:
+def test_words_from_outside_are_words_also_in_a_part_of_a_page() -> None:
     drawing = Drawing(hostile_canvas(HOSTILE).markup())
     expected = '</text><script>alert("1")</script>&\\x00\\x1b[31m\\ud800\\ufffe\\u202egpj.exe'
     assert [drawing.title, drawing.description, *drawing.hints, *drawing.texts] == [expected] * 4
+    canvas = hostile_canvas("a")
+    assert "<style>" in canvas.markup()
+    assert "<style>" not in canvas.markup(is_alone=False)
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=())))
@@ -35,23 +38,14 @@ def test_words_keep_to_their_room(words: str, width: float, size: int) -> None:
     assert text_width(said, size) <= max(width, text_width("…", size))
 
 
-def test_what_has_room_is_whole_and_what_has_none_ends_with_dots() -> None:
+def test_words_are_whole_in_the_largest_size_that_has_room_or_end_with_dots() -> None:
     assert fitted("flights-0", 200) == "flights-0"
     assert fitted("flights-0" * 50, 100).endswith("…")
     assert len(fitted("x" * 1_000_000, 1e9)) < 1_100
     assert fitted("flights", 3) == ""
-
-
-def test_the_largest_size_that_has_room_is_taken() -> None:
     assert fitting_size("short", WIDTH, (14, 12, 10)) == 14
     assert fitting_size("x" * 100, 750, (14, 12, 10)) == 12
     assert fitting_size("x" * 1000, 750, (14, 12, 10)) == 10
-
-
-def test_a_part_of_a_page_has_no_style_of_its_own() -> None:
-    canvas = hostile_canvas("a")
-    assert "<style>" in canvas.markup()
-    assert "<style>" not in canvas.markup(is_alone=False)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +57,7 @@ def test_a_part_of_a_page_has_no_style_of_its_own() -> None:
         ([(0, 1), (10, 11), (12, 13), (30, 31)], 1, [(0, 31)]),
     ],
 )
-def test_spans_that_are_close_become_one_when_there_are_many(
+def test_close_spans_become_one_among_many(
     spans: list[tuple[float, float]], most: int, expected: list[tuple[float, float]]
 ) -> None:
     assert merged(spans, most) == expected

@@ -27,14 +27,11 @@ def test_a_curve_of_many_points_or_of_none_is_drawn() -> None:
     Drawing(curve_picture("a", [(0.0, 0.0)], [], across="s", up="n").markup())
 
 
-def test_bars_are_as_high_as_their_values() -> None:
+def test_bars_are_as_high_as_their_values_and_bounded() -> None:
     bars = [Bar("05", 10, "10 flights"), Bar("06", 40, "40 flights"), Bar("07", 0, "none")]
     drawing = Drawing(bar_picture("Departures", bars, up="flights").markup())
     assert [height for _, _, _, height in drawing.rects("log")] == [HEIGHT / 4, HEIGHT, 0]
     assert drawing.hints == ["05: 10 flights", "06: 40 flights", "07: none"]
-
-
-def test_bars_are_bounded() -> None:
     bars = [Bar(str(number), number, "") for number in range(1000)]
     assert len(Drawing(bar_picture("a", bars, up="n").markup()).rects("log")) == MOST_BARS
     Drawing(bar_picture("a", [], up="n").markup())

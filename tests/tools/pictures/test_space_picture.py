@@ -46,20 +46,14 @@ def test_kinds_of_files_are_told_with_their_shares() -> None:
     assert "1 partition, 84.0 MiB of content, 100.0 MiB on disk." in drawing.description
 
 
-def test_of_one_topic_the_partitions_have_lines() -> None:
+def test_lines_are_of_partitions_where_there_is_one_topic_or_of_something_else_ranked() -> None:
     drawing = drawn([partition("a", number, 1 << 20) for number in range(3)])
     assert {"a-0", "a-1", "a-2"} <= set(drawing.texts)
     assert "a (3 partitions)" not in drawing.texts
-
-
-def test_lines_may_stand_for_something_else_and_are_ranked() -> None:
     lines = [Line("up to 1 hour", (1 << 20, 0, 0, 0)), Line("older", (3 << 20, 0, 0, 0)), Line("none", (0, 0, 0, 0))]
     drawing = drawn([partition("a", 0, 4 << 20)], lines=lines)
     texts = drawing.texts
     assert texts.index("older") < texts.index("up to 1 hour") < texts.index("none")
-
-
-def test_nothing_on_the_disk_is_a_picture_too() -> None:
     drawing = drawn([partition("a", 0, 0)])
     assert "1 partition, 10.0 MiB of content, 0 B on disk" in drawing.texts
 

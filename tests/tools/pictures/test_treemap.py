@@ -19,20 +19,14 @@ def test_areas_are_shares_of_the_whole_and_stay_inside(sizes: list[int]) -> None
         assert WHOLE.y - 0.01 <= box.y <= box.y + box.height <= WHOLE.y + WHOLE.height + 0.01
 
 
-def test_boxes_do_not_lie_on_each_other() -> None:
+def test_boxes_are_about_square_and_do_not_lie_on_each_other() -> None:
     boxes = treemap([50, 30, 10, 5, 3, 1, 1], WHOLE)
     for number, one in enumerate(boxes):
         for other in boxes[number + 1 :]:
             across = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
             down = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
             assert across < 0.01 or down < 0.01
-
-
-def test_boxes_of_one_size_are_about_square() -> None:
     assert all(0.5 < box.width / box.height < 2 for box in treemap([7] * 12, WHOLE))
-
-
-def test_nothing_has_no_area() -> None:
     assert treemap([0, 0], WHOLE) == [Box(20, 50, 0, 0)] * 2
     assert treemap([5], Box(0, 0, 0, 10)) == [Box(0, 0, 0, 0)]
     assert Box(0, 0, 1, 9).inset(2) == Box(0.5, 0.5, 0, 8)

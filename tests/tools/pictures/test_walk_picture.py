@@ -69,7 +69,7 @@ def panel_rects(drawing: Drawing, kind: str) -> list[tuple[float, float, float, 
     return drawing.rects(kind)[:-1]
 
 
-def test_segments_lie_where_their_times_are_and_the_chosen_one_is_marked() -> None:
+def test_segments_lie_where_their_times_are_and_the_answer_is_a_dot_in_the_chosen_one() -> None:
     drawing = drawn(walk())
     boxes = sorted([*panel_rects(drawing, "segment"), *panel_rects(drawing, "chosen")])
     assert len(boxes) == 10
@@ -82,9 +82,6 @@ def test_segments_lie_where_their_times_are_and_the_chosen_one_is_marked() -> No
     assert "segment 00000000000000000300: 1000 B, timestamps from 2013-07-04T07:00:00.000Z to 2013-07-04T07:59:59.999Z" in (
         drawing.hints
     )
-
-
-def test_the_answer_is_a_dot_at_its_time_in_the_chosen_segment() -> None:
     drawing = drawn(walk())
     (x, y, _, _), *_ = drawing.dots("found")
     left, top, width, height = panel_rects(drawing, "chosen")[0]
@@ -171,10 +168,13 @@ def test_what_was_met_in_a_segment_is_known_to_be_in_it() -> None:
     assert drawing.dots("found")[0][0] == pytest.approx(x, abs=0.1)
 
 
-def test_a_small_segment_is_seen_beside_a_large_one() -> None:
+def test_small_segments_and_those_that_were_only_looked_into_are_drawn() -> None:
     told = walk(2, high_watermark=1_000_000_100, log_segments=log(2), segments=[])
     heights = [height for _, _, _, height in panel_rects(drawn(told), "segment")]
     assert min(heights) > 8
+    told = walk()
+    del told["log_segments"]
+    assert len(panel_rects(drawn(told), "chosen")) == 1
 
 
 @pytest.mark.parametrize("at", [-1, -2, -3])
@@ -192,25 +192,16 @@ def test_a_time_far_away_does_not_squeeze_the_log(at: int) -> None:
     assert "answer: no such record (yet)" in drawing.texts
 
 
-def test_logs_without_records_or_without_timestamps_are_drawn() -> None:
-    drawn({})
-    drawn(walk(1, high_watermark=0, log_segments=[{"segment": 0, "size_bytes": 0}], segments=[], answer={"offset": -1}))
-    bare = [{"segment": 0, "max_timestamp": -1, "least_timestamp": -1}, {"segment": 100, "max_timestamp": -1}]
-    drawn(walk(2, log_segments=bare, segments=[step(1, max_timestamp=-1)], asked={"offset": 150}, answer={"offset": 150}))
-
-
-def test_without_a_list_of_segments_those_looked_into_are_drawn() -> None:
-    told = walk()
-    del told["log_segments"]
-    assert len(panel_rects(drawn(told), "chosen")) == 1
-
-
-def test_a_name_from_outside_is_shown_and_never_more() -> None:
+def test_names_from_outside_are_shown_and_never_more_and_logs_without_records_are_drawn() -> None:
     name = "<script>alert(1)</script>&\x1b[2J\x00\u202e" + "x" * 100_000
     picture = walk_picture([(name, walk())], UTC).markup()
     assert len(picture) < MAX_BYTES
     drawing = Drawing(picture)
     assert drawing.texts[0].startswith("<script>alert(1)</script>&\\x1b[2J\\x00\\u202ex")
+    drawn({})
+    drawn(walk(1, high_watermark=0, log_segments=[{"segment": 0, "size_bytes": 0}], segments=[], answer={"offset": -1}))
+    bare = [{"segment": 0, "max_timestamp": -1, "least_timestamp": -1}, {"segment": 100, "max_timestamp": -1}]
+    drawn(walk(2, log_segments=bare, segments=[step(1, max_timestamp=-1)], asked={"offset": 150}, answer={"offset": 150}))
 
 
 def test_10_000_partitions_of_10_000_segments_make_a_small_picture() -> None:

@@ -34,11 +34,6 @@ def run(pytester: pytest.Pytester, *arguments: str, beside: str | None = None) -
     return pytester.runpytest_subprocess(*without, *PLUGIN, *arguments)
 
 
-def test_the_entry_point_is_declared() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["pytest11"] == {"triolog": "triolog.tools.pytest_plugin"}
-
-
 def test_a_run_without_its_fixtures_loads_neither_trio_nor_the_server(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import sys
@@ -47,6 +42,8 @@ def test_a_run_without_its_fixtures_loads_neither_trio_nor_the_server(pytester: 
             assert not [name for name in sys.modules if name.split(".")[0] == "trio" or name.startswith("triolog.server")]
     """)
     run(pytester).assert_outcomes(passed=1)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"triolog": "triolog.tools.pytest_plugin"}
 
 
 def test_brokers_of_tests_and_of_the_session(pytester: pytest.Pytester) -> None:
@@ -148,22 +145,10 @@ def test_with_xdist_each_worker_has_its_own(pytester: pytest.Pytester) -> None:
 
 
 def test_with_pytest_trio(pytester: pytest.Pytester) -> None:
+    """A broker in the test's own loop ends with a full device, too."""
     pytester.makepyfile("""
         import pytest
         import trio
-
-        @pytest.mark.trio
-        async def test_it(triolog_broker):
-            triolog_broker.create_topic("t")
-            await trio.to_thread.run_sync(triolog_broker.log("t").produce, "x")
-            assert triolog_broker.log("t").values() == [b"x"]
-    """)
-    run(pytester, beside="trio").assert_outcomes(passed=1)
-
-
-def test_a_broker_in_the_test_s_own_loop_ends_with_a_full_device_too(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("""
-        import pytest
         from triolog.server.embedded import MEMORY, open_broker
 
         @pytest.fixture
@@ -172,7 +157,10 @@ def test_a_broker_in_the_test_s_own_loop_ends_with_a_full_device_too(pytester: p
                 yield broker
 
         @pytest.mark.trio
-        async def test_it(broker):
+        async def test_it(triolog_broker, broker):
+            triolog_broker.create_topic("t")
+            await trio.to_thread.run_sync(triolog_broker.log("t").produce, "x")
+            assert triolog_broker.log("t").values() == [b"x"]
             broker.faults.disk("full")
     """)
     run(pytester, beside="trio").assert_outcomes(passed=1)

@@ -84,12 +84,3 @@ def test_a_last_segment_that_is_closed_and_compacted_meanwhile_is_not_read_by_ol
     for split in splits[1:]:
         with pytest.raises(SegmentGoneError, match=f"offset {split.first_offset} is not at position {split.start_byte} now"):
             offsets_of([split])
-
-
-def test_a_last_segment_that_grew_to_another_file_loses_its_end(tmp_path: Path) -> None:
-    written = write_log(tmp_path / "topic-0", [uniform(20)])
-    splits = splits_of(log_in(written.directory))
-    batches = [DrawnBatch(times=(0, 1), value_bytes=50) for _ in range(30)]
-    shutil.copyfile(write_log(tmp_path / "other-0", [batches]).log_path, written.log_path)
-    with pytest.raises(SegmentGoneError, match="2340 were planned"):
-        offsets_of(splits)

@@ -6,10 +6,10 @@ import base64
 import functools
 import json
 import shutil
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import pytest
 from triolog.protocol.records.columnar.schema import COLUMNS
 from triolog.protocol.types import TopicPartition
@@ -26,9 +26,9 @@ EXPECTED: Final[dict[str, Any]] = json.loads((GOLDEN / "expected.json").read_tex
 ALL: Final = [
     TopicPartition(topic, int(partition)) for topic, answers in EXPECTED.items() for partition in answers["partitions"]
 ]
-EACH: Final = pytest.mark.parametrize("partition", ALL, ids=str)
-STATES: Final = pytest.mark.parametrize("state", ["clean", "unclean"])
-SIZES: Final = pytest.mark.parametrize("split_bytes", [1 << 26, 600], ids=["whole segments", "small splits"])
+STATES: Final = ("clean", "unclean")
+SIZES: Final = (1 << 26, 600)
+"""Of splits: whole segments, and small ones."""
 
 TXN: Final = TopicPartition("txn", 0)
 COMPACTED: Final = TopicPartition("compacted", 0)
@@ -85,70 +85,49 @@ def expected_records(partition: TopicPartition, *, committed: bool) -> list[list
     return [record for record in answers["records"] if record[0] not in hidden]
 
 
-@STATES
-@SIZES
-@pytest.mark.parametrize("committed", [False, True], ids=["uncommitted", "committed"])
-@EACH
-def test_every_record_is_read_as_kafka_read_it(
-    state: str, partition: TopicPartition, committed: bool, split_bytes: int
-) -> None:
-    log = golden_log(GOLDEN / state, partition)
-    found = described_records(log, committed=committed, split_bytes=split_bytes)
-    assert found == expected_records(partition, committed=committed)
+def test_every_record_is_read_as_kafka_read_it() -> None:
+    for state, partition, committed, split_bytes in product(STATES, ALL, (False, True), SIZES):
+        log = golden_log(GOLDEN / state, partition)
+        found = described_records(log, committed=committed, split_bytes=split_bytes)
+        assert found == expected_records(partition, committed=committed), (state, partition, committed, split_bytes)
 
 
-@STATES
-@EACH
-def test_the_log_starts_and_ends_where_kafka_said(state: str, partition: TopicPartition) -> None:
-    log = golden_log(GOLDEN / state, partition)
-    answers = answers_of(partition)["read_uncommitted"]
-    latest = LAST_MARKER + 1 if partition == TXN else answers["latest"][0]
-    assert (log.log_start_offset, log.end_offset) == (answers["earliest"][0], latest)
+def test_the_log_starts_and_ends_where_kafka_said() -> None:
+    for state, partition in product(STATES, ALL):
+        log = golden_log(GOLDEN / state, partition)
+        answers = answers_of(partition)["read_uncommitted"]
+        latest = LAST_MARKER + 1 if partition == TXN else answers["latest"][0]
+        assert (log.log_start_offset, log.end_offset) == (answers["earliest"][0], latest), (state, partition)
 
 
-@STATES
-@EACH
-def test_every_offset_by_time_is_what_kafka_answered(state: str, partition: TopicPartition) -> None:
-    log = golden_log(GOLDEN / state, partition)
-    for timestamp, offset, _ in answers_of(partition)["read_uncommitted"]["offsets_for_times"]:
-        found = first_offset_at(log, timestamp)
-        if partition == COMPACTED:
-            # Kafka answers no lookup by time on its compacted log.
-            assert offset == -1
-            records = answers_of(partition)["records"]
-            offset = next((record[0] for record in records if record[2] >= timestamp), -1)
-        if partition == TXN and offset == -1:
-            assert found in (None, LAST_MARKER), f"asked for {timestamp}"
-            continue
-        assert (-1 if found is None else found) == offset, f"asked for {timestamp}"
+def test_every_offset_by_time_is_what_kafka_answered() -> None:
+    for state, partition in product(STATES, ALL):
+        log = golden_log(GOLDEN / state, partition)
+        for timestamp, offset, _ in answers_of(partition)["read_uncommitted"]["offsets_for_times"]:
+            found = first_offset_at(log, timestamp)
+            if partition == COMPACTED:
+                # Kafka answers no lookup by time on its compacted log.
+                assert offset == -1
+                records = answers_of(partition)["records"]
+                offset = next((record[0] for record in records if record[2] >= timestamp), -1)
+            if partition == TXN and offset == -1:
+                assert found in (None, LAST_MARKER), (state, partition, timestamp)
+                continue
+            assert (-1 if found is None else found) == offset, (state, partition, timestamp)
 
 
-@STATES
-@SIZES
-def test_without_transaction_indexes_the_markers_tell_what_was_aborted(tmp_path: Path, state: str, split_bytes: int) -> None:
-    directory = tmp_path / str(TXN)
-    shutil.copytree(GOLDEN / state / str(TXN), directory, copy_function=shutil.copyfile)
-    indexes = list(directory.glob("*.txnindex"))
-    assert indexes
-    for index in indexes:
-        index.unlink()
-    found = described_records(golden_log(directory, TXN), committed=True, split_bytes=split_bytes)
-    assert found == expected_records(TXN, committed=True)
-
-
-@STATES
-def test_a_transaction_index_that_is_cut_is_not_believed(tmp_path: Path, state: str) -> None:
-    directory = tmp_path / str(TXN)
-    shutil.copytree(GOLDEN / state / str(TXN), directory, copy_function=shutil.copyfile)
-    for index in directory.glob("*.txnindex"):
-        index.write_bytes(index.read_bytes()[:-1])
-    assert described_records(golden_log(directory, TXN), committed=True) == expected_records(TXN, committed=True)
-
-
-def test_columns_come_in_the_order_that_was_asked_for() -> None:
-    log = golden_log(GOLDEN / "clean", ALL[0])
-    read = attrs.evolve(SEGMENTS, columns=("offset", "topic"))
-    [split] = plan_splits([LogRange(log=log, low=10, high=12)], SplitLimits())
-    [batch] = read_split(split, read)
-    assert batch.schema.names == ["offset", "topic"]
-    assert batch.column(0).to_pylist() == [10, 11]
+@pytest.mark.parametrize("state", STATES)
+def test_without_whole_transaction_indexes_the_markers_tell_what_was_aborted(tmp_path: Path, state: str) -> None:
+    for is_cut in (True, False):
+        directory = tmp_path / str(is_cut) / str(TXN)
+        shutil.copytree(GOLDEN / state / str(TXN), directory, copy_function=shutil.copyfile)
+        indexes = list(directory.glob("*.txnindex"))
+        assert indexes
+        for index in indexes:
+            if is_cut:
+                index.write_bytes(index.read_bytes()[:-1])
+            else:
+                index.unlink()
+        for split_bytes in SIZES:
+            found = described_records(golden_log(directory, TXN), committed=True, split_bytes=split_bytes)
+            assert found == expected_records(TXN, committed=True), (is_cut, split_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +13,6 @@ from triolog.tools.segments.segment_index import read_offset_index, read_offset_
 from tests.support.golden import GOLDEN
 
 LOGS: Final = sorted(GOLDEN.glob("*/*/*.log"))
-EACH: Final = pytest.mark.parametrize(
-    "log", LOGS, ids=lambda path: f"{path.parts[-3]}/{path.parts[-2]}/{path.stem.lstrip('0')}"
-)
 
 
 def written(tmp_path: Path, suffix: str, layout: str, entries: list[tuple[int, int]], tail: bytes = b"") -> str:
@@ -23,10 +21,9 @@ def written(tmp_path: Path, suffix: str, layout: str, entries: list[tuple[int, i
     return str(path)
 
 
-@EACH
-def test_entries_of_kafkas_indexes_are_those_in_their_bytes(log: Path) -> None:
-    base_offset, size = int(log.stem), log.stat().st_size
-    for suffix, layout, width in ((".index", ">ii", 8), (".timeindex", ">qi", 12)):
+def test_entries_of_kafkas_indexes_are_those_in_their_bytes() -> None:
+    for log, (suffix, layout, width) in product(LOGS, ((".index", ">ii", 8), (".timeindex", ">qi", 12))):
+        base_offset, size = int(log.stem), log.stat().st_size
         path = log.with_suffix(suffix)
         data = path.read_bytes() if path.exists() else b""
         entries = list(struct.iter_unpack(layout, data))
@@ -54,9 +51,7 @@ def test_entries_of_kafkas_indexes_are_those_in_their_bytes(log: Path) -> None:
         ([(0, 0), (5, 100), (0, 0), (6, 200)], b"", "offsets do not ascend"),
     ],
 )
-def test_a_damaged_offset_index_is_none_with_a_reason(
-    tmp_path: Path, entries: list[tuple[int, int]], tail: bytes, damage: str
-) -> None:
+def test_a_damaged_offset_index_has_a_reason(tmp_path: Path, entries: list[tuple[int, int]], tail: bytes, damage: str) -> None:
     index = read_offset_index(written(tmp_path, ".index", ">ii", entries, tail), 100, 1000)
     assert len(index) == 0
     assert index.damage is not None
@@ -71,13 +66,10 @@ def test_a_damaged_time_index_is_none_with_a_reason(tmp_path: Path) -> None:
     assert read_time_index(written(tmp_path, ".timeindex", ">qi", [(50, 2), (60, 2)]), 100).damage is None
 
 
-def test_zeros_of_a_preallocated_index_are_no_entries(tmp_path: Path) -> None:
+def test_zeros_and_entries_for_what_was_appended_later_do_not_count(tmp_path: Path) -> None:
     path = written(tmp_path, ".index", ">ii", [(5, 100), (9, 300)], bytes(80))
     for index in (read_offset_index(path, 100, 1000), read_offset_tail(path, 100, 1000)):
         assert (index.offsets.tolist(), index.positions.tolist()) == ([105, 109], [100, 300])
-
-
-def test_entries_for_what_was_appended_later_do_not_count(tmp_path: Path) -> None:
     path = written(tmp_path, ".index", ">ii", [(5, 100), (9, 300)])
     assert read_offset_index(path, 100, 300).offsets.tolist() == [105]
     assert read_offset_tail(path, 100, 300).offsets.tolist() == [105]

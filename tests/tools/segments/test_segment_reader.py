@@ -23,7 +23,7 @@ from triolog.tools.segments.segment_bytes import SegmentBytes
 from triolog.tools.segments.segment_damage import DamagedSegmentError, ReadMode
 from triolog.tools.segments.segment_log import LogInUseError, PartitionLog, read_logs
 from triolog.tools.segments.segment_reader import SegmentGoneError, SegmentRead, SplitReader, read_split
-from triolog.tools.segments.segment_transactions import committed_range, last_stable_offset
+from triolog.tools.segments.segment_transactions import committed_range
 from triolog.tools.segments.splits import LogRange, SegmentSplit, SplitLimits, plan_splits
 
 from tests.support.record_batches import with_records
@@ -110,9 +110,7 @@ def test_something_is_done_between_chunks(tmp_path: Path) -> None:
         pytest.param(lambda written: overwrite(written, 5, b"\x7f\xff", at=8), id="a length out of the file"),
     ],
 )
-def test_a_damaged_batch_is_left_out_and_the_next_ones_are_read(
-    tmp_path: Path, spoil: Callable[[WrittenLog], int], mode: ReadMode
-) -> None:
+def test_a_damaged_batch_is_left_out_and_no_other(tmp_path: Path, spoil: Callable[[WrittenLog], int], mode: ReadMode) -> None:
     written = write_log(tmp_path / "topic-0", [uniform(10), uniform(3)])
     log = log_in(written.directory)
     spoil(written)
@@ -262,12 +260,6 @@ def test_a_compaction_that_is_being_swapped_in_is_refused(tmp_path: Path) -> Non
         read_logs([str(written.directory)])
 
 
-def test_records_below_the_log_start_are_not_there(tmp_path: Path) -> None:
-    written = write_log(tmp_path / "topic-0", [uniform(10)])
-    (tmp_path / "log-start-offset-checkpoint").write_bytes(b"0\n1\ntopic 0 7\n")
-    assert offsets_of(splits_of(log_in(tmp_path))) == written.offsets(7)
-
-
 # ---- transactions ----------------------------------------------------------------------------------------------------
 
 
@@ -337,16 +329,3 @@ def test_a_committed_read_is_what_a_scan_of_the_whole_log_says(
     ]
     splits = splits_of(log_in(written.directory), committed=True, split_bytes=split_bytes)
     assert offsets_of(splits, attrs.evolve(READ, chunk_bytes=chunk_bytes, mode=ReadMode.FAILFAST)) == expected
-
-
-def test_nothing_behind_the_first_open_transaction_is_committed(tmp_path: Path) -> None:
-    log = TransactionLog()
-    log.add()
-    log.add(1)
-    log.add()
-    written = WrittenLog(tmp_path / "topic-0")
-    written.append_segment(log.batches)
-    found = log_in(written.directory)
-    assert last_stable_offset(found) == 2
-    assert offsets_of(splits_of(found, committed=True)) == [0, 1]
-    assert offsets_of(splits_of(found)) == [0, 1, 2, 3, 4, 5]

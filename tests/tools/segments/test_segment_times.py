@@ -53,7 +53,7 @@ def ordered(batches: int) -> list[DrawnBatch]:
 
 
 @pytest.mark.parametrize("points", [{TopicPartition("topic", 0): 20}, {}, None], ids=["below", "not there", "no file"])
-def test_an_index_that_the_broker_did_not_finish_is_not_taken_for_the_whole_segment(
+def test_an_unfinished_index_is_not_taken_for_the_whole_segment(
     tmp_path: Path, points: dict[TopicPartition, int] | None
 ) -> None:
     written = write_log(tmp_path / "topic-0", [ordered(40), ordered(3)], index_interval_bytes=300)

@@ -80,7 +80,7 @@ def test_a_damaged_marker_does_not_decide_what_was_aborted(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("points", [None, {}, {PARTITION: 2}])
-def test_a_transaction_index_behind_the_recovery_point_is_not_believed(
+def test_no_transaction_index_behind_the_recovery_point_counts(
     tmp_path: Path, points: dict[TopicPartition, int] | None
 ) -> None:
     """A partition that the checkpoint does not have was never synced as far as anybody knows."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 from collections import defaultdict
 from pathlib import Path
@@ -72,7 +71,7 @@ def test_splits_are_the_whole_range_without_overlap_cut_at_batch_starts(
     shutil.rmtree(directory)
 
 
-def test_a_split_is_cut_at_the_first_entry_behind_its_target(tmp_path: Path) -> None:
+def test_splits_are_cut_behind_their_target_and_never_a_small_rest(tmp_path: Path) -> None:
     written = write_log(tmp_path / "topic-0", [uniform(100)], index_interval_bytes=0)
     splits = splits_of(log_in(written.directory), split_bytes=1000)
     size = written.batches[1][1]
@@ -85,12 +84,6 @@ def test_no_split_is_a_small_rest(tmp_path: Path) -> None:
     size = written.batches[1][1]
     [split] = splits_of(log_in(written.directory), split_bytes=10 * size)
     assert split.size_bytes == 11 * size
-
-
-def test_min_partitions_lowers_the_size_of_splits(tmp_path: Path) -> None:
-    written = write_log(tmp_path / "topic-0", [uniform(100)], index_interval_bytes=0)
-    assert len(splits_of(log_in(written.directory))) == 1
-    assert len(splits_of(log_in(written.directory), min_partitions=8)) >= 8
 
 
 def test_max_records_is_kept_at_index_entries(tmp_path: Path) -> None:
@@ -121,16 +114,3 @@ def test_partitions_do_not_share_a_task(tmp_path: Path) -> None:
         write_log(tmp_path / f"topic-{partition}", [uniform(3)])
     splits = [split for log in read_logs([str(tmp_path)]) for split in splits_of(log)]
     assert [[split.partition for split in task] for task in pack_splits(splits, SplitLimits())] == [[0], [1]]
-
-
-def test_a_range_that_is_empty_or_beyond_the_log_has_no_split(tmp_path: Path) -> None:
-    log = log_in(write_log(tmp_path / "topic-0", [uniform(3)]).directory)
-    for low, high in ((2, 2), (3, 1)):
-        assert plan_splits([LogRange(log=log, low=low, high=high)], SplitLimits()) == []
-    assert read_offsets(plan_splits([LogRange(log=log, low=100, high=200)], SplitLimits())) == []
-
-
-def test_a_split_can_be_sent_to_a_worker(tmp_path: Path) -> None:
-    log = log_in(write_log(tmp_path / "topic-0", [uniform(3)]).directory)
-    [split] = splits_of(log)
-    assert pickle.loads(pickle.dumps(split)) == split

@@ -8,6 +8,8 @@ import pytest
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.tools.spark.source.broker import close_connections
 
+from tests.tools.spark import class_archive
+
 
 @pytest.fixture
 def server() -> Iterator[BlockingBroker]:
@@ -15,3 +17,9 @@ def server() -> Iterator[BlockingBroker]:
     with BlockingBroker(MEMORY) as broker:
         yield broker
         close_connections()
+
+
+@pytest.fixture(scope="session")
+def jvm_options() -> str:
+    """Of a JVM that starts fast."""
+    return class_archive.jvm_options()

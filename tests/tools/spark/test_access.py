@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triolog.protocol.errors import SaslAuthenticationError
 from triolog.protocol.native.messages import MetadataRequest, MetadataResponse
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.login import LoginConfig, PasswordFile
@@ -44,9 +43,7 @@ def access(options: dict[str, str]) -> list[ServerAccess]:
         ),
     ],
 )
-def test_options_say_how_a_server_is_reached(
-    options: dict[str, str], expected: ServerAccess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_lead_to_a_server(options: dict[str, str], expected: ServerAccess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRIOLOG_PASSWORD", raising=False)
     for found in access(options):
         assert found == expected
@@ -90,8 +87,3 @@ def test_both_sources_and_the_sink_log_in(tmp_path: Path) -> None:
         with ServerLink(read.address, read.access) as link:
             answer = link.call(MetadataResponse, MetadataRequest(None), "asking")
             assert [topic.name for topic in answer.topics] == ["topic"]
-
-
-def test_a_password_file_that_cannot_be_read_is_said_to_be_that(tmp_path: Path) -> None:
-    with pytest.raises(SaslAuthenticationError, match="cannot be read from"):
-        PasswordFile(str(tmp_path / "missing"))()

@@ -47,12 +47,9 @@ def test_each_flight_has_one_departure(rows: list[bytes], without_row: int, is_o
     assert checks.departures_once(FLIGHTS, Results(departures=Counter(rows), without_row=without_row)).ok is is_ok
 
 
-def test_hours_are_those_of_the_files() -> None:
+def test_hours_are_those_of_the_files_and_others_fail() -> None:
     assert checks.hours_equal("", dict(EXPECTED), 0, EXPECTED).ok
     assert checks.totals_equal(dict(EXPECTED), EXPECTED).ok
-
-
-def test_hours_that_differ_fail() -> None:
     group, other = EXPECTED
     for found, repeated in (
         (EXPECTED, 1),
@@ -73,13 +70,10 @@ def test_a_repeated_hour_is_noticed_and_counted() -> None:
     assert hours == {Group(0, "EWR", "UA"): Sums(2, 2, 6, 8, 0)}
 
 
-def test_the_job_is_killed_in_each_streaming_part_and_never_in_its_last_batches() -> None:
+def test_kills_and_batches_are_divided_over_the_streaming_parts() -> None:
     for seed in range(200):
         points = kill_points(seed)
         assert [point.part for point in points] == list(KILLED_PARTS)
         assert all(0 < point.batch <= BATCHES // 2 and 0 <= point.share < 1 for point in points)
         assert points == kill_points(seed)
-
-
-def test_the_rows_of_a_batch_make_as_many_batches_as_asked_for() -> None:
     assert [rows_per_batch(total, 8) for total in (1, 8, 9, 336_776)] == [1, 1, 2, 42_097]

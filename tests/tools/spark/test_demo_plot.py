@@ -18,11 +18,8 @@ def fonts_are_open(tmp_path_factory: pytest.TempPathFactory) -> None:
     draw({}, tmp_path_factory.mktemp("fonts") / "first.png")
 
 
-def test_hours_are_those_of_new_yorks_clocks_summer_and_winter() -> None:
+def test_hours_are_those_of_new_yorks_clocks_and_the_largest_carrier_comes_first() -> None:
     assert by_local_hour(HOURS)["EWR"] == {12: Sums(5, 4, 16, 0, 0)}
-
-
-def test_the_largest_carrier_comes_first() -> None:
     assert [carrier for carrier, _ in sums_by_carrier(HOURS)] == ["DL", "UA"]
 
 

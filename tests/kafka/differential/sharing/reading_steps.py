@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
-from triolog.protocol.kafka.messages.share_fetch import (
-    ShareAcknowledgementBatch,
-    ShareAcknowledgePartition,
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeTopic,
-    ShareFetchForgottenTopic,
-    ShareFetchRequest,
-    ShareFetchRequestPartition,
-    ShareFetchRequestTopic,
-)
+from triolog.protocol.kafka.messages.share_fetch import ShareAcknowledgementBatch
+
+from tests.kafka.asking import ask
 
 from ..requests import Batch
 from ..world import Step
@@ -35,48 +27,30 @@ def produce(world: Sharing) -> Step:
     """A batch for one of the topics."""
     topic = world.one_of(list(SHARED))
     batch = Batch(records=world.records(keyed=False, most=8), codec=world.codec())
-    part = ProducePartition(index=world.rng.randrange(SHARED[topic]), records=batch)  # type: ignore[arg-type]
-    body = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[ProduceTopic(name=topic, partition_data=[part])])
+    part = {"index": world.rng.randrange(SHARED[topic]), "records": batch}
+    body = ask("Produce", acks=-1, timeout_ms=30_000, topic_data=[{"name": topic, "partition_data": [part]}])
     return world.step(body, lowest=3, highest=12)
 
 
 def look_around(world: Sharing, reader: Reader) -> list[Step]:
     """Fetch what is empty, and end the session: a partition that nobody has read from is not ready at once in Kafka."""
     everything = [(topic, number) for topic, count in SHARED.items() for number in range(count)]
-    body = ShareFetchRequest(
-        group_id=reader.group,
-        member_id=reader.id,
-        share_session_epoch=0,
-        max_wait_ms=READY_MS,
-        min_bytes=1,
-        max_bytes=2**20,
-        max_records=1,
-        batch_size=1,
-        topics=[_fetch_topic(world, *part, {}) for part in everything],
-        forgotten_topics_data=[],
-    )
+    topics = [_fetch_topic(world, *part, {}) for part in everything]
+    body = _fetching(reader, 0, max_wait_ms=READY_MS, min_bytes=1, max_bytes=2**20, max_records=1, batch_size=1, topics=topics)
     return [world.reader_step(reader, body), end_session(world, reader)]
 
 
 def end_session(world: Sharing, reader: Reader) -> Step:
     """What the member has is given back."""
-    body = ShareFetchRequest(
-        group_id=reader.group,
-        member_id=reader.id,
-        share_session_epoch=-1,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=0,
-        max_records=0,
-        batch_size=0,
-        topics=[],
-        forgotten_topics_data=[],
-    )
 
     def learn(answer: Any) -> None:
         _learn_epoch(world, reader, -1, answer)
 
-    return world.reader_step(reader, body, learn=learn)
+    return world.reader_step(reader, _fetching(reader, -1, max_bytes=0), learn=learn)
+
+
+def _fetching(reader: Reader, epoch: int, **fields: Any) -> Any:
+    return ask("ShareFetch", group_id=reader.group, member_id=reader.id, share_session_epoch=epoch, **fields)
 
 
 # ---- fetch -------------------------------------------------------------------------------------------------------------------
@@ -100,10 +74,9 @@ def fetch(world: Sharing) -> Step:
     forgotten = [part for part in reader.parts if not begins and part not in named and world.chance(0.05)]
     asked = dict.fromkeys([*reader.parts, *named]) if not begins else dict.fromkeys(named)
     is_single = len(asked) <= 1
-    body = ShareFetchRequest(
-        group_id=reader.group,
-        member_id=reader.id,
-        share_session_epoch=epoch,
+    body = _fetching(
+        reader,
+        epoch,
         max_wait_ms=0 if ends else READY_MS if asleep else WAIT_MS,
         min_bytes=0 if ends else 1 if asleep else world.mostly(1, 0),
         max_bytes=0 if ends else 2**20,
@@ -112,10 +85,7 @@ def fetch(world: Sharing) -> Step:
         batch_size=world.mostly(world.one_of([1, 2, 5]), 500) if is_single else PLENTY,
         share_acquire_mode=world.one_of([0, 1]),
         topics=[_fetch_topic(world, topic, number, said) for topic, number in dict.fromkeys([*named, *said])],
-        forgotten_topics_data=[
-            ShareFetchForgottenTopic(topic_id=world.topics[topic].id, partitions=[number])  # type: ignore[arg-type]
-            for topic, number in forgotten
-        ],
+        forgotten_topics_data=[{"topic_id": world.topics[topic].id, "partitions": [number]} for topic, number in forgotten],
     )
 
     def learn(answer: Any) -> None:
@@ -146,9 +116,9 @@ def _parts(world: Sharing) -> list[Part]:
     return world.rng.sample(everything, world.mostly(1, 2, 3, usually=0.75))
 
 
-def _fetch_topic(world: Sharing, topic: str, number: int, said: dict[Part, Batches]) -> ShareFetchRequestTopic:
-    partition = ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=said.get((topic, number), []))
-    return ShareFetchRequestTopic(topic_id=world.topics[topic].id, partitions=[partition])  # type: ignore[arg-type]
+def _fetch_topic(world: Sharing, topic: str, number: int, said: dict[Part, Batches]) -> dict[str, Any]:
+    partition = {"partition_index": number, "acknowledgement_batches": said.get((topic, number), [])}
+    return {"topic_id": world.topics[topic].id, "partitions": [partition]}
 
 
 # ---- acknowledge -------------------------------------------------------------------------------------------------------------
@@ -163,7 +133,8 @@ def acknowledge(world: Sharing) -> Step:
     holding = [part for part in reader.parts if world.held_by(reader, part)]
     parts = [world.one_of(holding)] if holding and world.chance(0.9) else world.rng.sample(_parts(world), 1)
     said = {part: _batches(world, reader, part, kinds) for part in parts}
-    body = ShareAcknowledgeRequest(
+    body = ask(
+        "ShareAcknowledge",
         group_id=reader.group,
         member_id=reader.id,
         share_session_epoch=epoch,
@@ -182,9 +153,9 @@ def acknowledge(world: Sharing) -> Step:
     return world.reader_step(reader, body, learn=learn, lowest=FIRST_WITH_RENEWALS if renews else 1)
 
 
-def _acknowledged_topic(world: Sharing, topic: str, number: int, batches: Batches) -> ShareAcknowledgeTopic:
-    partition = ShareAcknowledgePartition(partition_index=number, acknowledgement_batches=batches)
-    return ShareAcknowledgeTopic(topic_id=world.topics[topic].id, partitions=[partition])  # type: ignore[arg-type]
+def _acknowledged_topic(world: Sharing, topic: str, number: int, batches: Batches) -> dict[str, Any]:
+    partition = {"partition_index": number, "acknowledgement_batches": batches}
+    return {"topic_id": world.topics[topic].id, "partitions": [partition]}
 
 
 def _batches(world: Sharing, reader: Reader, part: Part, kinds: tuple[int, ...]) -> Batches:

@@ -8,14 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequest
-from triolog.protocol.kafka.messages.share_group_offsets import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-)
-from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 
+from tests.kafka.asking import ask
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
 from tests.support.kafka_wire import KafkaWire
 
@@ -100,8 +95,8 @@ class SharingScript:
             [result] = side.wire.call(alter_incrementally((GROUP_TYPE, group, changes)), 1).responses
             assert not result.error_code, result
         side.settle_metadata()
-        asked = [MetadataRequestTopic(topic_id=NO_ID, name=name) for name in SHARED]
-        for topic in side.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 12)["topics"]:
+        asked = [{"topic_id": NO_ID, "name": name} for name in SHARED]
+        for topic in side.ask(ask("Metadata", topics=asked, allow_auto_topic_creation=False), 12)["topics"]:
             self.world.topics[topic["name"]].id = topic["topic_id"]
 
     def _take(self, step: Step) -> Iterator[Difference]:
@@ -156,8 +151,8 @@ class SharingScript:
         time.sleep(SETTLED_S)
         for _ in range(2):
             for group in groups:
-                asked = [DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)]
-                self.kafka.wire.call(DescribeShareGroupOffsetsRequest(groups=asked), 1)
+                asked = [{"group_id": group, "topics": None}]
+                self.kafka.wire.call(ask("DescribeShareGroupOffsets", groups=asked), 1)
 
     def _settle(self, side: Side, group: str) -> None:
         """Heartbeats until every member has what it is to have."""
@@ -165,7 +160,7 @@ class SharingScript:
         wanted = {(topic, n) for reader in readers for topic in reader.topics for n in range(SHARED.get(topic, 0))}
         deadline = time.monotonic() + DEADLINE_S
         while True:
-            asked = ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+            asked = ask("ShareGroupDescribe", group_ids=[group], include_authorized_operations=False)
             [told] = side.wire.call(asked, 1).groups
             epochs = {member.member_id: member.member_epoch for member in told.members}
             epochs_told = {told.assignment_epoch, *epochs.values()}
@@ -173,7 +168,7 @@ class SharingScript:
                 break
             assert time.monotonic() < deadline, told
             for member, epoch in epochs.items():
-                beat = ShareGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch)
+                beat = ask("ShareGroupHeartbeat", group_id=group, member_id=member, member_epoch=epoch)
                 side.wire.call(beat, 1)
         for reader in readers:
             reader.member_epoch = epochs[reader.id]

@@ -18,7 +18,6 @@ from triolog.protocol.kafka.messages.offsets import (
     OffsetCommitResponseTopic,
 )
 from triolog.protocol.schema import codec
-from triolog.tools.bench.counting import rounds
 from triolog.tools.bench.counting.kafka_frames import read_kafka_answer
 from triolog.tools.bench.counting.meters import Counts
 from triolog.tools.bench.counting.rounds import Peer, Rounds
@@ -94,13 +93,10 @@ async def test_calls_are_told_by_function_without_those_of_waiting() -> None:
     assert list(calls.values()) == sorted(calls.values(), reverse=True)
 
 
-async def test_each_turn_of_the_loop_counts() -> None:
+async def test_each_turn_of_the_loop_counts_and_requests_that_wait_together_share_them() -> None:
     bare = await echo_counts()
     assert bare.turns == round(bare.turns)
     assert (await echo_counts(turns=3)).turns == bare.turns + 3
-
-
-async def test_requests_that_wait_together_share_the_turns() -> None:
     bare = await echo_counts()
     assert (await echo_counts(peers=4)).turns == bare.turns / 4
 
@@ -110,19 +106,10 @@ async def test_rounds_in_which_threads_work_are_taken_again() -> None:
     assert (await echo_counts(threaded=range(1, 10))).calls == pytest.approx(bare.calls, abs=STRAY)
 
 
-async def test_a_server_that_always_uses_threads_is_counted_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "REST_S", 0)
-    bare = await echo_counts()
-    assert (await echo_counts(threaded=range(1, 10_000))).calls == pytest.approx(bare.calls + 100, abs=STRAY)
-
-
-async def test_nothing_is_left_switched_on() -> None:
+async def test_every_answer_is_looked_at_and_nothing_is_left_switched_on() -> None:
     before = sys.getprofile()
     await echo_counts()
     assert sys.getprofile() is before
-
-
-async def test_every_answer_is_looked_at() -> None:
     seen: list[bytes] = []
     await echo_counts(check=seen.append)
     assert set(seen) == {b"abc"}

@@ -17,20 +17,14 @@ def test_a_percentile_is_the_smallest_value_that_the_share_does_not_exceed(value
     assert percentile(values, share) == smallest
 
 
-def test_the_median_is_what_a_target_looks_at() -> None:
+def test_a_target_looks_at_the_median_and_is_not_met_by_what_was_not_measured() -> None:
     samples = [1.0, 100.0, 2.0]
     assert Line("a", "ms", samples, at_most(2, "ms")).verdict is Verdict.MET
     assert Line("a", "ms", samples, at_most(1.9, "ms")).verdict is Verdict.MISSED
     assert Line("a", "k/s", samples, at_least(2, "k/s")).verdict is Verdict.MET
     assert Line("a", "k/s", samples, at_least(2.1, "k/s")).verdict is Verdict.MISSED
     assert Line("a", "ms", samples).verdict is Verdict.NO_TARGET
-
-
-def test_what_was_not_measured_meets_no_target() -> None:
     assert absent("a", "nats-server not installed", at_most(math.inf, "ms")).verdict is Verdict.NOT_MEASURED
-
-
-def test_a_ratio_is_taken_round_by_round() -> None:
     assert list(ratio("a", [2.0, 30.0], [1.0, 10.0]).samples) == [2.0, 3.0]
     with pytest.raises(ValueError, match="shorter"):
         ratio("a", [1.0, 2.0], [1.0])

@@ -58,12 +58,9 @@ def test_a_run_is_kept_as_json_and_as_a_page(report: Report, tmp_path: Path) -> 
     assert "ext4 on /dev/vda" in page
 
 
-def test_a_file_system_is_that_of_the_nearest_mount() -> None:
+def test_files_are_on_the_nearest_mount_and_not_in_memory_by_default() -> None:
     assert filesystem_of("/proc/self")[0] == "proc"
     assert filesystem_of("/")[0] != "proc"
-
-
-def test_files_are_not_put_into_memory_by_default() -> None:
     assert filesystem_of(default_parent())[0] not in IN_MEMORY
 
 

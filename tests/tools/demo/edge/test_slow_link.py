@@ -37,12 +37,9 @@ async def through(link: SlowLink, data: bytes) -> bytes:
         return got
 
 
-async def test_a_link_that_is_down_turns_everybody_away(link: SlowLink) -> None:
+async def test_a_link_carries_both_ways_and_turns_everybody_away_when_it_is_down(link: SlowLink) -> None:
     assert await through(link, b"x") == b""
     assert (link.turned_away, link.carried_bytes) == (1, 0)
-
-
-async def test_a_link_that_is_up_carries_both_ways(link: SlowLink) -> None:
     link.is_up = True
     data = bytes(range(256)) * 1000
     assert await through(link, data) == data

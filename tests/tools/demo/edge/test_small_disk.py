@@ -17,9 +17,7 @@ def test_it_is_small_and_nothing_is_left_of_it(tmp_path: Path) -> None:
     assert not disk.folder.is_mount()
 
 
-def test_where_nothing_can_be_mounted_the_logs_have_a_bound_and_it_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_nothing_can_be_mounted_the_logs_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with small_disk(tmp_path) as disk:
         assert disk.settings == {"TRIOLOG_LOG_MAX_BYTES": str(LOGS_BYTES)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from triolog.server.storage.directory.space import Space
@@ -73,14 +72,11 @@ def findings() -> DemoFindings:
     return DemoFindings([Check("a claim", True, "1 of 1"), Check(HOSTILE, True, HOSTILE)], figures)
 
 
-def test_the_page_is_one_file_that_loads_and_runs_nothing(told: PageNarrator, findings: DemoFindings) -> None:
+def test_the_page_is_one_file_with_all_figures_that_runs_nothing(told: PageNarrator, findings: DemoFindings) -> None:
     document = page(told, findings)
     assert not ADDRESS.search(document)
     assert not Reader(document).tags & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
     assert "&lt;script&gt;alert" in document
-
-
-def test_the_page_has_figures_drawings_tables_and_checks(told: PageNarrator, findings: DemoFindings) -> None:
     document = page(told, findings)
     drawings = [Drawing(found) for found in re.findall(r"<svg.*?</svg>", document, re.DOTALL)]
     assert [drawing.title.partition(":")[0] for drawing in drawings] == [
@@ -99,37 +95,14 @@ def test_the_page_has_figures_drawings_tables_and_checks(told: PageNarrator, fin
         assert said in document
 
 
-def test_a_check_that_did_not_hold_is_seen_at_once(told: PageNarrator, findings: DemoFindings) -> None:
+def test_whatever_a_run_told_there_is_a_page_of_what_did_not_hold(told: PageNarrator, findings: DemoFindings) -> None:
     findings.checks.append(Check("another", False, "2 of 3"))
     document = page(told, findings)
     assert "1 of 3 checks FAILED." in document
     assert '<b class="failed">FAILED</b>another' in document
-
-
-def test_a_run_that_told_nothing_is_a_page_too() -> None:
     document = page(PageNarrator(FlightsNarrator()), DemoFindings())
     Reader(document)
     assert "0 of 0 checks FAILED." in document
-
-
-def test_whoever_shows_the_story_is_told_all_of_it() -> None:
-    heard: list[str] = []
-
-    class Shown(FlightsNarrator):
-        def checked(self, check: Check) -> None:
-            heard.append(check.name)
-
-        def started(self, pid: int, address: tuple[str, int], data_dir: Path) -> None:
-            heard.append("started")
-
-        def producing(self, acknowledged: int) -> None:
-            heard.append(str(acknowledged))
-
-    told = PageNarrator(Shown())
-    told.started(1, ("", 0), Path())
-    told.producing(7)
-    told.checked(Check("a claim", True, ""))
-    assert heard == ["started", "7", "a claim"]
 
 
 def test_the_points_of_the_curve_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,15 +16,12 @@ def test_all_rows_are_measured() -> None:
     assert sum("target" in line for line in lines) == 6
 
 
-def test_rows_have_the_sizes_that_the_table_names() -> None:
+def test_rows_have_the_sizes_that_the_table_names_and_pieces_hold_every_record_once() -> None:
     [fixed] = make_rows(1000, is_random=False)
     assert {len(value) for value in fixed.column("value").to_pylist()} == {100}
     assert {len(key) for key in fixed.column("key").to_pylist()} == {8}
     [drawn] = make_rows(1000, is_random=True)
     sizes = [len(value) for value in drawn.column("value").to_pylist()]
     assert (min(sizes), max(sizes)) == (50, 150)
-
-
-def test_pieces_hold_every_record_once() -> None:
     pieces = list(pieces_of(make_rows(1000, is_random=False), Encoding(batch_records=100)))
     assert [header.records_count for piece in pieces for header, _ in iter_batches(piece)] == [100] * 10

@@ -15,8 +15,6 @@ from triolog.tools.spark.bench.command import command
 from triolog.tools.spark.bench.cpu import cpu_used_s, tree_cpu_s
 from triolog.tools.spark.bench.place import BATCH_ROWS, FIRST_MS, make_rows
 
-from tests.support.server_process import COMMAND, environment
-
 BURN = "import time\nwhile time.process_time() < 0.3: pass"
 
 
@@ -26,16 +24,10 @@ def _burn(seconds: float) -> None:
         pass
 
 
-def test_what_a_process_uses_itself_is_counted() -> None:
+def test_cpu_of_a_process_and_of_all_its_children_is_counted_once() -> None:
     assert 0.15 < cpu_used_s(os.getpid(), lambda: _burn(0.2)) < 2
-
-
-def test_what_a_child_used_that_has_ended_is_counted_once() -> None:
     used = cpu_used_s(os.getpid(), lambda: subprocess.run([sys.executable, "-c", BURN], check=True))
     assert 0.28 < used < 0.6
-
-
-def test_what_a_child_of_a_child_uses_while_it_runs_is_counted() -> None:
     program = (
         f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN + chr(10) + 'print(1, flush=True); input()'!r}])"
     )
@@ -45,9 +37,6 @@ def test_what_a_child_of_a_child_uses_while_it_runs_is_counted() -> None:
         assert process.stdout.readline() == b"1\n"
         assert tree_cpu_s(os.getpid()) - before > 0.28
         process.communicate(b"\n")
-
-
-def test_doing_nothing_takes_a_step_of_the_clock_so_that_rates_are_finite() -> None:
     assert cpu_used_s(os.getpid(), lambda: None) > 0
 
 
@@ -66,15 +55,6 @@ def test_a_row_that_does_not_exist_is_refused_before_anything_starts() -> None:
     result = CliRunner().invoke(command, ["--only", "nothing"])
     assert result.exit_code == 2
     assert "no row is called 'nothing'" in result.output
-
-
-def test_without_java_there_is_one_line(tmp_path: Path) -> None:
-    """In a process of its own: one in which a session runs needs no Java any more."""
-    command_line = [*COMMAND, "spark", "bench", "--only", "codec", "--quick", "--dir", str(tmp_path)]
-    result = subprocess.run(command_line, env=environment({"JAVA_HOME": str(tmp_path)}), capture_output=True, text=True)
-    assert result.returncode == 1
-    assert "Error: the benchmark cannot start: Spark needs Java 17 or later" in result.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_report_with_a_name_does_not_replace_the_servers(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from triolog.tools.spark.jobs.profile import TopicProfile, merge, profile_piece
 from triolog.tools.spark.jobs.profile_report import (
     MAX_BARS,
     MAX_PARTITIONS,
-    bar_table,
     bars_of_time,
     duration_text,
     rate_plot,
@@ -140,8 +139,3 @@ def test_rate_says_what_a_bar_is_and_when_it_begins_and_ends(hours: dict[int, in
 )
 def test_durations_are_in_a_unit_that_people_read(ms: int, text: str) -> None:
     assert duration_text(ms) == text
-
-
-def test_report_without_records_says_so() -> None:
-    assert "There are no records" in render([], "empty")
-    assert bar_table("key", [], 0) == "<p>none</p>"

@@ -1,9 +1,5 @@
 """One Spark session for every test that needs a JVM; `tests/conftest.py` has them all run in one process.
 
-Classes come from an archive (AppCDS) that the first run of a machine leaves behind when its JVM ends: with it, C1 alone and
-the serial collector, a session starts in 5 s instead of 17. An archive that does not fit the JVM or Spark is ignored by
-the JVM, so nothing can go wrong with an old one but time.
-
 Spark's workers live on and keep their connections: a server in this process has to be a test's own (the fixture `server`), or
 its side of them is left behind. `served` is one in another process.
 """
@@ -11,12 +7,10 @@ its side of them is left behind. `served` is one in another process.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,19 +25,7 @@ from tests.support.server_process import Address, ServerFolder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FAST: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable -Xlog:all=off"
 JVM_END_TIMEOUT_S: Final = 60.0
-
-
-def _archive() -> Path:
-    import pyspark
-    from triolog.tools.spark.java import find_java
-
-    java = find_java()
-    text = f"{java} {pyspark.__version__} {pyspark.__file__} {FAST}"
-    folder = Path(tempfile.gettempdir()) / f"triolog-tests-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder / f"spark-{hashlib.sha256(text.encode()).hexdigest()[:16]}.jsa"
 
 
 def _as_long_as_it_is_used(fixture_name: str, config: pytest.Config) -> Literal["package", "session"]:
@@ -52,17 +34,14 @@ def _as_long_as_it_is_used(fixture_name: str, config: pytest.Config) -> Literal[
 
 
 @pytest.fixture(scope=_as_long_as_it_is_used)
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, jvm_options: str) -> Iterator[SparkSession]:
     """A session on two cores that starts fast and says nothing."""
     from pyspark import SparkContext
     from triolog.tools.spark.session import session
 
-    archive = _archive()
-    made = archive.with_name(f"{archive.name}.{os.getpid()}")
-    classes = f"-XX:SharedArchiveFile={archive}" if archive.is_file() else f"-XX:ArchiveClassesAtExit={made}"
     folder = tmp_path_factory.mktemp("spark")
     config = {
-        "spark.driver.extraJavaOptions": f"{FAST} {classes} -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": f"{jvm_options} -Dderby.system.home={folder}",
         "spark.driver.memory": "1g",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
@@ -80,8 +59,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     finally:
         made_session.stop()
         _end_jvm(SparkContext)
-        if made.is_file():
-            made.rename(archive)
 
 
 @contextmanager
@@ -106,13 +83,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Address, 
         with BlockingClient(address) as client:
             client.hello()
             yield address, client
-
-
-@pytest.fixture
-def jvm_options() -> str:
-    """What starts the JVM of a process of the test's own fast: the archive that `spark` has left behind, once there is one."""
-    archive = _archive()
-    return f"{FAST} -XX:SharedArchiveFile={archive}" if archive.is_file() else FAST
 
 
 def _end_jvm(context: type) -> None:

@@ -65,10 +65,12 @@ def test_damage_is_listed_and_ends_with_exit_code_1(data: Path) -> None:
     assert f"t-0/{log.name}" in call("reindex", str(data), exit_code=1)
 
 
-def test_error_of_a_job_is_one_line(data: Path, tmp_path: Path) -> None:
+def test_error_of_a_job_is_one_line_and_has_another_exit_code_than_damage(data: Path, tmp_path: Path) -> None:
     output = call("export", str(data), "--target", str(tmp_path / "out"), "--topic", "absent", exit_code=1)
     assert output == f"Error: {data}: there is no partition of topic absent\n"
     assert "--columns" in call("export", str(data), "--target", str(tmp_path / "out"), "--columns", "size", exit_code=2)
+    (tmp_path / "manifest.json").write_text("mine")
+    assert "is no manifest" in call("verify", str(data), "--manifest", str(tmp_path / "manifest.json"), exit_code=3)
 
 
 def test_error_of_a_worker_that_dies_is_one_line(spark: SparkSession) -> None:
@@ -82,11 +84,6 @@ def test_error_of_a_worker_that_dies_is_one_line(spark: SparkSession) -> None:
         session.sparkContext.parallelize([1], 1).map(die).collect()
     assert "Job aborted due to stage failure" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_verify_that_could_not_look_does_not_end_like_one_that_found_damage(data: Path, tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text("mine")
-    assert "is no manifest" in call("verify", str(data), "--manifest", str(tmp_path / "manifest.json"), exit_code=3)
 
 
 def test_profile_of_nothing_says_so(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -38,10 +39,10 @@ START_MS: Final = 19_000 * DAY_MS
 RECORDS: Final = 3000
 
 
-@pytest.fixture
-def stopped(tmp_path: Path) -> StoppedDirectory:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Topics t, with two partitions of many small segments over three days, and u."""
-    path = tmp_path / "data"
+    path = tmp_path_factory.mktemp("written") / "data"
     with BlockingBroker(path, durability="os", config={"retention.ms": "-1"}) as broker:
         broker.create_topic("t", 2, {"segment.bytes": "20000", "index.interval.bytes": "500"})
         broker.create_topic("u")
@@ -53,7 +54,12 @@ def stopped(tmp_path: Path) -> StoppedDirectory:
                     for number in range(start, start + 50)
                 ]
                 broker.append("t", rows, partition=partition)
-    return directory(path)
+    return path
+
+
+@pytest.fixture
+def stopped(written: Path, tmp_path: Path) -> StoppedDirectory:
+    return directory(Path(shutil.copytree(written, tmp_path / "data")))
 
 
 def directory(path: Path) -> StoppedDirectory:
@@ -81,7 +87,7 @@ def exported(target: Path) -> list[dict[str, object]]:
     return sorted(table.to_pylist(), key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
 
-def test_export_writes_every_record_once_by_topic_and_day(
+def test_export_writes_each_record_once_by_topic_and_day(
     spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path
 ) -> None:
     target = tmp_path / "out"
@@ -121,9 +127,7 @@ def test_export_that_failed_goes_on_where_it_was(spark: SparkSession, stopped: S
         export(spark, Export(source=job.source, target=job.target, compression="none"))
 
 
-def test_export_into_a_folder_that_holds_something_else_is_refused(
-    spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path
-) -> None:
+def test_export_into_a_folder_with_something_else_fails(spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path) -> None:
     """Files of an export whose manifest was deleted would stand beside those of another plan, and rows be there twice."""
     target = tmp_path / "out"
     job = Export(source=LogSource(directories=(stopped.path,), split_bytes=30_000), target=str(target))
@@ -146,14 +150,32 @@ def test_paths_are_those_of_where_the_job_was_called(
     assert len(exported(tmp_path / "out")) == 2 * RECORDS + 1
 
 
-def test_verify_finds_nothing_in_a_sound_directory(spark: SparkSession, stopped: StoppedDirectory) -> None:
+def test_verify_finds_nothing_in_a_sound_directory_with_its_indexes_rebuilt(
+    spark: SparkSession, stopped: StoppedDirectory
+) -> None:
     done = verify(spark, stopped)
     assert done.findings == ()
     assert (done.records, done.partitions) == (2 * RECORDS + 1, 3)
     assert done.segments == sum(len(files.segments) for files in stopped.partitions) > 6
+    paths = [
+        Path(segment.path(suffix))
+        for files in stopped.partitions
+        for segment in files.segments
+        for suffix in (".index", ".timeindex")
+    ]
+    before = {path: path.read_bytes() for path in paths}
+    for path in paths:
+        path.unlink()
+    done = reindex(spark, directory(Path(stopped.path)))
+    assert done.failures == ()
+    assert done.segments * 2 == len(paths)
+    assert {path: path.read_bytes() for path in paths} == before
+    assert verify(spark, directory(Path(stopped.path))).damages == 0
 
 
-def test_verify_goes_on_from_its_manifest(spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path) -> None:
+def test_verify_goes_on_from_its_manifest_and_looks_at_everything_again_when_it_was_finished(
+    spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path
+) -> None:
     manifest = tmp_path / "verify.json"
     first = verify(spark, stopped, manifest=manifest)
     kept = json.loads(manifest.read_text())
@@ -162,13 +184,6 @@ def test_verify_goes_on_from_its_manifest(spark: SparkSession, stopped: StoppedD
     seen: list[JobProgress] = []
     assert verify(spark, stopped, manifest=manifest, progress=seen.append) == first
     assert seen[0].done_before == seen[0].pieces - 1
-
-
-def test_verify_that_was_finished_looks_at_everything_again(
-    spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path
-) -> None:
-    manifest = tmp_path / "verify.json"
-    assert verify(spark, stopped, manifest=manifest).damages == 0
     damage(stopped, ".log")
     assert verify(spark, stopped, manifest=manifest).damages == 1
 
@@ -200,23 +215,6 @@ def test_verify_finds_what_the_command_without_spark_finds(spark: SparkSession, 
     assert set(verify(spark, found).findings) == set(seen.findings)
 
 
-def test_reindex_makes_the_indexes_that_the_server_made(spark: SparkSession, stopped: StoppedDirectory) -> None:
-    paths = [
-        Path(segment.path(suffix))
-        for files in stopped.partitions
-        for segment in files.segments
-        for suffix in (".index", ".timeindex")
-    ]
-    before = {path: path.read_bytes() for path in paths}
-    for path in paths:
-        path.unlink()
-    done = reindex(spark, directory(Path(stopped.path)))
-    assert done.failures == ()
-    assert done.segments * 2 == len(paths)
-    assert {path: path.read_bytes() for path in paths} == before
-    assert verify(spark, directory(Path(stopped.path))).damages == 0
-
-
 def test_compact_keeps_the_newest_record_of_each_key_at_its_offset(spark: SparkSession, stopped: StoppedDirectory) -> None:
     done = compact(spark, of_topic(stopped.path, "t"), include_active=True)
     assert done.partitions == 2
@@ -230,9 +228,7 @@ def test_compact_keeps_the_newest_record_of_each_key_at_its_offset(spark: SparkS
         broker.append("t", [(None, b"k0", b"new", ())])
 
 
-def test_compact_does_a_partition_again_that_a_server_has_written_to_meanwhile(
-    spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path
-) -> None:
+def test_compact_repeats_a_partition_that_has_changed(spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path) -> None:
     """Of a run that was cut off: what it noted of the partition, its high watermark among that, is not true any more."""
     manifest = tmp_path / "compact.json"
     compact(spark, of_topic(stopped.path, "t"), include_active=True, manifest=manifest)

@@ -21,7 +21,7 @@ from triolog.server.settings.broker_config import Address
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer, BlockingProducer
 
 from tests.support.counts import counts
-from tests.support.server_process import ServerProcess
+from tests.support.server_process import ServerFolder, ServerProcess
 from tests.support.spark_copy import SINK, SOURCE, batches_of, copied, copying_process, start_copying, wait_for_batches
 
 if TYPE_CHECKING:
@@ -44,34 +44,22 @@ pytestmark = pytest.mark.full  # each kill of a driver is the start of another J
 class Server:
     """A server that comes back on the same port, which nobody else is given meanwhile."""
 
-    folder: Path
+    folder: ServerFolder
     address: str
     process: ServerProcess
     kills: int = 0
 
-    @classmethod
-    def start(cls, folder: Path, address: str) -> Server:
-        return cls(folder, address, _spawn(folder, 0, address).wait_ready())
-
     def kill_and_restart(self) -> None:
         self.process.kill()
         self.kills += 1
-        self.process = _spawn(self.folder, self.kills, self.address).wait_ready()
-
-
-def _spawn(folder: Path, number: int, address: str) -> ServerProcess:
-    arguments = ["--data-dir", str(folder / "data"), "--native", address, "--durability", "os"]
-    return ServerProcess.spawn(folder, arguments, name=f"server-{number}")
+        self.process = self.folder.start("--native", self.address)
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    with closing(Ports()) as ports:
-        made = Server.start(tmp_path, str(ports.keep(Address("127.0.0.1", 0))))
-        try:
-            yield made
-        finally:
-            made.process.kill()
+    with closing(Ports()) as ports, ServerFolder(tmp_path, ("--durability", "os")) as folder:
+        address = str(ports.keep(Address("127.0.0.1", 0)))
+        yield Server(folder, address, folder.start("--native", address))
 
 
 def _fill(server: Server, count: int) -> None:

@@ -43,7 +43,7 @@ def job(server: tuple[Address, BlockingClient], source: Path, kind: str, **how: 
 
 
 @pytest.mark.full
-def test_parquet_of_an_export_comes_back_as_the_records_it_was(
+def test_parquet_of_an_export_comes_back_as_it_was(
     spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path
 ) -> None:
     columns = {
@@ -111,39 +111,35 @@ def _read_group(spark: SparkSession, what: Load, group: dict[str, list[str]], sc
 
 
 @pytest.mark.full
-def test_folder_of_files_that_is_named_like_one_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
-    folder = tmp_path / "rows.parquet"
-    folder.mkdir()
+def test_files_are_read_once_with_all_columns_whatever_they_are_called(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "folder" / "rows.parquet"
+    folder.mkdir(parents=True)
     pq.write_table(pa.table({"a": [1]}), folder / "part-0.parquet")
-    assert rows_of(spark, tmp_path, "parquet") == [{"a": 1}]
-
-
-@pytest.mark.full
-def test_columns_that_only_some_parquet_files_have_are_kept(spark: SparkSession, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
-    pq.write_table(pa.table({"a": [2], "b": ["x"]}), tmp_path / "2.parquet")
-    assert sorted(rows_of(spark, tmp_path, "parquet"), key=len) == [{"a": 1}, {"a": 2, "b": "x"}]
-
-
-@pytest.mark.full
-def test_names_with_signs_of_patterns_are_names(spark: SparkSession, tmp_path: Path) -> None:
+    assert rows_of(spark, folder.parent, "parquet") == [{"a": 1}]
+    columns = tmp_path / "columns"
+    columns.mkdir()
+    pq.write_table(pa.table({"a": [1]}), columns / "1.parquet")
+    pq.write_table(pa.table({"a": [2], "b": ["x"]}), columns / "2.parquet")
+    assert sorted(rows_of(spark, columns, "parquet"), key=len) == [{"a": 1}, {"a": 2, "b": "x"}]
     names = ["a1.json", "a[1].json", "b*.json", "b{x,y}?.json", "c\\d e,f.json"]
     for name in names:
         (tmp_path / name).write_text(json.dumps({"name": name}) + "\n")
     assert sorted(str(row["name"]) for row in rows_of(spark, tmp_path, "json")) == names
-
-
-@pytest.mark.full
-def test_csv_fields_may_hold_quotes_backslashes_and_line_ends(spark: SparkSession, tmp_path: Path) -> None:
     rows = [{"id": "1", "a`b.c": 'say "hi", ok'}, {"id": "2", "a`b.c": "back\\slash\\"}, {"id": "3", "a`b.c": "two\nlines"}]
     with (tmp_path / "a.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, ["id", "a`b.c"], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     assert rows_of(spark, tmp_path, "csv") == rows
+    for number, timestamp in enumerate(('"2024-01-01T00:00:00Z"', "1704067200000")):
+        path = tmp_path / f"time-{number}.json"
+        path.write_text(f'{{"value": "v", "timestamp": {timestamp}}}\n')
+        what = Load(source=str(path), format="json", topic="t", servers="localhost:1")
+        found = record_columns(read_files(spark, what, [str(path)]), what)
+        assert [row.at for row in found.selectExpr("unix_millis(timestamp) as at").collect()] == [1_704_067_200_000], timestamp
 
 
-def test_csv_file_with_its_columns_in_another_order_is_an_error(
+def test_csv_columns_in_another_order_are_an_error(
     spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path
 ) -> None:
     """And not a row with the values of one column under the name of the other."""
@@ -154,15 +150,6 @@ def test_csv_file_with_its_columns_in_another_order_is_an_error(
     assert cause(str(caught.value)).startswith("[FAILED_READ_FILE")
     assert "2.csv" in cause(str(caught.value))
     assert "CSV header does not conform" in cause(str(caught.value))
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("timestamp", ['"2024-01-01T00:00:00Z"', "1704067200000"])
-def test_time_beside_a_value_is_the_records_whatever_its_type(spark: SparkSession, tmp_path: Path, timestamp: str) -> None:
-    (tmp_path / "a.json").write_text(f'{{"value": "v", "timestamp": {timestamp}}}\n')
-    what = Load(source=str(tmp_path), format="json", topic="t", servers="localhost:1")
-    rows = record_columns(read_files(spark, what, [str(tmp_path / "a.json")]), what)
-    assert [row.at for row in rows.selectExpr("unix_millis(timestamp) as at").collect()] == [1_704_067_200_000]
 
 
 @pytest.mark.full

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import pytest
 from triolog.protocol.types import TopicPartition
 
 from tests.tools.segments.test_segment_golden import GOLDEN, as_text, expected_records
@@ -46,13 +45,3 @@ def test_a_view_in_sql_reads_what_its_filters_leave(spark: SparkSession) -> None
         assert spark.sql("select count(*) from parts where timestamp >= '2000-01-01'").head()[0] == 480  # type: ignore[index]
     finally:
         spark.catalog.dropTempView("parts")
-
-
-@pytest.mark.full
-def test_a_filter_hides_nothing_from_the_next_query_and_a_schema_leaves_fewer_columns(spark: SparkSession) -> None:
-    frame = spark.read.format("triolog_segments").schema("offset bigint, partition int").load(str(GOLDEN / "clean"))
-    parts = spark.read.format("triolog_segments").option("subscribe", "parts").load(str(GOLDEN / "clean"))
-    assert frame.columns == ["offset", "partition"]
-    assert frame.count() > 480
-    assert parts.rdd.getNumPartitions() == 3
-    assert parts.where("partition = 2").count() < parts.count() == 480

@@ -9,9 +9,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_a_second_session_is_the_first_one(spark: SparkSession) -> None:
+def test_a_second_session_is_the_first_one_and_workers_run_this_interpreter(spark: SparkSession) -> None:
     assert session("another").sparkContext is spark.sparkContext
-
-
-def test_workers_run_this_interpreter(spark: SparkSession) -> None:
     assert spark.sparkContext.pythonExec == sys.executable

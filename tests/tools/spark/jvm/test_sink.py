@@ -92,13 +92,10 @@ def test_batch_write_appends_every_column(spark: SparkSession, server: Server, t
     assert found[b"10"].value is None
 
 
-def test_write_that_cannot_be_is_refused_with_its_reason(spark: SparkSession, server: Server, topics: tuple[str, str]) -> None:
+def test_a_write_that_fails_says_why_and_leaves_nothing(spark: SparkSession, server: Server, topics: tuple[str, str]) -> None:
     with pytest.raises(PySparkException, match="mode overwrite is refused"):
         frame(spark, 10).write.format("triolog").options(**server.options, topic=topics[1]).mode("overwrite").save()
     assert server.records(topics[1]) == []
-
-
-def test_task_that_fails_leaves_nothing_visible(spark: SparkSession, server: Server, topics: tuple[str, str]) -> None:
     rows = spark.range(0, 100, 1, 2).selectExpr("if(id = 99, cast(raise_error('the last row') as string), 'v') value")
     with pytest.raises(PySparkException, match="the last row"):
         rows.write.format("triolog").options(**server.options, topic=topics[1]).mode("append").save()

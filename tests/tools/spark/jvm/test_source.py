@@ -39,9 +39,7 @@ def _read(spark: SparkSession, server: BlockingBroker, topic: str = "events", **
     return reader.option("subscribe", topic).options(**options).load()
 
 
-def test_the_source_is_found_without_being_registered_and_gives_kafkas_columns(
-    spark: SparkSession, events: BlockingBroker
-) -> None:
+def test_the_source_is_found_unregistered_and_gives_kafkas_columns(spark: SparkSession, events: BlockingBroker) -> None:
     rows = _read(spark, events, includeHeaders=True)
     assert rows.schema.simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int,"
@@ -63,9 +61,7 @@ def test_the_source_is_found_without_being_registered_and_gives_kafkas_columns(
 
 @pytest.mark.full
 @pytest.mark.parametrize("pushed", ["true", "false"])
-def test_a_filter_leaves_the_other_queries_on_a_data_frame_as_they_are(
-    spark: SparkSession, events: BlockingBroker, pushed: str
-) -> None:
+def test_a_filter_leaves_other_queries_on_a_data_frame_alone(spark: SparkSession, events: BlockingBroker, pushed: str) -> None:
     """Spark has one plan of a Python source for a DataFrame: a filter that the source took over would narrow them all."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", pushed)
     try:
@@ -77,9 +73,7 @@ def test_a_filter_leaves_the_other_queries_on_a_data_frame_as_they_are(
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_all_actions_on_a_data_frame_see_the_same_end_and_another_load_a_later_one(
-    spark: SparkSession, server: BlockingBroker
-) -> None:
+def test_all_actions_on_a_data_frame_see_one_end_and_another_load_a_later(spark: SparkSession, server: BlockingBroker) -> None:
     server.create_topic("grows")
     server.append("grows", [b"x"] * 5)
     rows = _read(spark, server, "grows")

@@ -118,10 +118,7 @@ def test_what_makes_no_sense_is_refused_by_name(given: dict[str, str], message: 
         SegmentOptions.from_options(given)
 
 
-def test_every_option_is_known_once() -> None:
+def test_every_option_is_known_once_and_can_be_sent_to_a_worker() -> None:
     assert len({name.lower() for name in NAMES}) == len(NAMES)
-
-
-def test_options_can_be_sent_to_a_worker() -> None:
     options = read(mode="FAILFAST", startingTimestamp="5")
     assert pickle.loads(pickle.dumps(options)) == options

@@ -12,9 +12,8 @@ import pytest
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.types import Isolation
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.segments.segment_reader import SegmentGoneError
 from triolog.tools.spark.segments.segments_options import SegmentOptions
-from triolog.tools.spark.segments.segments_source import SegmentsReader, SegmentTask, TriologSegments
+from triolog.tools.spark.segments.segments_source import SegmentsReader, TriologSegments
 from triolog.tools.spark.source.bounds import BoundError
 from triolog.tools.spark.source.broker import TopicMissingError, close_connections
 from triolog.tools.spark.source.data_loss import DataLossError
@@ -54,13 +53,18 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_everything_but_internal_topics_is_read_when_nothing_is_selected(directory: Path) -> None:
+def test_everything_but_internal_topics_is_read_when_nothing_is_selected_in_as_many_tasks_as_wanted(directory: Path) -> None:
     found = rows(reader(path=str(directory)))
     assert found == [
         *(("a", 0, offset) for offset in range(60)),
         *(("a", 1, offset) for offset in range(20)),
         *(("b", 0, offset) for offset in range(40)),
     ]
+    assert {row[:2] for row in rows(reader(path=str(directory / "a-1")))} == {("a", 1)}
+    assert len(reader(path=str(directory), subscribe="a").partitions()) == 2
+    assert len(reader(path=str(directory), subscribe="a", minPartitions="6").partitions()) >= 6
+    tasks = reader(path=str(directory), subscribe="b", maxRecordsPerPartition="8").partitions()
+    assert len(tasks) >= 5
 
 
 @pytest.mark.parametrize(
@@ -76,10 +80,6 @@ def test_everything_but_internal_topics_is_read_when_nothing_is_selected(directo
 def test_a_selection_says_what_is_read(directory: Path, selection: dict[str, str], expected: list[tuple[str, int]]) -> None:
     found = rows(reader(path=str(directory), **selection))
     assert list(dict.fromkeys((topic, partition) for topic, partition, _ in found)) == expected
-
-
-def test_a_directory_of_one_partition_is_read_alone(directory: Path) -> None:
-    assert {row[:2] for row in rows(reader(path=str(directory / "a-1")))} == {("a", 1)}
 
 
 @pytest.mark.parametrize(("option", "value"), [("subscribe", "missing"), ("assign", '{"a": [7]}')])
@@ -111,13 +111,6 @@ def test_offsets_that_are_not_there_are_data_loss(directory: Path, caplog: pytes
         reader(path=str(directory), **bounds).partitions()
     assert offsets(reader(path=str(directory), failOnDataLoss="false", **bounds)) == list(range(10, 60))
     assert "the log ends at offset 60" in caplog.text
-
-
-def test_limits_make_more_tasks(directory: Path) -> None:
-    assert len(reader(path=str(directory), subscribe="a").partitions()) == 2
-    assert len(reader(path=str(directory), subscribe="a", minPartitions="6").partitions()) >= 6
-    tasks = reader(path=str(directory), subscribe="b", maxRecordsPerPartition="8").partitions()
-    assert len(tasks) >= 5
 
 
 def test_a_directory_without_logs_gives_nothing(tmp_path: Path) -> None:
@@ -163,14 +156,19 @@ def leased(running: BlockingBroker, **options: str) -> Any:
     return reader(snapshot="server", triolog__servers=servers, **options)
 
 
-def test_a_running_servers_files_are_read_by_a_lease(broker: BlockingBroker) -> None:
+def test_a_running_servers_files_are_read_by_a_lease_while_it_lasts(broker: BlockingBroker) -> None:
     expected = [("events", partition, offset) for partition in range(2) for offset in range(100)]
     assert rows(leased(broker)) == expected
+    made = leased(broker)
+    task = made.partitions()[0]
+    ended = attrs.evolve(task.lease, lease_id="gone")
+    with pytest.raises(InvalidRequestError, match="there is no lease 'gone'"):
+        list(made.read(attrs.evolve(task, lease=ended)))
+    with pytest.raises(TopicMissingError, match="has no topic missing"):
+        leased(broker, subscribe="missing").partitions()
 
 
-def test_a_running_servers_directory_is_read_without_a_lease_up_to_what_was_written(
-    broker: BlockingBroker, tmp_path: Path
-) -> None:
+def test_a_running_servers_directory_is_read_without_a_lease_to_its_end(broker: BlockingBroker, tmp_path: Path) -> None:
     """Its indexes are preallocated, and a lease of somebody else lies beside the logs."""
     leased(broker).partitions()
     made = reader(path=str(tmp_path / "data"), mode="FAILFAST")
@@ -189,26 +187,3 @@ def test_leased_files_outlive_their_retention(broker: BlockingBroker) -> None:
     broker.append("events", [b"later"])
     found = [row["offset"] for task in tasks for batch in made.read(task) for row in batch.to_pylist()]
     assert found == list(range(100))
-
-
-def test_a_lease_that_has_ended_is_refused_by_the_server(broker: BlockingBroker) -> None:
-    made = leased(broker)
-    task = made.partitions()[0]
-    ended = attrs.evolve(task.lease, lease_id="gone")
-    with pytest.raises(InvalidRequestError, match="there is no lease 'gone'"):
-        list(made.read(attrs.evolve(task, lease=ended)))
-
-
-def test_files_that_vanish_before_their_task_runs_are_data_loss(directory: Path) -> None:
-    made = reader(path=str(directory), subscribe="b")
-    [task] = made.partitions()
-    assert isinstance(task, SegmentTask)
-    for path in (directory / "b-0").glob("*.log"):
-        path.unlink()
-    with pytest.raises(SegmentGoneError, match="of b-0 may be lost"):
-        list(made.read(task))
-
-
-def test_a_topic_that_the_server_has_not_is_named(broker: BlockingBroker) -> None:
-    with pytest.raises(TopicMissingError, match="has no topic missing"):
-        leased(broker, subscribe="missing").partitions()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.tools.client.sending import partitioner
-from triolog.tools.client.sending.key_hashes import LEAST_GROUP, murmur2_of_keys, partitions_for_keys
+from triolog.tools.client.sending.key_hashes import LEAST_GROUP, murmur2_of_keys
 from triolog.tools.spark.sink.partitioning import sticky_partition
 
 
@@ -33,21 +32,7 @@ def test_groups_large_enough_for_numpy_hash_as_the_client_does() -> None:
         assert murmur2_of_keys(keys_array(keys)).tolist() == [partitioner.murmur2(key) for key in keys if key is not None]
 
 
-@given(st.lists(st.binary(max_size=9), min_size=1, max_size=100), st.integers(1, 1000))
-def test_partition_of_every_key_equals_the_clients(keys: list[bytes], partitions: int) -> None:
-    array = keys_array(list(keys))
-    assert partitions_for_keys(array, partitions).tolist() == [partitioner.partition_for_key(key, partitions) for key in keys]
-
-
-@pytest.mark.parametrize("keys", [[], [None], [b""], [None, None, b"x"]])
-def test_empty_and_null_keys_are_taken(keys: list[bytes | None]) -> None:
-    assert len(murmur2_of_keys(keys_array(keys))) == len(keys)
-
-
-def test_rows_without_a_key_go_to_the_same_partition_when_a_task_is_tried_again() -> None:
+def test_rows_without_a_key_are_spread_and_stay_where_they_are_when_a_task_is_tried_again() -> None:
     assert sticky_partition("t", "query", 7, 3, 12) == sticky_partition("t", "query", 7, 3, 12)
-
-
-def test_rows_without_a_key_of_different_tasks_and_batches_are_spread() -> None:
     found = {sticky_partition("t", "query", version, task, 6) for version in range(8) for task in range(8)}
     assert found == set(range(6))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -107,32 +107,20 @@ def test_at_least_once_has_nothing_to_commit_or_abort(broker: BlockingBroker) ->
 
 
 @pytest.mark.parametrize(
-    ("options", "overwrite", "complaint"),
+    ("make", "options", "overwrite", "complaint"),
     [
-        ({}, True, "mode overwrite is refused"),
-        ({"txnAppId": "a"}, False, "txnAppId of a batch write needs txnVersion"),
-        ({"size": "1"}, False, "unknown option size"),
+        (batch_writer, {}, True, "mode overwrite is refused"),
+        (batch_writer, {"txnAppId": "a"}, False, "txnAppId of a batch write needs txnVersion"),
+        (batch_writer, {"size": "1"}, False, "unknown option size"),
+        (stream_writer, {}, True, "output mode complete is refused"),
+        (stream_writer, {"txnAppId": "a", "txnVersion": "1"}, False, "txnVersion is refused in a streaming query"),
     ],
 )
-def test_batch_write_that_cannot_be_is_refused(
-    broker: BlockingBroker, options: dict[str, str], overwrite: bool, complaint: str
+def test_write_that_cannot_be_is_refused(
+    broker: BlockingBroker, make: Callable[..., object], options: dict[str, str], overwrite: bool, complaint: str
 ) -> None:
     with pytest.raises(OptionError, match=complaint):
-        batch_writer(given(broker, **options), VALUES, overwrite)
-
-
-@pytest.mark.parametrize(
-    ("options", "overwrite", "complaint"),
-    [
-        ({}, True, "output mode complete is refused"),
-        ({"txnAppId": "a", "txnVersion": "1"}, False, "txnVersion is refused in a streaming query"),
-    ],
-)
-def test_streaming_write_that_cannot_be_is_refused(
-    broker: BlockingBroker, options: dict[str, str], overwrite: bool, complaint: str
-) -> None:
-    with pytest.raises(OptionError, match=complaint):
-        stream_writer(given(broker, **options), VALUES, overwrite)
+        make(given(broker, **options), VALUES, overwrite)
 
 
 def test_wrong_schema_is_refused_before_any_task_runs(broker: BlockingBroker) -> None:

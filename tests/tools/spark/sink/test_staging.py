@@ -94,9 +94,7 @@ def _making_room(server: Server, monkeypatch: pytest.MonkeyPatch) -> list[float]
 
 @pytest.mark.usefixtures("small_requests")
 @pytest.mark.parametrize("codec", ["producer", "gzip"])
-def test_a_writer_waits_until_others_leave_room_and_keeps_the_order(
-    full: Server, monkeypatch: pytest.MonkeyPatch, codec: str
-) -> None:
+def test_a_writer_waits_until_others_leave_room_in_order(full: Server, monkeypatch: pytest.MonkeyPatch, codec: str) -> None:
     full.create_topic("t", compression_type=codec)
     full.create_topic("others")
     full.stage("others", bytes(TAKEN), application="other")

@@ -15,11 +15,17 @@ class Thing:
         self.is_closed = True
 
 
-def test_a_thing_is_made_once_for_its_key() -> None:
+def test_a_thing_is_made_once_for_its_key_until_it_is_dropped() -> None:
     kept = PerProcess[str, Thing](2)
     first = kept.get("a", Thing)
     assert kept.get("a", Thing) is first
     assert kept.get("b", Thing) is not first
+    kept = PerProcess[str, Thing](2)
+    first = kept.get("a", Thing)
+    kept.drop("a")
+    kept.drop("never there")
+    assert first.is_closed
+    assert kept.get("a", Thing) is not first
 
 
 def test_the_oldest_is_closed_when_there_are_too_many() -> None:
@@ -28,15 +34,6 @@ def test_the_oldest_is_closed_when_there_are_too_many() -> None:
     assert [thing.is_closed for thing in things.values()] == [True, False, False]
     kept.close()
     assert all(thing.is_closed for thing in things.values())
-
-
-def test_what_is_dropped_is_closed_and_made_anew() -> None:
-    kept = PerProcess[str, Thing](2)
-    first = kept.get("a", Thing)
-    kept.drop("a")
-    kept.drop("never there")
-    assert first.is_closed
-    assert kept.get("a", Thing) is not first
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # idle threads of other tests

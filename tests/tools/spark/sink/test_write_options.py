@@ -34,11 +34,8 @@ def test_option_becomes_its_field(option: str, text: str, field: str, value: obj
         assert getattr(WriteOptions.from_options(SERVER | {name: text}), field) == value
 
 
-def test_alias_names_the_server() -> None:
+def test_alias_version_and_acks_have_their_meaning() -> None:
     assert WriteOptions.from_options({"triolog.servers": "localhost:1"}).address == ("localhost", 1)
-
-
-def test_version_and_acks_go_with_what_gives_them_a_meaning() -> None:
     options = WriteOptions.from_options(SERVER | {"txnAppId": "a", "txnVersion": "3"})
     assert (options.txn_app_id, options.txn_version) == ("a", 3)
     for text, acks in (("0", 0), ("1", 1), ("-1", -1)):

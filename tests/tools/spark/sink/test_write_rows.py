@@ -114,9 +114,13 @@ def batch(**columns: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def test_option_topic_beats_the_column() -> None:
+def test_option_topic_beats_the_column_and_a_null_is_refused_by_row() -> None:
     rows = batch(value=pa.array(["x"]), topic=pa.array(["a"]))
     assert [group.partition.topic for group in routing("b").group([rows])] == ["b"]
+    rows = batch(value=pa.array(["x", "y"]), topic=pa.array(["a", None]))
+    with pytest.raises(RowError, match=r"column topic is null in a row \(number 1 of 2\)"):
+        list(routing().group([rows]))
+    assert list(routing("a").group([batch(value=pa.array([], pa.string()))])) == []
 
 
 def test_text_becomes_bytes_and_headers_and_times_pass() -> None:
@@ -135,18 +139,8 @@ def test_text_becomes_bytes_and_headers_and_times_pass() -> None:
     ]
 
 
-def test_null_topic_is_refused_by_row() -> None:
-    rows = batch(value=pa.array(["x", "y"]), topic=pa.array(["a", None]))
-    with pytest.raises(RowError, match=r"column topic is null in a row \(number 1 of 2\)"):
-        list(routing().group([rows]))
-
-
 @pytest.mark.parametrize("partition", [-1, 3])
 def test_partition_that_the_topic_lacks_is_refused(partition: int) -> None:
     rows = batch(value=pa.array(["x"]), partition=pa.array([partition], pa.int32()))
     with pytest.raises(RowError, match=f"column partition is {partition} in a row for topic a, which has partitions 0 to 2"):
         list(routing("a").group([rows]))
-
-
-def test_no_rows_are_no_groups() -> None:
-    assert list(routing("a").group([batch(value=pa.array([], pa.string()))])) == []

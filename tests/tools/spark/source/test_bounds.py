@@ -27,11 +27,14 @@ def test_a_bound_is_an_offset(bound: Bound, found: int | None, start: int, end: 
     assert bounds.end_offset(bound, NAME, RANGE, found) == end
 
 
-def test_a_time_without_a_record_is_an_error_at_the_start_and_the_end_of_the_log_at_the_end() -> None:
+def test_what_has_no_offset_is_an_error_that_names_the_option() -> None:
     with pytest.raises(BoundError, match=r"option o: no record of t-0 is at or after 5 ms; .* offset 90"):
         bounds.start_offset(AtTime(5, "o"), NAME, RANGE, NO_OFFSET, "error")
     assert bounds.start_offset(AtTime(5, "o"), NAME, RANGE, NO_OFFSET, "latest") == 90
     assert bounds.end_offset(AtTimes({NAME: 5}, "o"), NAME, RANGE, NO_OFFSET) == 90
+    partitions = {TopicPartition("t", number): None for number in range(9)}
+    with pytest.raises(BoundError, match="option o leaves out t-1, t-2, t-3, t-4, t-5 and 3 more"):
+        bounds.check_partitions(AtOffsets({NAME: 5}, "o"), partitions)
 
 
 @pytest.mark.parametrize(
@@ -46,9 +49,3 @@ def test_a_time_without_a_record_is_an_error_at_the_start_and_the_end_of_the_log
 )
 def test_only_offsets_stay_where_they_are(bound: Bound, moves: bool) -> None:
     assert bounds.is_moving(bound) is moves
-
-
-def test_many_partitions_that_are_left_out_are_counted() -> None:
-    partitions = {TopicPartition("t", number): None for number in range(9)}
-    with pytest.raises(BoundError, match="option o leaves out t-1, t-2, t-3, t-4, t-5 and 3 more"):
-        bounds.check_partitions(AtOffsets({NAME: 5}, "o"), partitions)

@@ -85,22 +85,12 @@ def test_errors_that_stay_are_raised_at_once(server: ServerThread) -> None:
         _offsets(_reader(server))
 
 
-def test_a_server_that_does_not_answer_is_named_with_the_timeout(server: ServerThread) -> None:
-    server.run(
-        lambda found: found.faults.append(lambda request: trio.Event() if isinstance(request, m.MetadataRequest) else None)
-    )
-    with pytest.raises(
-        BrokerUnavailableError, match=rf"127\.0\.0\.1:{server.port} did not answer within 150 ms.*is this its address"
-    ):
-        _reader(server, kafkaConsumer__pollTimeoutMs=150).partitions()
-
-
-def test_a_server_that_stops_answering_costs_the_time_of_the_options_and_no_more(server: ServerThread) -> None:
+def test_a_server_that_stops_answering_is_named_and_costs_the_time_of_the_options_and_no_more(server: ServerThread) -> None:
     server.run(
         lambda found: found.faults.append(lambda request: trio.Event() if isinstance(request, m.MetadataRequest) else None)
     )
     began = time.monotonic()
-    with pytest.raises(BrokerUnavailableError, match="did not answer within 2000 ms"):
+    with pytest.raises(BrokerUnavailableError, match=rf":{server.port} did not answer within 2000 ms.*is this its address"):
         _reader(server, kafkaConsumer__pollTimeoutMs=2000, kafka__request__timeout__ms=1900).partitions()
     assert time.monotonic() - began < 3.7  # two requests of 1900 ms are more
 
@@ -130,9 +120,7 @@ def test_without_the_call_for_split_points_partitions_are_cut_at_even_offsets(se
     assert [(range_.low, range_.high) for range_ in planned] == [(10, 20), (20, 30), (30, 40)]
 
 
-def test_damaged_records_are_an_error_or_reported_and_passed_over(
-    server: ServerThread, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_damaged_records_are_an_error_or_reported_and_skipped(server: ServerThread, caplog: pytest.LogCaptureFixture) -> None:
     def damage(request: m.RequestMessage) -> Any:
         is_refused = (
             isinstance(request, m.FetchRequest) and request.gaps is m.Gaps.REFUSE and request.partitions[0].offset >= 10

@@ -32,9 +32,7 @@ def test_a_checkpoint_of_another_source_is_refused_with_what_it_has(value: dict[
 
 
 @given(st.dictionaries(PARTITIONS, st.tuples(st.integers(0, 1000), st.integers(0, 1000))), st.integers(1, 3000))
-def test_a_limit_is_shared_out_and_every_partition_with_a_backlog_moves(
-    spans: dict[TopicPartition, tuple[int, int]], limit: int
-) -> None:
+def test_a_limit_is_shared_out_and_every_backlog_moves(spans: dict[TopicPartition, tuple[int, int]], limit: int) -> None:
     start = {partition: low for partition, (low, _) in spans.items()}
     end = {partition: low + size for partition, (low, size) in spans.items()}
     limited = offsets.prorate(start, end, limit)
@@ -46,12 +44,9 @@ def test_a_limit_is_shared_out_and_every_partition_with_a_backlog_moves(
         assert limited == end
 
 
-def test_shares_follow_the_backlog() -> None:
+def test_shares_follow_the_backlog_and_partitions_without_a_start_stay() -> None:
     a, b, c = (TopicPartition("t", number) for number in range(3))
     limited = offsets.prorate({a: 0, b: 10, c: 5}, {a: 900, b: 110, c: 5}, 100)
     assert limited == {a: 90, b: 20, c: 5}
-
-
-def test_partitions_without_a_start_stay_where_they_are() -> None:
     a, b = TopicPartition("t", 0), TopicPartition("t", 1)
     assert offsets.prorate({a: 0}, {a: 100, b: 7}, 10) == {a: 10, b: 7}

@@ -24,13 +24,10 @@ def _refused(options: dict[str, str], streaming: bool | None = False) -> str:
     return str(caught.value)
 
 
-def test_a_batch_reads_from_earliest_to_latest_and_a_stream_from_latest() -> None:
+def test_defaults_are_those_of_sparks_kafka_source_and_names_have_no_case() -> None:
     batch, stream = _read(), _read(streaming=True)
     assert (batch.starting, batch.ending) == (Earliest(), Latest())
     assert (stream.starting, stream.ending) == (Latest(), Latest())
-
-
-def test_defaults_are_those_of_sparks_kafka_source() -> None:
     options = _read()
     assert options.fail_on_data_loss
     assert not options.include_headers
@@ -38,13 +35,7 @@ def test_defaults_are_those_of_sparks_kafka_source() -> None:
     assert (options.metadata_retries, options.metadata_retry_ms, options.poll_timeout_ms) == (3, 10, 120_000)
     assert (options.starting_strategy, options.max_trigger_delay_ms) == ("error", 900_000)
     assert options.isolation is Isolation.READ_UNCOMMITTED
-
-
-def test_names_of_options_have_no_case() -> None:
     assert _read(MINPARTITIONS="4").min_partitions == 4
-
-
-def test_the_address_may_be_given_by_our_own_name() -> None:
     options = ReadOptions.from_options({"triolog.servers": "[::1]:9095", "subscribe": "events"})
     assert (options.address, options.server) == (("::1", 9095), "[::1]:9095")
 
@@ -204,21 +195,15 @@ def test_options_that_contradict_each_other_are_refused(options: dict[str, str],
     assert message in _refused(NEEDED | options, streaming=None)
 
 
-def test_an_end_at_the_latest_offset_contradicts_no_start() -> None:
+def test_bounds_are_for_partitions_that_are_assigned_and_the_latest_offset_contradicts_no_start() -> None:
     _read(startingOffsets='{"events": {"0": 9}}', endingOffsets='{"events": {"0": -1}}')
-
-
-def test_bounds_for_partitions_that_are_not_assigned_are_refused() -> None:
     options = {"triolog.servers": "a:1", "assign": '{"t": [0]}', "startingOffsets": '{"t": {"0": 1, "1": 1}}'}
     assert "option startingOffsets names t-1, which assign does not" in _refused(options)
 
 
-def test_options_of_kafkas_client_that_mean_nothing_here_are_ignored_with_a_warning() -> None:
+def test_options_without_a_meaning_are_ignored_with_a_warning() -> None:
     with pytest.warns(UserWarning, match=r"no use for them: kafka\.security\.protocol"):
         _read(kafka__security__protocol="PLAINTEXT")
-
-
-def test_limits_of_a_stream_are_ignored_in_a_batch_with_a_warning() -> None:
     with pytest.warns(UserWarning, match="of streaming queries only: maxOffsetsPerTrigger"):
         _read(maxOffsetsPerTrigger="5")
 

@@ -52,12 +52,9 @@ def test_small_ranges_stay_whole_and_large_ones_share_the_rest(counts: list[int]
     assert [range_.count for range_ in raise_count(ranges, least)] == expected
 
 
-def test_bytes_are_estimated_by_the_share_of_offsets() -> None:
+def test_bytes_are_estimated_by_the_share_of_offsets_of_a_partition() -> None:
     range_ = OffsetRange("t", 0, 10, 30)
     assert estimated_bytes(range_, PartitionRange(0, 100, 1000)) == 200
     assert estimated_bytes(range_, PartitionRange(5, 5, 1000)) == 0
     assert estimated_bytes(range_, None) == 0
-
-
-def test_a_range_says_its_partition() -> None:
     assert OffsetRange("t", 3, 0, 1).name == TopicPartition("t", 3)

@@ -7,15 +7,9 @@ from triolog.protocol.records.columnar.schema import COLUMNS, arrow_schema
 from triolog.tools.spark.source.schema import DDL, SchemaError, columns_of, spark_schema
 
 
-def test_sparks_schema_is_arrows_schema_to_the_letter() -> None:
+def test_sparks_schema_is_arrows_and_the_documented_one_or_some_of_its_columns() -> None:
     assert to_arrow_schema(spark_schema(COLUMNS), timezone="UTC").equals(arrow_schema(COLUMNS))
-
-
-def test_types_are_as_documented() -> None:
     assert {field.name: field.dataType.simpleString() for field in spark_schema(COLUMNS).fields} == DDL
-
-
-def test_a_schema_may_ask_for_some_columns_in_any_order() -> None:
     assert columns_of(spark_schema(["offset", "key"])) == ("offset", "key")
 
 
@@ -34,12 +28,9 @@ def test_a_column_that_cannot_be_given_is_named(field: StructField, message: str
         columns_of(StructType([field]))
 
 
-def test_a_column_twice_is_refused() -> None:
+def test_a_schema_without_columns_or_with_one_twice_is_refused() -> None:
     with pytest.raises(SchemaError, match="a column twice"):
         columns_of(spark_schema(["offset", "offset"]))
-
-
-def test_a_schema_without_columns_is_refused() -> None:
-    """An Arrow batch without columns has no number of rows."""
+    # An Arrow batch without columns has no number of rows
     with pytest.raises(SchemaError, match="no columns"):
         columns_of(StructType([]))
