@@ -4,7 +4,8 @@
 
 Starts a server process and measures the latency of a connection of each protocol that produces or fetches a record at a time,
 alone and beside the peers, by turns, so that the machine's moods fall on both. `slow`: connections that send a byte a second;
-`heavy`: one that sends batches which take long to look into; `holding`: peers that hold memory and places.
+`heavy`: one that sends batches which take long to look into; `holding`: peers that hold memory and places; `storm`: connections as
+fast as this process makes them, each reset as soon as it is there.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import socket
 import statistics
 import struct
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,6 +67,18 @@ async def leave(peer: KafkaStream) -> None:
         await trio.sleep(1)
 
 
+async def storm(peer: KafkaStream) -> None:
+    """From several addresses of the loopback: one would run out of ports."""
+    address = peer.stream.socket.getpeername()
+    for number in count():
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.setblocking(False)
+            connection.bind((f"127.0.0.{2 + number % 16}", 0))
+            connection.connect_ex(address)
+        await trio.lowlevel.checkpoint()
+
+
 def sending(data: bytes) -> Peer:
     return partial(send_as_taken, data=data)
 
@@ -80,6 +95,7 @@ def producing(make: Callable[[], bytes]) -> Peer:
 NEVER_READ: Final = fetch_request(fetch_partition(max_bytes=50 * MIB), topic="large", max_bytes=50 * MIB)
 PEERS: Final[dict[str, tuple[int, dict[str, Peer]]]] = {
     "slow": (1000, {"a byte a second": trickle}),
+    "storm": (1, {"connections that are reset": storm}),
     "heavy": (
         1,
         {
