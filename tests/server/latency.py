@@ -4,8 +4,8 @@
 
 Starts a server process and measures the latency of a connection of each protocol that produces or fetches a record at a time,
 alone and beside the peers, by turns, so that the machine's moods fall on both. `slow`: connections that send a byte a second;
-`heavy`: one that sends batches which take long to look into; `holding`: peers that hold memory and places; `storm`: connections as
-fast as this process makes them, each reset as soon as it is there.
+`heavy`: one that sends batches which take long to look into; `holding`: peers that hold memory and places; `storm`: connections
+as fast as this process makes them, each reset as soon as it is there.
 """
 
 from __future__ import annotations
