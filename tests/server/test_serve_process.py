@@ -1,4 +1,4 @@
-"""`triolog serve` as a process: what it refuses and with which exit code, what it writes, directories that fail, how it stops."""
+"""`triolog serve` as a process: what it refuses and with which exit code, what it writes, how directories fail, its stop."""
 
 from __future__ import annotations
 
