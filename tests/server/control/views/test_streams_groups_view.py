@@ -192,19 +192,6 @@ def test_a_test_lets_members_join_again_takes_one_out_and_holds_what_they_say(
     assert errors[-4:] == [("FENCED_MEMBER_EPOCH",), (), ("UNKNOWN_MEMBER_ID",), ()]
 
 
-def test_a_crash_takes_nothing_of_a_group_and_its_members_go_on(broker: BlockingBroker, member: StreamsMember) -> None:
-    before = broker.streams_groups.describe(GROUP)
-    broker.crash()
-    broker.restart()
-    after = broker.streams_groups.describe(GROUP)
-    assert (after.state, after.group_epoch, after.members) == (before.state, before.group_epoch, before.members)
-    assert broker.kafka is not None
-    with KafkaWire.connect(broker.kafka) as again:
-        member.client = again
-        assert member.beat().active_tasks is None
-        assert broker.streams_groups.describe(GROUP) == before
-
-
 def test_a_fork_begins_with_topology_members_and_tasks_and_goes_its_own_way(
     broker: BlockingBroker, member: StreamsMember
 ) -> None:
