@@ -10,8 +10,6 @@ from triolog.server.config import Durability, LogConfig
 from triolog.server.settings.broker_config import BROKER_KEYS, Address, BrokerConfig
 from triolog.server.settings.broker_settings import read_settings, read_topic_configs
 
-NUMBERS = [name for name, key in BROKER_KEYS.items() if key.type == "int"]
-
 
 def written(tmp_path: Path, text: str) -> str:
     path = tmp_path / "triolog.toml"
@@ -19,11 +17,11 @@ def written(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("value", ["x", "", "1.5", 1.5, True, [], -2, 2**62], ids=repr)
-def test_a_number_that_is_none_is_refused_by_name(name: str, value: object) -> None:
-    with pytest.raises(InvalidConfigError, match=f"the command line: {name}: "):
-        read_settings(None, {}, {name: value})
+def test_a_number_that_is_none_is_refused_by_name() -> None:
+    for name in (name for name, key in BROKER_KEYS.items() if key.type == "int"):
+        for value in ("x", "", "1.5", 1.5, True, [], -2, 2**62):
+            with pytest.raises(InvalidConfigError, match=f"the command line: {name}: "):
+                read_settings(None, {}, {name: value})
 
 
 def test_nothing_said_is_fsync_and_nothing_else() -> None:
