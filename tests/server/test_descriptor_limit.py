@@ -240,20 +240,3 @@ def test_connections_beyond_the_descriptors_wait_and_are_served_later(limited: L
                 assert late.produce("topic", 0, batch()) == 0
         assert server.stop() == 0
         assert server.stderr().count("accepting on") == 1
-
-
-def test_connections_beyond_those_that_are_served_wait_whatever_they_are(limited: Limited) -> None:
-    with limited(64) as folder:
-        server = folder.start()
-        with WireClient.connect(server.address) as first:
-            first.create_topic("topic")
-            held = [WireClient.connect(server.address, say_hello=False) for _ in range(80)]
-            try:
-                assert first.produce("topic", 0, batch()) == 0
-            finally:
-                for client in held:
-                    client.close()
-            with WireClient.connect(server.address) as late:
-                assert late.produce("topic", 0, batch()) == 1
-        assert server.stop() == 0
-        assert "accepting on" not in server.stderr()
