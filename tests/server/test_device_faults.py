@@ -22,9 +22,9 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE
 from triolog.server.storage.directory.log_directory import is_passing
-from triolog.server.storage.errors import LogDirectoryError, LogOfflineError
+from triolog.server.storage.errors import LogDirectoryError
 
-from tests.support.brokers import actor_of, records_from, running_broker, until
+from tests.support.brokers import records_from, running_broker, until
 from tests.support.counts import counts
 from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS, Clock
@@ -241,43 +241,6 @@ async def test_a_commit_that_the_device_refuses_is_an_answer_and_the_older_offse
         assert await broker.offsets.fetch(GROUP, [PLAIN]) == [(PLAIN, before, "")]
         await work.commit(broker, before + 2)
         assert await broker.offsets.fetch(GROUP, [PLAIN]) == [(PLAIN, before + 2, "")]
-
-
-async def test_a_failed_sync_of_the_offsets_is_final_for_groups_and_for_nothing_else(tmp_path: Path) -> None:
-    fs, work = GateFileSystem(), Workload()
-    async with running_broker(tmp_path, fs=fs, durability="fsync", topic=SETTINGS) as broker:
-        await set_up(broker, work)
-        fs.fail("sync", "__consumer_offsets-0/00000000000000000000.log", number=errno.EIO)
-        for _ in range(2):
-            with pytest.raises(LogOfflineError, match=r"a sync failed.*check the device and restart the server"):
-                await work.commit(broker, work.committed + 1)
-        await work.put(broker, PLAIN)
-        await work.move(broker, commit=True)
-    async with running_broker(tmp_path, durability="fsync", topic=SETTINGS) as broker:
-        await work.check(broker)
-        await work.commit(broker, work.committed + 2)
-
-
-@pytest.mark.parametrize("suffix", [".snapshot", ".snapshot.tmp"])
-@pytest.mark.parametrize("number", [errno.ENOSPC, *in_full(errno.EIO)])
-async def test_a_roll_whose_producer_snapshot_is_refused_refuses_the_append_and_is_done_later(
-    tmp_path: Path, suffix: str, number: int
-) -> None:
-    fs, work = GateFileSystem(), Workload()
-    async with running_broker(tmp_path, fs=fs, durability="fsync", topic=SETTINGS) as broker:
-        await set_up(broker, work)
-        fs.fail("open", suffix, number=number, times=None)
-        segments = len(actor_of(broker, PLAIN).log.segments)
-        refused = 0
-        for _ in range(8):
-            refused += not await work.guard(lambda: work.put(broker, PLAIN))
-        fs.heal()
-        for _ in range(8):
-            await work.put(broker, PLAIN)
-        assert len(actor_of(broker, PLAIN).log.segments) > segments
-        await work.check(broker)
-    assert all(".snapshot" in str(error) for error in work.errors)
-    assert len(work.errors) == refused
 
 
 @pytest.mark.parametrize("number", [errno.EIO, *in_full(errno.EACCES, errno.EISDIR)])

@@ -31,6 +31,7 @@ from triolog.server.storage.directory.directory_lock import DirectoryLock
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk.filesystem import OsFileSystem
 
+from tests.server.test_sigkill_children import children
 from tests.support.counts import counts
 from tests.support.forked_servers import ServerForker
 from tests.support.kill_loads import OLD_MS, Caller, LoadThread, Progress
@@ -207,11 +208,9 @@ class Run:
 
 def _kill_cleaner(server: ServerProcess) -> None:
     """SIGKILL for the process that compacts, if there is one at this moment; the server goes on."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            _, parent = stat.read_text().rpartition(")")[2].split()[:2]
-            if int(parent) == server.pid:
-                os.kill(int(stat.parent.name), signal.SIGKILL)
+    for child in children(server):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.timeout(RUN_TIMEOUT_S)

@@ -188,20 +188,9 @@ async def test_what_is_stored_of_a_deleted_topic_is_forgotten(broker: Broker) ->
     key = key_of(broker)
     await take(broker)
     assert list(broker.shares.stored_of(GROUP)) == [(key.topic_id, 0)]
+    request = asked(broker, "a")
     await broker.topics.delete(TOPIC)
-    fetched, is_enough = await broker.share_fetches.take(
-        ShareFetch(
-            group_id=GROUP,
-            member_id="a",
-            partitions=[key],
-            min_bytes=1,
-            max_bytes=1,
-            max_records=1,
-            batch_size=1,
-            mode=AcquireMode.RECORD_LIMIT,
-        ),
-        is_last=False,
-    )
+    fetched, is_enough = await broker.share_fetches.take(request, is_last=False)
     assert is_enough
     assert [each.error and each.error.code for each in fetched] == [ErrorCode.UNKNOWN_TOPIC_ID]
     await broker.shares._forget_deleted()
