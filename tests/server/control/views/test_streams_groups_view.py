@@ -15,7 +15,7 @@ from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire
 from tests.support.streams_members import StreamsMember
-from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, PLAIN, REPARTITION, SOURCE, heartbeat
+from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE, heartbeat
 
 PARTITIONS: Final = 2
 SESSION_S: Final = 45
@@ -125,19 +125,6 @@ def test_what_is_wrong_is_seen_and_waited_for(broker: BlockingBroker, wire: Kafk
     assert broker.streams_groups.describe(GROUP).shutdown_member_id == MEMBER
     with pytest.raises(ValueError, match="status is 'STALE', expected one of MISSING_SOURCE_TOPICS, "):
         broker.streams_groups.wait_status(GROUP, "STALE")
-
-
-def test_a_group_that_waits_for_more_members_says_so_until_the_clock_is_moved(broker: BlockingBroker, wire: KafkaWire) -> None:
-    broker.alter_group_config(GROUP, {"streams.initial.rebalance.delay.ms": "3000"})
-    member = StreamsMember(wire, topology=PLAIN)
-    member.beat()
-    broker.streams_groups.wait_status(GROUP, "ASSIGNMENT_DELAYED")
-    member.settle()
-    assert broker.streams_groups.groups() == {GROUP: "Assigning"}
-    broker.clock.advance(3)
-    while not member.active:
-        member.beat()
-    assert broker.streams_groups.wait_stable(GROUP).statuses == ()
 
 
 def test_an_application_has_done_everything_when_it_has_committed_what_it_reads(
