@@ -140,7 +140,9 @@ async def test_a_rule_of_the_device_is_waited_for_and_let_go() -> None:
         assert await fault.wait_fired(timeout_s=PATIENCE_S) == 1
         with pytest.raises(TimeoutError, match=r"fired 1 times of 2 \(1 matched\)"):
             await fault.wait_fired(2, timeout_s=0)
-        fault.release()
+        assert [each.fired for each in broker.faults.of_disk()] == [1]
+        fault.remove()
+        assert broker.faults.of_disk() == []
     assert (fault.matched, fault.fired) == (1, 1)
 
 
@@ -152,6 +154,9 @@ async def test_a_device_that_is_full_when_the_block_ends_has_been_seen() -> None
         blocking.faults.disk("error")
         with pytest.raises(RequestError):
             blocking.append(T, [b"a"])
+        assert [each.fired > 0 for each in blocking.faults.of_disk()] == [True]
+        blocking.faults.clear()
+        assert blocking.faults.of_disk() == []
 
 
 # ---- in a thread of its own ------------------------------------------------------------------------------------------------

@@ -141,12 +141,15 @@ async def test_nobody_is_told_what_is_not_on_the_device(tmp_path: Path, fs: Gate
         assert broker.shares.in_flight(*key_of(broker)) == (10, 10, 0, 0)
 
 
-async def test_what_cannot_be_stored_has_not_happened(broker: Broker) -> None:
+async def test_what_cannot_be_stored_has_not_happened(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    broker.shares.sessions_at(0).begin(GROUP, "a", [key_of(broker)], object(), says_something=False)
     await take(broker)
     actor_of(broker, STATE).take_offline("it burns")
     with pytest.raises(RequestError) as caught:
         await say(broker, 0, 9, ACCEPT)
     assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await broker.shares.release_member(GROUP, "a", 0)
+    assert "what member a had waits for the end of its locks" in caplog.text
     assert broker.shares.in_flight(*key_of(broker)) == (0, 10, 10, 0)
 
 

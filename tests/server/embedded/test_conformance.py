@@ -505,7 +505,11 @@ async def test_a_start_that_is_cancelled_leaves_nothing(opened: Any, begin: Any,
         async with opened(tmp_path):
             pytest.fail("cancelled blocks do not begin")
 
-    await begin(program).cancel()
+    for turns in range(3):
+        call = begin(program)
+        for _ in range(turns):
+            await turn()
+        await call.cancel()
     async with opened(tmp_path):
         """It is free."""
 

@@ -59,6 +59,7 @@ def test_locks_are_seen_with_their_member_and_end_when_the_clock_is_moved(broker
         assert lock[:3] == (FIRST, 0, 1)
         assert lock.delivery_count == 1
         assert broker.share_groups.assignments(GROUP) == {lock.member_id: (FIRST,)}
+        assert broker.share_groups.groups() == {GROUP: "Stable"}
         assert 0 < lock.ends_ms - broker.clock.now_ms() <= LOCK_S * 1000
         broker.clock.advance(LOCK_S - 10)
         [later] = broker.share_groups.locks(GROUP)
