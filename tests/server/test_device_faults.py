@@ -26,6 +26,7 @@ from triolog.server.storage.errors import LogDirectoryError
 
 from tests.support.brokers import records_from, running_broker, until
 from tests.support.counts import counts
+from tests.support.failing_device import run_alone
 from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS, Clock
 from tests.support.transactions import TransactionalProducer, committed_values
@@ -256,6 +257,12 @@ async def test_a_cleaner_checkpoint_that_cannot_be_read_does_not_end_the_broker(
         await until(lambda: "compacted logs are cleaned from their start" in caplog.text)
         await work.put(broker, PLAIN)
         await work.check(broker)
+
+
+def test_what_a_device_refused_before_a_restart_is_on_it_before_it_is_served(tmp_path: Path) -> None:
+    """A write-back that fails in a real kernel, on a real ext4."""
+    if reason := run_alone("tests.server.failing_device_story", tmp_path):
+        pytest.skip(reason)
 
 
 # ---- clocks ------------------------------------------------------------------------------------------------------------------

@@ -41,16 +41,6 @@ async def test_in_memory_no_read_takes_a_thread() -> None:
         assert (disk.cold_reads, disk.cached_reads > 0) == (0, True)
 
 
-async def test_a_broker_tells_of_itself_in_numbers(tmp_path: Path) -> None:
-    async with open_broker(tmp_path, durability="os") as broker:
-        await broker.create_topic(T)
-        await broker.append(T, [b"a", b"b"])
-        told = await broker.statistics()
-        assert (told.total.records, told.unsynced_records) == (2, 2)
-        assert told.wear.longest_unsynced_ms >= told.total.unsynced_ms > 0
-        assert [each.path for each in told.wear.directories] == [str(tmp_path)]
-
-
 async def test_durability_is_fsync_for_a_directory_of_yours_and_os_for_one_that_goes(tmp_path: Path) -> None:
     for path, given, expected in (
         (tmp_path, None, "fsync"),

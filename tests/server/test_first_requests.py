@@ -146,16 +146,48 @@ def ask_kafka(address: tuple[str, int], client: KafkaWire, requests: Sequence[tu
     return answered
 
 
-def test_every_api_of_kafka_is_answered_that_is_first_asked_for_at_the_limit(tmp_path: Path) -> None:
+def test_whatever_is_first_asked_for_at_the_limit_is_answered(tmp_path: Path) -> None:
+    """Batches of every codec, health and metrics, every native call, every API of Kafka."""
     with ServerFolder(tmp_path, command=TELLING) as folder:
-        server = folder.start("--kafka", "127.0.0.1:0", extra_environment={"TRIOLOG_TELEMETRY_ENABLE": "true"})
+        listeners = ("--kafka", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
+        server = folder.start(*listeners, extra_environment={"TRIOLOG_TELEMETRY_ENABLE": "true"})
+        connect = partial(KafkaWire.connect, kafka_address(server))
         with WireClient.connect(server.address) as beside:
             beside.create_topic(NAME)
-            client = accepted(server, partial(KafkaWire.connect, kafka_address(server)))
-            with exhausted(server, beside):
+            assert beside.produce(NAME, 0, batch()) == 0  # its file is open
+            with (
+                accepted(server, connect) as producer,
+                accepted(server, partial(socket.create_connection, metrics_address(server), 60)) as http,
+                accepted(server, partial(WireClient.connect, server.address, say_hello=False)) as native,
+                accepted(server, connect) as client,
+                exhausted(server, beside),
+            ):
+                check_codecs(producer, beside)
+                check_http(http)
+                native.say_hello()
+                called = {native.receive_answer(native.send(message)).api for message in NATIVE}
                 answered = ask_kafka(kafka_address(server), client, REQUESTS)
+        assert called == {message.api for message in NATIVE} == set(messages.REQUESTS) - {"hello"}
         assert answered == {api.name for api in APIS.values()}
         assert server.stop() == 0
+
+
+def check_codecs(client: KafkaWire, beside: WireClient) -> None:
+    batches = [batch(START_MS, value=b"x" * 1000, compression_type=compression) for compression in CompressionType]
+    for records in batches:
+        [answer] = client.call(produce_request(records, topic=NAME), 9).responses
+        assert [each.error_code for each in answer.partition_responses] == [0]
+    assert beside.produce(NAME, 0, batches[-1]) == 1 + len(batches)
+
+
+def check_http(asking: socket.socket) -> None:
+    for path in ("/livez", "/readyz", "/nothing", "/metrics"):
+        end = "close" if path == "/metrics" else "keep-alive"
+        asking.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: {end}\r\n\r\n".encode())
+    answers = b"".join(iter(partial(asking.recv, 65536), b""))
+    statuses = [line.split()[1] for line in answers.splitlines() if line.startswith(b"HTTP/")]
+    assert statuses == [b"200", b"200", b"404", b"200"]
+    assert b"triolog_bugs_total" in answers
 
 
 def test_every_api_of_kafka_that_is_asked_for_before_a_login_at_the_limit_ends_its_connection_alone(tmp_path: Path) -> None:
@@ -172,54 +204,6 @@ def test_every_api_of_kafka_that_is_asked_for_before_a_login_at_the_limit_ends_i
                         client.call(*NEWEST[name])
                         answered.add(name)
         assert answered == {"ApiVersions", "SaslHandshake"}
-        assert server.stop() == 0
-
-
-def test_every_native_call_is_answered_that_is_first_asked_for_at_the_limit(tmp_path: Path) -> None:
-    assert {message.api for message in NATIVE} == set(messages.REQUESTS) - {"hello"}
-    with ServerFolder(tmp_path, command=TELLING) as folder:
-        server = folder.start()
-        with WireClient.connect(server.address) as beside:
-            beside.create_topic(NAME)
-            with (
-                accepted(server, partial(WireClient.connect, server.address, say_hello=False)) as client,
-                exhausted(server, beside),
-            ):
-                client.say_hello()
-                answered = {client.receive_answer(client.send(message)).api for message in NATIVE}
-        assert answered == {message.api for message in NATIVE}
-        assert server.stop() == 0
-
-
-def test_a_batch_of_every_codec_is_checked_that_first_comes_at_the_limit(tmp_path: Path) -> None:
-    batches = [batch(START_MS, value=b"x" * 1000, compression_type=compression) for compression in CompressionType]
-    with ServerFolder(tmp_path, command=TELLING) as folder:
-        server = folder.start("--kafka", "127.0.0.1:0")
-        with WireClient.connect(server.address) as beside, KafkaWire.connect(kafka_address(server)) as client:
-            beside.create_topic(NAME)
-            assert beside.produce(NAME, 0, batch()) == 0  # its file is open
-            client.call(ApiVersionsRequest(), 0)
-            with exhausted(server, beside):
-                for records in batches:
-                    [answer] = client.call(produce_request(records, topic=NAME), 9).responses
-                    assert [each.error_code for each in answer.partition_responses] == [0]
-                assert beside.produce(NAME, 0, batches[-1]) == 1 + len(batches)
-        assert server.stop() == 0
-
-
-def test_health_and_metrics_are_first_asked_for_at_the_limit(tmp_path: Path) -> None:
-    with ServerFolder(tmp_path, command=TELLING) as folder:
-        server = folder.start("--metrics", "127.0.0.1:0")
-        with WireClient.connect(server.address) as beside:
-            asking = accepted(server, partial(socket.create_connection, metrics_address(server), 60))
-            with asking, exhausted(server, beside):
-                for path in ("/livez", "/readyz", "/nothing", "/metrics"):
-                    end = "close" if path == "/metrics" else "keep-alive"
-                    asking.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: {end}\r\n\r\n".encode())
-                answers = b"".join(iter(partial(asking.recv, 65536), b""))
-            statuses = [line.split()[1] for line in answers.splitlines() if line.startswith(b"HTTP/")]
-            assert statuses == [b"200", b"200", b"404", b"200"]
-            assert b"triolog_bugs_total" in answers
         assert server.stop() == 0
 
 

@@ -17,10 +17,9 @@ from triolog.server.actors.disk.disk import STEPS_PER_PROCEDURE
 from triolog.server.actors.disk.turns import STEPS_PER_TURN
 from triolog.server.broker import Broker, PartitionAppend
 from triolog.server.broker.writer import STEPS_PER_APPEND
-from triolog.server.storage.errors import LogOfflineError
 from triolog.server.storage.log.prepare_one import BYTES_PER_STEP, SMALL_BYTES, steps_of
 
-from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, values_from, with_quick_writes
+from tests.support.brokers import PARTITION, TOPIC, one_partition, values_from, with_quick_writes
 from tests.support.logs import START_MS, batch
 
 
@@ -130,13 +129,6 @@ async def test_many_appends_leave_others_their_turn(tmp_path: Path) -> None:
             await broker.writer.append(PARTITION, batch())
         assert len(turns) >= 4
         assert len(turns) <= count // 8
-
-
-async def test_what_is_refused_on_the_spot_is_raised(tmp_path: Path) -> None:
-    async with one_partition(tmp_path, durability="os") as broker:
-        actor_of(broker).take_offline("the test says so")
-        with pytest.raises(LogOfflineError):
-            await broker.writer.append(PARTITION, batch())
 
 
 async def test_records_that_expire_at_once_are_warned_of_on_the_spot_too(
