@@ -108,8 +108,7 @@ def test_a_loop_that_is_closed_early_leaves_the_broker_to_the_end_of_the_interpr
     assert stored(tmp_path) == [b"kept"]
 
 
-@pytest.mark.parametrize("durability", ["fsync", "os"])
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize(("face", "durability"), list(zip(FACES, ["fsync", "os", "fsync"], strict=True)))
 def test_a_program_that_is_killed_loses_nothing_that_was_acknowledged(tmp_path: Path, face: str, durability: str) -> None:
     with running(program_of(face, WRITES_ON), tmp_path, durability) as process:
         assert process.stdout is not None
@@ -122,13 +121,12 @@ def test_a_program_that_is_killed_loses_nothing_that_was_acknowledged(tmp_path: 
     assert len(found) <= len(acknowledged) + 1
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_two_programs_cannot_have_one_path(tmp_path: Path, face: str) -> None:
-    waits = program_of(face, APPENDS.format(then='say("ready"); sys.stdin.read()'))
+def test_two_programs_cannot_have_one_path(tmp_path: Path) -> None:
+    waits = program_of("blocking", APPENDS.format(then='say("ready"); sys.stdin.read()'))
     with running(waits, tmp_path) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == "ready\n"
-        status, _, told = run(program_of(face, APPENDS.format(then="pass")), tmp_path)
+        status, _, told = run(program_of("blocking", APPENDS.format(then="pass")), tmp_path)
         assert status == 1
         assert f"log directory {tmp_path} is locked by triolog, process {first.pid}" in told
         first.send_signal(signal.SIGINT)
@@ -136,10 +134,9 @@ def test_two_programs_cannot_have_one_path(tmp_path: Path, face: str) -> None:
     assert stored(tmp_path) == [b"kept"]
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_what_is_logged_is_there_for_a_program_that_wants_it(tmp_path: Path, face: str) -> None:
+def test_what_is_logged_is_there_for_a_program_that_wants_it(tmp_path: Path) -> None:
     wanted = f"import logging; logging.basicConfig(); {WARNS.format('wanted')}"
-    assert "WARNING:triolog.server.broker:wanted" in run(program_of(face, APPENDS.format(then=wanted)), tmp_path)[2]
+    assert "WARNING:triolog.server.broker:wanted" in run(program_of("trio", APPENDS.format(then=wanted)), tmp_path)[2]
 
 
 # ---- forks -----------------------------------------------------------------------------------------------------------------
