@@ -90,11 +90,12 @@ async def test_a_lock_ends_and_who_waits_gets_the_records(tmp_path: Path, mock_c
         await ten_records(broker)
         assert await take(broker) == [(0, 9, 1)]
         mock_clock.jump(LOCK_S - 1)
-        assert await take(broker, "b") == []
+        assert await take(broker, "b") == await take(broker, "b", 3) == []
         async with trio.open_nursery() as nursery:
             nursery.start_soon(broker.share_fetches.wait, asked(broker, "b"))
             mock_clock.jump(1.01)
         assert await take(broker, "b") == [(0, 9, 2)]
+        assert await take(broker, "c") == []
         with pytest.raises(RequestError) as caught:
             await say(broker, 0, 9, ACCEPT)
         assert caught.value.code is ErrorCode.INVALID_RECORD_STATE
@@ -171,6 +172,13 @@ async def test_a_member_that_is_gone_gives_back_what_it_had(broker: Broker) -> N
     await broker.shares.release_member(GROUP, "a", 0)
     await broker.shares.release_member(GROUP, "nobody", 0)
     assert await take(broker, "c") == [(0, 3, 2), (7, 9, 1)]
+
+
+async def test_batches_that_others_have_are_passed_over(broker: Broker) -> None:
+    await broker.writer.append(PARTITION, build_batch([(START_MS, None, b"value", ())] * 10))
+    assert (await take(broker, "a", 10), await take(broker, "b", 10)) == ([(0, 9, 1)], [(10, 19, 1)])
+    await say(broker, 0, 4, RELEASE)
+    assert await take(broker, "c", 7) == [(0, 4, 2)]
 
 
 async def test_one_fetch_reads_a_partition_at_a_time(tmp_path: Path) -> None:
