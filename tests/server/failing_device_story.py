@@ -1,4 +1,4 @@
-"""What `test_failed_device` runs: a broker whose device fails once, a restart, and the device without the page cache."""
+"""What `test_device_faults` runs: a broker whose device fails once, a restart, and the device without the page cache."""
 
 from __future__ import annotations
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import logging
-import sys
-from collections.abc import Iterator
 
 import pytest
 from triolog.server.app import LINE_S, StartLines
 from triolog.server.broker import StartProgress
-from triolog.server.service.log_lines import configure_logging
 
 
 def at(scanned_bytes: int) -> StartProgress:
@@ -31,22 +27,3 @@ def test_a_long_start_says_how_far_it_is_every_few_seconds(
         "recovering logs=2/10 scanned_mb=25/100 mb_s=5.0 left_s=15",
         "recovering logs=2/10 scanned_mb=50/100 mb_s=5.0 left_s=10",
     ]
-
-
-@pytest.fixture
-def root_logger() -> Iterator[logging.Logger]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield root
-    root.handlers[:] = handlers
-    root.setLevel(level)
-
-
-def test_log_lines_follow_standard_error_when_something_takes_its_place(
-    root_logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    configure_logging("info", as_json=False)
-    taken = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", taken)
-    root_logger.info("between two drawings")
-    assert 'message="between two drawings"' in taken.getvalue()

@@ -24,13 +24,27 @@ from triolog.server.listeners.kafka.access import audited as kafka_audited
 from triolog.server.listeners.native.access import audited as native_audited
 from triolog.server.settings.broker_config import Address
 
+from tests.support.kafka_admin import (
+    GROUP_TYPE,
+    SET,
+    TOPIC_TYPE,
+    alter,
+    alter_incrementally,
+    create_topics,
+    delete_records,
+    delete_topics,
+    more_partitions,
+    new_topic,
+)
+from tests.support.kafka_quotas import altering
 from tests.support.kafka_rights.askers import CASES
 from tests.support.kafka_rights.case import MEMBER, built
 from tests.support.kafka_rights.world import ADMIN, World, users
-from tests.support.kafka_wire import KafkaWire
+from tests.support.kafka_wire import KafkaWire, api_of
 from tests.support.wire_client import WireClient
 
 K = ApiKey
+METRICS_TYPE: Final = 16
 DEADLINE_S: Final = 30.0
 SECRET: Final = b"salted password"
 ACL: Final = {
@@ -53,113 +67,57 @@ FILTER: Final = {
 }
 SHARED: Final = {"topic_name": "orders", "partitions": [{"partition_index": 0, "start_offset": 0}]}
 STORE: Final = {"name": "app-store-changelog", "partitions": 0, "replication_factor": 0, "topic_configs": []}
-TOPOLOGY: Final = {
-    "epoch": 0,
-    "subtopologies": [{"subtopology_id": "0", "source_topics": ["orders"], "state_changelog_topics": [STORE]}],
-}
+PARTS: Final = [{"subtopology_id": "0", "source_topics": ["orders"], "state_changelog_topics": [STORE]}]
+TASKS: Final = {f"{kind}_tasks": [] for kind in ("active", "standby", "warmup")}
+INSTANCE: Final = {"member_id": MEMBER, "rebalance_timeout_ms": 60_000, "process_id": "process", **TASKS}
 USER: Final = {"name": "carol", "mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": SECRET}
-QUOTA: Final = {
-    "entity": [{"entity_type": "user", "entity_name": "carol"}],
-    "ops": [{"key": "producer_byte_rate", "value": 1e6, "remove": False}],
-}
 COMMITTED: Final = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
+MARKED: Final = {"producer_id": 7, "producer_epoch": 0, "transaction_result": False}
+OF_ORDERS: Final = {"name": "orders", "partition_indexes": [0]}
+ASKED_FOR: Final = {"topics": [{"name": "asked-for"}], "allow_auto_topic_creation": True}
 
-KAFKA: Final[list[tuple[ApiKey, int, dict[str, Any], list[str]]]] = [
+
+def changing(key: ApiKey, **fields: Any) -> Any:
+    return built(APIS[key].request, fields)
+
+
+KAFKA: Final[list[tuple[Any, int, list[str]]]] = [
+    (create_topics(new_topic("orders", configs={"retention.ms": "-1"})), 7, ["orders"]),
+    (more_partitions(("orders", 2)), 3, ["orders"]),
+    (alter((TOPIC_TYPE, "orders", [("flush.ms", "77")])), 2, ["topic orders: flush.ms"]),
     (
-        K.CREATE_TOPICS,
-        7,
-        {
-            "topics": [
-                {
-                    "name": "orders",
-                    "num_partitions": 1,
-                    "replication_factor": 1,
-                    "configs": [{"name": "retention.ms", "value": "-1"}],
-                }
-            ],
-            "timeout_ms": 1000,
-        },
-        ["orders"],
-    ),
-    (K.CREATE_PARTITIONS, 3, {"topics": [{"name": "orders", "count": 2, "assignments": None}], "timeout_ms": 1000}, ["orders"]),
-    (
-        K.ALTER_CONFIGS,
-        2,
-        {"resources": [{"resource_type": 2, "resource_name": "orders", "configs": [{"name": "flush.ms", "value": "77"}]}]},
-        ["topic orders: flush.ms"],
-    ),
-    (
-        K.INCREMENTAL_ALTER_CONFIGS,
+        alter_incrementally(
+            (TOPIC_TYPE, "orders", [("segment.ms", SET, "50000")]),
+            (GROUP_TYPE, "group", [("consumer.session.timeout.ms", SET, "50000")]),
+            (METRICS_TYPE, "metrics", [("interval.ms", SET, "50000")]),
+        ),
         1,
-        {
-            "resources": [
-                {
-                    "resource_type": kind,
-                    "resource_name": name,
-                    "configs": [{"name": key, "config_operation": 0, "value": value}],
-                }
-                for kind, name, key, value in [
-                    (2, "orders", "segment.ms", "50000"),
-                    (32, "group", "consumer.session.timeout.ms", "50000"),
-                    (16, "metrics", "interval.ms", "50000"),
-                ]
-            ]
-        },
         ["topic orders: segment.ms", "group group: consumer.session.timeout.ms", "client metrics metrics: interval.ms"],
     ),
-    (K.METADATA, 12, {"topics": [{"name": "asked-for"}], "allow_auto_topic_creation": True}, ["asked-for"]),
+    (changing(K.METADATA, **ASKED_FOR), 12, ["asked-for"]),
     (
-        K.STREAMS_GROUP_HEARTBEAT,
+        changing(K.STREAMS_GROUP_HEARTBEAT, group_id="app", topology={"epoch": 0, "subtopologies": PARTS}, **INSTANCE),
         0,
-        {
-            "group_id": "app",
-            "member_id": MEMBER,
-            "rebalance_timeout_ms": 60_000,
-            "process_id": "process",
-            "topology": TOPOLOGY,
-            "active_tasks": [],
-            "standby_tasks": [],
-            "warmup_tasks": [],
-        },
         ["app-store-changelog"],
     ),
+    (delete_records(("orders", 0, 1)), 2, ["orders-0"]),
     (
-        K.DELETE_RECORDS,
-        2,
-        {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "offset": 1}]}], "timeout_ms": 1000},
-        ["orders-0"],
-    ),
-    (
-        K.OFFSET_DELETE,
+        changing(K.OFFSET_DELETE, group_id="group", topics=[{"name": "orders", "partitions": [{"partition_index": 0}]}]),
         0,
-        {"group_id": "group", "topics": [{"name": "orders", "partitions": [{"partition_index": 0}]}]},
         ["group: orders-0"],
     ),
-    (K.DELETE_GROUPS, 2, {"groups_names": ["other"]}, ["other"]),
-    (K.ALTER_SHARE_GROUP_OFFSETS, 0, {"group_id": "sharers", "topics": [SHARED]}, ["sharers: orders"]),
-    (K.DELETE_SHARE_GROUP_OFFSETS, 0, {"group_id": "sharers", "topics": [{"topic_name": "orders"}]}, ["sharers: orders"]),
-    (
-        K.WRITE_TXN_MARKERS,
-        1,
-        {
-            "markers": [
-                {
-                    "producer_id": 7,
-                    "producer_epoch": 0,
-                    "transaction_result": False,
-                    "topics": [{"name": "orders", "partition_indexes": [0]}],
-                }
-            ]
-        },
-        ["producer 7: orders-0"],
-    ),
-    (K.ALTER_USER_SCRAM_CREDENTIALS, 0, {"deletions": [], "upsertions": [USER]}, ["set carol"]),
-    (K.CREATE_ACLS, 3, {"creations": [ACL]}, ["ALLOW User:carol at * READ TOPIC LITERAL orders"]),
-    (K.DELETE_ACLS, 3, {"filters": [FILTER]}, ["ANY None at None ANY TOPIC LITERAL orders"]),
-    (K.ALTER_CLIENT_QUOTAS, 1, {"entries": [QUOTA], "validate_only": False}, ["user carol"]),
-    (K.DELETE_TOPICS, 5, {"topic_names": ["asked-for"], "timeout_ms": 1000}, ["asked-for"]),
+    (changing(K.DELETE_GROUPS, groups_names=["other"]), 2, ["other"]),
+    (changing(K.ALTER_SHARE_GROUP_OFFSETS, group_id="sharers", topics=[SHARED]), 0, ["sharers: orders"]),
+    (changing(K.DELETE_SHARE_GROUP_OFFSETS, group_id="sharers", topics=[{"topic_name": "orders"}]), 0, ["sharers: orders"]),
+    (changing(K.WRITE_TXN_MARKERS, markers=[{**MARKED, "topics": [OF_ORDERS]}]), 1, ["producer 7: orders-0"]),
+    (changing(K.ALTER_USER_SCRAM_CREDENTIALS, deletions=[], upsertions=[USER]), 0, ["set carol"]),
+    (changing(K.CREATE_ACLS, creations=[ACL]), 3, ["ALLOW User:carol at * READ TOPIC LITERAL orders"]),
+    (changing(K.DELETE_ACLS, filters=[FILTER]), 3, ["ANY None at None ANY TOPIC LITERAL orders"]),
+    (altering(([("user", "carol")], [("producer_byte_rate", 1e6)])), 1, ["user carol"]),
+    (delete_topics("asked-for"), 5, ["asked-for"]),
 ]
 """What is asked for, in order, and the names in the line about it. Values are in none."""
+BY_KAFKA: Final = {api_of(request).key for request, *_ in KAFKA}
 IN_GROUPS: Final = (
     K.OFFSET_DELETE,
     K.DELETE_GROUPS,
@@ -250,32 +208,28 @@ def append(place: Place, topic: str) -> None:
 
 
 def test_changes_by_kafkas_protocol(place: Place) -> None:
-    for key, version, fields, names in KAFKA:
+    for request, version, names in KAFKA:
+        key = api_of(request).key
         if key is K.DELETE_RECORDS:
             append(place, "orders")
         for group in ("group", "other", "third"):
             if key is K.OFFSET_DELETE:
-                commit = {
-                    "group_id": group,
-                    "generation_id_or_member_epoch": -1,
-                    "topics": [{"name": "orders", "partitions": [COMMITTED]}],
-                }
-                place.kafka.call(built(APIS[K.OFFSET_COMMIT].request, commit), 9)
+                topics = [{"name": "orders", "partitions": [COMMITTED]}]
+                place.kafka.call(changing(K.OFFSET_COMMIT, group_id=group, generation_id_or_member_epoch=-1, topics=topics), 9)
         before = place.state()
-        line = place.line_after(partial(place.kafka.call, built(APIS[key].request, fields), version))
+        line = place.line_after(partial(place.kafka.call, request, version))
         assert (line["api"], line["names"], line["errors"]) == (APIS[key].name, names, []), key
         assert (line["principal"], line["host"], line["protocol"]) == (f"User:{ADMIN}", "127.0.0.1", "kafka")
         assert key in IN_GROUPS or place.state() != before, key
-    assert {key for key, *_ in KAFKA} == {*kafka_audited.AUDITED, K.METADATA, K.STREAMS_GROUP_HEARTBEAT}
+    assert {*kafka_audited.AUDITED, K.METADATA, K.STREAMS_GROUP_HEARTBEAT} == BY_KAFKA
     told = str([line["names"] for line in place.lines()])
     assert all(value not in told for value in ("50000", "77", "100000", SECRET.decode(), SECRET.hex()))
 
 
 def test_other_apis_of_kafka_change_nothing(place: Place) -> None:
     """Asked as by the tests of rights, each by who may do everything, about a topic that is there and names that are not."""
-    changing = {key for key, *_ in KAFKA}
-    asked = [case for case in CASES if case.key not in changing or (case.key is K.METADATA and not case.is_about_new)]
-    assert {case.key for case in asked} | changing >= {*APIS} - {K.SASL_HANDSHAKE, K.SASL_AUTHENTICATE}
+    asked = [case for case in CASES if case.key not in BY_KAFKA or (case.key is K.METADATA and not case.is_about_new)]
+    assert {case.key for case in asked} | BY_KAFKA >= {*APIS} - {K.SASL_HANDSHAKE, K.SASL_AUTHENTICATE}
     world = World.made(place.world.address)
     before = place.state()
     for case in asked:
@@ -334,10 +288,8 @@ def test_changes_by_the_control_port(place: Place) -> None:
 
 
 def test_what_was_refused_is_told_with_its_error_and_what_was_only_tried_is_not(place: Place) -> None:
-    fields = {"topics": [{"name": "bad name", "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 1000}
-    line = place.line_after(partial(place.kafka.call, built(APIS[K.CREATE_TOPICS].request, fields), 7))
+    wrong = partial(place.kafka.call, create_topics(new_topic("bad name")), 7)
+    line = place.line_after(wrong)
     assert (line["names"], line["errors"]) == (["bad name"], ["INVALID_TOPIC_EXCEPTION"])
-    tried = {"topics": [{"name": "tried", "num_partitions": 1, "replication_factor": 1}], "validate_only": True}
-    place.kafka.call(built(APIS[K.CREATE_TOPICS].request, tried), 7)
-    line = place.line_after(partial(place.kafka.call, built(APIS[K.CREATE_TOPICS].request, fields), 7))
-    assert line["names"] == ["bad name"]
+    place.kafka.call(create_topics(new_topic("tried"), validate_only=True), 7)
+    assert place.line_after(wrong)["names"] == ["bad name"]

@@ -434,11 +434,3 @@ async def test_an_index_entry_that_leads_behind_its_offset_hides_no_record(
             assert not isinstance(answer, RequestError)
             assert answer[0] == record
     assert changed
-
-
-async def test_a_directory_in_the_place_of_a_file_is_named(images: tuple[Image, Image], fast_path: Path) -> None:
-    path = images[0].copy_to(fast_path / "data")
-    _made_directory(path / "meta.properties")
-    with pytest.raises(StorageError, match=r"Is a directory: .*/meta\.properties"):
-        async with running_broker(path):
-            raise AssertionError("it started")

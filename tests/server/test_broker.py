@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -40,7 +42,7 @@ from tests.support.brokers import (
     values_from,
 )
 from tests.support.gate_fs import GateFileSystem
-from tests.support.logs import START_MS, batch
+from tests.support.logs import START_MS
 
 settled = trio.testing.wait_all_tasks_blocked
 NONE = TimestampAndOffset(-1, -1, -1)
@@ -62,6 +64,22 @@ async def fill(broker: Broker, count: int, partition: TopicPartition = PARTITION
     """Records of value `<offset>`, a millisecond apart."""
     for number in range(count):
         await broker.writer.append(partition, value(str(number), START_MS + number))
+
+
+@asynccontextmanager
+async def polling(broker: Broker, *questions: FetchPartition, min_bytes: int = 1) -> AsyncIterator[list[FetchAnswer]]:
+    """A fetch that waits for its last partition when the block begins, and is answered when the block has ended."""
+    answers: list[FetchAnswer] = []
+
+    async def poll() -> None:
+        fetch = broker.reader.fetch(questions, max_bytes=LARGE, min_bytes=min_bytes, max_wait_s=PATIENCE_S)
+        answers.extend(await fetch)
+
+    with trio.fail_after(PATIENCE_S / 2):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(poll)
+            await until(lambda: len(actor_of(broker, questions[-1].topic_partition).waiters) == 1)
+            yield answers
 
 
 # ---- readers and appends --------------------------------
@@ -129,7 +147,8 @@ async def test_appends_do_not_wait_for_readers(tmp_path: Path) -> None:
 
 async def test_lookups_fan_out_to_at_most_sixteen_readers_and_answer_in_order(tmp_path: Path) -> None:
     fs = GateFileSystem(cached_reads=False)
-    partitions = [TopicPartition("many", number) for number in range(40 * LOOKUPS_PER_TURN)]
+    partitions = [TopicPartition("many", number) for number in range(40)]
+    asked = partitions * LOOKUPS_PER_TURN
     async with running_broker(tmp_path, fs=fs, durable=False) as broker:
         await broker.topics.create("many", len(partitions))
         for partition in partitions[::5]:
@@ -137,7 +156,7 @@ async def test_lookups_fan_out_to_at_most_sixteen_readers_and_answer_in_order(tm
         answers: list[TimestampAndOffset | RequestError] = []
 
         async def ask() -> None:
-            answers.extend(await broker.reader.offsets_for_times([(partition, START_MS) for partition in partitions]))
+            answers.extend(await broker.reader.offsets_for_times([(partition, START_MS) for partition in asked]))
 
         async with trio.open_nursery() as nursery:
             with fs.hold("read", ".log") as gate:
@@ -146,7 +165,7 @@ async def test_lookups_fan_out_to_at_most_sixteen_readers_and_answer_in_order(tm
                 await settled()
                 assert gate.arrived == READER_TASKS
                 gate.release()
-        for partition, answer in zip(partitions, answers, strict=True):
+        for partition, answer in zip(asked, answers, strict=True):
             number = partition.partition
             assert answer == (NONE if number % 5 else (START_MS + number, 0, 0))
 
@@ -305,16 +324,8 @@ async def test_a_fetch_stops_at_its_bytes_but_always_gives_one_batch(tmp_path: P
 
 async def test_a_long_poll_ends_with_the_append_it_waits_for(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
-        answers: list[FetchAnswer] = []
-
-        async def poll() -> None:
-            answers.extend(await broker.reader.fetch([question()], max_bytes=LARGE, max_wait_s=PATIENCE_S))
-
-        with trio.fail_after(PATIENCE_S / 2):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(poll)
-                await until(lambda: len(actor_of(broker).waiters) == 1)
-                await broker.writer.append(PARTITION, value("news"))
+        async with polling(broker, question()) as answers:
+            await broker.writer.append(PARTITION, value("news"))
         assert fetched_bytes(answers[0])
         assert len(actor_of(broker).waiters) == 0
 
@@ -322,13 +333,7 @@ async def test_a_long_poll_ends_with_the_append_it_waits_for(tmp_path: Path) -> 
 async def test_a_long_poll_wakes_when_the_high_watermark_moves_not_when_the_record_is_written(tmp_path: Path) -> None:
     fs = GateFileSystem()
     async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
-        answers: list[FetchAnswer] = []
-
-        async def poll() -> None:
-            answers.extend(await broker.reader.fetch([question()], max_bytes=LARGE, max_wait_s=PATIENCE_S))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(poll)
+        async with polling(broker, question()) as answers:
             with fs.hold("sync", ".log") as gate:
                 await broker.writer.append(PARTITION, value("news"), acks=1)
                 await gate.reached()
@@ -344,15 +349,7 @@ async def test_a_long_poll_waits_for_min_bytes_over_all_its_partitions(tmp_path:
         first, second = TopicPartition("t", 0), TopicPartition("t", 1)
         await fill(broker, 1, first)
         one = len(fetched_bytes((await broker.reader.fetch([question(0, first)], max_bytes=LARGE))[0]))
-        answers: list[FetchAnswer] = []
-
-        async def poll() -> None:
-            asked = [question(0, first), question(0, second)]
-            answers.extend(await broker.reader.fetch(asked, max_bytes=LARGE, min_bytes=3 * one, max_wait_s=PATIENCE_S))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(poll)
-            await until(lambda: len(actor_of(broker, second).waiters) == 1)
+        async with polling(broker, question(0, first), question(0, second), min_bytes=3 * one) as answers:
             await broker.writer.append(second, value("0"))
             await settled()
             assert answers == []
@@ -390,17 +387,8 @@ async def test_deleting_the_topic_ends_a_long_poll_with_an_error_as_value(tmp_pa
     async with running_broker(tmp_path) as broker:
         await broker.topics.create("stays")
         await broker.topics.create(TOPIC)
-        answers: list[FetchAnswer] = []
-
-        async def poll() -> None:
-            asked = [question(0, TopicPartition("stays", 0)), question()]
-            answers.extend(await broker.reader.fetch(asked, max_bytes=LARGE, max_wait_s=PATIENCE_S))
-
-        with trio.fail_after(PATIENCE_S / 2):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(poll)
-                await until(lambda: len(actor_of(broker).waiters) == 1)
-                await broker.topics.delete(TOPIC)
+        async with polling(broker, question(0, TopicPartition("stays", 0)), question()) as answers:
+            await broker.topics.delete(TOPIC)
         assert fetched_bytes(answers[0]) == b""
         assert isinstance(answers[1].error, UnknownTopicOrPartitionError)
 
@@ -420,18 +408,10 @@ async def test_the_error_of_a_log_that_is_offline_does_not_grow_with_every_appen
 async def test_a_log_that_goes_offline_ends_a_long_poll(tmp_path: Path) -> None:
     fs = GateFileSystem()
     async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
-        answers: list[FetchAnswer] = []
-
-        async def poll() -> None:
-            answers.extend(await broker.reader.fetch([question()], max_bytes=LARGE, max_wait_s=PATIENCE_S))
-
-        with trio.fail_after(PATIENCE_S / 2):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(poll)
-                await until(lambda: len(actor_of(broker).waiters) == 1)
-                fs.fail("sync", ".log", number=errno.EIO)
-                with pytest.raises(LogOfflineError):
-                    await broker.writer.append(PARTITION, value("x"))
+        async with polling(broker, question()) as answers:
+            fs.fail("sync", ".log", number=errno.EIO)
+            with pytest.raises(LogOfflineError):
+                await broker.writer.append(PARTITION, value("x"))
         assert isinstance(answers[0].error, LogOfflineError)
 
 
@@ -476,60 +456,28 @@ async def test_a_reader_beyond_the_cut_is_told_that_its_offset_is_out_of_range(t
         assert len(await values_from(broker)) == 2
 
 
-async def test_a_reader_whose_topic_is_deleted_meanwhile_is_told_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("held", ["read", "open"])
+async def test_a_reader_whose_topic_is_deleted_meanwhile_is_told_so(tmp_path: Path, held: str) -> None:
     fs = GateFileSystem(cached_reads=False)
     async with one_partition(tmp_path, fs=fs) as broker:
         await fill(broker, 2)
-        errors: list[RequestError] = []
+        if held == "open":
+            broker.disk.files.release([actor_of(broker).log.active.log], [])
 
         async def reader() -> None:
-            try:
+            with pytest.raises(RequestError) as refused:
                 await values_from(broker)
-            except RequestError as exc:
-                errors.append(exc)
+            assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
         async with trio.open_nursery() as nursery:
-            with fs.hold("read", ".log") as gate:
+            with fs.hold(held, ".log") as gate:
                 nursery.start_soon(reader)
                 await gate.reached()
                 await broker.topics.delete(TOPIC)
                 gate.release()
-        assert [error.code for error in errors] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-
-
-async def test_a_reader_that_opens_its_file_after_the_deletion_is_told_so(tmp_path: Path) -> None:
-    fs = GateFileSystem(cached_reads=False)
-    async with one_partition(tmp_path, fs=fs) as broker:
-        await fill(broker, 2)
-        broker.disk.files.release([actor_of(broker).log.active.log], [])
-        errors: list[RequestError] = []
-
-        async def reader() -> None:
-            try:
-                await values_from(broker)
-            except RequestError as exc:
-                errors.append(exc)
-
-        async with trio.open_nursery() as nursery:
-            with fs.hold("open", ".log") as gate:
-                nursery.start_soon(reader)
-                await gate.reached()
-                await broker.topics.delete(TOPIC)
-                gate.release()
-        assert [error.code for error in errors] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 # ---- what producers send --------------------------------
-
-
-async def test_batches_are_stored_as_they_are_but_for_offset_and_epoch(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        sent = [batch(START_MS, START_MS + 1, value=b"x"), batch(START_MS + 2, compression_type=CompressionType.ZSTD)]
-        result = await broker.writer.append(PARTITION, b"".join(sent))
-        assert (result.base_offset, result.last_offset) == (0, 2)
-        stored = fetched_bytes((await broker.reader.fetch([question()], max_bytes=LARGE))[0])
-        assert [bytes(data[16:]) for _, data in iter_batches(stored)] == [each[16:] for each in sent]
-        assert [header.base_offset for header, _ in iter_batches(stored)] == [0, 2]
 
 
 async def test_plain_records_take_the_topics_codec_and_the_clock(tmp_path: Path) -> None:
@@ -539,26 +487,6 @@ async def test_plain_records_take_the_topics_codec_and_the_clock(tmp_path: Path)
         header, _ = next(iter_batches(fetched_bytes((await broker.reader.fetch([question()], max_bytes=LARGE))[0])))
         assert (header.compression_type, header.max_timestamp) == (CompressionType.GZIP, START_MS + 5)
         assert await broker.reader.offset_for_time(PARTITION, START_MS) == (START_MS, 0, 0)
-
-
-@pytest.mark.parametrize("records", [b"", [], b"\0" * 61, batch(START_MS)[:-1]], ids=["no bytes", "no records", "zeros", "cut"])
-async def test_what_is_no_batch_is_refused_and_nothing_is_stored(tmp_path: Path, records: bytes) -> None:
-    async with one_partition(tmp_path) as broker:
-        with pytest.raises(RequestError, match="topic-0") as raised:
-            await broker.writer.append(PARTITION, records)
-        assert raised.value.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
-        assert await values_from(broker) == []
-
-
-async def test_a_batch_of_an_idempotent_producer_that_comes_again_is_stored_once(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        producer_id, epoch = await broker.producers.init(None, 0)
-        data = build_batch([(START_MS, None, b"v", ())], producer_id=producer_id, producer_epoch=epoch, base_sequence=0)
-        first = await broker.writer.append(PARTITION, data)
-        await broker.writer.append(PARTITION, value("other"))
-        again = await broker.writer.append(PARTITION, data)
-        assert (again.base_offset, again.last_offset) == (first.base_offset, first.last_offset) == (0, 0)
-        assert await values_from(broker) == [b"v", b"other"]
 
 
 async def test_appends_to_what_is_not_there_are_refused(tmp_path: Path) -> None:

@@ -213,22 +213,6 @@ def told(control: HTTPConnection, path: str, **fields: object) -> None:
     assert answer.status == 200, said
 
 
-@pytest.mark.parametrize(
-    ("limit", "settings", "words"),
-    [
-        (63, {}, "this process may open 63 files, and a server needs 64 at least"),
-        (256, {"TRIOLOG_MAX_CONNECTIONS": "300"}, "max_connections = 300 needs 373 open files, and this process may open 256"),
-    ],
-)
-def test_what_does_not_fit_the_limit_is_refused_with_the_number_that_is_needed(
-    limit: int, settings: dict[str, str], words: str, limited: Limited
-) -> None:
-    with limited(limit) as folder:
-        server = folder.spawn(extra_environment=settings)
-        assert server.wait_exit() == 2
-        assert words in server.stderr()
-
-
 def test_a_soft_limit_is_raised_to_the_hard_one_before_connections_are_counted(limited: Limited) -> None:
     with limited(64, 4096) as folder:
         server = folder.start()
@@ -256,20 +240,3 @@ def test_connections_beyond_the_descriptors_wait_and_are_served_later(limited: L
                 assert late.produce("topic", 0, batch()) == 0
         assert server.stop() == 0
         assert server.stderr().count("accepting on") == 1
-
-
-def test_connections_beyond_those_that_are_served_wait_whatever_they_are(limited: Limited) -> None:
-    with limited(64) as folder:
-        server = folder.start()
-        with WireClient.connect(server.address) as first:
-            first.create_topic("topic")
-            held = [WireClient.connect(server.address, say_hello=False) for _ in range(80)]
-            try:
-                assert first.produce("topic", 0, batch()) == 0
-            finally:
-                for client in held:
-                    client.close()
-            with WireClient.connect(server.address) as late:
-                assert late.produce("topic", 0, batch()) == 1
-        assert server.stop() == 0
-        assert "accepting on" not in server.stderr()

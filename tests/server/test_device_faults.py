@@ -22,10 +22,11 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE
 from triolog.server.storage.directory.log_directory import is_passing
-from triolog.server.storage.errors import LogDirectoryError, LogOfflineError
+from triolog.server.storage.errors import LogDirectoryError
 
-from tests.support.brokers import actor_of, records_from, running_broker, until
+from tests.support.brokers import records_from, running_broker, until
 from tests.support.counts import counts
+from tests.support.failing_device import run_alone
 from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS, Clock
 from tests.support.transactions import TransactionalProducer, committed_values
@@ -243,43 +244,6 @@ async def test_a_commit_that_the_device_refuses_is_an_answer_and_the_older_offse
         assert await broker.offsets.fetch(GROUP, [PLAIN]) == [(PLAIN, before + 2, "")]
 
 
-async def test_a_failed_sync_of_the_offsets_is_final_for_groups_and_for_nothing_else(tmp_path: Path) -> None:
-    fs, work = GateFileSystem(), Workload()
-    async with running_broker(tmp_path, fs=fs, durability="fsync", topic=SETTINGS) as broker:
-        await set_up(broker, work)
-        fs.fail("sync", "__consumer_offsets-0/00000000000000000000.log", number=errno.EIO)
-        for _ in range(2):
-            with pytest.raises(LogOfflineError, match=r"a sync failed.*check the device and restart the server"):
-                await work.commit(broker, work.committed + 1)
-        await work.put(broker, PLAIN)
-        await work.move(broker, commit=True)
-    async with running_broker(tmp_path, durability="fsync", topic=SETTINGS) as broker:
-        await work.check(broker)
-        await work.commit(broker, work.committed + 2)
-
-
-@pytest.mark.parametrize("suffix", [".snapshot", ".snapshot.tmp"])
-@pytest.mark.parametrize("number", [errno.ENOSPC, *in_full(errno.EIO)])
-async def test_a_roll_whose_producer_snapshot_is_refused_refuses_the_append_and_is_done_later(
-    tmp_path: Path, suffix: str, number: int
-) -> None:
-    fs, work = GateFileSystem(), Workload()
-    async with running_broker(tmp_path, fs=fs, durability="fsync", topic=SETTINGS) as broker:
-        await set_up(broker, work)
-        fs.fail("open", suffix, number=number, times=None)
-        segments = len(actor_of(broker, PLAIN).log.segments)
-        refused = 0
-        for _ in range(8):
-            refused += not await work.guard(lambda: work.put(broker, PLAIN))
-        fs.heal()
-        for _ in range(8):
-            await work.put(broker, PLAIN)
-        assert len(actor_of(broker, PLAIN).log.segments) > segments
-        await work.check(broker)
-    assert all(".snapshot" in str(error) for error in work.errors)
-    assert len(work.errors) == refused
-
-
 @pytest.mark.parametrize("number", [errno.EIO, *in_full(errno.EACCES, errno.EISDIR)])
 async def test_a_cleaner_checkpoint_that_cannot_be_read_does_not_end_the_broker(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int
@@ -293,6 +257,12 @@ async def test_a_cleaner_checkpoint_that_cannot_be_read_does_not_end_the_broker(
         await until(lambda: "compacted logs are cleaned from their start" in caplog.text)
         await work.put(broker, PLAIN)
         await work.check(broker)
+
+
+def test_what_a_device_refused_before_a_restart_is_on_it_before_it_is_served(tmp_path: Path) -> None:
+    """A write-back that fails in a real kernel, on a real ext4."""
+    if reason := run_alone("tests.server.failing_device_story", tmp_path):
+        pytest.skip(reason)
 
 
 # ---- clocks ------------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Whatever is asked for the first time when the process may open nothing more is answered: everything that a request needs was
-loaded before the server listened. What needs a file is refused, and done when there are descriptors again."""
+loaded before the server listened. What needs a file is refused, and done when there are descriptors again. Clients at work are
+served beside peers that open connections to the limit."""
 
 from __future__ import annotations
 
@@ -10,15 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import pytest
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from triolog.protocol.kafka.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from triolog.protocol.kafka.messages.transactions import ListTransactionsRequest
 from triolog.protocol.native import messages
+from triolog.protocol.native.connection import NativeConnection, Role
+from triolog.protocol.native.messages import AuthenticateRequest
 from triolog.protocol.types import CompressionType
 
-from tests.support.certificates import Certificates
+from tests.support.certificates import HOST, Certificates
+from tests.support.counts import counts
 from tests.support.descriptor_limits import (
     TELLS_IMPORTS,
     exhaust,
@@ -29,8 +34,8 @@ from tests.support.descriptor_limits import (
     relieve,
 )
 from tests.support.kafka_requests import NAME, requests_of
-from tests.support.kafka_server import produce_request
-from tests.support.kafka_wire import KafkaWire, api_of
+from tests.support.kafka_server import fetch_partition, fetch_request, produce_request
+from tests.support.kafka_wire import KafkaWire, api_of, frame
 from tests.support.logs import START_MS, batch
 from tests.support.scram_client import ScramClient
 from tests.support.server_process import ServerFolder, ServerProcess, python_command
@@ -38,7 +43,24 @@ from tests.support.wire_client import WireClient
 
 Client = TypeVar("Client", WireClient, KafkaWire, socket.socket)
 TELLING: Final = python_command(f"{TELLS_IMPORTS}{limited_to(1024)}")
-REQUESTS: Final = [request for api in APIS.values() for request in requests_of(api)]
+LIMITED: Final = python_command(f"{TELLS_IMPORTS}{limited_to(256)}")
+REQUESTS: Final[list[tuple[Any, int]]] = [
+    *(request for api in APIS.values() for request in requests_of(api)),
+    (
+        ConsumerGroupHeartbeatRequest(
+            group_id="of-a-pattern", member_id=NAME, rebalance_timeout_ms=1000, subscribed_topic_regex="f.*"
+        ),
+        1,
+    ),
+    (ListTransactionsRequest(transactional_id_pattern="f.*"), 2),
+]
+TOPIC: Final = "at-work"
+"""Not what the attacks name: they may delete that."""
+ROUNDS: Final = counts(60)
+PASSWORD: Final = "of alice"
+DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+NEWEST: Final = {api.name: requests_of(api)[-1] for api in APIS.values()}
+ATTACKS: Final = list(NEWEST.values())
 PARTITION: Final = messages.OffsetsPartition(NAME, 0)
 NATIVE: Final[tuple[messages.RequestMessage, ...]] = (
     messages.AuthenticateRequest("SCRAM-SHA-256", b"n,,n=user,r=nonce"),
@@ -124,117 +146,175 @@ def ask_kafka(address: tuple[str, int], client: KafkaWire, requests: Sequence[tu
     return answered
 
 
-def test_every_api_of_kafka_is_answered_that_is_first_asked_for_at_the_limit(tmp_path: Path) -> None:
+def test_whatever_is_first_asked_for_at_the_limit_is_answered(tmp_path: Path) -> None:
+    """Batches of every codec, health and metrics, every native call, every API of Kafka."""
     with ServerFolder(tmp_path, command=TELLING) as folder:
-        server = folder.start("--kafka", "127.0.0.1:0", extra_environment={"TRIOLOG_TELEMETRY_ENABLE": "true"})
+        listeners = ("--kafka", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
+        server = folder.start(*listeners, extra_environment={"TRIOLOG_TELEMETRY_ENABLE": "true"})
+        connect = partial(KafkaWire.connect, kafka_address(server))
         with WireClient.connect(server.address) as beside:
             beside.create_topic(NAME)
-            client = accepted(server, partial(KafkaWire.connect, kafka_address(server)))
-            with exhausted(server, beside):
+            assert beside.produce(NAME, 0, batch()) == 0  # its file is open
+            with (
+                accepted(server, connect) as producer,
+                accepted(server, partial(socket.create_connection, metrics_address(server), 60)) as http,
+                accepted(server, partial(WireClient.connect, server.address, say_hello=False)) as native,
+                accepted(server, connect) as client,
+                exhausted(server, beside),
+            ):
+                check_codecs(producer, beside)
+                check_http(http)
+                native.say_hello()
+                called = {native.receive_answer(native.send(message)).api for message in NATIVE}
                 answered = ask_kafka(kafka_address(server), client, REQUESTS)
+        assert called == {message.api for message in NATIVE} == set(messages.REQUESTS) - {"hello"}
         assert answered == {api.name for api in APIS.values()}
         assert server.stop() == 0
 
 
+def check_codecs(client: KafkaWire, beside: WireClient) -> None:
+    batches = [batch(START_MS, value=b"x" * 1000, compression_type=compression) for compression in CompressionType]
+    for records in batches:
+        [answer] = client.call(produce_request(records, topic=NAME), 9).responses
+        assert [each.error_code for each in answer.partition_responses] == [0]
+    assert beside.produce(NAME, 0, batches[-1]) == 1 + len(batches)
+
+
+def check_http(asking: socket.socket) -> None:
+    for path in ("/livez", "/readyz", "/nothing", "/metrics"):
+        end = "close" if path == "/metrics" else "keep-alive"
+        asking.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: {end}\r\n\r\n".encode())
+    answers = b"".join(iter(partial(asking.recv, 65536), b""))
+    statuses = [line.split()[1] for line in answers.splitlines() if line.startswith(b"HTTP/")]
+    assert statuses == [b"200", b"200", b"404", b"200"]
+    assert b"triolog_bugs_total" in answers
+
+
 def test_every_api_of_kafka_that_is_asked_for_before_a_login_at_the_limit_ends_its_connection_alone(tmp_path: Path) -> None:
-    newest = {api_of(body).name: (body, version) for body, version in REQUESTS}
     with ServerFolder(tmp_path, command=TELLING) as folder:
         security = {"TRIOLOG_KAFKA_SECURITY": "sasl_plaintext"}
         server = folder.start("--kafka", "127.0.0.1:0", extra_environment=security)
         answered = set()
         with WireClient.connect(server.address) as beside, ExitStack() as clients:
             connect = partial(KafkaWire.connect, kafka_address(server))
-            asking = {name: clients.enter_context(accepted(server, connect)) for name in newest}
+            asking = {name: clients.enter_context(accepted(server, connect)) for name in NEWEST}
             with exhausted(server, beside):
                 for name, client in asking.items():
                     with suppress(ConnectionError):
-                        client.call(*newest[name])
+                        client.call(*NEWEST[name])
                         answered.add(name)
         assert answered == {"ApiVersions", "SaslHandshake"}
         assert server.stop() == 0
 
 
-def test_every_native_call_is_answered_that_is_first_asked_for_at_the_limit(tmp_path: Path) -> None:
-    assert {message.api for message in NATIVE} == set(messages.REQUESTS) - {"hello"}
-    with ServerFolder(tmp_path, command=TELLING) as folder:
-        server = folder.start()
-        with WireClient.connect(server.address) as beside:
-            beside.create_topic(NAME)
-            with (
-                accepted(server, partial(WireClient.connect, server.address, say_hello=False)) as client,
-                exhausted(server, beside),
-            ):
-                client.say_hello()
-                answered = {client.receive_answer(client.send(message)).api for message in NATIVE}
-        assert answered == {message.api for message in NATIVE}
-        assert server.stop() == 0
+# ---- beside peers that take everything -------------------------------------------------------------------------------------
 
 
-def test_a_batch_of_every_codec_is_checked_that_first_comes_at_the_limit(tmp_path: Path) -> None:
-    batches = [batch(START_MS, value=b"x" * 1000, compression_type=compression) for compression in CompressionType]
-    with ServerFolder(tmp_path, command=TELLING) as folder:
-        server = folder.start("--kafka", "127.0.0.1:0")
-        with WireClient.connect(server.address) as beside, KafkaWire.connect(kafka_address(server)) as client:
-            beside.create_topic(NAME)
-            assert beside.produce(NAME, 0, batch()) == 0  # its file is open
-            client.call(ApiVersionsRequest(), 0)
-            with exhausted(server, beside):
-                for records in batches:
-                    [answer] = client.call(produce_request(records, topic=NAME), 9).responses
-                    assert [each.error_code for each in answer.partition_responses] == [0]
-                assert beside.produce(NAME, 0, batches[-1]) == 1 + len(batches)
-        assert server.stop() == 0
-
-
-def test_a_login_over_tls_and_a_pattern_are_first_met_at_the_limit(tmp_path: Path, certificates: Certificates) -> None:
-    users = tmp_path / "users.toml"
-    users.write_text('[user]\npassword = "password"\n')
-    users.chmod(0o600)
-    security = {
-        "TRIOLOG_KAFKA_SECURITY": "sasl_ssl",
-        "TRIOLOG_SASL_USERS_FILE": str(users),
-        "TRIOLOG_SSL_CERTIFICATE_FILE": certificates.server,
+def attack(server: ServerProcess, clients: ExitStack, number: int) -> None:
+    """One more connection of each kind, which says something that was never said, and does not wait for what comes of it."""
+    body, version = ATTACKS[number % len(ATTACKS)]
+    said = {
+        server.address: b"\x00\x00\x00\x03abc",
+        kafka_address(server): frame(body, version, 1),
+        metrics_address(server): b"GET /metrics HTTP/1.1\r\n",
     }
-    with ServerFolder(tmp_path, command=TELLING) as folder:
-        server = folder.start("--kafka", "127.0.0.1:0", extra_environment=security)
-        with WireClient.connect(server.address) as beside:
-            plain = accepted(server, partial(socket.create_connection, kafka_address(server), 60))
-            with exhausted(server, beside):
-                encrypted = certificates.client_context().wrap_socket(plain, server_hostname="127.0.0.1")
-                with KafkaWire(encrypted) as client:
-                    log_in(client)
-                    heartbeat = ConsumerGroupHeartbeatRequest(
-                        group_id=NAME, member_id=NAME, rebalance_timeout_ms=1000, subscribed_topic_regex="f.*"
-                    )
-                    client.call(heartbeat, 1)
-                    listing = client.call(ListTransactionsRequest(transactional_id_pattern="f.*"), 2)
-                    assert listing.error_code == 0
+    for address, data in said.items():
+        peer = clients.enter_context(socket.create_connection(address, 60))
+        with suppress(ConnectionError):  # it was ended before it could say anything
+            peer.sendall(data)
+
+
+def work(native: WireClient, kafka: KafkaWire, number: int) -> None:
+    """Two records, and two looks at them, whose answers are those that are due."""
+    assert native.produce(TOPIC, 0, batch()) == 2 * number
+    [produced] = kafka.call(produce_request(batch(), topic=TOPIC), 9).responses
+    assert [each.base_offset for each in produced.partition_responses] == [2 * number + 1]
+    assert native.high_watermark(TOPIC) == 2 * number + 2
+    [fetched] = kafka.call(fetch_request(fetch_partition(2 * number), topic=TOPIC), 11).responses
+    assert [each.high_watermark for each in fetched.partitions] == [2 * number + 2]
+
+
+def test_clients_of_either_protocol_are_answered_while_others_take_all_connections_and_descriptors(tmp_path: Path) -> None:
+    """Every answer is waited for before the next attack, so none can be missing, and none is late behind one."""
+    with ServerFolder(tmp_path, command=LIMITED) as folder, ExitStack() as attackers:
+        server = folder.start("--kafka", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--durability", "os")
+        with WireClient.connect(server.address) as native, KafkaWire.connect(kafka_address(server)) as kafka:
+            native.create_topic(TOPIC)
+            kafka.call(ApiVersionsRequest(), 0)
+            loaded = imports_of(tmp_path)
+            for number in range(ROUNDS):
+                attack(server, attackers, number)
+                work(native, kafka, number)
+            exhaust(server)
+            for number in range(ROUNDS, 2 * ROUNDS):
+                attack(server, attackers, number)
+                work(native, kafka, number)
+            assert imports_of(tmp_path)[len(loaded) :] == []
+            attackers.close()
+            relieve(server)
+            with WireClient.connect(server.address) as late:
+                assert late.high_watermark(TOPIC) == 4 * ROUNDS
         assert server.stop() == 0
+        assert "met a bug" not in server.stderr()
+        assert server.stderr().count("accepting on") <= 3
 
 
-def log_in(client: KafkaWire) -> None:
-    scram = ScramClient("sha256", "user", "password")
-    assert client.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1).error_code == 0
-    first = client.call(SaslAuthenticateRequest(auth_bytes=scram.first()), 2)
-    last = client.call(SaslAuthenticateRequest(auth_bytes=scram.final(first.auth_bytes)), 2)
-    assert scram.check(last.auth_bytes)
-
-
-def test_health_and_metrics_are_first_asked_for_at_the_limit(tmp_path: Path) -> None:
-    with ServerFolder(tmp_path, command=TELLING) as folder:
-        server = folder.start("--metrics", "127.0.0.1:0")
-        with WireClient.connect(server.address) as beside:
-            asking = accepted(server, partial(socket.create_connection, metrics_address(server), 60))
-            with asking, exhausted(server, beside):
-                for path in ("/livez", "/readyz", "/nothing", "/metrics"):
-                    end = "close" if path == "/metrics" else "keep-alive"
-                    asking.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: {end}\r\n\r\n".encode())
-                answers = b"".join(iter(partial(asking.recv, 65536), b""))
-            assert [line.split()[1] for line in answers.splitlines() if line.startswith(b"HTTP/")] == [
-                b"200",
-                b"200",
-                b"404",
-                b"200",
-            ]
-            assert b"triolog_bugs_total" in answers
+@pytest.mark.parametrize("security", ["sasl_plaintext", "sasl_ssl"])
+def test_clients_log_in_on_either_protocol_where_no_descriptor_is_left(
+    tmp_path: Path, certificates: Certificates, security: str
+) -> None:
+    """Their connections were accepted before; handshakes and logins, by every mechanism, come when nothing can be opened."""
+    users, config = tmp_path / "users.toml", tmp_path / "server.toml"
+    users.write_text(f'[alice]\npassword = "{PASSWORD}"\n')
+    config.write_text(
+        f'kafka_security = "{security}"\nnative_security = "{security}"\nsasl_users_file = "{users}"\n'
+        f'ssl_certificate_file = "{certificates.server}"\nlog_level = "debug"\n'
+    )
+    context = certificates.client_context() if security == "sasl_ssl" else None
+    with ServerFolder(tmp_path, command=LIMITED) as folder, ExitStack() as stack:
+        server = folder.start("--config", str(config), "--kafka", "127.0.0.1:0")
+        listening = server.open_sockets()
+        by_native = ["PLAIN", *DIGESTS] if context is not None else list(DIGESTS)
+        doors = {server.address: by_native, kafka_address(server): ["PLAIN", *DIGESTS]}
+        opened = {
+            (address, mechanism): stack.enter_context(socket.create_connection(address, 60))
+            for address, mechanisms in doors.items()
+            for mechanism in mechanisms
+        }
+        server.wait_sockets(listening + len(opened))
+        loaded = imports_of(tmp_path)
+        exhaust(server)
+        for (address, mechanism), plain in opened.items():
+            connection = plain if context is None else stack.enter_context(context.wrap_socket(plain, server_hostname=HOST))
+            log_in = native_login if address == server.address else kafka_login
+            log_in(connection, mechanism)
+        assert server.stderr().count("logged in as alice") == len(opened)
+        assert imports_of(tmp_path)[len(loaded) :] == []
+        relieve(server)
         assert server.stop() == 0
+        assert "Traceback" not in server.stderr()
+
+
+def native_login(connection: socket.socket, mechanism: str) -> None:
+    client = WireClient(connection, NativeConnection(Role.CLIENT))
+    client.say_hello()
+    if mechanism == "PLAIN":
+        assert client.call(AuthenticateRequest(mechanism, f"\0alice\0{PASSWORD}".encode())).done
+        return
+    exchange = ScramClient(DIGESTS[mechanism], "alice", PASSWORD)
+    first = client.call(AuthenticateRequest(mechanism, exchange.first()))
+    last = client.call(AuthenticateRequest(mechanism, exchange.final(first.data)))
+    assert last.done
+    assert exchange.check(last.data)
+
+
+def kafka_login(connection: socket.socket, mechanism: str) -> None:
+    client = KafkaWire(connection)
+    assert client.call(SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
+    if mechanism == "PLAIN":
+        answer = client.call(SaslAuthenticateRequest(auth_bytes=f"\0alice\0{PASSWORD}".encode()), 2)
+        assert answer.error_code == 0
+        return
+    exchange = ScramClient(DIGESTS[mechanism], "alice", PASSWORD)
+    first = client.call(SaslAuthenticateRequest(auth_bytes=exchange.first()), 2)
+    assert exchange.check(client.call(SaslAuthenticateRequest(auth_bytes=exchange.final(first.auth_bytes)), 2).auth_bytes)

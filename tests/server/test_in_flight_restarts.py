@@ -7,6 +7,7 @@ that many runs, `TRIOLOG_TEST_SIGKILL_SEED=...` repeats the choices of one.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -18,12 +19,13 @@ import pytest
 from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
+from triolog.tools.client.blocking import BlockingClient, BlockingProducer, BlockingRecord
 
 from tests.support.counts import counts
 from tests.support.forked_servers import ServerForker
 from tests.support.kafka_wire import KafkaWire
 from tests.support.logs import open_driven
-from tests.support.server_process import Address, ServerFolder, ServerProcess
+from tests.support.server_process import DEADLINE_S, Address, ServerFolder, ServerProcess
 from tests.support.wire_client import WireClient
 
 RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(20))
@@ -156,3 +158,34 @@ def test_five_requests_in_flight_are_known_again_after_any_stop(run: int, tmp_pa
     except BaseException as exc:
         exc.add_note(f"TRIOLOG_TEST_SIGKILL_SEED={seed} repeats this run's choices")
         raise
+
+
+def test_producers_go_on_over_kills_and_restarts_and_every_record_is_there_once(server_folder: ServerFolder) -> None:
+    """Two of them roll each other's segments, so of what was on its way a snapshot may tell the newest batch alone."""
+    environment = {"TRIOLOG_CHECKPOINT_INTERVAL_MS": "100"}
+    server = server_folder.spawn(extra_environment=environment).wait_ready()
+    with WireClient.connect(server.address) as client:
+        client.create_topic(TOPIC, 1, {"segment.bytes": "8192"})
+    sent: list[tuple[bytes, BlockingRecord]] = []
+    with contextlib.ExitStack() as stack:
+        producers = []
+        for _ in range(2):
+            client_of_its_own = stack.enter_context(BlockingClient(lambda: server.address))
+            producers.append(stack.enter_context(BlockingProducer(client_of_its_own, linger_ms=0, batch_bytes=1000)))
+        for kill in range(3):
+            for number in range(kill * 300, kill * 300 + 300):
+                for each, producer in enumerate(producers):
+                    value = b"%d:%d" % (each, number)
+                    sent.append((value, producer.send(TOPIC, value, key=value, partition=0)))
+            server.kill()
+            server = server_folder.spawn(extra_environment=environment).wait_ready()
+        for producer in producers:
+            producer.flush(DEADLINE_S)
+        offsets = {value: record.result(DEADLINE_S).offset for value, record in sent}
+    with WireClient.connect(server.address) as client:
+        records, _ = client.read_all(TOPIC, 0)
+    assert {record.value: record.offset for record in records} == offsets
+    assert len(records) == len(sent)
+    for each in range(2):
+        own = [record.value for record in records if record.value is not None and record.value.startswith(b"%d:" % each)]
+        assert own == [b"%d:%d" % (each, number) for number in range(900)]

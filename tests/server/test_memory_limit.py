@@ -76,27 +76,6 @@ def produced_and_fetched(client: KafkaWire) -> None:
     assert fetched.responses[0].partitions[0].records
 
 
-def test_readers_that_never_read_take_no_more_than_the_limit_for_answers(server_folder: ServerFolder) -> None:
-    """Twenty-five of them took 1.4 GB for a minute."""
-    limit = {"TRIOLOG_MAX_BROKER_IN_FLIGHT_BYTES": str(32 * MIB)}
-    server = server_folder.start("--kafka", "127.0.0.1:0", "--durability", "os", extra_environment=limit)
-    address = kafka_address(server)
-    with ExitStack() as stack:
-        kafka = stack.enter_context(KafkaWire.connect(address))
-        native = stack.enter_context(WireClient.connect(server.address))
-        native.call(messages.CreateTopicsRequest((messages.NewTopic(TOPIC, 2),)))
-        for _ in range(60):
-            kafka.call(produce_request(batch(bytes(900_000)), partition=1), 9)
-        before = server.memory_bytes()
-        for _ in range(25):
-            attacker = stack.enter_context(KafkaWire.connect(address))
-            asked = fetch_request(fetch_partition(partition=1, max_bytes=50 * MIB), max_bytes=50 * MIB)
-            for _ in range(20):
-                attacker.send(asked, 11)
-            produced_and_fetched(kafka)
-        assert server.memory_bytes() - before < 32 * MIB + 25 * MIB + 60 * MIB
-
-
 CAP_BYTES: Final = 192 * MIB
 DEVICE_BYTES: Final = 64 * MIB
 PRODUCERS: Final = 8

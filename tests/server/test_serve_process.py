@@ -1,4 +1,4 @@
-"""`triolog serve` as a process: what it refuses and with which exit code, what it writes, how it stops."""
+"""`triolog serve` as a process: what it refuses and with which exit code, what it writes, how directories fail, its stop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import subprocess
-import urllib.error
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from triolog.protocol.native.connection import CONNECTION_CLOSED, Response
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, LOCK_FILE
 from triolog.tools.cli.main import main
 
+from tests.support.forked_servers import ServerForker
 from tests.support.logs import batch
-from tests.support.server_process import COMMAND, DEADLINE_S, ServerFolder, ServerProcess, environment
+from tests.support.server_process import COMMAND, DEADLINE_S, ServerFolder, environment, python_command
 from tests.support.wire_client import WireClient, error_of
 
 CANNOT_SERVE = 3
@@ -73,11 +74,6 @@ def test_removing_the_lock_file_under_a_running_server_lets_no_second_one_in(ser
     assert server_folder.start().stop() == 0
 
 
-def test_a_directory_is_free_again_when_its_holder_was_killed(server_folder: ServerFolder) -> None:
-    server_folder.start().kill()
-    assert server_folder.start().stop() == 0
-
-
 def test_a_server_that_is_refused_leaves_the_ready_file_of_no_one(server_folder: ServerFolder) -> None:
     server_folder.start()
     ready = server_folder.path / "second.ready"
@@ -111,57 +107,28 @@ def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str, **va
     return result.output
 
 
-@pytest.mark.parametrize(
-    ("toml", "named"),
-    [
-        ("max_conections = 5", "max_conections"),
-        ("max_connections = 0", "max_connections"),
-        ("max_connections = true", "max_connections"),
-        ('durability = "sometimes"', "sometimes"),
-        ('native = "localhost"', "native"),
-        ('[topic_defaults]\n"retention.minutes" = 5', "retention.minutes"),
-        ('[topic_defaults]\n"segment.bytes" = 1', "segment.bytes"),
-        ("topic_defaults = 5", "topic_defaults"),
-        ("data_dirs = []", "data_dirs"),
-        ("node_id = ", "server.toml"),
-    ],
-)
-def test_a_wrong_key_or_value_in_the_file_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: str, named: str
-) -> None:
-    (tmp_path / "server.toml").write_text(toml)
-    file = ("--config", "server.toml")
-    assert named in refused(tmp_path, monkeypatch, "--data-dir", "data", "--native", "127.0.0.1:0", *file)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "variables", "named"),
-    [
-        (("--durability", "group:0"), {}, "group:0"),
+def test_wrong_settings_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bit of what `settings/test_broker_settings.py` and `test_exposure.py` have."""
+    (tmp_path / "server.toml").write_text("max_conections = 5")
+    (tmp_path / "cut.toml").write_text("node_id = ")
+    for arguments, variables, named in (
+        (("--config", "server.toml"), {}, "max_conections"),
+        (("--config", "cut.toml"), {}, "cut.toml"),
         (("--durability", "fsnyc"), {}, "fsnyc"),
         (("--native", "127.0.0.1:70000"), {}, "127.0.0.1:70000"),
         ((), {"TRIOLOG_MAX_FRAMEBYTES": "5"}, "max_framebytes"),
-        ((), {"TRIOLOG_MAX_IN_FLIGHT": "many"}, "max_in_flight"),
-    ],
-)
-def test_a_wrong_option_or_variable_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], variables: dict[str, str], named: str
-) -> None:
-    assert named in refused(tmp_path, monkeypatch, "--data-dir", "data", *arguments, **variables)
-
-
-def test_no_directory_is_refused_with_the_ways_to_name_one(tmp_path: Path) -> None:
-    refused = serve(tmp_path)
-    assert refused.returncode == WRONG_CONFIGURATION
-    for way in ("--data-dir", "data_dirs", "TRIOLOG_DATA_DIRS"):
-        assert way in refused.stderr
-    assert "Traceback" not in refused.stderr
+        (("--kafka", "[::]:0"), {}, "kafka [::]:0: other machines reach that"),
+        (("--native", "gateway:0"), {}, "--insecure"),
+    ):
+        assert named in refused(tmp_path, monkeypatch, "--data-dir", "data", *arguments, **variables)
+    said = refused(tmp_path, monkeypatch)
+    assert [way for way in ("--data-dir", "data_dirs", "TRIOLOG_DATA_DIRS") if way not in said] == []
 
 
 # ---- what it writes and reads ------------------------------------------------------------------------------------------
 
 
-def test_the_ready_file_holds_the_address_that_accepts(server_folder: ServerFolder) -> None:
+def test_the_ready_file_holds_the_address_that_accepts_and_the_default_is_fsync(server_folder: ServerFolder) -> None:
     server = server_folder.start()
     address = json.loads(server.ready_file.read_text())
     assert address == {"native": f"{server.address.host}:{server.address.port}"}
@@ -169,6 +136,9 @@ def test_the_ready_file_holds_the_address_that_accepts(server_folder: ServerFold
         assert client.hello is not None
         assert client.hello.server == "triolog"
         assert set(client.hello.apis) == set(messages.REQUESTS)
+        client.create_topic("topic")
+        (topic,) = client.call(messages.DescribeConfigsRequest(("topic",))).topics
+        assert topic.config["durability"].value == "fsync"
 
 
 def test_options_win_over_variables_and_variables_over_the_file(server_folder: ServerFolder) -> None:
@@ -188,29 +158,6 @@ def test_options_win_over_variables_and_variables_over_the_file(server_folder: S
         assert topic.config["retention.ms"] == messages.ConfigEntry("-1", "topic")
 
 
-def test_serve_defaults_to_fsync(server_folder: ServerFolder) -> None:
-    with WireClient.connect(server_folder.start().address) as client:
-        client.create_topic("topic")
-        (topic,) = client.call(messages.DescribeConfigsRequest(("topic",))).topics
-        assert topic.config["durability"].value == "fsync"
-
-
-def test_partitions_are_spread_over_two_directories_and_found_again(tmp_path: Path) -> None:
-    with ServerFolder(tmp_path, data_dirs=("left", "right")) as folder:
-        server = folder.start()
-        with WireClient.connect(server.address) as client:
-            client.create_topic("spread", 5)
-            for partition in range(5):
-                client.produce("spread", partition, batch(value=b"%d" % partition))
-        places = [sorted(path.name for path in (tmp_path / name).glob("spread-*")) for name in folder.data_dirs]
-        assert sorted(map(len, places)) == [2, 3]
-        server.kill()
-        with WireClient.connect(folder.start().address) as client:
-            for partition in range(5):
-                (record,), high_watermark = client.read_all("spread", partition)
-                assert (record.value, high_watermark) == (b"%d" % partition, 1)
-
-
 def test_directories_without_an_entry_are_adopted_with_their_configuration(server_folder: ServerFolder) -> None:
     server = server_folder.start()
     with WireClient.connect(server.address) as client:
@@ -227,26 +174,91 @@ def test_directories_without_an_entry_are_adopted_with_their_configuration(serve
         assert record.value == b"kept"
 
 
-def test_an_unreadable_segment_takes_its_partition_offline_and_the_others_serve(server_folder: ServerFolder) -> None:
-    server = server_folder.start()
+# ---- HTTP ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_tells_of_itself_and_of_its_faults_over_http(server_folder: ServerFolder) -> None:
+    rules = server_folder.path / "rules.yaml"
+    rules.write_text("disk_faults:\n- {effect: delay, operation: write, delay_ms: 1}\n")
+    server = server_folder.start("--metrics", "127.0.0.1:0", "--faults", str(rules))
+    address = json.loads(server.ready_file.read_text())["metrics"]
     with WireClient.connect(server.address) as client:
-        client.create_topic("two", 2)
-        for partition in range(2):
-            client.produce("two", partition, batch(value=b"kept"))
+        client.create_topic("t", 1)
+        client.produce("t", 0, (messages.PlainRecord(None, None, b"v"),))
+    with urllib.request.urlopen(f"http://{address}/readyz", timeout=30) as answer:
+        assert answer.read() == b"ready\n"
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=")
+        lines = answer.read().decode().splitlines()
+    assert [line for line in lines if line.startswith("triolog_directory_in_service{")]
+    assert [line for line in lines if line.startswith("process_resident_memory_bytes ")]
+    counted = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert counted['triolog_connections_accepted_total{protocol="native"}'] == "1.0"
+    assert counted['triolog_request_seconds_count{api="produce",protocol="native"}'] == "1.0"
+    (fired,) = [line for line in lines if line.startswith('triolog_faults_fired_total{rule="disk-1"}')]
+    assert float(fired.split()[-1]) > 0
     assert server.stop() == 0
-    log = server_folder.data_dir / "two-0" / f"{0:020d}.log"
-    log.unlink()
-    log.mkdir()
-    with WireClient.connect(server_folder.start().address) as client:
-        assert error_of(client.fetch, "two", 0, 0).code is ErrorCode.KAFKA_STORAGE_ERROR
-        error = error_of(client.produce, "two", 0, batch())
-        assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert "two-0" in error.message
-        assert "offline" in error.message
-        assert client.produce("two", 1, batch()) == 1
-        metadata = client.partition_metadata("two")
-        assert metadata[0].error is not None
-        assert metadata[1].error is None
+
+
+def test_without_the_extra_it_is_said_how_to_get_it(server_folder: ServerFolder) -> None:
+    hidden = "import importlib.util as u; real = u.find_spec; u.find_spec = lambda n, *a: None if n == 'h11' else real(n, *a)"
+    command = [*python_command(hidden), "serve", "--data-dir", str(server_folder.data_dir), "--metrics", "127.0.0.1:0"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60)
+    assert done.returncode == 2
+    assert "--metrics needs h11: pip install 'triolog[metrics]'" in done.stderr
+
+
+def test_without_the_option_nothing_of_the_extra_is_loaded() -> None:
+    loaded = "import sys, triolog.server.app; print([n for n in ('h11', 'prometheus_client') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n"
+
+
+# ---- log directories that fail -----------------------------------------------------------------------------------------
+
+FAST = {"TRIOLOG_CHECKPOINT_INTERVAL_MS": "100"}
+
+
+def vanish(directory: Path) -> None:
+    """At once, as a device does: while files were deleted one by one, a checkpoint would be written among them."""
+    directory.rename(directory.with_suffix(".gone"))
+
+
+def test_a_directory_that_vanishes_is_taken_out_and_the_last_one_ends_the_server(
+    tmp_path: Path, server_forker: ServerForker
+) -> None:
+    with ServerFolder(tmp_path, command=server_forker, data_dirs=("left", "right")) as folder:
+        server = folder.start(extra_environment=FAST)
+        with WireClient.connect(server.address) as client:
+            client.create_topic("two", 2)
+            client.produce("two", 0, batch())
+            client.produce("two", 1, batch())
+            vanish(tmp_path / "right")
+            server.wait_stderr("right is out of service")
+            error = error_of(client.produce, "two", 1, batch())
+            assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert client.produce("two", 0, batch()) == 1
+            vanish(tmp_path / "left")
+            assert server.wait_exit() == CANNOT_SERVE
+        assert "level=critical" in server.stderr()
+        assert "no log directory can be used" in server.stderr()
+
+
+def test_a_server_starts_without_a_directory_that_cannot_be_used_and_not_without_any(
+    tmp_path: Path, server_forker: ServerForker
+) -> None:
+    (tmp_path / "file").touch()
+    with ServerFolder(tmp_path, command=server_forker, data_dirs=("file/data", "data")) as folder:
+        server = folder.start()
+        with WireClient.connect(server.address) as client:
+            client.create_topic("one", 1)
+            assert client.produce("one", 0, batch()) == 0
+        assert server.stop() == 0
+        assert "file/data is out of service" in server.stderr()
+    with ServerFolder(tmp_path, command=server_forker, data_dirs=("file/data",)) as folder:
+        refused = folder.spawn()
+        assert refused.wait_exit() == CANNOT_SERVE
+        assert "no log directory can be used" in refused.stderr()
 
 
 # ---- how it stops ------------------------------------------------------------------------------------------------------
@@ -324,27 +336,6 @@ def test_a_second_sigterm_ends_the_grace_of_a_peer_that_does_not_read(server_fol
     assert (server_folder.data_dir / CLEAN_SHUTDOWN_FILE).exists()
 
 
-def test_a_stopping_server_accepts_no_one(server_folder: ServerFolder) -> None:
-    server = server_folder.start()
-    address = server.address
-    assert server.stop() == 0
-    with pytest.raises(ConnectionRefusedError):
-        WireClient.connect(address)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [("--native", "0.0.0.0:0"), ("--kafka", "[::]:0"), ("--metrics", "0.0.0.0:0"), ("--native", "gateway:0")],
-    ids=" ".join,
-)
-def test_a_listener_that_everybody_may_use_does_not_leave_the_machine(
-    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = refused(tmp_path, monkeypatch, "--data-dir", "data", *arguments)
-    assert f"{arguments[0].removeprefix('--')} {arguments[1]}: other machines reach that" in said
-    assert "--insecure" in said
-
-
 def test_an_insecure_listener_is_said_to_be_that_once(server_folder: ServerFolder) -> None:
     server = server_folder.start("--kafka", "0.0.0.0:0", "--metrics", "127.0.0.1:0", "--insecure")
     address = json.loads(server.ready_file.read_text())["metrics"]
@@ -356,30 +347,6 @@ def test_an_insecure_listener_is_said_to_be_that_once(server_folder: ServerFolde
     [line] = [line for line in server.stderr().splitlines() if "insecure listeners=" in line]
     assert "level=warning" in line
     assert "listeners=kafka:" in line
-
-
-def test_who_reads_metrics_shows_a_token_where_one_is_asked_for(server_folder: ServerFolder) -> None:
-    token = "0123456789abcdef"
-    (server_folder.path / "token").write_text(token)
-    variables = {"TRIOLOG_METRICS_TOKEN_FILE": str(server_folder.path / "token")}
-    server = server_folder.start("--metrics", "0.0.0.0:0", extra_environment=variables)
-    port = json.loads(server.ready_file.read_text())["metrics"].rpartition(":")[2]
-    shown = {"Authorization": f"Bearer {token}"}
-    for path, headers, status in (
-        ("/livez", {}, 200),
-        ("/metrics", {}, 401),
-        ("/metrics", shown, 200),
-        ("/metrics", {**shown, "Origin": "http://evil.example"}, 403),
-    ):
-        asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
-        try:
-            answer = urllib.request.urlopen(asked, timeout=30)
-        except urllib.error.HTTPError as refusal:
-            answer = refusal
-        with answer:
-            assert answer.status == status
-    assert server.stop() == 0
-    assert token not in server.stderr()
 
 
 def test_idle_connections_do_not_hold_up_a_stop(server_folder: ServerFolder) -> None:
@@ -402,11 +369,3 @@ def config_with(folder: ServerFolder, **keys: int) -> Path:
     path = folder.path / "server.toml"
     path.write_text("".join(f"{name} = {value}\n" for name, value in keys.items()))
     return path
-
-
-def test_nothing_but_the_directory_is_held_by_a_killed_server(server_folder: ServerFolder) -> None:
-    server: ServerProcess = server_folder.start()
-    server.kill()
-    assert server.process.returncode == -9
-    with pytest.raises(ProcessLookupError):
-        os.kill(server.pid, 0)

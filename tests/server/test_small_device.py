@@ -85,8 +85,7 @@ def logs_of(broker: Broker) -> list[int]:
     return [actor_of(broker, TopicPartition("topic", number)).log.size_in_bytes for number in range(PRODUCERS)]
 
 
-@pytest.mark.parametrize("preallocate", ["false", "true"])
-@pytest.mark.parametrize("durability", ["os", "fsync"])
+@pytest.mark.parametrize(("durability", "preallocate"), [("os", "true"), ("fsync", "false")])
 async def test_a_producer_is_refused_before_the_device_is_full(
     device: Path, durability: str, preallocate: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -102,8 +101,7 @@ async def test_a_producer_is_refused_before_the_device_is_full(
     assert NO_CLIENT_MEETS not in caplog.text
 
 
-@pytest.mark.parametrize("preallocate", ["false", "true"])
-@pytest.mark.parametrize("durability", ["os", "fsync"])
+@pytest.mark.parametrize(("durability", "preallocate"), [("os", "true"), ("fsync", "false")])
 async def test_under_drop_oldest_a_producer_is_never_refused(
     device: Path, durability: str, preallocate: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -77,22 +77,6 @@ def test_a_start_that_recovers_says_how_far_it_is(supervised: Supervised) -> Non
     assert supervisor.told[1].startswith("EXTEND_TIMEOUT_USEC=")
 
 
-def test_a_server_without_a_supervisor_serves_as_ever(tmp_path: Path, supervised: Supervised) -> None:
-    with supervised() as supervisor:
-        server = supervisor.start({"NOTIFY_SOCKET": str(tmp_path / "nobody"), "WATCHDOG_USEC": "1000000"})
-        assert server.wait_ready().stop() == 0
-        assert "nobody is told anything" in server.stderr()
-
-
-def test_the_watchdog_of_another_process_is_not_fed(supervised: Supervised) -> None:
-    with supervised(watchdog_s=0.01) as supervisor:
-        server = supervisor.start({"WATCHDOG_PID": "1"})
-        supervisor.await_line("READY=1")
-        server.terminate()
-        supervisor.await_line("STOPPING=1")
-    assert "WATCHDOG=1" not in supervisor.told
-
-
 def test_the_watchdog_is_fed_after_a_write_in_every_log_directory(tmp_path: Path, supervised: Supervised) -> None:
     second = tmp_path / "second"
     with supervised("--data-dir", str(second), watchdog_s=0.02) as supervisor:

@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 import trio
 from trio.testing import assert_checkpoints
-from triolog.protocol.errors import CorruptRecordError, ExpectedOffsetError, InvalidTopicError, UnknownTopicOrPartitionError
+from triolog.protocol.errors import CorruptRecordError, InvalidTopicError, UnknownTopicOrPartitionError
 from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.actors.disk.disk import STEPS_PER_PROCEDURE
 from triolog.server.actors.disk.turns import STEPS_PER_TURN
 from triolog.server.broker import Broker, PartitionAppend
 from triolog.server.broker.writer import STEPS_PER_APPEND
-from triolog.server.storage.errors import LogOfflineError
 from triolog.server.storage.log.prepare_one import BYTES_PER_STEP, SMALL_BYTES, steps_of
 
-from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, values_from, with_quick_writes
+from tests.support.brokers import PARTITION, TOPIC, one_partition, values_from, with_quick_writes
 from tests.support.logs import START_MS, batch
 
 
@@ -132,23 +131,6 @@ async def test_many_appends_leave_others_their_turn(tmp_path: Path) -> None:
         assert len(turns) <= count // 8
 
 
-@pytest.mark.parametrize("acks", [-1, 0, 1])
-async def test_an_append_that_is_cancelled_before_it_began_has_not_happened(tmp_path: Path, acks: int) -> None:
-    async with one_partition(tmp_path, durability="os") as broker:
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await broker.writer.append(PARTITION, batch(), acks=acks)
-        assert scope.cancelled_caught
-        assert await values_from(broker) == []
-
-
-async def test_what_is_refused_on_the_spot_is_raised(tmp_path: Path) -> None:
-    async with one_partition(tmp_path, durability="os") as broker:
-        actor_of(broker).take_offline("the test says so")
-        with pytest.raises(LogOfflineError):
-            await broker.writer.append(PARTITION, batch())
-
-
 async def test_records_that_expire_at_once_are_warned_of_on_the_spot_too(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -159,23 +141,3 @@ async def test_records_that_expire_at_once_are_warned_of_on_the_spot_too(
         warnings = [record.getMessage() for record in caplog.records if "retention.ms" in record.getMessage()]
         assert len(warnings) == 1
         assert str(START_MS - 1001) in warnings[0]
-
-
-async def test_of_many_appends_that_expect_the_same_offset_one_succeeds(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        won: list[int] = []
-        ends: list[int] = []
-
-        async def race(number: int) -> None:
-            try:
-                result = await broker.writer.append(PARTITION, batch(value=b"%d" % number), expected_offset=0)
-                won.append(result.base_offset)
-            except ExpectedOffsetError as exc:
-                ends.append(exc.log_end_offset)
-
-        async with trio.open_nursery() as nursery:
-            for number in range(20):
-                nursery.start_soon(race, number)
-        assert (won, ends) == ([0], [1] * 19)
-        plain = [(None, None, b"plain", ())]
-        assert (await broker.writer.append(PARTITION, plain, expected_offset=1)).base_offset == 1

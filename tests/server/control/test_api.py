@@ -13,6 +13,8 @@ import pytest
 from confluent_kafka import Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from triolog.protocol.kafka.messages.streams_groups import StreamsGroupEndpoint
+from triolog.server.control.rules_file import check_rules
+from triolog.server.faults.rules import RuleError
 
 from tests.support.control_port import PATIENCE_S, Control, started
 from tests.support.forked_servers import ServerForker
@@ -182,16 +184,6 @@ def test_a_snapshot_is_a_directory_that_another_server_serves(control: Control, 
     assert copy.values("t") == ["v"]
 
 
-def test_disk_faults(control: Control) -> None:
-    assert sent(control.producer(), "t", b"v")
-    control.do("POST", "/disk-faults", {"effect": "error", "operation": "write", "path": "t-0/*.log"})
-    assert not sent(control.producer(retries=0), "t", b"v")
-    [fault] = control.do("GET", "/disk-faults")
-    assert fault["fired"] >= 1
-    control.do("DELETE", "/disk-faults")
-    assert control.do("GET", "/disk-faults") == []
-
-
 def test_a_disk_fault_is_waited_for_let_go_and_taken_away(control: Control) -> None:
     """The device would take an hour."""
     rule = {"effect": "delay", "operation": "write", "path": "t-0/*.log", "delay_ms": 3_600_000}
@@ -206,33 +198,10 @@ def test_a_disk_fault_is_waited_for_let_go_and_taken_away(control: Control) -> N
     assert control.values("t") == ["v"]
     control.do("DELETE", place)
     assert (control.do("GET", "/disk-faults"), control.ask("GET", place)[0]) == ([], 404)
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status", "complaint"),
-    [
-        ("POST", "/faults", {"api": "Produce"}, 400, "without an effect"),
-        ("POST", "/faults", {"api": "Produse", "hold": True}, 400, "no such API"),
-        ("POST", "/faults", {"colour": "red"}, 400, "no such field"),
-        ("POST", "/faults", [1], 400, "not an object"),
-        ("POST", "/disk-faults", {"effect": "melted"}, 400, "expected one of"),
-        ("GET", "/faults/99", None, 404, "99"),
-        ("POST", "/disk-faults/99/release", None, 404, "disk fault 99"),
-        ("GET", "/nowhere", None, 404, "no such call"),
-        ("GET", "/requests?colour=red", None, 400, "no such field"),
-        ("POST", "/requests/wait", {"api": "Produce", "timeout_ms": 1}, 408, "did not come"),
-        ("POST", "/topics/missing/records", {"records": ["v"]}, 422, "missing"),
-        ("POST", "/topics/missing/records", {"records": [5]}, 400, "text or an object"),
-        ("POST", "/clock/advance", {"seconds": -1}, 400, "forward"),
-        ("POST", "/clock/advance", {}, 400, "expected a number"),
-        ("POST", "/snapshot", {}, 400, "path is missing"),
-    ],
-)
-def test_what_means_nothing_is_refused(
-    control: Control, method: str, path: str, body: Any, status: int, complaint: str
-) -> None:
-    found, told = control.ask(method, path, body)
-    assert (found, complaint in told["message"]) == (status, True), told
+    control.do("POST", "/disk-faults", {"effect": "error", "operation": "write", "path": "t-0/*.log"})
+    assert not sent(control.producer(retries=0), "t", b"v")
+    control.do("DELETE", "/disk-faults")
+    assert control.do("GET", "/disk-faults") == []
 
 
 def test_nodes_go_and_leaders_move(server_folder: ServerFolder) -> None:
@@ -267,21 +236,18 @@ def test_rules_from_a_file_stand_from_the_start(server_folder: ServerFolder, tmp
     assert [fault["fired"] for fault in control.do("GET", "/faults")] == [1]
 
 
-@pytest.mark.parametrize(
-    ("rules", "complaint"),
-    [
+def test_a_file_that_cannot_be_used_ends_the_start(server_folder: ServerFolder, tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    for rules, complaint in (
         ("faults: [{api: Produce}]", "rule 1 of faults: a rule without an effect"),
         ("faults: [", "is not YAML"),
         ("rules: []", "expected faults and disk_faults"),
         ("faults: {a: 1}", "not a list of rules"),
         ("disk_faults: [{effect: torn}, {effect: melted}]", "rule 2 of disk_faults"),
-    ],
-)
-def test_a_file_that_cannot_be_used_ends_the_start(
-    server_folder: ServerFolder, tmp_path: Path, rules: str, complaint: str
-) -> None:
-    file = tmp_path / "rules.yaml"
-    file.write_text(rules)
+    ):
+        file.write_text(rules)
+        with pytest.raises(RuleError, match=complaint):
+            check_rules(str(file))
     server = server_folder.spawn("--faults", str(file))
     assert server.wait_exit() == 2
     assert complaint in server.stderr()

@@ -1,4 +1,4 @@
-"""The three faces of an embedded broker behind one: cases are written once, with `await` before every call.
+"""The three faces of an embedded broker as one: a case is written once, with `await` before every call, and tests each.
 
 A call of the trio broker may answer at once, one of the blocking broker always does; `Face` awaits what is to be awaited. An
 iterator becomes an async one, a block an async one.
@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+import pytest
+import sniffio
 import trio
-from triolog.server.embedded import BlockingBroker, aio, open_broker
+from triolog.protocol.types import TopicPartition
+from triolog.server.embedded import BlockingBroker, EmbeddedBroker, aio, open_broker
+
+from tests.support.brokers import PATIENCE_S
 
 
 class Face:
@@ -58,7 +63,61 @@ async def _awaited(call: Callable[..., Any], /, *arguments: Any, **keywords: Any
     return await answer if inspect.isawaitable(answer) else answer
 
 
-Case = Callable[[Callable[..., AbstractAsyncContextManager[Any]]], Awaitable[None]]
+class Beside(Protocol):
+    """A call in a task of its own."""
+
+    async def cancel(self) -> None:
+        """Cancel it, and wait until it has ended by that."""
+
+
+class TrioTask:
+    """Owner: a nursery around the case."""
+
+    def __init__(self, nursery: trio.Nursery, call: Callable[[], Awaitable[object]]) -> None:
+        self._scope, self._ended = trio.CancelScope(), trio.Event()
+        nursery.start_soon(self._run, call)
+
+    async def _run(self, call: Callable[[], Awaitable[object]]) -> None:
+        with self._scope:
+            await call()
+        self._ended.set()
+
+    async def cancel(self) -> None:
+        self._scope.cancel()
+        await self._ended.wait()
+        assert self._scope.cancelled_caught
+
+
+class AsyncioTask:
+    def __init__(self, call: Callable[[], Awaitable[object]]) -> None:
+        self._task = asyncio.ensure_future(call())
+
+    async def cancel(self) -> None:
+        self._task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await self._task
+
+
+async def inside(broker: Face, call: Callable[[EmbeddedBroker], Any]) -> Any:
+    """Call a function with the broker of the trio thread, where that runs."""
+    if isinstance(broker.target, EmbeddedBroker):
+        return await _awaited(call, broker.target)
+    return await _awaited(broker.target.call, partial(_awaited, call, broker.target._target))
+
+
+async def turn() -> None:
+    """Let other tasks have theirs."""
+    await (trio.lowlevel.checkpoint() if sniffio.current_async_library() == "trio" else asyncio.sleep(0))
+
+
+async def until_waited_for(broker: Face, topic: str, count: int = 1) -> None:
+    """Until so many calls wait for records of the topic's partition 0."""
+    partition = TopicPartition(topic, 0)
+    while await inside(broker, lambda own: len(own.core._manager.topics.actor(partition).waiters)) != count:
+        await turn()
+
+
+Case = Callable[[Callable[..., AbstractAsyncContextManager[Any]], Callable[..., Beside]], Awaitable[None]]
 
 
 @asynccontextmanager
@@ -69,21 +128,29 @@ async def _opened(opened: Callable[..., Any], path: Any = None, **options: Any) 
 
 def in_trio(case: Case) -> None:
     """Run a case in a trio program."""
-    trio.run(case, partial(_opened, open_broker))
+
+    async def run() -> None:
+        with trio.fail_after(PATIENCE_S):
+            async with trio.open_nursery() as nursery:
+                await case(partial(_opened, open_broker), partial(TrioTask, nursery))
+
+    trio.run(run)
 
 
 def in_asyncio(case: Case) -> None:
-    """Run a case in an asyncio program."""
+    """Run a case in an asyncio program, of which no task is left."""
 
     async def run() -> None:
-        await case(partial(_opened, aio.open_broker))
+        async with asyncio.timeout(PATIENCE_S):
+            await case(partial(_opened, aio.open_broker), AsyncioTask)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(run())
 
 
 def blocking(case: Case) -> None:
     """Run a case in a program with neither: what is awaited has been answered."""
-    running = case(partial(_opened, BlockingBroker))
+    running = case(partial(_opened, BlockingBroker), _no_tasks)
     try:
         running.send(None)  # type: ignore[attr-defined]
     except StopIteration:
@@ -91,4 +158,38 @@ def blocking(case: Case) -> None:
     raise AssertionError("a blocking call has waited for a loop")
 
 
+def _no_tasks(call: object) -> Beside:
+    raise AssertionError("a blocking program has no tasks")
+
+
 DRIVERS: Final[dict[str, Callable[[Case], None]]] = {"trio": in_trio, "asyncio": in_asyncio, "blocking": blocking}
+WITH_TASKS: Final = ("trio", "asyncio")
+
+
+def on_every_face(
+    path: Any = None, *, faces: Iterable[str] = DRIVERS, **options: Any
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Make a test for each face of an async function. It is called with what it names: `broker`, one that is opened with
+    these options, or `opened`, which opens some; `begin`, which calls a function in a task of its own; and fixtures."""
+
+    def decorate(case: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        names = list(inspect.signature(case).parameters)
+
+        async def run(fixtures: dict[str, Any], opened: Any, begin: Any) -> None:
+            given = {name: each for name, each in {"opened": opened, "begin": begin}.items() if name in names} | fixtures
+            if "broker" not in names:
+                await case(**given)
+                return
+            async with opened(path, **options) as broker:
+                await case(broker=broker, **given)
+
+        def test(face: str, **fixtures: Any) -> None:
+            DRIVERS[face](partial(run, fixtures))
+
+        test.__name__, test.__doc__, test.__module__ = case.__name__, case.__doc__, case.__module__
+        asked = ["face", *(name for name in names if name not in ("broker", "opened", "begin"))]
+        parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in asked]
+        test.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return pytest.mark.parametrize("face", faces)(test)
+
+    return decorate

@@ -1,15 +1,82 @@
-"""A broker in the lifespan of a FastAPI application, driven by the framework's own client."""
+"""A broker in the lifespan of a FastAPI application, driven by the framework's own client: readings come in by POST, and a task
+of the lifespan copies high ones into a topic of alarms, exactly once."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Annotated, Any
 
+from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.testclient import TestClient
+from triolog.protocol.errors import RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
+from triolog.server.embedded.aio import AioBroker, open_broker
 
-from tests.server.embedded.application import application
 from tests.server.embedded.programs import is_clean
+
+HIGH = 30.0
+
+
+async def copy_alarms(broker: AioBroker) -> None:
+    """For as long as the application runs."""
+    follow = broker.follow("readings", group="alarms")
+    async for record in follow:
+        async with broker.transaction("alarms") as transaction:
+            if float(record.value or b"0") > HIGH:
+                await transaction.append("alarms", [record.value or b""], key=record.key)
+            await transaction.commit_offsets("alarms", await follow.positions())
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """The broker runs while the application does."""
+    async with open_broker(app.state.path, native=None) as broker:
+        for topic in {"readings", "alarms"} - set(await broker.topics()):
+            await broker.create_topic(topic, 2)
+        app.state.broker = broker
+        copier = asyncio.create_task(copy_alarms(broker))
+        yield
+        copier.cancel()
+        with suppress(asyncio.CancelledError):
+            await copier
+
+
+def broker_of(request: Request) -> AioBroker:
+    """For routes."""
+    broker: AioBroker = request.app.state.broker
+    return broker
+
+
+Log = Annotated[AioBroker, Depends(broker_of)]
+
+
+def application(path: Any) -> FastAPI:
+    """One that keeps its log in `path`."""
+    app = FastAPI(lifespan=lifespan)
+    app.state.path = path
+
+    @app.post("/readings/{sensor}")
+    async def add(sensor: str, value: float, broker: Log) -> dict[str, int]:
+        result = await broker.append("readings", [b"%g" % value], key=sensor.encode())
+        return {"offset": result.base_offset}
+
+    @app.get("/readings")
+    async def readings(broker: Log, topic: str = "readings") -> list[str]:
+        try:
+            return [(each.value or b"").decode() async for each in broker.follow(topic, max_wait_s=0)]
+        except RequestError as exc:
+            raise HTTPException(404, exc.message) from exc
+
+    @app.get("/alarms/{count}")
+    async def alarms(count: int, broker: Log) -> list[str]:
+        follow = broker.follow("alarms")
+        return [(await anext(follow)).value.decode() for _ in range(count)]  # type: ignore[union-attr]
+
+    return app
 
 
 def test_an_application_appends_reads_and_copies_in_its_routes_and_tasks(tmp_path: Path) -> None:

@@ -151,15 +151,6 @@ async def test_it_is_told_over_http_how_things_stand() -> None:
         assert broker.metrics is None
 
 
-async def test_a_taken_port_of_http_is_an_error_of_the_system(tmp_path: Path) -> None:
-    async with open_broker(metrics=LOCALHOST) as broker:
-        with pytest.raises(OSError, match="in use"):
-            async with open_broker(tmp_path, metrics=broker.metrics):
-                pass
-    async with open_broker(tmp_path):
-        pass
-
-
 def test_the_configuration_of_a_fork_has_no_port_of_the_original() -> None:
     with BlockingBroker(metrics=LOCALHOST) as broker, broker.fork() as fork:
         assert fork.metrics is None

@@ -141,14 +141,14 @@ def asked_for(quotas: ClientQuotas) -> tuple[bool, bool, bool]:
 def test_nothing_is_asked_where_nothing_is_limited() -> None:
     quotas = ClientQuotas()
     assert asked_for(quotas) == (False, False, False)
-    quotas.replace({ORDER[0]: {CONTROLLER_MUTATION_RATE: 1.0}})
-    assert asked_for(quotas) == (True, False, False)
-    quotas.replace({ORDER[0]: {KEY: 1.0}})
-    assert asked_for(quotas) == (True, False, False)
-    quotas.replace({ORDER[0]: {REQUEST_PERCENTAGE: 1.0}})
-    assert asked_for(quotas) == (True, True, False)
-    quotas.replace({checked_entity([("ip", None)]): {CONNECTION_CREATION_RATE: 1.0}})
-    assert asked_for(quotas) == (False, False, True)
+    for entity, key, expected in (
+        (ORDER[0], CONTROLLER_MUTATION_RATE, (True, False, False)),
+        (ORDER[0], KEY, (True, False, False)),
+        (ORDER[0], REQUEST_PERCENTAGE, (True, True, False)),
+        (checked_entity([("ip", None)]), CONNECTION_CREATION_RATE, (False, False, True)),
+    ):
+        quotas.replace({entity: {key: 1.0}})
+        assert asked_for(quotas) == expected
 
 
 def connections(quotas: ClientQuotas, address: str, count: int) -> list[float]:

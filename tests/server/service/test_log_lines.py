@@ -122,3 +122,12 @@ async def test_what_was_left_out_is_said_before_the_next_line_or_at_the_end(
         '"again 0"',
         '"3 lines of this kind were left out within a minute: again %d"',
     ]
+
+
+def test_log_lines_follow_standard_error_when_something_takes_its_place(
+    configured: LogLines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", taken)
+    LOGGER.info("between two drawings")
+    assert 'message="between two drawings"' in taken.getvalue()

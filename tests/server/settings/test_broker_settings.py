@@ -10,20 +10,18 @@ from triolog.server.config import Durability, LogConfig
 from triolog.server.settings.broker_config import BROKER_KEYS, Address, BrokerConfig
 from triolog.server.settings.broker_settings import read_settings, read_topic_configs
 
-NUMBERS = [name for name, key in BROKER_KEYS.items() if key.type == "int"]
 
-
-def written(tmp_path: Path, text: str) -> str:
+def written(tmp_path: Path, text: str | bytes) -> str:
     path = tmp_path / "triolog.toml"
-    path.write_text(text)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return str(path)
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("value", ["x", "", "1.5", 1.5, True, [], -2, 2**62], ids=repr)
-def test_a_number_that_is_none_is_refused_by_name(name: str, value: object) -> None:
-    with pytest.raises(InvalidConfigError, match=f"the command line: {name}: "):
-        read_settings(None, {}, {name: value})
+def test_a_number_that_is_none_is_refused_by_name() -> None:
+    for name in (name for name, key in BROKER_KEYS.items() if key.type == "int"):
+        for value in ("x", "", "1.5", 1.5, True, [], -2, 2**62):
+            with pytest.raises(InvalidConfigError, match=f"the command line: {name}: "):
+                read_settings(None, {}, {name: value})
 
 
 def test_nothing_said_is_fsync_and_nothing_else() -> None:
@@ -121,36 +119,17 @@ def test_what_is_wrong_in_a_variable_is_named(environment: dict[str, str], said:
         ("topic_defaults = 5", "topic configuration is a table"),
         ("[topic_defaults]\nno.such = 1", "unknown topic configuration key 'no.such'"),
         ("[server]\nnode_id = 1", "unknown key 'server'"),
+        ("cluster_id = " + "[" * 5000, "is not TOML"),
+        ("cluster_id = 'é'".encode("latin-1"), "is not TOML"),
+        ('[topic_defaults]\n"segment.bytes" = 3', "segment.bytes='3'"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named_with_the_file(tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_wrong_in_a_file_is_named_with_the_file(tmp_path: Path, text: str | bytes, said: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(InvalidConfigError) as raised:
         read_settings(file, {}, {})
     assert file in raised.value.message
     assert said in raised.value.message
-
-
-def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "latin1.toml"
-    file.write_bytes("cluster_id = 'é'".encode("latin-1"))
-    with pytest.raises(InvalidConfigError, match="is not TOML") as raised:
-        read_settings(str(file), {}, {})
-    assert str(file) in raised.value.message
-
-
-def test_a_topic_default_out_of_range_is_refused_by_name(tmp_path: Path) -> None:
-    file = written(tmp_path, '[topic_defaults]\n"segment.bytes" = 3')
-    with pytest.raises(InvalidConfigError, match=r"\[topic_defaults\]: .*segment\.bytes='3'") as raised:
-        read_settings(file, {}, {})
-    assert raised.value.message.startswith(file)
-
-
-def test_a_file_that_nests_too_deeply_is_named(tmp_path: Path) -> None:
-    file = written(tmp_path, "cluster_id = " + "[" * 5000)
-    with pytest.raises(InvalidConfigError, match="is not TOML") as raised:
-        read_settings(file, {}, {})
-    assert file in raised.value.message
 
 
 def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:

@@ -87,16 +87,3 @@ async def test_a_clock_a_year_ahead_does_not_expire_everything(tmp_path: Path, c
         assert actor_of(broker).log.log_start_offset == 2, "retention by size goes on"
         await broker._manager.retention.run_pass(by_time=False)
         assert actor_of(broker).log.log_start_offset == 2
-
-
-async def test_a_clock_an_hour_back_keeps_records_an_hour_longer(tmp_path: Path) -> None:
-    clock = Clock()
-    async with one_partition(tmp_path, clock=clock, topic={"retention.ms": str(HOUR_MS)}) as broker:
-        await broker.writer.append(PARTITION, value("x", clock()))
-        clock.advance(-HOUR_MS)
-        result = await broker.writer.append(PARTITION, value("y", clock()))
-        assert result.base_offset == 1
-        clock.advance(2 * HOUR_MS)
-        assert await broker._manager.retention.run_pass() == 0
-        clock.advance(1)
-        assert await broker._manager.retention.run_pass() == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from triolog.server.broker import ShareHeartbeat
@@ -12,17 +14,25 @@ from tests.support.share_groups import KeptShareStates
 from tests.support.streams_groups import joining
 
 
-async def test_a_share_group_is_seen_as_others_are() -> None:
-    async with open_broker(topics={"t": 1}) as broker:
-        share = broker.core.groups.share
-        share.states = KeptShareStates()
-        for epoch, names in ((0, ("t",)), (2, None)):
-            await share.heartbeat(
-                ShareHeartbeat(group_id="g", member_id="m", member_epoch=epoch, topic_names=names, client_id="app")
-            )
+async def join_share_group(groups: Any) -> None:
+    groups.share.states = KeptShareStates()
+    for epoch, names in ((0, ("t",)), (2, None)):
+        await groups.share.heartbeat(
+            ShareHeartbeat(group_id="g", member_id="m", member_epoch=epoch, topic_names=names, client_id="app")
+        )
+
+
+async def join_streams_group(groups: Any) -> None:
+    await groups.streams_heartbeat(joining("g", "m", "t", client_id="app"))
+
+
+@pytest.mark.parametrize("join", [join_share_group, join_streams_group])
+async def test_a_group_of_another_kind_is_seen_as_others_are(join: Callable[[Any], Awaitable[None]]) -> None:
+    async with open_broker(topics={"t": 2}) as broker:
+        await join(broker.core.groups)
         (member,) = broker.groups.members("g")
         assert (broker.groups.state("g"), member.member_id, member.client_id) == ("Stable", "m", "app")
-        assert [str(each) for each in member.partitions] == ["t-0"]
+        assert [str(each) for each in member.partitions] == ["t-0", "t-1"]
         assert await broker.groups.wait_assigned("g") == [member]
         await broker.groups.kick("g", "m")
         assert (broker.groups.state("g"), broker.groups.members("g")) == ("Empty", [])
@@ -36,14 +46,3 @@ async def test_records_that_were_deleted_are_not_waited_for() -> None:
             await broker.groups.wait_no_lag("g", "t", timeout_s=0.02)
         await broker.delete_records("t")
         await broker.groups.wait_no_lag("g", "t")
-
-
-async def test_a_streams_group_is_seen_as_others_are() -> None:
-    async with open_broker(topics={"t": 2}) as broker:
-        await broker.core.groups.streams_heartbeat(joining("g", "m", "t", client_id="app"))
-        (member,) = broker.groups.members("g")
-        assert (broker.groups.state("g"), member.member_id, member.client_id) == ("Stable", "m", "app")
-        assert [str(each) for each in member.partitions] == ["t-0", "t-1"]
-        assert await broker.groups.wait_assigned("g") == [member]
-        await broker.groups.kick("g", "m")
-        assert (broker.groups.state("g"), broker.groups.members("g")) == ("Empty", [])

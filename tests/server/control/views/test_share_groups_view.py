@@ -1,4 +1,4 @@
-"""`broker.share_groups`, with a share consumer of librdkafka: locks that follow the test's clock, crashes, forks."""
+"""`broker.share_groups`, with a share consumer of librdkafka: locks that follow the test's clock."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ import pytest
 from confluent_kafka import AcknowledgeType, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.protocol.kafka.messages.share_groups import ShareGroupHeartbeatRequest
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
-
-from tests.support.kafka_wire import KafkaWire
 
 TOPIC, GROUP = "orders", "baristas"
 FIRST = TopicPartition(TOPIC, 0)
@@ -62,6 +59,7 @@ def test_locks_are_seen_with_their_member_and_end_when_the_clock_is_moved(broker
         assert lock[:3] == (FIRST, 0, 1)
         assert lock.delivery_count == 1
         assert broker.share_groups.assignments(GROUP) == {lock.member_id: (FIRST,)}
+        assert broker.share_groups.groups() == {GROUP: "Stable"}
         assert 0 < lock.ends_ms - broker.clock.now_ms() <= LOCK_S * 1000
         broker.clock.advance(LOCK_S - 10)
         [later] = broker.share_groups.locks(GROUP)
@@ -90,44 +88,6 @@ def test_what_has_become_of_records_is_seen_and_waited_for(broker: BlockingBroke
         say(consumer, range(4, 5), AcknowledgeType.ACCEPT)
         broker.share_groups.wait_done(GROUP, TOPIC)
         assert broker.share_groups.start_offsets(GROUP, TOPIC) == {FIRST: 6}
-
-
-def test_a_crash_takes_locks_and_nothing_that_was_said(broker: BlockingBroker) -> None:
-    broker.append(TOPIC, [b"%d" % number for number in range(4)])
-    with consuming(broker, 4) as consumer:
-        say(consumer, range(3), AcknowledgeType.ACCEPT)
-        broker.crash()
-    broker.restart()
-    assert broker.share_groups.start_offsets(GROUP) == {FIRST: 3}
-    assert broker.share_groups.locks(GROUP) == []
-    assert broker.share_groups.lag(GROUP) == 1
-
-
-def test_a_fork_begins_with_what_is_stored_and_goes_its_own_way(broker: BlockingBroker) -> None:
-    broker.append(TOPIC, [b"%d" % number for number in range(4)])
-    with consuming(broker, 4) as consumer:
-        say(consumer, range(1), AcknowledgeType.ACCEPT)
-        with broker.fork() as fork:
-            assert fork.share_groups.start_offsets(GROUP) == {FIRST: 1}
-            assert fork.share_groups.locks(GROUP) == []
-            with consuming(fork, 3) as other:
-                say(other, range(1, 4), AcknowledgeType.ACCEPT)
-                assert fork.share_groups.start_offsets(GROUP) == {FIRST: 4}
-        assert [each[1:3] for each in broker.share_groups.locks(GROUP)] == [(1, 3)]
-
-
-def test_a_member_that_is_silent_is_out_when_the_clock_is_moved(broker: BlockingBroker) -> None:
-    assert broker.kafka is not None
-    with KafkaWire.connect(broker.kafka) as client:
-        asked = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=0, subscribed_topic_names=[TOPIC])
-        epoch = client.call(asked, 1).member_epoch
-        assert (broker.share_groups.groups(), set(broker.share_groups.assignments(GROUP))) == ({GROUP: "Stable"}, {"m"})
-        broker.clock.advance(SESSION_S + 1)
-        deadline = time.monotonic() + PATIENCE_S
-        while broker.share_groups.groups() != {GROUP: "Empty"}:
-            assert time.monotonic() < deadline
-        silent = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=epoch)
-        assert client.call(silent, 1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_of_a_group_that_nobody_knows_there_is_nothing(broker: BlockingBroker) -> None:

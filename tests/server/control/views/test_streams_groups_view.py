@@ -15,7 +15,7 @@ from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire
 from tests.support.streams_members import StreamsMember
-from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, PLAIN, REPARTITION, SOURCE, heartbeat
+from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE, heartbeat
 
 PARTITIONS: Final = 2
 SESSION_S: Final = 45
@@ -127,19 +127,6 @@ def test_what_is_wrong_is_seen_and_waited_for(broker: BlockingBroker, wire: Kafk
         broker.streams_groups.wait_status(GROUP, "STALE")
 
 
-def test_a_group_that_waits_for_more_members_says_so_until_the_clock_is_moved(broker: BlockingBroker, wire: KafkaWire) -> None:
-    broker.alter_group_config(GROUP, {"streams.initial.rebalance.delay.ms": "3000"})
-    member = StreamsMember(wire, topology=PLAIN)
-    member.beat()
-    broker.streams_groups.wait_status(GROUP, "ASSIGNMENT_DELAYED")
-    member.settle()
-    assert broker.streams_groups.groups() == {GROUP: "Assigning"}
-    broker.clock.advance(3)
-    while not member.active:
-        member.beat()
-    assert broker.streams_groups.wait_stable(GROUP).statuses == ()
-
-
 def test_an_application_has_done_everything_when_it_has_committed_what_it_reads(
     broker: BlockingBroker, member: StreamsMember
 ) -> None:
@@ -190,19 +177,6 @@ def test_a_test_lets_members_join_again_takes_one_out_and_holds_what_they_say(
     assert wire.receive().error_code == 0
     errors = [each.errors for each in broker.requests.find("StreamsGroupHeartbeat", group=GROUP)]
     assert errors[-4:] == [("FENCED_MEMBER_EPOCH",), (), ("UNKNOWN_MEMBER_ID",), ()]
-
-
-def test_a_crash_takes_nothing_of_a_group_and_its_members_go_on(broker: BlockingBroker, member: StreamsMember) -> None:
-    before = broker.streams_groups.describe(GROUP)
-    broker.crash()
-    broker.restart()
-    after = broker.streams_groups.describe(GROUP)
-    assert (after.state, after.group_epoch, after.members) == (before.state, before.group_epoch, before.members)
-    assert broker.kafka is not None
-    with KafkaWire.connect(broker.kafka) as again:
-        member.client = again
-        assert member.beat().active_tasks is None
-        assert broker.streams_groups.describe(GROUP) == before
 
 
 def test_a_fork_begins_with_topology_members_and_tasks_and_goes_its_own_way(
