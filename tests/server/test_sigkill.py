@@ -20,14 +20,23 @@ from triolog.protocol.errors import RequestError
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import Response
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_TIMESTAMP, CompressionType, Record
+from triolog.protocol.types import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+    CompressionType,
+    Record,
+    TopicPartition,
+)
 from triolog.tools.client.blocking import BlockingClient, BlockingProducer, BlockingRecord
 
-from tests.support.acknowledged import PartitionModel, Sent
 from tests.support.counts import counts
 from tests.support.forked_servers import ServerForker
+from tests.support.kill_history import KillHistory, Numbered
 from tests.support.logs import scan_for_timestamp
 from tests.support.server_process import DEADLINE_S, Address, ServerFolder, ServerProcess
+from tests.support.stored_log import read_stored_log
 from tests.support.wire_client import WireClient
 
 RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(50, quick=3))
@@ -90,10 +99,10 @@ class Progress:
 class Producer(threading.Thread):
     """One connection that produces numbered records until the server is gone. Owner: its thread."""
 
-    name_bytes: bytes
+    producer: str
     address: Address
     shape: Shape
-    models: list[PartitionModel]
+    history: KillHistory
     progress: Progress
     rng: random.Random
     error: BaseException | None = None
@@ -114,11 +123,11 @@ class Producer(threading.Thread):
             self.error = exc
 
     def _produce(self, client: WireClient) -> None:
-        in_flight: dict[int, tuple[int, list[Sent]]] = {}
+        in_flight: dict[int, tuple[int, list[Numbered]]] = {}
         while True:
             while len(in_flight) < self.rng.randint(1, self.shape.max_in_flight):
                 partition, records = self.rng.randrange(self.shape.partitions), self._records()
-                self.models[partition].send(records)
+                self.history.send(TopicPartition(TOPIC, partition), records)
                 in_flight[client.send(self._request(partition, records))] = partition, records
             event: Any = client.receive()
             if not isinstance(event, Response):
@@ -130,21 +139,21 @@ class Producer(threading.Thread):
                 if _is_stopping(entry.error):
                     return
                 raise entry.error
-            self.models[partition].acknowledge(entry.base_offset, records)
+            self.history.acknowledge(TopicPartition(TOPIC, partition), entry.base_offset, records)
             self.progress.count()
 
-    def _records(self) -> list[Sent]:
+    def _records(self) -> list[Numbered]:
         records = []
         for _ in range(self.rng.randint(1, self.shape.max_records)):
             timestamp = FIRST_MS + self._number * 10 + self.rng.randint(-200, 200)
             value = self.rng.randbytes(self.rng.randint(0, self.shape.max_value_bytes))
-            records.append(Sent(timestamp, b"%s:%d" % (self.name_bytes, self._number), value))
+            records.append(Numbered(self.producer, self._number, timestamp, None, value))
             self._number += 1
         return records
 
-    def _request(self, partition: int, records: list[Sent]) -> messages.ProduceRequest:
+    def _request(self, partition: int, records: list[Numbered]) -> messages.ProduceRequest:
         codec = self.rng.choice(list(CompressionType)) if self.rng.random() < 0.3 else CompressionType.NONE
-        batch = build_batch([(*record, ()) for record in records], compression_type=codec)
+        batch = build_batch([record.to_build() for record in records], compression_type=codec)
         return messages.ProduceRequest((messages.ProducePartition(TOPIC, partition, batch),))
 
 
@@ -155,14 +164,13 @@ class Run:
     folder: ServerFolder
     rng: random.Random
     shape: Shape
-    models: list[PartitionModel] = attrs.field(factory=list)
+    history: KillHistory = attrs.field(factory=KillHistory)
     _producers: int = 0
 
     def play(self) -> None:
         server = self.folder.start()
         with WireClient.connect(server.address) as client:
             client.create_topic(TOPIC, self.shape.partitions, self.shape.config)
-        self.models = [PartitionModel() for _ in range(self.shape.partitions)]
         for _ in range(KILLS_WHILE_PRODUCING):
             self._kill_while_producing(server)
             server = self._restart()
@@ -193,8 +201,7 @@ class Run:
     def _producer(self, server: ServerProcess, progress: Progress) -> Producer:
         self._producers += 1
         rng = random.Random(self.rng.getrandbits(64))
-        name = b"producer-%d" % self._producers
-        return Producer(name, server.address, self.shape, self.models, progress, rng)
+        return Producer(f"producer-{self._producers}", server.address, self.shape, self.history, progress, rng)
 
     def _restart(self) -> ServerProcess:
         while self.rng.random() < 0.35:
@@ -210,12 +217,16 @@ class Run:
 
     def _check(self, server: ServerProcess) -> None:
         with WireClient.connect(server.address) as client:
-            for partition, model in enumerate(self.models):
-                records, high_watermark = client.read_all(TOPIC, partition)
-                model.check(records, high_watermark)
+            for partition in range(self.shape.partitions):
+                log = read_stored_log(client, TOPIC, partition)
+                assert log.log_start_offset == 0
+                log.check_dense()
+                self.history.read(TopicPartition(TOPIC, partition), log)
+                records = list(log.records)
                 self._check_lookups(client, partition, records)
                 middle = len(records) // 2
                 assert client.read_all(TOPIC, partition, format=messages.Format.RECORDS)[0][middle:] == records[middle:]
+        self.history.check()
 
     def _check_lookups(self, client: WireClient, partition: int, records: list[Record]) -> None:
         times = [MAX_TIMESTAMP, 0, FIRST_MS, 2 * FIRST_MS, *(record.timestamp for record in records[-3:])]
