@@ -8,9 +8,11 @@ many, `TRIOLOG_TEST_SIGKILL_SEED=...` repeats one (the choices, not the moment t
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import random
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +36,7 @@ from triolog.tools.client.blocking import BlockingClient, BlockingProducer, Bloc
 from tests.support.counts import counts
 from tests.support.forked_servers import ServerForker
 from tests.support.kill_history import KillHistory, Numbered
+from tests.support.kill_loads import Progress
 from tests.support.logs import scan_for_timestamp
 from tests.support.server_process import DEADLINE_S, Address, ServerFolder, ServerProcess
 from tests.support.stored_log import read_stored_log
@@ -75,24 +78,6 @@ class Shape:
             max_records=rng.choice((1, 5, 20)),
             max_value_bytes=rng.choice((10, 200)),
         )
-
-
-@attrs.define(eq=False)
-class Progress:
-    """Acknowledgements so far, counted over all producers."""
-
-    acknowledgements: int = 0
-    _changed: threading.Condition = attrs.field(factory=threading.Condition)
-
-    def count(self) -> None:
-        with self._changed:
-            self.acknowledgements += 1
-            self._changed.notify_all()
-
-    def wait_for(self, acknowledgements: int) -> None:
-        with self._changed:
-            reached = self._changed.wait_for(lambda: self.acknowledgements >= acknowledgements, DEADLINE_S)
-        assert reached, f"{self.acknowledgements} acknowledgements within {DEADLINE_S} s, {acknowledgements} were waited for"
 
 
 @attrs.define(eq=False)
@@ -185,7 +170,7 @@ class Run:
         for producer in producers:
             producer.start()
         try:
-            progress.wait_for(self.rng.randint(1, 120))
+            progress.wait_until(partial(operator.le, self.rng.randint(1, 120)))
             self._pause(MAX_WAIT_AFTER_ACKS_S)
             if self.rng.random() < 0.25:
                 server.terminate()
