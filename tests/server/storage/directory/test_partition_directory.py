@@ -20,8 +20,8 @@ from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError
 from triolog.server.storage.recovery.recovery import OpenLog
 
+from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import TOPIC_PARTITION, Clock
-from tests.support.watched_fs import WatchedFileSystem
 
 TOPIC_ID: Final = uuid.UUID("c2acf7d7-591e-4689-a804-fb2b3703c088")
 
@@ -38,7 +38,7 @@ def request(directory: Path, *, sync_metadata: bool = True) -> OpenLog:
 
 
 def test_a_new_partition_has_its_files_and_their_names_are_on_the_device(tmp_path: Path) -> None:
-    fs, directory = WatchedFileSystem(), tmp_path / "topic-0"
+    fs, directory = GateFileSystem(), tmp_path / "topic-0"
     log = create_partition(fs, request(directory), TOPIC_ID)
     assert sorted(path.name for path in directory.iterdir()) == [
         "00000000000000000000.log",
@@ -51,7 +51,7 @@ def test_a_new_partition_has_its_files_and_their_names_are_on_the_device(tmp_pat
 
 
 def test_where_nothing_outlives_the_process_no_directory_is_synced(tmp_path: Path) -> None:
-    fs = WatchedFileSystem()
+    fs = GateFileSystem()
     create_partition(fs, request(tmp_path / "topic-0", sync_metadata=False), TOPIC_ID)
     assert fs.synced == []
 

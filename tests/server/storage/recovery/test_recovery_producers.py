@@ -25,9 +25,9 @@ from triolog.server.storage.producers.producer_entry import BatchMetadata, Produ
 from triolog.server.storage.producers.producer_snapshots import decode_snapshot, encode_snapshot
 
 from tests.support.crash_fs import CrashFileSystem
+from tests.support.gate_fs import GateFileSystem
 from tests.support.golden import GOLDEN
 from tests.support.logs import DrivenLog, open_driven
-from tests.support.watched_fs import WatchedFileSystem
 
 GOLDEN_LOGS: Final = [(state, topic) for state in ("clean", "unclean") for topic in ("txn", "idem", "compacted")]
 PRODUCER: Final = 7
@@ -227,7 +227,7 @@ def test_a_snapshot_at_the_end_is_enough_after_a_clean_stop(tmp_path: Path) -> N
     count = 4_000
     segment_of(tmp_path, 0, *(idempotent(offset, offset) for offset in range(count)))
     open_driven(tmp_path, was_clean=False).close()
-    fs = WatchedFileSystem()
+    fs = GateFileSystem()
     driven = open_driven(tmp_path, fs=fs)
     assert last_sequence(driven) == count - 1
     assert fs.read_bytes[f"{0:020}.log"] < 6 * 8192
