@@ -84,11 +84,7 @@ EMPTY: Final[list[Step]] = ["sync", "sync names"]
         (["replace unsynced"], {None, b"", bytes(8), b"12345678"}, False),
         # a failed sync is not healed by the next one, nor by a write elsewhere
         ([*OLD, (3, b"new"), "fail to sync", "sync"], {b"old", b"oldnew"}, False),
-        (
-            [*EMPTY, (0, b"a" * 8), "fail to sync", (8, b"b" * 8), "sync"],
-            {bytes(8) + b"b" * 8, b"a" * 8 + b"b" * 8},
-            True,
-        ),
+        ([*EMPTY, (0, b"a" * 8), "fail to sync", (8, b"b" * 8), "sync"], {bytes(8) + b"b" * 8, b"a" * 8 + b"b" * 8}, True),
         # written again it may be in an extent of ext4 that is still marked unwritten, unless it was forgotten before
         ([*EMPTY, (0, b"abcdefgh"), "fail to sync", (0, b"abcdefgh"), "sync"], {bytes(8), b"abcdefgh"}, True),
         ([*EMPTY, (0, b"abcdefgh"), "fail to sync", "forget", (0, b"abcdefgh"), "sync"], {b"abcdefgh"}, True),

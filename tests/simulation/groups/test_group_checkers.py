@@ -101,13 +101,7 @@ def beats(*members: str) -> list[Event]:
 def acquired(member: str, at_ms: int, count: int = 1, record: str | None = "a", last: int = 0) -> Acquired:
     ids = () if record is None else ((0, record),)
     return Acquired(
-        **of(member, at_ms, group=SHARERS),
-        partition=P,
-        first=0,
-        last=last,
-        delivery_count=count,
-        begun_ms=at_ms - 1,
-        ids=ids,
+        **of(member, at_ms, group=SHARERS), partition=P, first=0, last=last, delivery_count=count, begun_ms=at_ms - 1, ids=ids
     )
 
 

@@ -18,12 +18,7 @@ from triolog.tools.client.consumer import AtOffset
 from .worker import MOST_PENDING, PATIENCE_S, POLL_S, TRANSACTION_MS, Partition, Record, Work, id_of
 
 PATIENCE_MS: Final = int(PATIENCE_S * 1000)
-PRODUCING: Final = {
-    "delivery_timeout_ms": PATIENCE_MS,
-    "request_timeout_ms": 8000,
-    "max_block_ms": PATIENCE_MS,
-    "linger_ms": 5,
-}
+PRODUCING: Final = {"delivery_timeout_ms": PATIENCE_MS, "request_timeout_ms": 8000, "max_block_ms": PATIENCE_MS, "linger_ms": 5}
 COMMIT_EVERY_S: Final = 1.0
 SETTLE_S: Final = 0.02
 
