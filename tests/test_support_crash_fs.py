@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import errno
-import os
 import random
-import struct
 from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.server.storage.disk.filesystem import CREATE, READ, read_file, replace_file
+from triolog.server.storage.disk.filesystem import CREATE, READ, replace_file
 
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 
@@ -173,17 +171,6 @@ def test_a_moment_of_a_recording_crashes_as_the_cut_there_does() -> None:
     assert len(left) > 50
 
 
-def test_a_copy_and_its_original_change_apart() -> None:
-    fs = CrashFileSystem()
-    fd = _file(fs, "/f", b"old")
-    copy = fs.copy()
-    fs.write(fd, [b"new"], 0)
-    fs.unlink("/f")
-    fs.sync(fd)
-    assert copy.content("/f") == copy.durable_content("/f") == b"old"
-    assert copy.crash(random.Random(0)).content("/f") == b"old"
-
-
 def test_a_file_that_was_made_long_takes_no_memory_and_reads_as_zeros() -> None:
     fs = CrashFileSystem()
     fd = _file(fs, "/f", b"")
@@ -205,41 +192,6 @@ def test_what_a_crash_left_is_durable() -> None:
         after = fs.crash(random.Random(seed))
         left = after.tree()
         assert after.crash(random.Random(seed + 1)).tree() == left
-
-
-def test_everything_raises_after_the_cut() -> None:
-    fs = CrashFileSystem()
-    fd = _file(fs, "/f", b"x")
-    fs.cut_after(1)
-    fs.write(fd, [b"y"], 1)
-    with pytest.raises(PowerCut):
-        fs.write(fd, [b"z"], 2)
-    with pytest.raises(PowerCut):
-        fs.read(fd, 1, 0)
-    fs.close(fd)
-
-
-def test_a_device_that_fills_up_takes_a_part_of_the_write() -> None:
-    fs = CrashFileSystem()
-    fd = _file(fs, "/f", b"")
-    fs.fail_next("write", errno.ENOSPC, after_bytes=5)
-    fs.write(fd, [b"123"], 0)
-    with pytest.raises(OSError, match="No space left") as caught:
-        fs.write(fd, [b"45", b"67"], 3)
-    assert caught.value.errno == errno.ENOSPC
-    assert fs.content("/f") == b"12345"
-    fs.write(fd, [b"67"], 5)
-    assert fs.content("/f") == b"1234567"
-
-
-def test_a_failure_waits_for_the_calls_it_skips() -> None:
-    fs = CrashFileSystem()
-    fs.fail_next("open", errno.EMFILE, skip=1)
-    _file(fs, "/f", b"")
-    with pytest.raises(OSError, match="Too many open files"):
-        fs.open("/f", READ)
-    fs.open("/f", READ)
-    assert not fs.forget_failures()
 
 
 def test_every_open_descriptor_is_told_of_a_failure_once() -> None:
@@ -328,43 +280,3 @@ def test_what_was_written_and_synced_and_never_failed_since_it_was_forgotten_is_
     after = fs.crash(random.Random(len(steps))).content("/f")
     for page, expected in sound.items():
         assert after[page * 8 : page * 8 + len(expected)] == expected
-
-
-def test_a_map_shows_later_writes_and_cuts_and_stays_with_a_file_that_was_replaced() -> None:
-    fs = CrashFileSystem()
-    fd = _file(fs, "/f", bytes(8))
-    view = fs.map(fd, 8)
-    fs.write(fd, [struct.pack(">i", 7)], 4)
-    assert struct.unpack_from(">i", view, 4) == (7,)
-    with pytest.raises(TypeError):
-        view[0] = 1  # type: ignore[index]
-    fs.truncate(fd, 5)
-    assert bytes(view) == bytes(5) + b"\xdb" * 3
-    replace_file(fs, "/f", b"new!")
-    assert bytes(view) == bytes(5) + b"\xdb" * 3
-    assert read_file(fs, "/f", max_bytes=9) == b"new!"
-
-
-@pytest.mark.parametrize(
-    ("path", "flags", "error"),
-    [("/none", READ, errno.ENOENT), ("/d", READ, errno.EISDIR), ("/f", CREATE | os.O_EXCL, errno.EEXIST)],
-)
-def test_opening_fails_as_it_does_on_linux(path: str, flags: int, error: int) -> None:
-    fs = CrashFileSystem()
-    fs.make_directory("/d")
-    _file(fs, "/f", b"")
-    with pytest.raises(OSError, match="/") as caught:
-        fs.open(path, flags)
-    assert caught.value.errno == error
-
-
-def test_a_descriptor_for_reading_refuses_writes_and_a_closed_one_everything() -> None:
-    fs = CrashFileSystem()
-    fs.close(_file(fs, "/f", b"x"))
-    fd = fs.open("/f", READ)
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        fs.write(fd, [b"y"], 0)
-    fs.close(fd)
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        fs.read(fd, 1, 0)
-    assert fs.open_descriptors == 0
