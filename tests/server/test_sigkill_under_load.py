@@ -25,19 +25,21 @@ from typing import Final
 import attrs
 import pytest
 from triolog.protocol.native import messages
-from triolog.protocol.types import TopicPartition
-from triolog.server.storage.check.findings import Finding, Quiet, Severity
+from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_TIMESTAMP, TopicPartition
 from triolog.server.storage.check.verify import verify
 from triolog.server.storage.directory.directory_lock import DirectoryLock
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk.filesystem import OsFileSystem
 
+from tests.server.test_sigkill_children import children
 from tests.support.counts import counts
 from tests.support.forked_servers import ServerForker
-from tests.support.kill_loads import Caller, LoadThread, Progress
+from tests.support.kill_loads import OLD_MS, Caller, LoadThread, Progress
 from tests.support.kill_transactions import TransactionLoad
 from tests.support.kill_workload import TRANSACTION_PARTITIONS, TRANSACTIONS, Workload
+from tests.support.logs import scan_for_timestamp
 from tests.support.server_process import ServerFolder, ServerProcess
+from tests.support.stopped_logs import Seen
 from tests.support.stored_log import id_of, read_committed, read_stored_log
 from tests.support.wire_client import WireClient
 
@@ -164,6 +166,7 @@ class Run:
             self._read_transactions(client)
             for load in self.workload.loads:
                 load.look(client)
+            self._check_lookups(client)
         self.workload.history.check()
         assert "Traceback" not in server.stderr()
 
@@ -173,6 +176,17 @@ class Run:
             self.workload.history.read(partition, log)
             if "compact" not in self.workload.topics[partition.topic][1].get("cleanup.policy", ""):
                 log.check_dense()
+
+    def _check_lookups(self, client: WireClient) -> None:
+        """A lookup by time finds what a scan finds."""
+        records = read_stored_log(client, "kept", 0).records
+        times = [MAX_TIMESTAMP, 0, OLD_MS, 2 * OLD_MS, *(record.timestamp for record in records[-3:])]
+        times += [record.timestamp + self.rng.randint(-1, 1) for record in self.rng.sample(records, min(15, len(records)))]
+        for timestamp, found in zip(times, client.offsets_for_times(("kept", 0, each) for each in times), strict=True):
+            assert found.error is None, found.error
+            assert (found.timestamp, found.offset) == scan_for_timestamp(records, timestamp), f"timestamp {timestamp}"
+        assert client.offset_for_time("kept", 0, EARLIEST_TIMESTAMP) == (NO_TIMESTAMP, 0)
+        assert client.offset_for_time("kept", 0, LATEST_TIMESTAMP) == (NO_TIMESTAMP, len(records))
 
     def _read_transactions(self, client: WireClient) -> None:
         visible: set[str] = set()
@@ -187,7 +201,7 @@ class Run:
 
     def _stop_and_verify(self, server: ServerProcess) -> None:
         assert server.stop() == 0
-        findings = _Findings()
+        findings = Seen()
         fs, path = OsFileSystem(), str(self.folder.data_dir)
         lock = DirectoryLock.acquire(path)
         try:
@@ -199,20 +213,9 @@ class Run:
 
 def _kill_cleaner(server: ServerProcess) -> None:
     """SIGKILL for the process that compacts, if there is one at this moment; the server goes on."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            _, parent = stat.read_text().rpartition(")")[2].split()[:2]
-            if int(parent) == server.pid:
-                os.kill(int(stat.parent.name), signal.SIGKILL)
-
-
-class _Findings(Quiet):
-    def __init__(self) -> None:
-        self.damages: list[Finding] = []
-
-    def found(self, finding: Finding) -> None:
-        if finding.severity is Severity.DAMAGE:
-            self.damages.append(finding)
+    for child in children(server):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.timeout(RUN_TIMEOUT_S)
