@@ -3,7 +3,7 @@
 A run is a seed, one directory and several servers on it, each killed at a moment of load, now and then some time after its
 cleaner's process, and now and then again while it starts or stops. The moment is an acknowledgement: the n-th, or the first
 one at which a file of a kind is new, so that kills come while the cleaner or retention is at work. After each kill everything
-is compared with what was promised (`kill_models`); now and then, and at the end, the server is stopped and the checks of
+is compared with what was promised (`kill_history`); now and then, and at the end, the server is stopped and the checks of
 `triolog verify` go over the directory.
 
 `TRIOLOG_TEST_SIGKILL_RUNS=5000` runs that many, `TRIOLOG_TEST_SIGKILL_SEED=...` repeats one: all choices, though not the
@@ -25,7 +25,7 @@ from typing import Final
 import attrs
 import pytest
 from triolog.protocol.native import messages
-from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_TIMESTAMP
+from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_TIMESTAMP, TopicPartition
 from triolog.server.storage.check.verify import verify
 from triolog.server.storage.directory.directory_lock import DirectoryLock
 from triolog.server.storage.directory.inventory import read_directory
@@ -40,7 +40,7 @@ from tests.support.kill_workload import TRANSACTION_PARTITIONS, TRANSACTIONS, Wo
 from tests.support.logs import scan_for_timestamp
 from tests.support.server_process import ServerFolder, ServerProcess
 from tests.support.stopped_logs import Seen
-from tests.support.stored_log import read_committed, read_stored_log
+from tests.support.stored_log import id_of, read_committed, read_stored_log
 from tests.support.wire_client import WireClient
 
 RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(25, quick=1))
@@ -131,7 +131,7 @@ class Run:
         return is_time
 
     def _files(self, suffix: str, topics: tuple[str, ...]) -> set[str]:
-        folders = [self.folder.data_dir / str(partition) for partition in self.workload.models if partition.topic in topics]
+        folders = [self.folder.data_dir / str(partition) for partition in self.workload.partitions if partition.topic in topics]
         return {name for folder in folders for name in os.listdir(folder) if name.endswith(suffix)}
 
     def _restart(self) -> ServerProcess:
@@ -156,22 +156,26 @@ class Run:
     # ---- what has to hold ------------------------------------------------------------------------------------------------
 
     def _check(self, server: ServerProcess) -> None:
-        """What was promised is there; then what is undecided is decided, and everything is looked at again."""
+        """What was promised is there; then what is undecided is decided, and everything is read again."""
         with WireClient.connect(server.address) as client:
-            self._check_logs(client)
+            self._read_logs(client)
             caller = Caller(client, Progress())
             for load in self.workload.loads:
                 load.settle(caller)
-            self._check_logs(client)
-            self._check_transactions(client)
+            self._read_logs(client)
+            self._read_transactions(client)
             for load in self.workload.loads:
-                load.check(client)
+                load.look(client)
             self._check_lookups(client)
+        self.workload.history.check()
         assert "Traceback" not in server.stderr()
 
-    def _check_logs(self, client: WireClient) -> None:
-        for partition, model in self.workload.models.items():
-            model.check(read_stored_log(client, *partition))
+    def _read_logs(self, client: WireClient) -> None:
+        for partition in self.workload.partitions:
+            log = read_stored_log(client, *partition)
+            self.workload.history.read(partition, log)
+            if "compact" not in self.workload.topics[partition.topic][1].get("cleanup.policy", ""):
+                log.check_dense()
 
     def _check_lookups(self, client: WireClient) -> None:
         """A lookup by time finds what a scan finds."""
@@ -184,15 +188,16 @@ class Run:
         assert client.offset_for_time("kept", 0, EARLIEST_TIMESTAMP) == (NO_TIMESTAMP, 0)
         assert client.offset_for_time("kept", 0, LATEST_TIMESTAMP) == (NO_TIMESTAMP, len(records))
 
-    def _check_transactions(self, client: WireClient) -> None:
-        visible: set[bytes] = set()
-        for partition in range(TRANSACTION_PARTITIONS):
-            visible |= read_committed(client, TRANSACTIONS, partition)
-            log = read_stored_log(client, TRANSACTIONS, partition)
-            assert log.last_stable_offset == log.high_watermark, f"something is open in {TRANSACTIONS}-{partition}"
+    def _read_transactions(self, client: WireClient) -> None:
+        visible: set[str] = set()
+        for partition in (TopicPartition(TRANSACTIONS, number) for number in range(TRANSACTION_PARTITIONS)):
+            log = read_committed(client, *partition)
+            assert log.last_stable_offset == log.high_watermark, f"something is open in {partition}"
+            self.workload.history.read(partition, log, is_committed=True)
+            visible |= {id_of(record) for record in log.records}
         for load in self.workload.loads:
             if isinstance(load, TransactionLoad):
-                load.check_visible(visible)
+                load.see(visible)
 
     def _stop_and_verify(self, server: ServerProcess) -> None:
         assert server.stop() == 0

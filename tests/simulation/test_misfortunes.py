@@ -7,19 +7,30 @@ import logging
 import os
 import random
 from collections.abc import Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pytest
 
 from tests.support.crash_fs import PowerCut
 
 from .device.disk import PAGE_BYTES, SimulatedDisk
-from .history import Acknowledged, Damaged, Ended, Event, GivenUp, Happened, Introduced, Lost, Refused, Send, Stored, Survived
+from .history import (
+    Acknowledged,
+    Damaged,
+    Ended,
+    Event,
+    GivenUp,
+    Happened,
+    History,
+    Introduced,
+    Lost,
+    Refused,
+    Send,
+    Stored,
+    Survived,
+)
 from .script import KEYED, Script, Step
 from .verdict import judge
-from .world import simulate
-
-E = TypeVar("E", bound=Event)
 
 SMALL: Final = {"segment.bytes": "700", "fetch.check.crcs": "true"}
 COMPACTED: Final = SMALL | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "1000"}
@@ -44,18 +55,19 @@ def world(steps: list[Step], topic: str = "plain", config: dict[str, str] = SMAL
     return Script("misfortunes", fields.pop("durability"), {topic: {"partitions": 1, "config": config}}, tuple(steps), **fields)
 
 
-def events(script: Script, kind: type[E]) -> list[E]:
-    """Of a world in which nothing was wrong."""
-    verdict = judge(script)
+def events(script: Script, *kinds: type[Event]) -> list[Any]:
+    """Of a world in which nothing was wrong: the events of each kind."""
+    history = History()
+    verdict = judge(script, history)
     assert verdict.is_good, str(verdict)
-    return [event for event in simulate(script).events if isinstance(event, kind)]
+    return [[event for event in history.events if isinstance(event, kind)] for kind in kinds]
 
 
 def test_a_topic_is_compacted_while_it_is_written_and_children_are_killed() -> None:
     kills = [Step(at_ms, "operator", "kill", {"for_ms": 0, "after": 3, "when": "child"}) for at_ms in (1000, 6000)]
     ends = Step(20_000, "operator", "clock", {"ms": 0})
     script = world([*sends("keyed 0", KEYED, 40), *kills, Step(9000, "operator", "child"), ends], KEYED, COMPACTED)
-    everything = events(script, Stored)[0]
+    [[everything, _]] = events(script, Stored)
     assert everything.end_offset > 150
     assert 5 <= len(everything.records) < 100
 
@@ -64,9 +76,8 @@ def test_a_topic_is_compacted_while_it_is_written_and_children_are_killed() -> N
 def test_a_flipped_bit_is_met_by_readers_and_by_nobody_else(end: str) -> None:
     rot = {"topic": "plain", "partition": 0, "share": 0.3, "byte": 0.9, "bit": 2, "end": end, "for_ms": 0}
     script = world([*sends("kafka 0", "plain"), Step(6000, "operator", "rot", rot)], rots=True)
-    [damaged] = events(script, Damaged)
-    refused = {event.offset for event in events(script, Refused)}
-    assert refused == set(damaged.offsets)
+    [damaged], refused = events(script, Damaged, Refused)
+    assert {event.offset for event in refused} == set(damaged.offsets)
 
 
 def test_a_directory_fails_and_comes_back() -> None:
@@ -74,21 +85,17 @@ def test_a_directory_fails_and_comes_back() -> None:
     steps = [*sends("kafka 0", "plain"), *sends("kafka 1", "stamped", 80)]
     steps += [Step(2000, "operator", "fail_directory", {"directory": 0}), Step(14_000, "operator", "replug", {"for_ms": 100})]
     script = Script("directory", "fsync", topics, tuple(sorted(steps, key=lambda step: step.at_ms)), directories=2)
-    assert all(event.end_offset >= 100 for event in events(script, Stored) if event.partition.partition == 0)
+    [everything] = events(script, Stored)
+    assert all(event.end_offset >= 100 for event in everything if event.partition.partition == 0)
 
 
 def test_a_power_cut_takes_what_was_not_synced_and_that_is_found_out() -> None:
     steps = [*sends("kafka 0", "plain", 60), Step(5100, "operator", "power", {"for_ms": 0, "after": 0})]
+    steps.sort(key=lambda step: step.at_ms)
     lost = 0
     for number in range(6):
-        script = Script(
-            f"power {number}",
-            "os",
-            {"plain": {"partitions": 1, "config": {}}},
-            tuple(sorted(steps, key=lambda step: step.at_ms)),
-        )
-        assert len(events(script, Lost)) == 1
-        [survived] = events(script, Survived)
+        script = Script(f"power {number}", "os", {"plain": {"partitions": 1, "config": {}}}, tuple(steps))
+        [_], [survived] = events(script, Lost, Survived)
         lost += not survived.records
     assert lost
 
@@ -98,8 +105,8 @@ def test_what_a_sync_has_failed_on_may_be_lost_at_the_next_start() -> None:
     fail = Step(2000, "operator", "fail", {"operation": "sync", "error": "EIO", "skip": 0})
     kill = Step(4000, "operator", "kill", {"for_ms": 0, "after": 0})
     script = world([*sends("kafka 0", "plain"), fail, kill], durability="group:100")
-    assert [event.window_ms for event in events(script, Lost)] == [None]
-    assert len(events(script, Survived)) == 1
+    [lost], [_] = events(script, Lost, Survived)
+    assert lost.window_ms is None
 
 
 def test_who_gets_an_epoch_that_was_lost_is_introduced_as_another_one() -> None:
@@ -114,9 +121,9 @@ def test_who_gets_an_epoch_that_was_lost_is_introduced_as_another_one() -> None:
     are_given_again = 0
     for number in range(4):
         script = Script(f"epoch {number}", "os", topics, tuple(sorted(steps, key=lambda step: step.at_ms)))
-        found = events(script, Event)
-        introduced = {event.producer: (event.producer_id, event.epoch) for event in found if isinstance(event, Introduced)}
-        assert introduced.keys() == {event.producer for event in found if isinstance(event, Send)}
+        introductions, sends_of_all = events(script, Introduced, Send)
+        introduced = {event.producer: (event.producer_id, event.epoch) for event in introductions}
+        assert introduced.keys() == {event.producer for event in sends_of_all}
         are_given_again += len(set(introduced.values())) < len(introduced)
     assert are_given_again
 
@@ -127,16 +134,15 @@ def test_a_careless_producer_that_got_no_answer_sends_nothing_behind_what_may_be
     said = {"parts": parts, "end": "commit", "pause_ms": 200, "is_careless": True}
     steps = [Step(at_ms, "zombie 0", "transaction", said) for at_ms in (500, 2000)]
     script = world([*steps, Step(2100, "operator", "restart", {"for_ms": 5000})], durability="os")
-    found = events(script, Event)
-    assert [event.error for event in found if isinstance(event, GivenUp)] == ["no answer"]
-    assert [event.is_committed for event in found if isinstance(event, Ended)] == [True, None]
+    [given_up], ended = events(script, GivenUp, Ended)
+    assert given_up.error == "no answer"
+    assert [event.is_committed for event in ended] == [True, None]
 
 
 def test_offsets_of_a_stopped_log_that_lost_its_end_are_given_to_nobody() -> None:
     shorten = {"topic": "plain", "partition": 0, "batches": 2, "for_ms": 0}
     script = world([*sends("kafka 0", "plain"), Step(2100, "operator", "shorten", shorten)], rots=True)
-    [damaged] = events(script, Damaged)
-    everything = events(script, Stored)[0]
+    [damaged], [everything, _] = events(script, Damaged, Stored)
     assert len(damaged.offsets) == 10
     assert everything.end_offset > damaged.next_offset
     assert {record.offset for record in everything.records} == set(range(everything.end_offset)) - set(damaged.offsets)
@@ -147,7 +153,8 @@ def test_a_server_does_not_start_with_another_digit_in_the_file_of_topics() -> N
     for number in range(6):
         misprint = {"directory": 0, "share": 0.1 + 0.15 * number, "bit": 0, "for_ms": 0}
         script = world([*sends("kafka 0", "plain", 5), Step(1500, "operator", "misprint", misprint)])
-        refused += any("topics.json" in event.what and "not start" in event.what for event in events(script, Happened))
+        [happened] = events(script, Happened)
+        refused += any("topics.json" in event.what and "not start" in event.what for event in happened)
     assert refused
 
 
@@ -159,9 +166,9 @@ def test_what_was_appended_before_a_stop_and_not_answered_is_known_again() -> No
         for who in ("kafka 0", "bundle 0")
     ]
     restart = Step(1050, "operator", "restart", {"for_ms": 0, "unheard_ms": 300})
-    script = world([*steps, restart])
-    assert not events(script, GivenUp)
-    assert sum(len(event.ids) for event in events(script, Acknowledged)) == 200
+    given_up, acknowledged = events(world([*steps, restart]), GivenUp, Acknowledged)
+    assert not given_up
+    assert sum(len(event.ids) for event in acknowledged) == 200
 
 
 def a_disk(seed: int) -> tuple[SimulatedDisk, int]:

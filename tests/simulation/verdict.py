@@ -40,12 +40,12 @@ class Verdict:
         return "\n".join([*lines, *(f"  {kind}: {detail}" for kind, detail in self.anomalies[:20])])
 
 
-def judge(script: Script) -> Verdict:
-    """Simulate a world and check its history. What the server logs meanwhile is not shown."""
+def judge(script: Script, history: History | None = None) -> Verdict:
+    """Simulate a world and check its history, which begins empty. What the server logs meanwhile is not shown."""
     began_s = time.process_time()
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    history, error = History(), ""
+    history, error = History() if history is None else history, ""
     try:
         simulate(script, history)
     except Exception as exc:

@@ -24,13 +24,8 @@ PATIENCE_S: Final = 60.0
 
 
 @attrs.define(eq=False)
-class Connection:
+class Connection(KafkaStream):
     """Calls of Kafka's protocol to a server that is there."""
-
-    stream: KafkaStream
-
-    async def call(self, body: object, version: int) -> Any:
-        return await self.stream.call(body, version)
 
     def sees(self, kind: str, detail: str) -> None:
         raise AssertionError(f"{kind}: {detail}")
@@ -57,7 +52,7 @@ def _everything(kafka: str, native: tuple[str, int], where: TopicPartition, *, c
     async def read() -> dict[str, Any] | None:
         async with await open_connection(kafka) as stream:
             try:
-                records, markers, end = await _read(Connection(KafkaStream(stream)), where, start, committed=committed)
+                records, markers, end = await _read(Connection(stream), where, start, committed=committed)
             except OffsetOutOfRangeError:
                 return None
         return {"start": start, "end": end, "records": records, "markers": markers}
@@ -98,7 +93,7 @@ def ends(kafka: str, topics: Mapping[str, int], *, committed: bool) -> dict[Topi
     async def main() -> dict[TopicPartition, int]:
         found = {}
         async with await open_connection(kafka) as stream:
-            connection = Connection(KafkaStream(stream))
+            connection = Connection(stream)
             for where in partitions_of(topics):
                 records, _, _ = await _read(connection, where, 0, committed=committed)
                 if records:

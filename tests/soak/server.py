@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ import attrs
 from triolog.server.control.ports import Ports
 from triolog.server.settings.broker_config import Address
 
+from tests.support.control_port import Control
 from tests.support.forked_servers import ServerForker
 from tests.support.server_process import COMMAND, ServerProcess
 
@@ -86,20 +85,6 @@ class SoakServer:
         self.process.wait_ready(STARTS_WITHIN_S)
         self.began_at = time.monotonic()
 
-    def wait_locked(self) -> None:
-        self.process.wait_locked(self.data_dir, STARTS_WITHIN_S)
-
-    def exit_code(self) -> int | None:
-        """None while it runs."""
-        return self.process.process.poll()
-
-    def kill(self) -> None:
-        self.process.kill()
-
-    def stop(self) -> int:
-        """In order; answers the exit code."""
-        return self.process.stop()
-
     def pause(self) -> None:
         os.kill(self.process.pid, signal.SIGSTOP)
 
@@ -135,13 +120,8 @@ class SoakServer:
             return ""
 
     def _control(self, method: str, path: str, body: dict[str, Any] | None = None) -> bool:
-        data = json.dumps(body or {}).encode() if method == "POST" else None
-        headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"http://{self._addresses['control']}{path}", data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=HTTP_S):
-                return True
-        except urllib.error.HTTPError as exc:
-            raise AssertionError(f"{method} {path} {body}: {exc.code} {exc.read()!r}") from exc
+            Control(self._addresses).do(method, path, body)
         except OSError:
             return False
+        return True

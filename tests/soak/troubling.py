@@ -12,7 +12,7 @@ import attrs
 from . import troubles
 from .clients.notes import Notebook
 from .processes import ClientProcess, Clients
-from .server import SoakServer
+from .server import STARTS_WITHIN_S, SoakServer
 
 TO_SERVER: Final = {"kill": 6, "kill twice": 1, "stop": 2, "pause": 2}
 TO_OTHERS: Final = {"kill": 3, "pause": 3, "zombie": 1, "wire": 4, "disk": 2}
@@ -59,7 +59,7 @@ class Troublemaker:
         if now >= self._next_other:
             self._trouble_others()
             self._next_other = time.monotonic() + troubles.a_time(self.rng, self.pace.others)
-        if (code := self.server.exit_code()) is not None:
+        if (code := self.server.process.process.poll()) is not None:
             self.problems.append(f"the server ended by itself with {code}")
             self.begin_life()
 
@@ -81,7 +81,7 @@ class Troublemaker:
         self._count("server starts", durability=self._durability, life=self.server.lives)
 
     def stop_server(self) -> None:
-        if (code := self.server.stop()) != 0:
+        if (code := self.server.process.stop()) != 0:
             self.problems.append(f"an orderly stop ended with {code}")
 
     # ---- the server ----------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Troublemaker:
             case "kill twice":
                 self._kill_server()
                 self.server.spawn(self._durability)
-                self.server.wait_locked()
+                self.server.process.wait_locked(self.server.data_dir, STARTS_WITHIN_S)
                 time.sleep(self.rng.uniform(0, 0.3))
                 self._kill_server()
         time.sleep(self.rng.choice((0, 0, 0.5, 4)))
@@ -111,7 +111,7 @@ class Troublemaker:
 
     def _kill_server(self) -> None:
         self._count("server kills")
-        self.server.kill()
+        self.server.process.kill()
 
     # ---- the others ----------------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,8 @@ established client are counted, not timed: who gets `count` answers while the at
 
 from __future__ import annotations
 
-import itertools
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +17,6 @@ import trio
 from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.limits import KIB
 from triolog.protocol.native import messages
-from triolog.protocol.native.connection import NEED_DATA, NativeConnection, Response
-from triolog.protocol.native.state import Role
 from triolog.protocol.schema.primitives import write_unsigned_varint
 from triolog.server.listeners.connections.sockets import Admission, Listener
 from triolog.server.listeners.native.calls import native_listener
@@ -34,8 +31,9 @@ from tests.support.kafka_server import (
     kafka_server,
     produced,
 )
-from tests.support.kafka_stream import PATIENCE_S, KafkaStream, connected
+from tests.support.kafka_stream import KafkaStream
 from tests.support.kafka_wire import frame
+from tests.support.native_stream import NativeStream, native_stream
 
 FETCH_VERSION: Final = 12
 UNKNOWN_TAG: Final = 10_000
@@ -61,45 +59,6 @@ def unfinished_frame(claimed_bytes: int, sent_bytes: int) -> bytes:
 
 
 # ---- who is to be served -----------------------------------------------------------------------------------------------------
-
-
-@attrs.define(eq=False)
-class NativeStream:
-    """A connection of the native protocol. Owner: the test."""
-
-    stream: trio.SocketStream
-    connection: NativeConnection = attrs.field(factory=lambda: NativeConnection(Role.CLIENT))
-    _ids: Iterator[int] = attrs.field(factory=lambda: itertools.count(1))
-
-    async def send(self, message: Any) -> None:
-        pieces = self.connection.send_request(next(self._ids), message.api, messages.VERSION, message.to_body())
-        await self.send_raw(b"".join(pieces))
-
-    async def send_raw(self, data: bytes) -> None:
-        with trio.fail_after(PATIENCE_S):
-            await self.stream.send_all(data)
-
-    async def receive(self) -> Response:
-        """The next answer."""
-        while (event := self.connection.next_event()) is NEED_DATA:
-            with trio.fail_after(PATIENCE_S):
-                self.connection.receive_data(await self.stream.receive_some(64 * KIB))
-        assert isinstance(event, Response), event
-        return event
-
-    async def call(self, message: Any) -> Response:
-        await self.send(message)
-        return await self.receive()
-
-
-@asynccontextmanager
-async def native_stream(address: tuple[str, int], *, say_hello: bool = True, **options: Any) -> AsyncIterator[NativeStream]:
-    """A connection that has said hello, for the time of the block."""
-    async with connected(address, **options) as plain:
-        client = NativeStream(plain.stream)
-        if say_hello:
-            assert (await client.call(messages.HelloRequest("client"))).error is None
-        yield client
 
 
 @attrs.define(eq=False)
@@ -145,7 +104,7 @@ class Established:
             answer = await self.kafka.call(fetch_request(fetch_partition(offset)), 11)
             assert answer.responses[0].partitions[0].records
             partition = messages.ProducePartition(TOPIC, 1, batch(f"{number}"))
-            assert (await self.native.call(messages.ProduceRequest((partition,)))).error is None
+            await self.native.call(messages.ProduceRequest((partition,)))
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from triolog.server.broker import Broker, FetchPartition, ReaderView
 from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE
 from triolog.server.storage.disk.checkpoints import RECOVERY_POINT_FILE, encode_offsets
 
-from tests.support.brokers import LARGE, records_from, running_broker, value
+from tests.support.brokers import batches_from, records_from, running_broker, value
 from tests.support.logs import START_MS
 from tests.support.transactions import TransactionalProducer
 
@@ -54,10 +54,6 @@ class Truth:
     aborted: frozenset[int]
     log_start_offset: int
     log_end_offset: int
-
-    def first_at(self, timestamp: int) -> int:
-        """The offset that a lookup by time answers, -1 for none."""
-        return next((offset for offset, record in self.records.items() if record.timestamp >= timestamp), -1)
 
 
 @attrs.frozen(kw_only=True)
@@ -142,22 +138,12 @@ async def truth_of(broker: Broker, partition: TopicPartition) -> Truth:
 async def aborted_from(broker: Broker, partition: TopicPartition, offset: int) -> set[int]:
     """Offsets of data records, from `offset` on, that a reader of committed records leaves out. Raises RequestError."""
     view = ReaderView(isolation=Isolation.READ_COMMITTED, skip_gaps=True)
-    aborted: set[int] = set()
-    while True:
-        [answer] = await broker.reader.fetch([FetchPartition(partition, offset, LARGE)], max_bytes=LARGE, view=view)
-        if answer.error is not None:
-            raise answer.error
-        assert answer.fetched is not None
-        batches = list(iter_batches(answer.fetched.records))
-        if not batches:
-            return aborted
-        for header, batch in batches:
-            if not header.is_control and any(
-                each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
-                for each in answer.fetched.aborted or ()
-            ):
-                aborted |= {record.offset for record in iter_records(batch, header)}
-        offset = batches[-1][0].next_offset
+    return {
+        record.offset
+        async for header, batch, is_aborted in batches_from(broker, partition, offset, view=view)
+        if is_aborted
+        for record in iter_records(batch, header)
+    }
 
 
 async def fetch_one(broker: Broker, partition: TopicPartition, offset: int) -> list[Record] | RequestError:

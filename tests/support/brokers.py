@@ -10,9 +10,9 @@ from typing import Any, Final
 import attrs
 import trio
 import trio.testing
-from triolog.protocol.records.batch import iter_batches
+from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import Record, TopicPartition
+from triolog.protocol.types import Bytes, Record, TopicPartition
 from triolog.server.actors.disk.writes_at_once import AlwaysQuick
 from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.broker import Broker, FetchPartition, open_broker_core
@@ -92,18 +92,34 @@ async def values_from(
 
 
 async def records_from(broker: Broker, partition: TopicPartition = PARTITION, offset: int = 0, **waiting: Any) -> list[Record]:
-    found: list[Record] = []
+    return [
+        record
+        async for header, batch, _ in batches_from(broker, partition, offset, **waiting)
+        for record in iter_records(batch, header)
+        if record.offset >= offset
+    ]
+
+
+async def batches_from(
+    broker: Broker, partition: TopicPartition, offset: int, **options: Any
+) -> AsyncIterator[tuple[BatchHeader, Bytes, bool]]:
+    """All readable batches from the one with `offset` on, and whether each is of a transaction that a reader of committed
+    records leaves out. Options are the broker's. Raises the partition's error."""
     while True:
-        answer = (await broker.reader.fetch([FetchPartition(partition, offset, LARGE)], max_bytes=LARGE, **waiting))[0]
+        [answer] = await broker.reader.fetch([FetchPartition(partition, offset, LARGE)], max_bytes=LARGE, **options)
         if answer.error is not None:
             raise answer.error
         assert answer.fetched is not None
-        headers = [header for header, _ in iter_batches(answer.fetched.records)]
-        if not headers:
-            return found
-        for header, batch in iter_batches(answer.fetched.records):
-            found += [record for record in iter_records(batch, header) if record.offset >= offset]
-        offset = headers[-1].next_offset
+        batches = list(iter_batches(answer.fetched.records))
+        if not batches:
+            return
+        for header, batch in batches:
+            is_aborted = not header.is_control and any(
+                each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
+                for each in answer.fetched.aborted or ()
+            )
+            yield header, batch, is_aborted
+        offset = batches[-1][0].next_offset
 
 
 def value(text: str, timestamp: int = START_MS) -> list[tuple[int | None, bytes | None, bytes | None, tuple[()]]]:

@@ -7,28 +7,20 @@ from typing import Any, Final
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.admin.configs import (
     DescribeConfigsRequest,
-    DescribeConfigsResource,
-    IncrementalAlterConfigsAlterableConfig,
-    IncrementalAlterConfigsAlterConfigsResource,
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
 )
 
+from tests.support.kafka_admin import APPEND, DELETE, SET, SUBTRACT, alter_incrementally, describe
 from tests.support.kafka_wire import KafkaWire
 
 CLIENT_METRICS: Final = 16
-SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 def altering(
     name: str, *operations: tuple[str, int, str | None], validate_only: bool = False
 ) -> IncrementalAlterConfigsRequest:
-    configs = [
-        IncrementalAlterConfigsAlterableConfig(name=key, config_operation=operation, value=value)
-        for key, operation, value in operations
-    ]
-    resource = IncrementalAlterConfigsAlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configs=configs)
-    return IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    return alter_incrementally((CLIENT_METRICS, name, operations), validate_only=validate_only)
 
 
 def setting(name: str, **values: str) -> IncrementalAlterConfigsRequest:
@@ -36,10 +28,7 @@ def setting(name: str, **values: str) -> IncrementalAlterConfigsRequest:
 
 
 def describing(*names: str, keys: list[str] | None = None) -> DescribeConfigsRequest:
-    resources = [
-        DescribeConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configuration_keys=keys) for name in names
-    ]
-    return DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
+    return describe(*((CLIENT_METRICS, name) for name in names), keys=keys)
 
 
 def altered(answer: Any) -> list[str]:

@@ -44,11 +44,7 @@ def put_all(driven: DrivenLog, records: Iterable[tuple[int | str, int | str | No
 def end_transaction(driven: DrivenLog, producer_id: int, *, commit: bool, epoch: int = 0) -> int:
     """Append a marker; answers its offset."""
     marker = prepare_marker(
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        commit=commit,
-        coordinator_epoch=0,
-        now_ms=driven.clock(),
+        producer_id=producer_id, producer_epoch=epoch, commit=commit, coordinator_epoch=0, now_ms=driven.clock()
     )
     (answer,) = driven.append_group([marker])
     return answer.base_offset  # type: ignore[union-attr]

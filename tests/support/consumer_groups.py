@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from typing import Any, ClassVar
 
 import attrs
-from triolog.protocol.coordinator.consumer_group_records import (
-    CONSUMER_GROUP_RECORDS,
-)
+from triolog.protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
 from triolog.server.groups.consumer import ConsumerGroups, Plan
 from triolog.server.groups.consumer_assignors import NO_PARTITIONS, Partitions
 from triolog.server.groups.consumer_group import ConsumerGroup
@@ -59,33 +58,34 @@ class Topics:
 
 
 @attrs.define(eq=False)
-class Driven:
+class DrivenGroups:
     """A coordinator without the coordinator: plans are committed at once, their records kept as bytes."""
 
+    RECORDS: ClassVar[Any]
+    """Encodes and decodes what is kept."""
+    GROUP: ClassVar[str] = GROUP
+
     topics: Topics
-    settings: ConsumerGroupSettings = attrs.field(factory=ConsumerGroupSettings)
-    now_ms: int = 0
-    log: list[tuple[bytes, bytes | None]] = attrs.field(factory=list)
-    groups: ConsumerGroups = attrs.field(init=False)
+    now_ms: int = attrs.field(default=0, kw_only=True)
+    log: list[tuple[bytes, bytes | None]] = attrs.field(factory=list, kw_only=True)
+    groups: Any = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.groups = ConsumerGroups(self.settings, self.topics)
+        self.groups = self.new_groups()
 
-    @property
-    def group(self) -> ConsumerGroup:
-        found = self.groups.find(GROUP)
-        assert found is not None
-        return found
+    def new_groups(self) -> Any:
+        raise NotImplementedError
 
-    def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
-        plan = self.groups.heartbeat(request, self.now_ms)
-        self.commit(plan)
-        assert plan.answer is not None
-        return plan.answer
-
-    def commit(self, plan: Plan) -> None:
-        self.log.extend(CONSUMER_GROUP_RECORDS.encode(record) for record in plan.records)
+    def commit(self, plan: Any) -> None:
+        self.keep(plan)
         self.groups.commit(plan, self.now_ms)
+
+    def keep(self, plan: Any) -> None:
+        self.log.extend(self.RECORDS.encode(record) for record in plan.records)
+
+    def remove(self) -> None:
+        self.keep(self.groups.plan_removal(self.GROUP))
+        self.groups.forget(self.GROUP)
 
     def pass_time(self, until_ms: int) -> None:
         """Everything that comes due on the way."""
@@ -99,21 +99,43 @@ class Driven:
 
     def restart(self) -> None:
         """As a new process would find it."""
-        self.groups = self.replayed(self.log)
+        self.groups = self.replayed()
         self.groups.begin_sessions(self.now_ms)
 
-    def replayed(self, log: Iterable[tuple[bytes, bytes | None]]) -> ConsumerGroups:
-        groups = ConsumerGroups(self.settings, self.topics)
-        for key_bytes, data in log:
-            key = CONSUMER_GROUP_RECORDS.decode_key(key_bytes)
+    def replayed(self, log: Iterable[tuple[bytes, bytes | None]] | None = None) -> Any:
+        groups = self.new_groups()
+        for key_bytes, data in self.log if log is None else log:
+            key = self.RECORDS.decode_key(key_bytes)
             assert key is not None
-            groups.replay(key, None if data is None else CONSUMER_GROUP_RECORDS.decode_value(key, data))
+            groups.replay(key, None if data is None else self.RECORDS.decode_value(key, data))
         return groups
 
     def compact(self) -> None:
         """Keep the newest record of each key, where it is."""
         last = {key: place for place, (key, _) in enumerate(self.log)}
         self.log = [entry for place, entry in enumerate(self.log) if last[entry[0]] == place]
+
+
+@attrs.define(eq=False)
+class Driven(DrivenGroups):
+    RECORDS = CONSUMER_GROUP_RECORDS
+
+    settings: ConsumerGroupSettings = attrs.field(factory=ConsumerGroupSettings)
+
+    def new_groups(self) -> ConsumerGroups:
+        return ConsumerGroups(self.settings, self.topics)
+
+    @property
+    def group(self) -> ConsumerGroup:
+        found: ConsumerGroup | None = self.groups.find(GROUP)
+        assert found is not None
+        return found
+
+    def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
+        plan: Plan = self.groups.heartbeat(request, self.now_ms)
+        self.commit(plan)
+        assert plan.answer is not None
+        return plan.answer
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import errno
 import functools
+import itertools
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import attrs
@@ -116,8 +117,8 @@ class CrashFileSystem:
 
     # ---- what tests order --------------------------------------------------------------------------------------------
 
-    def crash(self, rng: random.Random) -> CrashFileSystem:
-        """The file system after a power cut now. This one is off from then on."""
+    def crash(self, rng: random.Random | None) -> CrashFileSystem:
+        """The file system after a power cut now. This one is off from then on. None: one that takes all that it may."""
         self._off = True
         after = self._another()
         after._root = survivor(self._root, rng, self._page_bytes)
@@ -458,6 +459,11 @@ class CrashFileSystem:
                 raise _os_error(errno.ENOENT if child is None else errno.ENOTDIR, path)
             node = child
         return node, name
+
+
+def distinct(moments: Iterable[CrashFileSystem]) -> list[CrashFileSystem]:
+    """Without those that hold what the one before holds."""
+    return [next(alike) for _, alike in itertools.groupby(moments, CrashFileSystem.tree)]
 
 
 @functools.lru_cache(maxsize=4096)

@@ -352,16 +352,17 @@ def copied(root: Directory) -> Directory:
     return result
 
 
-def survivor(root: Directory, rng: random.Random, page_bytes: int) -> Directory:
-    """What a power cut leaves of a directory and of all that is below it."""
+def survivor(root: Directory, rng: random.Random | None, page_bytes: int) -> Directory:
+    """What a power cut leaves of a directory and of all that is below it; None: what it leaves for sure, and nothing else."""
     survivors: dict[int, Node] = {}
 
     def survive(node: Node) -> Node:
         if id(node) not in survivors:
             if isinstance(node, File):
-                survivors[id(node)] = File.after_cut(node.survivor(rng, page_bytes))
+                survivors[id(node)] = File.after_cut(node.survivor(rng, page_bytes) if rng else node.durable(page_bytes))
             else:
-                entries = {name: survive(child) for name, child in sorted(node.survivor(rng).items())}
+                left = node.survivor(rng) if rng else node.synced
+                entries = {name: survive(child) for name, child in sorted(left.items())}
                 survivors[id(node)] = Directory(entries=entries, synced=dict(entries))
         return survivors[id(node)]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, Final
@@ -94,6 +95,8 @@ class GateFileSystem(OsFileSystem):
         """True: small writes need no thread. Behind a closed gate they would hold up everybody."""
         self.refuses_nowait = False
         """True: a mount that does not know RWF_NOWAIT."""
+        self.read_bytes = Counter[str]()
+        """By the names of files; what came from the page cache at once does not count."""
         self.free: int | None = None
         """What the device has left, None for what it really has."""
         self._gates: list[Gate] = []
@@ -141,6 +144,15 @@ class GateFileSystem(OsFileSystem):
         return sum(call.operation == operation and call.path.endswith(suffix) for call in list(self.calls))
 
     @property
+    def synced(self) -> list[str]:
+        """Names of files that were synced, and paths of directories with a slash behind them, in order."""
+        return [
+            f"{call.path}/" if call.operation == "sync_directory" else os.path.basename(call.path)
+            for call in self.calls
+            if call.operation in ("sync", "sync_directory")
+        ]
+
+    @property
     def open_paths(self) -> list[str]:
         """Files that are open now."""
         return list(self._paths.values())
@@ -176,8 +188,11 @@ class GateFileSystem(OsFileSystem):
         super().close(fd)
 
     def read(self, fd: int, size: int, position: int) -> bytes:
-        self._enter("read", self._path(fd))
-        return super().read(fd, size, position)
+        path = self._path(fd)
+        self._enter("read", path)
+        data = super().read(fd, size, position)
+        self.read_bytes[os.path.basename(path)] += len(data)
+        return data
 
     def read_cached(self, fd: int, size: int, position: int) -> Bytes | None:
         self._enter("read_cached", self._path(fd))
@@ -194,45 +209,26 @@ class GateFileSystem(OsFileSystem):
             raise OSError(failure.number, os.strerror(failure.number), path)
         super().write(fd, buffers, position)
 
-    def truncate(self, fd: int, size: int) -> None:
-        self._enter("truncate", self._path(fd))
-        super().truncate(fd, size)
-
-    def sync(self, fd: int) -> None:
-        self._enter("sync", self._path(fd))
-        super().sync(fd)
-
-    def map(self, fd: int, size: int) -> Bytes:
-        self._enter("map", self._path(fd))
-        return super().map(fd, size)
-
-    def rename(self, source: str, target: str) -> None:
-        self._enter("rename", source)
-        super().rename(source, target)
-
-    def link(self, source: str, target: str) -> None:
-        self._enter("link", source)
-        super().link(source, target)
-
-    def unlink(self, path: str) -> None:
-        self._enter("unlink", path)
-        super().unlink(path)
-
-    def modified_ms(self, path: str) -> int:
-        self._enter("modified_ms", path)
-        return super().modified_ms(path)
-
     def free_bytes(self, path: str) -> int:
         self._enter("free_bytes", path)
         return super().free_bytes(path) if self.free is None else self.free
 
-    def make_directory(self, path: str) -> None:
-        self._enter("make_directory", path)
-        super().make_directory(path)
 
-    def sync_directory(self, path: str) -> None:
-        self._enter("sync_directory", path)
-        super().sync_directory(path)
+def _gated(operation: str, *, takes_fd: bool) -> Callable[..., Any]:
+    """The operation of the real file system behind gates."""
+    original = getattr(OsFileSystem, operation)
+
+    def operate(self: GateFileSystem, target: Any, *arguments: Any) -> Any:
+        self._enter(operation, self._path(target) if takes_fd else target)
+        return original(self, target, *arguments)
+
+    return operate
+
+
+for _name in ("truncate", "sync", "map"):
+    setattr(GateFileSystem, _name, _gated(_name, takes_fd=True))
+for _name in ("rename", "link", "unlink", "modified_ms", "make_directory", "sync_directory"):
+    setattr(GateFileSystem, _name, _gated(_name, takes_fd=False))
 
 
 @asynccontextmanager

@@ -14,13 +14,8 @@ from triolog.protocol.kafka.messages.admin.quotas import (
     DescribeClientQuotasComponentData,
     DescribeClientQuotasRequest,
 )
-from triolog.protocol.kafka.messages.admin.topics import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-    CreateTopicsCreatableTopic,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-)
+
+from tests.support.kafka_admin import create_topics, delete_topics, more_partitions, new_topic
 
 EXACT, DEFAULT, ANY = range(3)
 """Types of matches."""
@@ -70,20 +65,14 @@ def asking(*components: tuple[str, int, str | None], strict: bool = False) -> De
 def mutations(*, is_strict: bool) -> list[tuple[Any, int]]:
     """Requests with the versions in which they are made, that make topics, add to one and delete it; the first one takes more
     than a quota of 0.1 partitions a second gives at once. `is_strict`: in versions in which clients know the error."""
-    new: dict[str, Any] = {"replication_factor": -1, "assignments": [], "configs": []}
     topic = "strict" if is_strict else "permissive"
-    grown = CreatePartitionsTopic(name=topic, count=3, assignments=None)
     create, grow, delete = (6, 3, 5) if is_strict else (5, 2, 4)
     return [
-        (_making(CreateTopicsCreatableTopic(name=topic, num_partitions=2, **new)), create),
-        (_making(CreateTopicsCreatableTopic(name=f"{topic}-2", num_partitions=1, **new)), create),
-        (CreatePartitionsRequest(topics=[grown], timeout_ms=60_000, validate_only=False), grow),
-        (DeleteTopicsRequest(topic_names=[topic], topics=[], timeout_ms=60_000), delete),
+        (create_topics(new_topic(topic, 2, -1)), create),
+        (create_topics(new_topic(f"{topic}-2", 1, -1)), create),
+        (more_partitions((topic, 3)), grow),
+        (delete_topics(topic), delete),
     ]
-
-
-def _making(topic: CreateTopicsCreatableTopic) -> CreateTopicsRequest:
-    return CreateTopicsRequest(topics=[topic], timeout_ms=60_000, validate_only=False)
 
 
 def mutated(answer: Any) -> list[str]:

@@ -15,24 +15,11 @@ from typing import Any, Final
 
 import attrs
 import trio
-from triolog.protocol.kafka.apis import ApiKey
-from triolog.protocol.schema import codec
 
-from tests.support.kafka_wire import Asked, api_of, frame
+from tests.support.kafka_wire import Asked, api_of, decode_answer, frame
 
 PATIENCE_S: Final = 30.0
 RECEIVE_BYTES: Final = 256 * 1024
-
-
-def decode_answer(asked: Asked, data: bytes) -> Any:
-    """The body of an answer, given without its length. ApiVersions has a header without tagged fields in all versions."""
-    (correlation_id,) = struct.unpack_from(">i", data)
-    assert correlation_id == asked.correlation_id, f"{asked} got an answer to {correlation_id}"
-    flexible = asked.api.is_flexible(asked.version)
-    at = 5 if flexible and asked.api.key is not ApiKey.API_VERSIONS else 4
-    body, end = codec.read(asked.api.response, asked.version, memoryview(data), at, flexible=flexible)
-    assert end == len(data), f"{asked.api.name} v{asked.version}: {len(data) - end} bytes behind the answer"
-    return body
 
 
 @attrs.define(eq=False)

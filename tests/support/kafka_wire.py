@@ -45,6 +45,17 @@ def frame(body: object, version: int, correlation_id: int, client_id: str | None
     return struct.pack(">i", len(data)) + data
 
 
+def decode_answer(asked: Asked, data: bytes) -> Any:
+    """The body of an answer, given without its length. ApiVersions has a header without tagged fields in all versions."""
+    (correlation_id,) = struct.unpack_from(">i", data)
+    assert correlation_id == asked.correlation_id, f"{asked} got an answer to {correlation_id}"
+    flexible = asked.api.is_flexible(asked.version)
+    at = 5 if flexible and asked.api.key is not ApiKey.API_VERSIONS else 4
+    body, end = codec.read(asked.api.response, asked.version, memoryview(data), at, flexible=flexible)
+    assert end == len(data), f"{asked.api.name} v{asked.version}: {len(data) - end} bytes behind the answer"
+    return body
+
+
 @attrs.define(eq=False)
 class KafkaWire:
     """One connection. Owner: the test."""
@@ -80,15 +91,7 @@ class KafkaWire:
 
     def receive(self) -> Any:
         """The body of the answer to the oldest request that has none yet. ConnectionError when the server ends it instead."""
-        asked = self._asked.popleft()
-        data = self.receive_frame()
-        (correlation_id,) = struct.unpack_from(">i", data)
-        assert correlation_id == asked.correlation_id, f"{asked} got an answer to {correlation_id}"
-        flexible = asked.api.is_flexible(asked.version)
-        at = 5 if flexible and asked.api.key is not ApiKey.API_VERSIONS else 4
-        body, end = codec.read(asked.api.response, asked.version, memoryview(data), at, flexible=flexible)
-        assert end == len(data), f"{asked.api.name} v{asked.version}: {len(data) - end} bytes behind the answer"
-        return body
+        return decode_answer(self._asked.popleft(), self.receive_frame())
 
     def receive_frame(self) -> bytes:
         """The bytes of the next answer, header included."""

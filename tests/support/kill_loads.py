@@ -17,9 +17,10 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import LastError, Response
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import CompressionType
+from triolog.protocol.types import CompressionType, TopicPartition
 
-from tests.support.kill_models import LogModel, Numbered, RetainedModel
+from tests.simulation.history import CommitsOffset, OffsetCommitted, OffsetFetched, Trimmed, Trims
+from tests.support.kill_history import KillHistory, Numbered
 from tests.support.server_process import DEADLINE_S, Address
 from tests.support.wire_client import WireClient
 
@@ -113,6 +114,7 @@ class Load:
 
     name: str
     rng: random.Random
+    history: KillHistory
 
     def work(self, caller: Caller) -> None:
         """Work until ServerGoneError."""
@@ -125,8 +127,8 @@ class Load:
     def settle(self, caller: Caller) -> None:
         """Let nothing be undecided."""
 
-    def check(self, client: WireClient) -> None:
-        """What the server owes to this load beside the promises of its models; nothing is undecided."""
+    def look(self, client: WireClient) -> None:
+        """Note what is there of this load beside its records; nothing is undecided."""
 
 
 class LoadThread(threading.Thread):
@@ -158,13 +160,13 @@ class LoadThread(threading.Thread):
 class ProducerLoad(Load):
     """An idempotent producer of one partition. `make` makes the next record of a number."""
 
-    topic: str
-    model: LogModel
+    where: TopicPartition
     make: Callable[[random.Random, int], Numbered]
     max_records: int
     codec: CompressionType = CompressionType.NONE
     _identity: messages.InitProducerResponse | None = None
     _sequence: int = 0
+    _told_offset: int = -1
     _unanswered: tuple[bytes, list[Numbered]] | None = None
 
     def step(self, caller: Caller) -> None:
@@ -178,8 +180,10 @@ class ProducerLoad(Load):
         """Produce what was not answered, once more; it is there once."""
         if self._unanswered is not None:
             batches, records = self._unanswered
-            request = messages.ProduceRequest((messages.ProducePartition(self.topic, 0, batches),))
-            self.model.acknowledge(caller.ask_one(request).base_offset, records)
+            request = messages.ProduceRequest((messages.ProducePartition(*self.where, batches),))
+            base_offset = caller.ask_one(request).base_offset
+            self.history.acknowledge(self.where, base_offset, records)
+            self._told_offset = base_offset + len(records) - 1
             self._unanswered = None
 
     def _build(self, identity: messages.InitProducerResponse) -> tuple[bytes, list[Numbered]]:
@@ -199,52 +203,60 @@ class ProducerLoad(Load):
             records += batch
             if len(batches) > ENOUGH_BYTES:
                 break
-        self.model.send(records)
+        self.history.send(self.where, records)
         return bytes(batches), records
 
 
 @attrs.define(eq=False)
 class TrimmingLoad(ProducerLoad):
-    """A producer that now and then has records deleted, up to anywhere below the last offset that was promised."""
+    """A producer that now and then has records deleted, up to anywhere below the last offset that it was told."""
+
+    _deleted_before: int = 0
 
     def step(self, caller: Caller) -> None:
         super().step(caller)
         if self.rng.random() < 0.05:
-            model = self.model
-            assert isinstance(model, RetainedModel)
-            before_offset = self.rng.randint(model.deleted_before, max(model.promised))
-            model.ask_delete(before_offset)
-            request = messages.DeleteRecordsRequest((messages.DeleteRecordsPartition(self.topic, 0, before_offset),))
-            model.answered_delete(caller.ask_one(request).log_start_offset)
+            before_offset = self.rng.randint(self._deleted_before, self._told_offset)
+            self.history.add(Trims, self.name, partition=self.where, before_offset=before_offset)
+            request = messages.DeleteRecordsRequest((messages.DeleteRecordsPartition(*self.where, before_offset),))
+            self._deleted_before = caller.ask_one(request).log_start_offset
+            assert self._deleted_before <= self._told_offset + 1, f"records were deleted up to {self._deleted_before}"
+            self.history.add(Trimmed, self.name, partition=self.where, before_offset=self._deleted_before)
 
 
 @attrs.define(eq=False)
 class CommitterLoad(Load):
     """A group that commits 1, 2, 3, ... for a partition."""
 
-    topic: str
+    where: TopicPartition
     _sent: int = 0
-    _answered: int = 0
+    _is_open: bool = False
+    """Whether the last one was not answered."""
 
     def step(self, caller: Caller) -> None:
-        self._sent += 1
-        partition = messages.CommittedPartition(self.topic, 0, self._sent, f"note {self._sent}")
+        self._sent, self._is_open = self._sent + 1, True
+        said = {"group": self.name, "partition": self.where, "offset": self._sent}
+        self.history.add(CommitsOffset, self.name, **said)
+        partition = messages.CommittedPartition(*self.where, self._sent, f"note {self._sent}")
         caller.ask_one(messages.CommitOffsetsRequest(self.name, (partition,)))
-        self._answered = self._sent
+        self.history.add(OffsetCommitted, self.name, **said, is_kept=True)
+        self._is_open = False
 
-    def check(self, client: WireClient) -> None:
-        """The committed offset is the last answered one, or the one that was not answered; and never goes back from there."""
-        offset, note = committed(client, self.name, self.topic)
-        if self._sent == 0 or (offset == -1 and self._answered == 0):
-            return
-        assert self._answered <= offset <= self._sent, f"{offset} is committed, {self._answered} was answered"
-        assert note == f"note {offset}"
-        self._answered = offset
+    def look(self, client: WireClient) -> None:
+        """A commit without an answer is there now, or never comes."""
+        offset, note = committed(client, self.name, self.where)
+        said = {"group": self.name, "partition": self.where}
+        self.history.add(OffsetFetched, self.name, **said, offset=offset)
+        assert offset == -1 or note == f"note {offset}"
+        if self._is_open:
+            is_kept = True if offset == self._sent else None
+            self.history.add(OffsetCommitted, self.name, **said, offset=self._sent, is_kept=is_kept)
+            self._is_open = False
 
 
-def committed(client: WireClient, group: str, topic: str) -> tuple[int, str | None]:
-    """A group's offset of partition 0, with its note; an offset that a transaction may still change is an error."""
-    request = messages.FetchOffsetsRequest(group, (messages.OffsetsPartition(topic, 0),), require_stable=True)
+def committed(client: WireClient, group: str, where: TopicPartition) -> tuple[int, str | None]:
+    """A group's offset, with its note; an offset that a transaction may still change is an error."""
+    request = messages.FetchOffsetsRequest(group, (messages.OffsetsPartition(*where),), require_stable=True)
     (entry,) = client.call(request).partitions
     if entry.error is not None:
         raise entry.error

@@ -9,9 +9,11 @@ from functools import partial
 import attrs
 from triolog.protocol.native import messages
 from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import TopicPartition
 
+from tests.simulation.history import CommitsOffset, Ended, OffsetFetched
+from tests.support.kill_history import Numbered
 from tests.support.kill_loads import OLD_MS, Caller, Load, committed
-from tests.support.kill_models import Numbered, TransactedModel
 from tests.support.wire_client import WireClient
 
 
@@ -20,9 +22,8 @@ class Transaction:
     """`outcome`: whether it was committed; None as long as nobody knows."""
 
     number: int
-    records: list[tuple[int, Numbered]] = attrs.field(factory=list)
-    """With their partition."""
-    has_offsets: bool = False
+    name: str
+    ids: set[str] = attrs.field(factory=set)
     outcome: bool | None = None
     is_commit_asked: bool = False
 
@@ -31,15 +32,17 @@ class Transaction:
 class TransactionLoad(Load):
     """A transactional producer over the partitions of a topic, which commits offsets of its group in its transactions."""
 
-    topic: str
-    models: Sequence[TransactedModel]
-    input_topic: str
+    partitions: Sequence[TopicPartition]
+    source: TopicPartition
+    """Whose offsets are committed."""
     transactions: list[Transaction] = attrs.field(factory=list)
     _identity: messages.InitProducerResponse | None = None
-    _sequences: dict[int, int] = attrs.field(factory=dict)
+    _sequences: dict[TopicPartition, int] = attrs.field(factory=dict)
     _steps: deque[Callable[[Caller], None]] = attrs.field(factory=deque)
     """Of the open transaction; the first may have been taken by the server already."""
     _number: int = 0
+    _sent: set[str] = attrs.field(factory=set)
+    """First record of each batch that was noted."""
 
     def step(self, caller: Caller) -> None:
         if self._identity is None:
@@ -71,15 +74,14 @@ class TransactionLoad(Load):
             self._decide(self.transactions[-1], is_committed=False)
 
     def _plan(self) -> None:
-        transaction = Transaction(len(self.transactions))
+        transaction = Transaction(len(self.transactions), f"{self.name} transaction {len(self.transactions)}")
         self.transactions.append(transaction)
         for _ in range(self.rng.randint(1, 4)):
-            partition = self.rng.randrange(len(self.models))
+            where = self.rng.choice(self.partitions)
             records = [self._record() for _ in range(self.rng.randint(1, 5))]
-            transaction.records += [(partition, record) for record in records]
-            self._steps.append(partial(self._produce, partition=partition, records=records))
+            transaction.ids.update(record.id for record in records)
+            self._steps.append(partial(self._produce, where=where, records=records))
         if self.rng.random() < 0.6:
-            transaction.has_offsets = True
             self._steps.insert(self.rng.randint(0, len(self._steps)), self._send_offsets)
         self._steps.append(partial(self._end, commit=self.rng.random() < 0.7))
 
@@ -88,9 +90,9 @@ class TransactionLoad(Load):
         self._number += 1
         return Numbered(self.name, number, OLD_MS + number, b"%s:%d" % (self.name.encode(), number), self.rng.randbytes(20))
 
-    def _produce(self, caller: Caller, partition: int, records: list[Numbered]) -> None:
+    def _produce(self, caller: Caller, where: TopicPartition, records: list[Numbered]) -> None:
         assert self._identity is not None
-        model, sequence = self.models[partition], self._sequences.get(partition, 0)
+        sequence = self._sequences.get(where, 0)
         batch = build_batch(
             [record.to_build() for record in records],
             producer_id=self._identity.producer_id,
@@ -98,24 +100,24 @@ class TransactionLoad(Load):
             base_sequence=sequence,
             is_transactional=True,
         )
-        model.send(records)
-        request = messages.ProduceRequest(
-            (messages.ProducePartition(self.topic, partition, batch),), transactional_id=self.name
-        )
-        model.acknowledge(caller.retried(lambda: caller.ask_one(request)).base_offset, records)
-        self._sequences[partition] = sequence + len(records)
+        if records[0].id not in self._sent:
+            self._sent.add(records[0].id)
+            self.history.send(where, records, transaction=self.transactions[-1].name)
+        request = messages.ProduceRequest((messages.ProducePartition(*where, batch),), transactional_id=self.name)
+        self.history.acknowledge(where, caller.retried(lambda: caller.ask_one(request)).base_offset, records)
+        self._sequences[where] = sequence + len(records)
 
     def _send_offsets(self, caller: Caller) -> None:
-        offset = self.transactions[-1].number + 1
-        partitions = (messages.CommittedPartition(self.input_topic, 0, offset, None),)
+        offset, name = self.transactions[-1].number + 1, self.transactions[-1].name
+        said = {"group": self.name, "partition": self.source, "offset": offset, "transaction": name}
+        self.history.add(CommitsOffset, self.name, **said)
+        partitions = (messages.CommittedPartition(*self.source, offset, None),)
         request = messages.CommitOffsetsRequest(self.name, partitions, self._producer)
         caller.retried(lambda: caller.ask_one(request))
 
     def _end(self, caller: Caller, *, commit: bool) -> None:
         transaction = self.transactions[-1]
         transaction.is_commit_asked = commit
-        if not commit:
-            self._give_up(transaction)
         caller.retried(lambda: caller.ask(messages.EndTransactionRequest(self._producer, commit)))
         self._decide(transaction, is_committed=commit)
 
@@ -126,28 +128,14 @@ class TransactionLoad(Load):
 
     def _decide(self, transaction: Transaction, *, is_committed: bool) -> None:
         transaction.outcome = is_committed
-        if not is_committed:
-            self._give_up(transaction)
+        self.history.add(Ended, self.name, transaction=transaction.name, is_committed=is_committed)
 
-    def _give_up(self, transaction: Transaction) -> None:
-        for partition, record in transaction.records:
-            self.models[partition].aborted.add(record.id)
-
-    def check_visible(self, visible: set[bytes]) -> None:
-        """Of each transaction a committed reader sees all records or none; all when its commit was answered."""
+    def see(self, visible: set[str]) -> None:
+        """Committed readers tell whether a commit without an answer has happened: the offsets share its fate."""
         for transaction in self.transactions:
-            ids = {record.id for _, record in transaction.records}
-            seen = ids & visible
-            assert seen in (ids, set()), f"{self.name}: of transaction {transaction.number} {seen} of {ids} are visible"
             if transaction.outcome is None:
-                self._decide(transaction, is_committed=bool(seen))
-            expected = ids if transaction.outcome else set()
-            assert seen == expected, f"{self.name}: {transaction} has {len(seen)} visible records of {len(ids)}"
+                self._decide(transaction, is_committed=bool(transaction.ids & visible))
 
-    def check(self, client: WireClient) -> None:
-        """The group's offset is that of the last committed transaction which had offsets: they share one fate."""
-        expected = [
-            transaction.number + 1 for transaction in self.transactions if transaction.outcome and transaction.has_offsets
-        ]
-        offset, _ = committed(client, self.name, self.input_topic)
-        assert offset == max(expected, default=-1), f"{self.name}: {offset} is committed, not {expected[-1:]}"
+    def look(self, client: WireClient) -> None:
+        offset, _ = committed(client, self.name, self.source)
+        self.history.add(OffsetFetched, self.name, group=self.name, partition=self.source, offset=offset)

@@ -11,13 +11,15 @@ from typing import Any, Final
 import attrs
 from triolog.protocol.types import CompressionType, TopicPartition
 
+from tests.simulation.history import Expires, Made
+from tests.support.kill_history import KillHistory, Numbered
 from tests.support.kill_loads import OLD_MS, CommitterLoad, Load, ProducerLoad, TrimmingLoad
-from tests.support.kill_models import CompactedModel, KeptModel, LogModel, Numbered, RetainedModel, TransactedModel
 from tests.support.kill_transactions import TransactionLoad
 
 TRANSACTIONS: Final = "transactions"
 TRANSACTION_PARTITIONS: Final = 2
 RETENTION_MS: Final = 3_600_000
+KEPT: Final = TopicPartition("kept", 0)
 
 
 @attrs.define(eq=False)
@@ -29,7 +31,7 @@ class Workload:
     """Configuration of the server."""
     topics: dict[str, tuple[int, dict[str, str]]] = attrs.field(factory=dict)
     """Partitions and configuration."""
-    models: dict[TopicPartition, LogModel] = attrs.field(factory=dict)
+    history: KillHistory = attrs.field(factory=KillHistory)
     loads: list[Load] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
@@ -40,11 +42,11 @@ class Workload:
             "TRIOLOG_RETENTION_CHECK_INTERVAL_MS": "100",
             "TRIOLOG_CHECKPOINT_INTERVAL_MS": rng.choice(("100", "60000")),
         }
-        self._add_producer(KeptModel("kept-0"), self._make_plain, {}, producers=2)
+        self._add_producer("kept", self._make_plain, {}, producers=2)
         self._add_compacted()
         self._add_retained()
         self._add_transactions()
-        self.loads.append(CommitterLoad("committer", self._rng(), "kept"))
+        self.loads.append(CommitterLoad("committer", self._rng(), self.history, KEPT))
 
     def _add_topic(self, name: str, partitions: int, config: dict[str, str]) -> None:
         rng = self.rng
@@ -57,27 +59,26 @@ class Workload:
             "file.delete.delay.ms": rng.choice(("0", "200", "60000")),
         }
         self.topics[name] = partitions, {**shared, **config}
+        self.history.add(Made, "run", topic=name, config=self.topics[name][1])
 
     def _add_producer(
         self,
-        model: LogModel,
+        topic: str,
         make: Callable[[str, random.Random, int], Numbered],
         config: dict[str, str],
         *,
         producers: int = 1,
         kind: type[ProducerLoad] = ProducerLoad,
     ) -> None:
-        topic = model.name.removesuffix("-0")
         self._add_topic(topic, 1, config)
-        self.models[TopicPartition(topic, 0)] = model
         for number in range(producers):
             name = f"{topic}-producer-{number}"
             codec = self.rng.choice((CompressionType.NONE, CompressionType.NONE, CompressionType.ZSTD, CompressionType.LZ4))
             load: Any = kind(
                 name=name,
                 rng=self._rng(),
-                topic=topic,
-                model=model,
+                history=self.history,
+                where=TopicPartition(topic, 0),
                 make=partial(make, name),
                 max_records=self.rng.choice((1, 4, 10)),
                 codec=codec,
@@ -91,29 +92,29 @@ class Workload:
             "delete.retention.ms": self.rng.choice(("0", "200", "86400000")),
         }
         keys = self.rng.choice((3, 20, 100))
-        self._add_producer(CompactedModel("compacted-0"), partial(self._make_keyed, keys), config, producers=2)
+        self._add_producer("compacted", partial(self._make_keyed, keys), config, producers=2)
 
     def _add_retained(self) -> None:
         retention_bytes = self.rng.choice((0, 3000, 20_000))
-        sized = RetainedModel("sized-0", retention_bytes=retention_bytes)
-        self._add_producer(sized, self._make_plain, {"retention.bytes": str(retention_bytes)}, producers=2)
+        self._add_producer("sized", self._make_plain, {"retention.bytes": str(retention_bytes)}, producers=2)
         fresh_ms = time.time_ns() // 1_000_000
-        aged = RetainedModel("aged-0", fresh_ms=fresh_ms)
+        self.history.add(Expires, "run", partition=TopicPartition("aged", 0), before_timestamp=fresh_ms)
         make = partial(self._make_old_then_fresh, self.rng.choice((100, 1000)), fresh_ms)
-        self._add_producer(aged, make, {"retention.ms": str(RETENTION_MS)})
-        self._add_producer(RetainedModel("trimmed-0"), self._make_plain, {}, kind=TrimmingLoad)
+        self._add_producer("aged", make, {"retention.ms": str(RETENTION_MS)})
+        self._add_producer("trimmed", self._make_plain, {}, kind=TrimmingLoad)
 
     def _add_transactions(self) -> None:
         is_compacted = self.rng.random() < 0.5
         config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "0"}
         self._add_topic(TRANSACTIONS, TRANSACTION_PARTITIONS, config if is_compacted else {})
-        models = [
-            TransactedModel(f"{TRANSACTIONS}-{partition}", is_compacted=is_compacted)
-            for partition in range(TRANSACTION_PARTITIONS)
-        ]
-        self.models |= {TopicPartition(TRANSACTIONS, number): model for number, model in enumerate(models)}
+        partitions = [TopicPartition(TRANSACTIONS, number) for number in range(TRANSACTION_PARTITIONS)]
         for number in range(self.rng.randint(1, 2)):
-            self.loads.append(TransactionLoad(f"transactional-{number}", self._rng(), TRANSACTIONS, models, "kept"))
+            name = f"transactional-{number}"
+            self.loads.append(TransactionLoad(name, self._rng(), self.history, partitions, KEPT))
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(topic, number) for topic, (count, _) in self.topics.items() for number in range(count)]
 
     def _rng(self) -> random.Random:
         return random.Random(self.rng.getrandbits(64))

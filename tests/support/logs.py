@@ -15,15 +15,7 @@ from triolog.protocol.errors import RequestError
 from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import (
-    EARLIEST_TIMESTAMP,
-    NO_OFFSET,
-    NO_TIMESTAMP,
-    Bytes,
-    Isolation,
-    Record,
-    TopicPartition,
-)
+from triolog.protocol.types import EARLIEST_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Bytes, Isolation, Record, TopicPartition
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.diskops import DiskOp, Procedure, drive
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem

@@ -353,14 +353,7 @@ class _Session:
             return m.FetchPartitionResponse(part.topic, part.partition, exc)
         aborted = log.aborted_from(part.offset) if committed else ()
         return m.FetchPartitionResponse(
-            part.topic,
-            part.partition,
-            None,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_start_offset,
-            aborted,
-            records,
+            part.topic, part.partition, None, log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted, records
         )
 
     def respond(self, request: m.RequestMessage) -> m.ResponseMessage:

@@ -14,27 +14,24 @@ from triolog.server.groups.share.member_values import ShareGroupSettings, ShareH
 from triolog.server.groups.share.share_groups import ShareGroups, SharePlan
 from triolog.server.groups.share.share_states import ShareStateSummary
 
-from tests.support.consumer_groups import Topics
+from tests.support.consumer_groups import DrivenGroups
 
 GROUP: Final = "group"
 
 
 @attrs.define(eq=False)
-class DrivenShareGroups:
-    """A coordinator without the coordinator: plans are committed at once, their records kept as bytes."""
+class DrivenShareGroups(DrivenGroups):
+    RECORDS = SHARE_GROUP_RECORDS
 
-    topics: Topics
     settings: ShareGroupSettings = attrs.field(factory=ShareGroupSettings)
-    now_ms: int = 0
-    log: list[tuple[bytes, bytes | None]] = attrs.field(factory=list)
-    groups: ShareGroups = attrs.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self.groups = ShareGroups(self.settings, self.topics)
+    def new_groups(self) -> ShareGroups:
+        return ShareGroups(self.settings, self.topics)
 
     @property
     def group(self) -> ShareGroup:
-        return self.groups.known(GROUP)
+        found: ShareGroup = self.groups.known(GROUP)
+        return found
 
     def heartbeat(self, member_id: str, epoch: int, names: Iterable[str] | None = None, **more: Any) -> ShareHeartbeatAnswer:
         request = ShareHeartbeat(
@@ -44,14 +41,14 @@ class DrivenShareGroups:
             topic_names=None if names is None else tuple(names),
             **more,
         )
-        plan = self.groups.heartbeat(request, self.now_ms)
+        plan: SharePlan = self.groups.heartbeat(request, self.now_ms)
         self.commit(plan)
         assert plan.answer is not None
         return plan.answer
 
     def make_states(self) -> Partitions:
         """Those that were asked for are there."""
-        waiting = self.groups.waiting_states(GROUP)
+        waiting: Partitions = self.groups.waiting_states(GROUP)
         if waiting:
             self.commit(self.groups.states_done(GROUP, waiting, self.now_ms))
         return waiting
@@ -62,43 +59,6 @@ class DrivenShareGroups:
         self.make_states()
         again = self.heartbeat(member_id, answer.member_epoch)
         return attrs.evolve(again, assignment=answer.assignment if again.assignment is None else again.assignment)
-
-    def commit(self, plan: SharePlan) -> None:
-        self.log.extend(SHARE_GROUP_RECORDS.encode(record) for record in plan.records)
-        self.groups.commit(plan, self.now_ms)
-
-    def remove(self) -> None:
-        plan = self.groups.plan_removal(GROUP)
-        self.log.extend(SHARE_GROUP_RECORDS.encode(record) for record in plan.records)
-        self.groups.forget(GROUP)
-
-    def pass_time(self, until_ms: int) -> None:
-        """Everything that comes due on the way."""
-        while (deadline_ms := self.groups.next_deadline_ms) is not None and deadline_ms <= until_ms:
-            self.now_ms = deadline_ms
-            for key in self.groups.due(self.now_ms):
-                plan = self.groups.expire(key, self.now_ms)
-                if plan is not None:
-                    self.commit(plan)
-        self.now_ms = until_ms
-
-    def restart(self) -> None:
-        """As a new process would find it."""
-        self.groups = self.replayed()
-        self.groups.begin_sessions(self.now_ms)
-
-    def replayed(self) -> ShareGroups:
-        groups = ShareGroups(self.settings, self.topics)
-        for key_bytes, data in self.log:
-            key = SHARE_GROUP_RECORDS.decode_key(key_bytes)
-            assert key is not None
-            groups.replay(key, None if data is None else SHARE_GROUP_RECORDS.decode_value(key, data))
-        return groups
-
-    def compact(self) -> None:
-        """Keep the newest record of each key, where it is."""
-        last = {key: place for place, (key, _) in enumerate(self.log)}
-        self.log = [entry for place, entry in enumerate(self.log) if last[entry[0]] == place]
 
 
 @attrs.define(eq=False)

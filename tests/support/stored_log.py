@@ -18,12 +18,12 @@ ID_HEADER: Final = "id"
 MOST_READINGS: Final = 50
 
 
-def id_of(record: Record) -> bytes:
+def id_of(record: Record) -> str:
     """Which record that was sent this is."""
     ((name, found),) = record.headers
     assert name == ID_HEADER, record
     assert found is not None, record
-    return found
+    return found.decode()
 
 
 @attrs.frozen(kw_only=True)
@@ -36,6 +36,12 @@ class StoredLog:
     log_start_offset: int
     high_watermark: int
     last_stable_offset: int
+
+    def check_dense(self) -> None:
+        """Every offset from the log start on has a record, or a transaction marker."""
+        found = sorted([*(record.offset for record in self.records), *self.control_offsets])
+        expected = range(self.log_start_offset, self.high_watermark)
+        assert found == list(expected), f"{expected} lacks offsets {sorted(set(expected) - set(found))[:10]}"
 
 
 def read_stored_log(client: WireClient, topic: str, partition: int) -> StoredLog:
@@ -94,15 +100,15 @@ def _log_start_offset(client: WireClient, topic: str, partition: int) -> int:
     return client.partition_metadata(topic)[partition].log_start_offset
 
 
-def read_committed(client: WireClient, topic: str, partition: int) -> set[bytes]:
-    """Ids of the records that a committed reader gets."""
-    found: list[bytes] = []
-    offset = 0
+def read_committed(client: WireClient, topic: str, partition: int) -> StoredLog:
+    """What a committed reader gets of a partition that is not written to."""
+    whole = read_stored_log(client, topic, partition)
+    found: list[Record] = []
+    offset = whole.log_start_offset
     while True:
         entry = client.fetch(topic, partition, offset, isolation=Isolation.READ_COMMITTED, format=messages.Format.RECORDS)
-        found += [id_of(record) for record in entry.records]  # type: ignore[arg-type]
+        found += entry.records  # type: ignore[arg-type]
         if entry.next_offset in (offset, entry.last_stable_offset):
             assert entry.next_offset == entry.last_stable_offset, f"reading stops at {offset}: {entry}"
-            assert len(set(found)) == len(found), f"{topic}-{partition}: a record comes twice"
-            return set(found)
+            return attrs.evolve(whole, records=tuple(found))
         offset = entry.next_offset

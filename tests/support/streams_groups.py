@@ -24,7 +24,7 @@ from triolog.server.groups.streams.values import (
     StreamsTimes,
 )
 
-from tests.support.consumer_groups import Topics
+from tests.support.consumer_groups import DrivenGroups
 
 GROUP: Final = "app"
 REBALANCE_TIMEOUT_MS: Final = 60_000
@@ -80,27 +80,22 @@ def joining(group_id: str, member_id: str, topic: str, **more: Any) -> StreamsHe
 
 
 @attrs.define(eq=False)
-class DrivenStreamsGroups:
-    """A coordinator without the coordinator: plans are committed at once, their records kept as bytes."""
+class DrivenStreamsGroups(DrivenGroups):
+    RECORDS = STREAMS_GROUP_RECORDS
+    GROUP = GROUP
 
-    topics: Topics
     settings: StreamsGroupSettings = attrs.field(factory=StreamsGroupSettings)
     times: StreamsTimes = attrs.field(default=StreamsTimes(initial_rebalance_delay_ms=0))
-    now_ms: int = 0
-    makes_topics: bool = True
+    makes_topics: bool = attrs.field(default=True)
     """Whether internal topics are made when they are missing."""
-    log: list[tuple[bytes, bytes | None]] = attrs.field(factory=list)
-    groups: StreamsGroups = attrs.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self.groups = self._new()
-
-    def _new(self) -> StreamsGroups:
+    def new_groups(self) -> StreamsGroups:
         return StreamsGroups(self.settings, self.topics, lambda _: self.times)
 
     @property
     def group(self) -> StreamsGroup:
-        return self.groups.known(GROUP)
+        found: StreamsGroup = self.groups.known(GROUP)
+        return found
 
     def heartbeat(self, member_id: str, epoch: int, owned: Tasks | None = None, **more: Any) -> StreamsHeartbeatAnswer:
         tasks = (None, None, None) if owned is None else (owned.active, owned.standby, owned.warmup)
@@ -113,7 +108,7 @@ class DrivenStreamsGroups:
             warmup=tasks[2],
             **more,
         )
-        plan = self.groups.heartbeat(request, self.now_ms)
+        plan: StreamsPlan = self.groups.heartbeat(request, self.now_ms)
         self.commit(plan)
         assert plan.answer is not None
         if self.makes_topics:
@@ -137,40 +132,3 @@ class DrivenStreamsGroups:
         for topic in missing:
             if self.topics.find(topic.name) is None:
                 self.topics.create(topic.name, topic.partitions)
-
-    def commit(self, plan: StreamsPlan) -> None:
-        self.log.extend(STREAMS_GROUP_RECORDS.encode(record) for record in plan.records)
-        self.groups.commit(plan, self.now_ms)
-
-    def remove(self) -> None:
-        plan = self.groups.plan_removal(GROUP)
-        self.log.extend(STREAMS_GROUP_RECORDS.encode(record) for record in plan.records)
-        self.groups.forget(GROUP)
-
-    def pass_time(self, until_ms: int) -> None:
-        """Everything that comes due on the way."""
-        while (deadline_ms := self.groups.next_deadline_ms) is not None and deadline_ms <= until_ms:
-            self.now_ms = deadline_ms
-            for key in self.groups.due(self.now_ms):
-                plan = self.groups.expire(key, self.now_ms)
-                if plan is not None:
-                    self.commit(plan)
-        self.now_ms = until_ms
-
-    def restart(self) -> None:
-        """As a new process would find it."""
-        self.groups = self.replayed()
-        self.groups.begin_sessions(self.now_ms)
-
-    def replayed(self) -> StreamsGroups:
-        groups = self._new()
-        for key_bytes, data in self.log:
-            key = STREAMS_GROUP_RECORDS.decode_key(key_bytes)
-            assert key is not None
-            groups.replay(key, None if data is None else STREAMS_GROUP_RECORDS.decode_value(key, data))
-        return groups
-
-    def compact(self) -> None:
-        """Keep the newest record of each key, where it is."""
-        last = {key: place for place, (key, _) in enumerate(self.log)}
-        self.log = [entry for place, entry in enumerate(self.log) if last[entry[0]] == place]

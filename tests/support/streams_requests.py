@@ -43,12 +43,7 @@ PLAIN: Final = topology(part("0", source_topics=[SOURCE]))
 
 
 def heartbeat(epoch: int = 0, **fields: Any) -> StreamsGroupHeartbeatRequest:
-    said: dict[str, Any] = {
-        "group_id": GROUP,
-        "member_id": MEMBER,
-        "member_epoch": epoch,
-        "endpoint_information_epoch": 0,
-    }
+    said: dict[str, Any] = {"group_id": GROUP, "member_id": MEMBER, "member_epoch": epoch, "endpoint_information_epoch": 0}
     if epoch == 0:
         said |= {"topology": COUNTED, "active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
         said |= {"rebalance_timeout_ms": 60_000, "process_id": "p1"}

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 import attrs
-from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Isolation, TopicPartition
-from triolog.server.broker import Broker
+from triolog.server.broker import Broker, ReaderView
 from triolog.server.storage.log.append import AppendResult
-from triolog.server.storage.lookups.fetch import fetch_batches
 
-from tests.support.brokers import LARGE, actor_of
+from tests.support.brokers import actor_of, batches_from
 from tests.support.logs import START_MS
 
 TIMEOUT_MS = 60_000
+COMMITTED: Final = ReaderView(isolation=Isolation.READ_COMMITTED)
 
 
 @attrs.define(eq=False)
@@ -66,24 +66,13 @@ class TransactionalProducer:
 
 async def committed_values(broker: Broker, partition: TopicPartition) -> list[str]:
     """Values that a reader of committed records sees."""
-    snapshot, disk = actor_of(broker, partition).snapshot(), broker.disk
-    found: list[str] = []
-    offset = snapshot.log_start_offset
-    while True:
-        fetched = await disk.read(
-            fetch_batches(snapshot, offset, LARGE, min_one_batch=True, isolation=Isolation.READ_COMMITTED)
-        )
-        batches = list(iter_batches(fetched.records))
-        if not batches:
-            return found
-        for header, batch in batches:
-            aborted = any(
-                txn.producer_id == header.producer_id and txn.first_offset <= header.base_offset <= txn.last_offset
-                for txn in fetched.aborted or ()
-            )
-            if not header.is_control and not aborted:
-                found += [(record.value or b"").decode() for record in iter_records(batch, header)]
-        offset = batches[-1][0].next_offset
+    start = actor_of(broker, partition).log.log_start_offset
+    return [
+        (record.value or b"").decode()
+        async for header, batch, is_aborted in batches_from(broker, partition, start, view=COMMITTED)
+        if not (header.is_control or is_aborted)
+        for record in iter_records(batch, header)
+    ]
 
 
 async def committed_offset(broker: Broker, group: str, partition: TopicPartition) -> int:

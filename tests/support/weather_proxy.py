@@ -23,10 +23,13 @@ DARK_S: Final = 2.0
 
 class WeatherProxy:
     """Leaving the block closes everything and waits for its threads. `delay_s`, `bytes_per_second` (0: no limit) and `is_dark`
-    may be set at any time; `cut` ends every connection."""
+    may be set at any time; `cut` ends every connection. With `lives` each connection is cut behind so many pieces of answers,
+    before the client has seen the last; `ended` counts those."""
 
-    def __init__(self, target: Callable[[], tuple[str, int] | None]) -> None:
+    def __init__(self, target: Callable[[], tuple[str, int] | None], *, lives: Callable[[], int | None] = lambda: None) -> None:
         self._target = target
+        self._lives = lives
+        self.ended = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._threads = [threading.Thread(target=self._accept, name="weather")]
         self._open: set[socket.socket] = set()
@@ -107,14 +110,18 @@ class WeatherProxy:
             with self._lock:
                 self._open |= {client, server}
             ends = threading.Barrier(2, action=lambda pair=(client, server): self._close(*pair))
-            for source, sink in ((client, server), (server, client)):
-                pump = threading.Thread(target=self._pump, args=(source, sink, ends), name="weather")
+            for source, sink, left in ((client, server, None), (server, client, self._lives())):
+                pump = threading.Thread(target=self._pump, args=(source, sink, ends, left), name="weather")
                 self._threads.append(pump)
                 pump.start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, ends: threading.Barrier) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, ends: threading.Barrier, left: int | None) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(CHUNK_BYTES):
+                left = None if left is None else left - 1
+                if left == 0:
+                    self.ended += 1
+                    break
                 if self.delay_s:
                     time.sleep(self.delay_s)
                 while self.is_dark and not self._is_closed:

@@ -19,38 +19,40 @@ Of = tuple[str, TopicPartition]
 
 
 @attrs.define(eq=False)
-class _Commit:
+class Commit:
     """From when on it may count, and from when on it does: numbers of events. Infinite: nobody knows whether it ever will."""
 
     begun: int
     offset: int
     who: str
     ended: float = math.inf
+    is_certain: bool = True
+    """False: after `ended` it changes nothing any more, and nobody knows whether it has counted."""
 
 
 @attrs.define(eq=False)
-class _Register:
+class Register:
     """A committed offset. Whatever is read is what was written last, or what is being written."""
 
-    commits: list[_Commit] = attrs.field(factory=lambda: [_Commit(-1, -1, "", -1)])
+    commits: list[Commit] = attrs.field(factory=lambda: [Commit(-1, -1, "", -1)])
     _ends: list[float] = attrs.field(factory=list)
     _latest_begins: list[int] = attrs.field(factory=list)
     """Of all commits up to the one with this end."""
-    _of_offset: dict[int, list[_Commit]] = attrs.field(factory=dict)
+    _of_offset: dict[int, list[Commit]] = attrs.field(factory=dict)
 
     def finish(self, losses: Sequence[tuple[int, int]]) -> None:
         """There are no more commits. A loss is two events: before which a commit was over that has to be on the device, and
         after which there is again whatever a look from there on might have found."""
         self._put_in_order()
         for sure, lost in losses:
-            self.commits += [_Commit(lost, offset, "", lost) for offset in self.allowed(sure, lost)]
+            self.commits += [Commit(lost, offset, "", lost) for offset in self.allowed(sure, lost)]
             self._put_in_order()
 
     def _put_in_order(self) -> None:
         self._ends, self._latest_begins, self._of_offset = [], [], {}
         latest = -1
         for commit in sorted(self.commits, key=lambda each: each.ended):
-            latest = max(latest, commit.begun)
+            latest = max(latest, commit.begun) if commit.is_certain else latest
             self._ends.append(commit.ended)
             self._latest_begins.append(latest)
             self._of_offset.setdefault(commit.offset, []).append(commit)
@@ -69,7 +71,7 @@ class _Register:
 def check_group_offsets(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
     """What a group has committed is what it committed last, or what it tried to since without an answer."""
     registers = _registers(events, facts)
-    times = _times(events)
+    times = times_of(events)
     for number, event in enumerate(events):
         if isinstance(event, OffsetFetched):
             begun = number if event.begun_ms is None else bisect_right(times, event.begun_ms)
@@ -79,27 +81,27 @@ def check_group_offsets(events: Sequence[Event], facts: Facts) -> Iterator[Anoma
                 yield Anomaly("offset went back", f"{said}, may be {register.allowed(begun, number)[-20:]}")
 
 
-def _times(events: Sequence[Event]) -> list[float]:
+def times_of(events: Sequence[Event]) -> list[float]:
     """Ascending: a loss is told later than it was."""
     return list(itertools.accumulate((event.at_ms for event in events), max))
 
 
-def _registers(events: Sequence[Event], facts: Facts) -> dict[Of, _Register]:
+def _registers(events: Sequence[Event], facts: Facts) -> dict[Of, Register]:
     about = (event for event in events if isinstance(event, CommitsOffset | OffsetFetched))
-    registers = {of: _Register() for of in {(event.group, event.partition) for event in about}}
-    by_transaction: dict[str, list[tuple[Of, _Commit]]] = defaultdict(list)
-    asked: dict[tuple[str, Of], _Commit] = {}
-    undecided: dict[tuple[str, Of], list[_Commit]] = defaultdict(list)
+    registers = {of: Register() for of in {(event.group, event.partition) for event in about}}
+    by_transaction: dict[str, list[tuple[Of, Commit]]] = defaultdict(list)
+    asked: dict[tuple[str, Of], Commit] = {}
+    undecided: dict[tuple[str, Of], list[Commit]] = defaultdict(list)
     """Those of a client that are decided when one of its later ones is."""
 
-    def decide(of: Of, commit: _Commit, number: int) -> None:
+    def decide(of: Of, commit: Commit, number: int) -> None:
         for each in (commit, *undecided.pop((commit.who, of), ())):
             each.ended = number
 
     for number, event in enumerate(events):
         match event:
             case CommitsOffset():
-                of, commit = (event.group, event.partition), _Commit(number, event.offset, event.who)
+                of, commit = (event.group, event.partition), Commit(number, event.offset, event.who)
                 if event.transaction is None:
                     asked[event.who, of] = commit
                 elif facts.outcomes.get(event.transaction) is False:
@@ -119,7 +121,7 @@ def _registers(events: Sequence[Event], facts: Facts) -> dict[Of, _Register]:
                         decide(of, commit, number)
                     else:
                         undecided[commit.who, of].append(commit)
-    times = _times(events) if facts.losses else []
+    times = times_of(events) if facts.losses else []
     losses = [
         (0 if loss.window_ms is None else bisect_right(times, loss.at_ms - loss.window_ms), number)
         for number, loss in facts.losses

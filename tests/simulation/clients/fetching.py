@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from triolog.protocol.errors import TriologError
-from triolog.protocol.kafka.messages.fetch import FetchAbortedTransaction, FetchPartition, FetchRequest, FetchTopic
+from triolog.protocol.kafka.messages.fetch import FetchAbortedTransaction
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, check_batch, iter_batches, parse_header
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Record, TopicPartition
+
+from tests.support.kafka_server import fetch_partition, fetch_request
 
 from ..history import Found, is_tombstone, key_of
 
@@ -42,17 +44,9 @@ async def fetch(
     kafka: Caller, where: TopicPartition, position: int, *, is_committed: bool, max_bytes: int, max_wait_ms: int = 100
 ) -> Fetched | None:
     """None: no answer."""
-    part = FetchPartition(partition=where.partition, fetch_offset=position, partition_max_bytes=max_bytes)
-    request = FetchRequest(
-        max_wait_ms=max_wait_ms,
-        min_bytes=1,
-        max_bytes=max_bytes,
-        isolation_level=int(is_committed),
-        session_id=0,
-        forgotten_topics_data=[],
-        rack_id="",
-        topics=[FetchTopic(topic=where.topic, topic_id=bytes(16), partitions=[part])],
-    )
+    part = fetch_partition(position, partition=where.partition, max_bytes=max_bytes)
+    how = {"max_wait_ms": max_wait_ms, "max_bytes": max_bytes, "isolation_level": int(is_committed)}
+    request = fetch_request(part, topic=where.topic, **how)
     answer = await kafka.call(request, FETCH_VERSION)
     if answer is None or answer.error_code or not answer.responses:
         return None

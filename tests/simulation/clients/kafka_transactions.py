@@ -9,7 +9,6 @@ from typing import Any, Final
 import attrs
 import trio
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.kafka.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -18,6 +17,8 @@ from triolog.protocol.kafka.messages.transactions import (
 )
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
+
+from tests.support.kafka_server import produce_request
 
 from ..history import Acknowledged, Ended, GivenUp, Introduced, Send, Sent
 from ..script import Step
@@ -131,9 +132,8 @@ class KafkaMover(Inhabitant):
             is_transactional=True,
         )
         self._sequences[where] += count
-        part = ProducePartition(index=where.partition, records=data)
-        topic = ProduceTopic(name=where.topic, topic_id=bytes(16), partition_data=[part])
-        request = ProduceRequest(transactional_id=TRANSACTIONAL_ID, acks=-1, timeout_ms=5000, topic_data=[topic])
+        how = {"partition": where.partition, "timeout_ms": 5000, "transactional_id": TRANSACTIONAL_ID}
+        request = produce_request(data, topic=where.topic, **how)
         answer = await self._insist(
             request, PRODUCE_VERSION, lambda answer: iter((answer.responses[0].partition_responses[0].error_code,))
         )

@@ -42,8 +42,8 @@ REFUSED: Final = FENCED | {ErrorCode.REBALANCE_IN_PROGRESS}
 
 
 @attrs.define(eq=False)
-class GroupMember(Inhabitant):
-    """See the module."""
+class Member(Inhabitant):
+    """Of a group of any kind."""
 
     kafka: KafkaConnection = attrs.field(init=False)
     member_id: str = ""
@@ -51,14 +51,6 @@ class GroupMember(Inhabitant):
     """Or generation. NOBODY: it is in no group."""
     until_ms: int = -1
     """See `events`."""
-    owned: dict[TopicPartition, int | None] = attrs.field(factory=dict)
-    """What it reads, and from where on; None: it has not asked yet."""
-    uncommitted: set[TopicPartition] = attrs.field(factory=set)
-    """Where it has read on since it has committed, or does not know whether that was kept."""
-    commits: int = 0
-
-    def __attrs_post_init__(self) -> None:
-        self.kafka = KafkaConnection(self.world, PATIENCE_S)
 
     @property
     def group(self) -> str:
@@ -68,11 +60,25 @@ class GroupMember(Inhabitant):
         """What events of members begin with."""
         return {**self.now(), "group": self.group, "member": self.member_id, "epoch": self.epoch}
 
-    # ---- life ------------------------------------------------------------------------------------------------------------
-
     async def run(self, steps: list[Any]) -> None:
         await super().run(steps)
         await self.kafka.close()
+
+
+@attrs.define(eq=False)
+class GroupMember(Member):
+    """See the module."""
+
+    owned: dict[TopicPartition, int | None] = attrs.field(factory=dict)
+    """What it reads, and from where on; None: it has not asked yet."""
+    uncommitted: set[TopicPartition] = attrs.field(factory=set)
+    """Where it has read on since it has committed, or does not know whether that was kept."""
+    commits: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.kafka = KafkaConnection(self.world, PATIENCE_S)
+
+    # ---- life ------------------------------------------------------------------------------------------------------------
 
     async def live(self, for_ms: int, ends: str) -> None:
         until = trio.current_time() + for_ms / 1000

@@ -6,11 +6,7 @@ from typing import Any, Final
 
 import attrs
 import trio
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
+from triolog.protocol.kafka.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from triolog.protocol.kafka.messages.transactions import (
     AddOffsetsToTxnRequest,
     EndTxnRequest,

@@ -16,16 +16,7 @@ from triolog.tools.client.admin import Admin
 
 from ..device.disk import Device
 from ..device.losses import Losses
-from ..device.rot import (
-    Hit,
-    cut_end,
-    damage_derived,
-    damage_in,
-    flip_in_batch,
-    flip_in_topics,
-    put_topics_back,
-    stored_topics,
-)
+from ..device.rot import Hit, cut_end, damage_derived, damage_in, flip_in_batch, flip_in_topics, put_topics_back, stored_topics
 from ..history import ClockMoved, Damaged, Happened, StartForgotten, Trimmed, Trims, Wrong
 from ..script import Step
 from ..server import Server

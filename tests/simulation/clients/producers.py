@@ -8,11 +8,13 @@ from typing import Final
 import attrs
 import trio
 from triolog.protocol.errors import ErrorCode, TriologError
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from triolog.protocol.kafka.messages.produce import ProduceRequest
 from triolog.protocol.kafka.messages.transactions import InitProducerIdRequest
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.producer import Producer, SentRecord, open_producer
+
+from tests.support.kafka_server import produce_request
 
 from ..history import Acknowledged, GivenUp, Send, Sent
 from ..script import Step
@@ -91,6 +93,9 @@ class Batch:
     ids: tuple[str, ...]
     data: bytes
     deadline: float
+
+    def request(self) -> ProduceRequest:
+        return produce_request(self.data, topic=self.where.topic, partition=self.where.partition, timeout_ms=5000)
 
 
 @attrs.define(eq=False)
@@ -178,7 +183,7 @@ class KafkaProducer(Inhabitant):
 
     async def _ask(self, flight: list[Batch]) -> list[Answer]:
         """The answers to batches, as far as they are known."""
-        answers = await self._kafka.call_all([_produce(batch.where, batch.data) for batch in flight], PRODUCE_VERSION)
+        answers = await self._kafka.call_all([batch.request() for batch in flight], PRODUCE_VERSION)
         found = [answer.responses[0].partition_responses[0] for answer in answers]
         return [(ErrorCode(each.error_code), each.base_offset) for each in found]
 
@@ -201,9 +206,3 @@ class KafkaProducer(Inhabitant):
             self.world.add(GivenUp(**self.now(), ids=batch.ids, error=error))
         self._batches.clear()
         self._identity = None
-
-
-def _produce(where: TopicPartition, data: bytes) -> ProduceRequest:
-    part = ProducePartition(index=where.partition, records=data)
-    topic = ProduceTopic(name=where.topic, topic_id=bytes(16), partition_data=[part])
-    return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=5000, topic_data=[topic])

@@ -26,8 +26,8 @@ from triolog.protocol.types import TopicPartition
 
 from ..groups.events import Accepted, Acknowledges, Acquired, Dismissed, Heard, SessionEnded, Unanswered
 from ..groups.lives import SHARED
-from .inhabitant import Inhabitant, KafkaConnection
-from .members import BEAT_S, FENCED, NOBODY, SESSION_MS
+from .inhabitant import KafkaConnection
+from .members import BEAT_S, FENCED, NOBODY, SESSION_MS, Member
 
 HEARTBEAT_VERSION: Final = 1
 VERSION: Final = 2
@@ -40,14 +40,10 @@ Plan = list[int | None]
 
 
 @attrs.define(eq=False)
-class ShareMember(Inhabitant):
+class ShareMember(Member):
     """See the module."""
 
-    kafka: KafkaConnection = attrs.field(init=False)
-    member_id: str = ""
-    epoch: int = NOBODY
     lives: int = 0
-    until_ms: int = -1
     is_unsure: bool = False
     session_epoch: int = 0
     held: dict[TopicPartition, dict[int, Plan]] = attrs.field(factory=dict)
@@ -63,18 +59,7 @@ class ShareMember(Inhabitant):
     def __attrs_post_init__(self) -> None:
         self.kafka = KafkaConnection(self.world, on_end=self._session_ended)
 
-    @property
-    def group(self) -> str:
-        return self.who.split()[0]
-
-    def me(self) -> dict[str, Any]:
-        return {**self.now(), "group": self.group, "member": self.member_id, "epoch": self.epoch}
-
     # ---- life ------------------------------------------------------------------------------------------------------------
-
-    async def run(self, steps: list[Any]) -> None:
-        await super().run(steps)
-        await self.kafka.close()
 
     async def live(self, for_ms: int, ends: str) -> None:
         until = trio.current_time() + for_ms / 1000

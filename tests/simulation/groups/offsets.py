@@ -10,84 +10,49 @@ was told the partition: then its member is fenced.
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import attrs
 from triolog.protocol.types import TopicPartition
 
 from ..checker import Anomaly
+from ..checks.groups import Commit, Register, times_of
 from ..history import Event
 from .events import MIXED, Commits, Committed, MixedCommit, MixedEnd, Resumes, Told
 
 NOTHING: Final = -1
 
 
-@attrs.define(eq=False)
-class _Commit:
-    member: str
-    number: int
-    offset: int
-    began: int
-    over: float = math.inf
-    """The event after which it changes nothing any more."""
-
-
-@attrs.define(eq=False)
-class _Place:
-    """A partition of a group."""
-
-    possible: list[_Commit] = attrs.field(factory=lambda: [_Commit("", 0, NOTHING, -1, -1)])
-    """One of which was committed last."""
-    before: list[tuple[int, frozenset[int]]] = attrs.field(factory=lambda: [(-1, frozenset({NOTHING}))])
-    """Since when which offsets were possible."""
-
-    def changed(self, at_ms: int) -> None:
-        self.before.append((at_ms, frozenset(commit.offset for commit in self.possible)))
-
-    def possible_since(self, begun_ms: int) -> set[int]:
-        first = max(index for index, (at_ms, _) in enumerate(self.before) if at_ms < begun_ms)
-        return {offset for _, offsets in self.before[first:] for offset in offsets}
-
-    def find(self, event: Committed) -> _Commit:
-        return next(each for each in self.possible if (each.member, each.number) == (event.member, event.number))
-
-    def answered(self, event: Committed, number: int) -> None:
-        commit = self.find(event)
-        if event.is_kept is None:
-            return
-        commit.over = number
-        if event.is_kept:
-            self.possible = [each for each in self.possible if each.over > commit.began]
-        else:
-            self.possible.remove(commit)
-
-
 def offsets(events: Sequence[Event]) -> Iterator[Anomaly]:
     """See the module."""
-    places: dict[tuple[str, TopicPartition], _Place] = defaultdict(_Place)
+    registers: dict[tuple[str, TopicPartition], Register] = defaultdict(Register)
+    commits: dict[tuple[str, str, int], Commit] = {}
     for number, event in enumerate(events):
         match event:
             case Commits():
-                place = places[event.group, event.partition]
-                place.possible.append(_Commit(event.member, event.number, event.offset, number))
-                place.changed(event.at_ms)
-            case Committed():
-                place = places[event.group, event.partition]
-                place.answered(event, number)
-                place.changed(event.at_ms)
+                commit = commits[event.group, event.member, event.number] = Commit(number, event.offset, event.member)
+                registers[event.group, event.partition].commits.append(commit)
+            case Committed(is_kept=False):
+                registers[event.group, event.partition].commits.remove(commits[event.group, event.member, event.number])
+            case Committed(is_kept=True):
+                commit = commits[event.group, event.member, event.number]
+                commit.ended, commit.is_certain = number, True
             case Told():
                 for where in event.partitions:
-                    for commit in places[event.group, where].possible:
-                        if commit.member != event.member:
-                            commit.over = min(commit.over, number)
-            case Resumes() if event.group != MIXED:
-                allowed = places[event.group, event.partition].possible_since(event.begun_ms)
-                if event.offset not in allowed:
-                    said = f"group {event.group} at {event.partition}: {event.offset}, may be {sorted(allowed)}"
-                    yield Anomaly("offset went back", said)
+                    for commit in registers[event.group, where].commits:
+                        if commit.who != event.member and commit.ended > number:
+                            commit.ended, commit.is_certain = number, False
+    for register in registers.values():
+        register.finish(())
+    times = times_of(events)
+    for number, event in enumerate(events):
+        if isinstance(event, Resumes) and event.group != MIXED:
+            register, begun = registers[event.group, event.partition], bisect_left(times, event.begun_ms)
+            if not register.may_be(event.offset, begun, number):
+                allowed = register.allowed(begun, number)
+                yield Anomaly("offset went back", f"group {event.group} at {event.partition}: {event.offset}, may be {allowed}")
 
 
 def mixed_offsets(events: Sequence[Event]) -> Iterator[Anomaly]:

@@ -11,7 +11,7 @@ import attrs
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError, ProducerFenced
 
-from .worker import MOST_PENDING, PATIENCE_S, SESSION_MS, TRANSACTION_MS, Partition, Record, Work, id_of, run
+from .worker import MOST_PENDING, PATIENCE_S, SESSION_MS, TRANSACTION_MS, Partition, Record, Work, found_in, run
 
 CALL_MS: Final = 10_000
 BROKEN: Final = (KafkaError, TimeoutError, AssertionError)
@@ -193,21 +193,14 @@ class Member:
     async def _take(self, batches: dict[Any, list[Any]]) -> None:
         if not batches:
             return
-        group, offsets = str(self.work.role["group"]), {}
-        for where, batch in batches.items():
-            found = [(each.offset, id_of(each.value), each.timestamp) for each in batch]
-            name = where.topic, where.partition
-            self.work.notes.polled(name, found, committed=bool(self.work.role["committed"]), group=group)
-            offsets[name] = batch[-1].offset + 1
-        self.work.notes.commits(group, offsets)
+        offsets = self.work.take(found_in(batches))
         try:
             await self.consumer.commit({aiokafka.TopicPartition(*where): offset for where, offset in offsets.items()})
             is_kept = True
         except KafkaError as exc:
             self.work.notes.write("commit failed", error=repr(exc))
             is_kept = None
-        for where, offset in offsets.items():
-            self.work.notes.offset_committed(group, where, offset, is_kept)
+        self.work.committed(offsets, is_kept)
 
 
 def in_a_loop(part: Callable[[Work], Awaitable[None]]) -> Callable[[Work], None]:

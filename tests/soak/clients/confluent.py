@@ -275,26 +275,17 @@ class Pipe(Member):
 
 def look(work: Work) -> None:
     consumer = Consumer(settings(work, group_id="nobody", isolation_level="read_uncommitted"))
-    while not work.orders.is_quiet:
-        where = work.a_partition(work.rng.choice(("plain", "copied")))
-        timestamp = time.time_ns() // 1_000_000 - work.rng.choice((0, 500, 5000, 60_000, 600_000))
-        begun = time.monotonic_ns()
+
+    def ask(where: Partition, timestamp: int) -> tuple[int, int | None] | None:
         try:
             [found] = consumer.offsets_for_times([TopicPartition(*where, timestamp)], timeout=CALL_S)
         except KafkaException:
-            continue
-        if found.error is None:
-            work.notes.looked_up(where, timestamp, begun, max(found.offset, -1), None)
-        work.orders.pause(work.rng.uniform(0, 2))
+            return None
+        return None if found.error is not None else (max(found.offset, -1), None)
+
+    work.look(ask)
     consumer.close()
 
 
 if __name__ == "__main__":
-    run(
-        {
-            "feed": feed,
-            "member": lambda work: Member(work).run(),
-            "pipe": lambda work: Pipe(work).run(),
-            "look": look,
-        }
-    )
+    run({"feed": feed, "member": lambda work: Member(work).run(), "pipe": lambda work: Pipe(work).run(), "look": look})

@@ -15,7 +15,7 @@ with warnings.catch_warnings():
     import kafka
     from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from .worker import MOST_PENDING, PATIENCE_S, SESSION_MS, Partition, Work, id_of, run
+from .worker import MOST_PENDING, PATIENCE_S, SESSION_MS, Partition, Work, found_in, run
 
 PATIENCE_MS: Final = int(PATIENCE_S * 1000)
 POLL_MS: Final = 500
@@ -122,13 +122,7 @@ class Member:
     def _take(self, batches: dict[Any, list[Any]]) -> None:
         if not batches:
             return
-        group, offsets = str(self.work.role["group"]), {}
-        for where, batch in batches.items():
-            found = [(each.offset, id_of(each.value), each.timestamp) for each in batch]
-            name = where.topic, where.partition
-            self.work.notes.polled(name, found, committed=bool(self.work.role["committed"]), group=group)
-            offsets[name] = batch[-1].offset + 1
-        self.work.notes.commits(group, offsets)
+        offsets = self.work.take(found_in(batches))
         asked = {kafka.TopicPartition(*where): kafka.OffsetAndMetadata(offset, "", -1) for where, offset in offsets.items()}
         try:
             self.consumer.commit(asked, timeout_ms=20_000)
@@ -136,27 +130,21 @@ class Member:
         except kafka.errors.KafkaError as exc:
             self.work.notes.write("commit failed", error=repr(exc))
             is_kept = None
-        for where, offset in offsets.items():
-            self.work.notes.offset_committed(group, where, offset, is_kept)
+        self.work.committed(offsets, is_kept)
 
 
 def look(work: Work) -> None:
     consumer = kafka.KafkaConsumer(**settings(work), group_id=None)
-    while not work.orders.is_quiet:
-        where = work.a_partition(work.rng.choice(("plain", "copied")))
+
+    def ask(where: Partition, timestamp: int) -> tuple[int, int | None] | None:
         asked = kafka.TopicPartition(*where)
-        timestamp = time.time_ns() // 1_000_000 - work.rng.choice((0, 500, 5000, 60_000, 600_000))
-        begun = time.monotonic_ns()
         try:
             found = consumer.offsets_for_times({asked: timestamp})[asked]
         except kafka.errors.KafkaError:
-            work.orders.pause(0.2)
-            continue
-        if found is None:
-            work.notes.looked_up(where, timestamp, begun, -1, None)
-        else:
-            work.notes.looked_up(where, timestamp, begun, found.offset, found.timestamp)
-        work.orders.pause(work.rng.uniform(0, 2))
+            return None
+        return (-1, None) if found is None else (found.offset, found.timestamp)
+
+    work.look(ask)
     consumer.close(timeout_ms=1000)
 
 

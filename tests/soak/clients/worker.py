@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -162,6 +162,34 @@ class Work:
         parts = self.rng.randint(1, 3)
         return [(self.a_partition("plain"), self.records(self.rng.randint(1, 3))) for _ in range(parts)]
 
+    def to_look_up(self) -> tuple[Partition, int]:
+        """A partition, and a time to look for there."""
+        where = self.a_partition(self.rng.choice(("plain", "copied")))
+        return where, time.time_ns() // 1_000_000 - self.rng.choice((0, 500, 5000, 60_000, 600_000))
+
+    def look(self, ask: Callable[[Partition, int], tuple[int, int | None] | None]) -> None:
+        """Look up by time until nothing more is to be sent. `ask` answers offset and timestamp, None for no answer."""
+        while not self.orders.is_quiet:
+            where, timestamp = self.to_look_up()
+            begun = time.monotonic_ns()
+            found = ask(where, timestamp)
+            if found is not None:
+                self.notes.looked_up(where, timestamp, begun, *found)
+            self.orders.pause(POLL_S if found is None else self.rng.uniform(0, 2))
+
+    def take(self, batches: Mapping[Partition, list[tuple[int, str, int]]]) -> dict[Partition, int]:
+        """Note what a member of a group has read, by partition: offset, id and timestamp; answers what it commits then."""
+        group = str(self.role["group"])
+        for where, found in batches.items():
+            self.notes.polled(where, found, committed=bool(self.role["committed"]), group=group)
+        offsets = {where: found[-1][0] + 1 for where, found in batches.items()}
+        self.notes.commits(group, offsets)
+        return offsets
+
+    def committed(self, offsets: Mapping[Partition, int], is_kept: bool | None) -> None:
+        for where, offset in offsets.items():
+            self.notes.offset_committed(str(self.role["group"]), where, offset, is_kept)
+
     def copy_of(self, original: str, transaction: str) -> Record:
         identity = copy_id(original, transaction)
         return Record(identity, self.a_timestamp(), "", padded(identity, self.rng))
@@ -182,6 +210,14 @@ def padded(identity: str, rng: random.Random) -> bytes:
 
 def id_of(value: bytes | None) -> str:
     return bytes(value or b"").partition(b"\n")[0].decode()
+
+
+def found_in(batches: Mapping[Any, Sequence[Any]]) -> dict[Partition, list[tuple[int, str, int]]]:
+    """(offset, id, timestamp) of each partition, as two of the clients give records."""
+    return {
+        (where.topic, where.partition): [(each.offset, id_of(each.value), each.timestamp) for each in batch]
+        for where, batch in batches.items()
+    }
 
 
 def by_partition(found: Iterable[tuple[Partition, tuple[int, str, int]]]) -> dict[Partition, list[tuple[int, str, int]]]:

@@ -113,18 +113,13 @@ CASES: Final[list[Case]] = [
     ),
     case(K.HEARTBEAT, 4, "READ GROUP", lambda names: {"group_id": names.of, "generation_id": 1, "member_id": MEMBER}),
     case(K.LEAVE_GROUP, 5, "READ GROUP", lambda names: {"group_id": names.of, "members": [{"member_id": MEMBER}]}),
-    case(
-        K.OFFSET_COMMIT,
-        9,
-        "READ GROUP, READ TOPIC",
-        commit_offsets,
-    ),
+    case(K.OFFSET_COMMIT, 9, "READ GROUP, READ TOPIC", commit_offsets),
     case(
         K.OFFSET_FETCH,
         9,
         "DESCRIBE GROUP, DESCRIBE TOPIC",
         lambda names: {
-            "groups": [{"group_id": names.of, "member_id": None, "topics": [{"name": names.of, "partition_indexes": [0]}]}],
+            "groups": [{"group_id": names.of, "member_id": None, "topics": [{"name": names.of, "partition_indexes": [0]}]}]
         },
     ),
     case(
@@ -158,25 +153,14 @@ CASES: Final[list[Case]] = [
     ),
     case(K.SHARE_GROUP_DESCRIBE, 1, "DESCRIBE GROUP", of_groups),
     case(K.SHARE_FETCH, 1, "READ GROUP, READ TOPIC", _share_fetch),
-    case(
-        K.SHARE_ACKNOWLEDGE,
-        1,
-        "READ GROUP, READ TOPIC",
-        _share_acknowledge,
-        before=((K.SHARE_FETCH, 1, _share_fetch),),
-    ),
+    case(K.SHARE_ACKNOWLEDGE, 1, "READ GROUP, READ TOPIC", _share_acknowledge, before=((K.SHARE_FETCH, 1, _share_fetch),)),
     case(
         K.DESCRIBE_SHARE_GROUP_OFFSETS,
         0,
         "DESCRIBE GROUP, DESCRIBE TOPIC",
         lambda names: {"groups": [{"group_id": names.of, "topics": [{"topic_name": names.of, "partitions": [0]}]}]},
     ),
-    case(
-        K.ALTER_SHARE_GROUP_OFFSETS,
-        0,
-        "READ GROUP, READ TOPIC",
-        alter_share_offsets,
-    ),
+    case(K.ALTER_SHARE_GROUP_OFFSETS, 0, "READ GROUP, READ TOPIC", alter_share_offsets),
     case(
         K.DELETE_SHARE_GROUP_OFFSETS,
         0,

@@ -135,13 +135,7 @@ CASES: Final[list[Case]] = [
     *(case(K.DESCRIBE_CONFIGS, 4, f"DESCRIBE_CONFIGS {kind}", _described(kind), way=kind.lower()) for kind in CONFIGURED),
     *(case(K.ALTER_CONFIGS, 2, f"ALTER_CONFIGS {kind}", _altered(kind), way=kind.lower()) for kind in CONFIGURED),
     *(
-        case(
-            K.INCREMENTAL_ALTER_CONFIGS,
-            1,
-            f"ALTER_CONFIGS {kind}",
-            _altered(kind, config_operation=0),
-            way=kind.lower(),
-        )
+        case(K.INCREMENTAL_ALTER_CONFIGS, 1, f"ALTER_CONFIGS {kind}", _altered(kind, config_operation=0), way=kind.lower())
         for kind in CONFIGURED
     ),
     case(K.LIST_CONFIG_RESOURCES, 1, "DESCRIBE_CONFIGS CLUSTER", lambda _: {"resource_types": [2]}),

@@ -11,7 +11,8 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 
 from tests.support.brokers import PARTITION, TOPIC, running_broker
-from tests.support.step_fs import StepFileSystem
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.sync_counting_fs import made_directories
 from tests.support.transactions import TransactionalProducer, committed_offset, committed_values, is_stable
 
 OTHER: Final = TopicPartition(TOPIC, 1)
@@ -47,26 +48,29 @@ async def one_transaction(producer: TransactionalProducer, number: int, *, commi
     await (producer.commit() if commit else producer.abort())
 
 
-async def record_steps(directory: Path, *, commit: bool) -> list[Path]:
+async def record_steps(path: Path, fs: CrashFileSystem, *, commit: bool) -> list[CrashFileSystem]:
     """A committed transaction, then one whose steps are kept."""
-    fs = StepFileSystem(directory / "running", directory / "steps")
-    async with running_broker(directory / "running", fs=fs, durability="fsync", topic=SMALL_FILES) as broker:
+    async with running_broker(path, fs=fs, durability="fsync", topic=SMALL_FILES) as broker:
         await broker.topics.create(TOPIC, 2)
         producer = await TransactionalProducer.start(broker)
         await one_transaction(producer, 0)
         assert await look(broker) == BEFORE
-        with fs.recording():
-            await one_transaction(producer, 1, commit=commit)
+        moments = fs.moments()
+        await one_transaction(producer, 1, commit=commit)
+        steps = [*moments, fs.copy()]
         assert await look(broker) == (AFTER if commit else BEFORE)
-    return fs.steps
+    return steps
 
 
 @pytest.mark.parametrize("kind", ["killed", "cut"])
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 async def test_a_transaction_cut_off_anywhere_is_whole_or_absent(fast_path: Path, commit: bool, kind: str) -> None:
+    fs = CrashFileSystem()
+    [path] = made_directories(fs, fast_path, 1)
     outcomes = []
-    for step in await record_steps(fast_path, commit=commit):
-        async with running_broker(step / kind, durability="fsync", topic=SMALL_FILES) as broker:
+    steps = await record_steps(path, fs, commit=commit)
+    for step in steps if kind == "killed" else [step.crash(None) for step in steps]:
+        async with running_broker(path, fs=step, durability="fsync", topic=SMALL_FILES) as broker:
             seen = await look(broker)
             assert seen in (BEFORE, AFTER)
             outcomes.append(seen == AFTER)
@@ -77,7 +81,7 @@ async def test_a_transaction_cut_off_anywhere_is_whole_or_absent(fast_path: Path
             assert await look(broker) == seen
             await one_transaction(again, 9)
             assert await look(broker) == Seen([*seen.first, "a9"], [*seen.second, "b9"], 10)
-        async with running_broker(step / kind, durability="fsync", topic=SMALL_FILES) as broker:
+        async with running_broker(path, fs=step, durability="fsync", topic=SMALL_FILES) as broker:
             assert await look(broker) == Seen([*seen.first, "a9"], [*seen.second, "b9"], 10)
     assert len(outcomes) >= 16
     assert outcomes == sorted(outcomes), "an outcome that was decided changed"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,13 +14,21 @@ from triolog.server.broker import Broker, Committed, ReaderView, StagedShare
 from triolog.server.storage.disk.paths import STAGE_DIRECTORY
 
 from tests.support.brokers import PARTITION, TOPIC, running_broker, value, values_from
+from tests.support.crash_fs import CrashFileSystem, distinct
 from tests.support.logs import START_MS
-from tests.support.step_fs import EveryStepFileSystem, distinct
+from tests.support.memory_image import put
+from tests.support.sync_counting_fs import made_directories
 
 OTHER: Final = TopicPartition(TOPIC, 1)
 APPLICATION: Final = "query"
 SMALL_FILES: Final = {"segment.bytes": "220", "segment.index.bytes": "120"}
 """Two or three batches to a segment: what is looked for after a crash lies in several."""
+
+
+class Recorded(NamedTuple):
+    steps: list[CrashFileSystem]
+    shares: list[StagedShare]
+    committed: Committed
 
 
 class Seen(NamedTuple):
@@ -68,24 +74,29 @@ async def stage_version(broker: Broker, version: int, attempt: int) -> list[Stag
     ]
 
 
-async def record_steps(directory: Path, durability: str) -> tuple[list[Path], list[StagedShare], Committed]:
+def left(steps: list[CrashFileSystem], kind: str) -> list[CrashFileSystem]:
+    """What is there after each of these moments."""
+    return distinct([step.copy() if kind == "killed" else step.copy().crash(None) for step in steps])
+
+
+async def record_steps(path: Path, fs: CrashFileSystem, durability: str) -> Recorded:
     """A first version, then one whose steps are kept; what was staged for it, and the answer to its commit."""
-    running = directory / "running"
-    fs = EveryStepFileSystem(running, directory / "steps")
-    async with running_broker(running, fs=fs, durability=durability, topic=SMALL_FILES) as broker:
+    async with running_broker(path, fs=fs, durability=durability, topic=SMALL_FILES) as broker:
         await broker.topics.create(TOPIC, 2)
         await broker.stage_commits.commit(APPLICATION, 0, await stage_version(broker, 0, 0))
         assert await look(broker) == BEFORE
-        with fs.recording():
-            shares = await stage_version(broker, 1, 0)
-            committed = await broker.stage_commits.commit(APPLICATION, 1, shares)
+        moments = fs.moments()
+        shares = await stage_version(broker, 1, 0)
+        committed = await broker.stage_commits.commit(APPLICATION, 1, shares)
+        steps = [*moments, fs.copy()]
         assert await look(broker) == AFTER
-    return fs.steps, shares, committed
+    return Recorded(steps, shares, committed)
 
 
-async def check_step(step: Path, durability: str, shares: list[StagedShare], committed: Committed) -> bool:
+async def check_step(path: Path, step: CrashFileSystem, recorded: Recorded, *, durability: str, loses: bool) -> bool:
     """Start where it was cut off, ask again, stage again if need be; answers whether the commit had been decided."""
-    async with running_broker(step, durability=durability, topic=SMALL_FILES) as broker:
+    _, shares, committed = recorded
+    async with running_broker(path, fs=step, durability=durability, topic=SMALL_FILES) as broker:
         seen = await look(broker)
         assert seen in (BEFORE, AFTER)
         try:
@@ -99,14 +110,14 @@ async def check_step(step: Path, durability: str, shares: list[StagedShare], com
             assert seen == BEFORE == await look(broker)
             again = await broker.stage_commits.commit(APPLICATION, 1, await stage_version(broker, 1, 1))
         assert again.by_this_call is (seen == BEFORE)
-        if step.name == "killed" or durability == "fsync":
+        if not loses or durability == "fsync":
             assert places(again) == places(committed)
         assert counts(again) == counts(committed), "under `os` a power cut leaves gaps where segments were begun"
         assert await look(broker) == AFTER
         assert await broker.stage_commits.commit(APPLICATION, 1, []) == (False, again.partitions)
-        assert not list((step / STAGE_DIRECTORY).rglob("*.*"))
+        assert not [name for name in step.tree() if STAGE_DIRECTORY in name and "." in name.rpartition("/")[2]]
         await broker.writer.append(PARTITION, value("later"))
-    async with running_broker(step, durability=durability, topic=SMALL_FILES) as broker:
+    async with running_broker(path, fs=step, durability=durability, topic=SMALL_FILES) as broker:
         assert await look(broker) == AFTER._replace(first=[*AFTER.first, b"later"])
     return seen == AFTER
 
@@ -122,18 +133,22 @@ def counts(committed: Committed) -> list[int]:
 @pytest.mark.parametrize("kind", ["killed", "cut"])
 @pytest.mark.parametrize("durability", ["fsync", "os"])
 async def test_a_commit_cut_off_anywhere_is_whole_or_absent(fast_path: Path, durability: str, kind: str) -> None:
-    steps, shares, committed = await record_steps(fast_path, durability)
-    outcomes = [await check_step(step, durability, shares, committed) for step in distinct([step / kind for step in steps])]
-    assert len(outcomes) >= 10
+    fs = CrashFileSystem()
+    [path] = made_directories(fs, fast_path, 1)
+    recorded = await record_steps(path, fs, durability)
+    steps = left(recorded.steps, kind)
+    outcomes = [await check_step(path, step, recorded, durability=durability, loses=kind == "cut") for step in steps]
+    assert len(recorded.steps) >= 10
     assert outcomes == sorted(outcomes), "what was decided is taken back"
     assert outcomes[-1]
 
 
-async def cut_off_with_a_hole(directory: Path, holes: set[int], appended: int) -> list[StagedShare]:
+async def cut_off_with_a_hole(folder: Path, holes: set[int], appended: int) -> tuple[Path, CrashFileSystem, list[StagedShare]]:
     """Five batches for the first partition are decided, so many of them appended and not forced to the device; of what the
     crash leaves, `holes` are zeros."""
-    running = directory / "running"
-    async with running_broker(running) as broker:
+    fs = CrashFileSystem()
+    [path] = made_directories(fs, folder, 1)
+    async with running_broker(path, fs=fs) as broker:
         await broker.topics.create(TOPIC, 2)
         shares = [await stage(broker, 0, "0", PARTITION, *"abcde"), await stage(broker, 0, "0", OTHER, "f")]
         commits = broker.stage_commits
@@ -144,23 +159,24 @@ async def cut_off_with_a_hole(directory: Path, holes: set[int], appended: int) -
             producer = owner.value.producer_id, owner.value.producer_epoch
             for number, text in enumerate("abcde"[:appended]):
                 await broker.writer.append(PARTITION, bytes(with_producer(one_batch(text), *producer, number)))
-            shutil.copytree(running, directory / "cut off")
-    log = directory / "cut off" / str(PARTITION) / "00000000000000000000.log"
-    data, size = bytearray(log.read_bytes()), len(one_batch("a"))
+            cut_off = fs.copy()
+    log = f"{path}/{PARTITION}/00000000000000000000.log"
+    data, size = bytearray(cut_off.content(log)), len(one_batch("a"))
     for number in holes:
         data[number * size : (number + 1) * size] = bytes(size)
-    log.write_bytes(data)
-    return shares
+    put(cut_off, log, bytes(data))
+    cut_off.sync_all()
+    return path, cut_off, shares
 
 
 @pytest.mark.parametrize(("holes", "appended"), [({0}, 5), ({1}, 5), ({1, 3}, 5), ({0, 1}, 3), ({2}, 4), ({3}, 4), ({1}, 1)])
 async def test_what_a_crash_has_taken_out_of_the_middle_is_appended_behind_the_rest(
     fast_path: Path, holes: set[int], appended: int
 ) -> None:
-    shares = await cut_off_with_a_hole(fast_path, holes, appended)
+    path, fs, shares = await cut_off_with_a_hole(fast_path, holes, appended)
     view = ReaderView(skip_gaps=True)
     for _ in range(2):
-        async with running_broker(fast_path / "cut off") as broker:
+        async with running_broker(path, fs=fs) as broker:
             found = await values_from(broker, PARTITION, view=view)
             assert sorted(each or b"" for each in found) == [b"a", b"b", b"c", b"d", b"e"]
             assert await values_from(broker, OTHER) == [b"f"]
@@ -170,50 +186,43 @@ async def test_what_a_crash_has_taken_out_of_the_middle_is_appended_behind_the_r
 
 
 async def test_appending_what_was_lost_may_be_cut_off_anywhere_too(fast_path: Path) -> None:
-    await cut_off_with_a_hole(fast_path, {1}, 4)
-    running = fast_path / "again"
-    shutil.copytree(fast_path / "cut off", running)
-    fs = EveryStepFileSystem(running, fast_path / "more")
-    fs.take_for_synced()
-    with fs.recording():
-        async with running_broker(running, fs=fs):
-            pass
+    path, fs, _ = await cut_off_with_a_hole(fast_path, {1}, 4)
+    moments = fs.moments()
+    async with running_broker(path, fs=fs):
+        pass
     view = ReaderView(skip_gaps=True)
-    copies = distinct([step / kind for step in fs.steps for kind in ("killed", "cut")])
+    copies = [*left(moments, "killed"), *left(moments, "cut")]
     for step in copies:
-        async with running_broker(step) as broker:
+        async with running_broker(path, fs=step) as broker:
             found = await values_from(broker, PARTITION, view=view)
             assert sorted(each or b"" for each in found) == [b"a", b"b", b"c", b"d", b"e"]
             assert await values_from(broker, OTHER) == [b"f"]
     assert len(copies) >= 10
 
 
-def commit_log_bytes(step: Path) -> int:
+def commit_log_bytes(step: CrashFileSystem) -> int:
     """How much of the commits' log a power cut leaves."""
-    [log] = (step / "cut" / "__stage_commits-0").glob("*.log")
-    return log.stat().st_size
+    tree = step.copy().crash(None).tree()
+    return sum(len(content) for name, content in tree.items() if "__stage_commits-0/" in name and name.endswith(".log"))
 
 
 @pytest.mark.parametrize("kind", ["killed", "cut"])
 async def test_carrying_a_commit_out_at_the_start_may_be_cut_off_anywhere_too(fast_path: Path, kind: str) -> None:
     """From the moment of the decision: every record of the commit is still to be appended."""
-    steps, _, committed = await record_steps(fast_path, "fsync")
+    fs = CrashFileSystem()
+    [path] = made_directories(fs, fast_path, 1)
+    steps, _, committed = await record_steps(path, fs, "fsync")
     undecided = commit_log_bytes(steps[0])
     decided = next(step for step in steps if commit_log_bytes(step) > undecided)
-    running = fast_path / "again"
-    shutil.copytree(decided / "cut", running)
-    fs = EveryStepFileSystem(running, fast_path / "more")
-    fs.take_for_synced()
-    with ExitStack() as recording:
-        recording.enter_context(fs.recording())
-        async with running_broker(running, fs=fs, durability="fsync", topic=SMALL_FILES) as broker:
-            recording.close()
-            assert await look(broker) == AFTER
-    copies = distinct([step / kind for step in fs.steps])
-    for step in copies:
-        async with running_broker(step, durability="fsync", topic=SMALL_FILES) as broker:
+    running = decided.crash(None)
+    moments = running.moments()
+    async with running_broker(path, fs=running, durability="fsync", topic=SMALL_FILES) as broker:
+        steps = [*moments, running.copy()]
+        assert await look(broker) == AFTER
+    for step in left(steps, kind):
+        async with running_broker(path, fs=step, durability="fsync", topic=SMALL_FILES) as broker:
             assert await look(broker) == AFTER
             again = await broker.stage_commits.commit(APPLICATION, 1, [])
             assert not again.by_this_call
             assert places(again) == places(committed)
-    assert len(copies) >= 10
+    assert len(steps) >= 10

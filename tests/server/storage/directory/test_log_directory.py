@@ -35,7 +35,6 @@ from triolog.server.storage.recovery.recovery import OpenLog
 from tests.support.gate_fs import GateFileSystem
 from tests.support.golden import GOLDEN
 from tests.support.logs import TOPIC_PARTITION, Clock
-from tests.support.watched_fs import WatchedFileSystem
 
 FOO, BAR = TopicPartition("foo", 0), TopicPartition("bar", 3)
 
@@ -237,7 +236,7 @@ def request(directory: Path, *, sync_metadata: bool = True) -> OpenLog:
 @pytest.mark.parametrize("sync_metadata", [True, False])
 def test_a_new_partition_has_its_files_and_their_names_are_on_the_device(tmp_path: Path, sync_metadata: bool) -> None:
     """But where nothing outlives the process."""
-    fs, directory = WatchedFileSystem(), tmp_path / "topic-0"
+    fs, directory = GateFileSystem(), tmp_path / "topic-0"
     log = create_partition(fs, request(directory, sync_metadata=sync_metadata), TOPIC_ID)
     names = ["00000000000000000000.log", "leader-epoch-checkpoint", "partition.metadata"]
     assert sorted(path.name for path in directory.iterdir()) == names

@@ -29,8 +29,8 @@ from triolog.server.storage.lookups.time_range import fetch_range
 
 from tests.support.compaction import clean, end_transaction
 from tests.support.counts import counts
+from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
-from tests.support.watched_fs import WatchedFileSystem
 
 SIZE: Final = len(batch())
 MANY: Final = counts(600, quick=40)
@@ -99,7 +99,7 @@ def large_log(directory: Path) -> DrivenLog:
 
 def bytes_read(driven: DrivenLog, wanted: TimeRange) -> int:
     """Of the logs, for one page."""
-    fs = WatchedFileSystem()
+    fs = GateFileSystem()
     drive(fs, fetch_range(driven.log.snapshot(), NO_OFFSET, wanted, 1 << 20, min_one_batch=True))
     return sum(size for name, size in fs.read_bytes.items() if name.endswith(".log"))
 

@@ -27,8 +27,8 @@ from triolog.server.storage.producers.sealed_files import crc_of
 from tests.support.counts import counts
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.flipped_files import flipped
+from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import DrivenLog, open_driven
-from tests.support.watched_fs import WatchedFileSystem
 
 PRODUCERS: Final = (7, 8, 9)
 IN_FLIGHT: Final = 5
@@ -174,7 +174,7 @@ def test_of_the_log_no_more_than_its_end_is_read_for_that_and_with_the_file_noth
     driven.close()
     read = []
     for _ in range(2):
-        fs = WatchedFileSystem()
+        fs = GateFileSystem()
         again = open_driven(driven.log.directory, fs=fs)
         read.append(sum(size for name, size in fs.read_bytes.items() if name.endswith(".log")))
         assert [len(entry.batches) for entry in again.log.producers.entries.values()] == [IN_FLIGHT]

@@ -20,8 +20,8 @@ from triolog.server.storage.log.gaps import NO_FILE, OffsetGap
 from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from triolog.server.storage.log.truncate import truncate_to
 
+from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven, untimed
-from tests.support.watched_fs import WatchedFileSystem
 
 SIZE: Final = len(batch())
 SMALL: Final = LogConfig(segment_bytes=10 * SIZE, index_interval_bytes=1, segment_index_bytes=240)
@@ -91,7 +91,7 @@ def test_after_a_clean_stop_no_segment_is_scanned(tmp_path: Path) -> None:
         driven.append(batch(START_MS + offset, value=bytes(20_000)))
     expected = [(segment.max_timestamp, segment.offset_of_max_timestamp) for segment in driven.log.segments]
     driven.close()
-    fs = WatchedFileSystem()
+    fs = GateFileSystem()
     again = open_driven(tmp_path, fs=fs, config=config)
     assert sum(fs.read_bytes[name] for name in names(tmp_path, ".log")) <= (len(expected) + 2) * FIRST_READ_BYTES
     assert [(segment.max_timestamp, segment.offset_of_max_timestamp) for segment in again.log.segments] == expected
@@ -292,7 +292,7 @@ def test_a_legacy_message_format_ends_the_log_and_says_so(tmp_path: Path, caplog
 
 def test_all_that_was_scanned_is_synced_before_the_log_is_served(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 25)
-    fs = WatchedFileSystem()
+    fs = GateFileSystem()
     open_driven(tmp_path, fs=fs, config=SMALL, was_clean=False, recovery_point=12)
     stems = ("00000000000000000010", "00000000000000000020")
     expected = [f"{stem}{suffix}" for stem in stems for suffix in (".log", ".index", ".timeindex")]

@@ -16,9 +16,9 @@ from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.recovery.salvage import Damage, GoodBatch, scan_batches
 
 from tests.support.flipped_files import flipped
+from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS, batch
 from tests.support.record_batches import patched
-from tests.support.watched_fs import WatchedFileSystem
 
 SIZE: Final = len(batch())
 START: Final = 100
@@ -206,7 +206,7 @@ def test_crafted_headers_do_not_cost_more_than_a_few_reads_of_the_file(tmp_path:
 
     path = tmp_path / "log"
     path.write_bytes(content)
-    fs = WatchedFileSystem()
+    fs = GateFileSystem()
     found = list(scan_batches(fs, str(path), base_offset=START))
     assert [type(each) for each in found] == [GoodBatch, Damage]
     assert fs.read_bytes["log"] < 64 * len(content)

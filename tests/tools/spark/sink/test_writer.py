@@ -22,7 +22,7 @@ from triolog.tools.spark.sink.write_rows import RowError
 from triolog.tools.spark.sink.writer import Staged, WriteTask
 
 from tests.support.counts import counts
-from tests.support.cutting_proxy import CuttingProxy
+from tests.support.weather_proxy import WeatherProxy
 
 MB = 1_000_000
 LARGE = 64 * 2**20
@@ -313,7 +313,8 @@ def test_what_is_staged_is_every_batch_once_and_in_order_whichever_answers_are_l
     sent = [b"%05d" % number + bytes(50) for number in range(1000)]
     keys = [b"%d" % (number % 17) for number in range(1000)]
     assert broker.native is not None
-    with CuttingProxy(broker.native.port, random.Random(seed), range(3, 30)) as proxy:
+    rng, address = random.Random(seed), ("127.0.0.1", broker.native.port)
+    with WeatherProxy(lambda: address, lives=lambda: rng.randrange(3, 30)) as proxy:
         given = WriteOptions.from_options({"triolog.servers": f"127.0.0.1:{proxy.port}", "topic": "t", "batchRecords": "5"})
         batches = [
             rows(list(sent[start : start + 50]), key=pa.array(keys[start : start + 50], pa.binary()))
@@ -321,7 +322,7 @@ def test_what_is_staged_is_every_batch_once_and_in_order_whichever_answers_are_l
         ]
         part = writer.stage(batches, given, task())
         writer.commit(given, "app", 0, [part])
-    assert proxy.cuts
+    assert proxy.ended
     for partition in range(3):
         expected = [value for value, key in zip(sent, keys, strict=True) if partition_for_key(key, 3) == partition]
         assert values(broker, "t", partition) == expected
