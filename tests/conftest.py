@@ -34,7 +34,6 @@ BEGUN_FIRST: Final = (
     "tests/server/actors/stages/test_stage_commit_crashes.py",
     "tests/server/test_sigkill_under_load.py",
     "tests/server/test_sigkill.py",
-    "tests/clients/test_sigkill.py",
     "tests/soak/test_histories.py",
     "tests/protocol/kafka/test_fuzz.py",
     "tests/tools/bench/test_table.py",

@@ -1,4 +1,4 @@
-"""What librdkafka does to a server that is killed now and then: it feeds a topic; what it does with it is in `sigkill_members`.
+"""A load of librdkafka on a server that is killed now and then: it feeds a topic, which `sigkill_sharers` read.
 
 Each load is a thread that lives longer than the servers: clients find the next one by themselves.
 """
@@ -15,7 +15,6 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, libve
 from tests.clients.driver import DEADLINE_S
 
 INPUT: Final = "input"
-OUTPUT: Final = "output"
 PARTITIONS: Final = 4
 MOST_AHEAD: Final = 300
 """Records that are fed and not moved yet."""
@@ -44,26 +43,20 @@ class Taken(NamedTuple):
     def of(cls, message: Any) -> Taken:
         return cls(message.topic(), message.partition(), message.offset(), message.value())
 
-    @property
-    def place(self) -> str:
-        return f"{self.topic}-{self.partition}@{self.offset}"
-
 
 @attrs.define(eq=False)
 class Progress:
     """What all loads have seen acknowledged. A load that fails ends the run."""
 
     acknowledged: int = 0
-    fed: int = 0
     moved: int = 0
     error: BaseException | None = None
     is_over: bool = False
     _changed: threading.Condition = attrs.field(factory=threading.Condition)
 
-    def count(self, *, fed: int = 0, moved: int = 0) -> None:
+    def count(self, *, moved: int = 0) -> None:
         with self._changed:
             self.acknowledged += 1
-            self.fed += fed
             self.moved += moved
             self._changed.notify_all()
 
@@ -132,4 +125,4 @@ class Feeder(Load):
             self.progress.fail(KafkaException(error))
         else:
             self.acknowledged.append(Taken.of(message))
-            self.progress.count(fed=1)
+            self.progress.count()

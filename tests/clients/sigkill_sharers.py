@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
-from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
+from confluent_kafka import AcknowledgeType, KafkaError, KafkaException, Message, ShareConsumer
 
 from tests.clients.driver import DEADLINE_S
 from tests.clients.sigkill_loads import PATIENT, Load, Taken
-from tests.clients.sigkill_members import SERVER_IS_AWAY
 
 SHARER: Final[dict[str, Any]] = {**PATIENT, "share.acknowledgement.mode": "explicit", "max.poll.records": 20}
+SERVER_IS_AWAY: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
 RELEASED: Final = 0.1
 """How many of the records are given back."""
 NEVER: Final = frozenset({0})
@@ -99,7 +99,6 @@ class Sharer(Load):
     shared: Shared
     is_done: bool = False
     """Set by the test: there is nothing left to read."""
-    released: int = 0
 
     def work(self) -> None:
         consumer = ShareConsumer(self.settings(SHARER, group_id=self.group))
@@ -127,7 +126,6 @@ class Sharer(Load):
         for message in messages:
             if self.rng.random() < RELEASED:
                 consumer.acknowledge(message, AcknowledgeType.RELEASE)
-                self.released += 1
                 given_back.setdefault(message.partition(), {})[Taken.of(message)] = message.delivery_count()
             else:
                 consumer.acknowledge(message)
