@@ -317,11 +317,11 @@ def test_records_are_those_that_kafka_writes(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_value_that_is_cut_or_longer_or_of_a_newer_program_is_refused(kind: str) -> None:
     kinds, rows = KINDS[kind]
-    for key, _, value, value_bytes in rows:
+    for key, _, _, value_bytes in rows:
         data = bytes.fromhex(value_bytes)
         for size in range(len(data)):
             with pytest.raises(InvalidRecordError):
-                pytest.fail(f"{kinds.decode_value(key, data[:size])} of the first {size} bytes of {value}")
+                kinds.decode_value(key, data[:size])
         with pytest.raises(InvalidRecordError, match="ends at position"):
             kinds.decode_value(key, data + b"\0")
         with pytest.raises(InvalidRecordError, match="newer program"):
