@@ -1,10 +1,9 @@
-"""Administration with real clients: librdkafka, kafka-python, aiokafka. A strict broker, as `triolog serve` is."""
+"""Administration with real clients beyond what `test_conformance.py` asks of each. A strict broker, as `triolog serve` is."""
 
 from __future__ import annotations
 
-import asyncio
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -27,15 +26,6 @@ from triolog.server.settings.broker_config import Address
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python is about to drop
     import kafka.admin
-    import kafka.errors
-    from aiokafka.admin import AIOKafkaAdminClient
-    from aiokafka.admin import NewPartitions as AioNewPartitions
-    from aiokafka.admin import NewTopic as AioNewTopic
-    from aiokafka.admin import RecordsToDelete as AioRecordsToDelete
-    from aiokafka.admin.config_resource import ConfigResource as AioConfigResource
-    from aiokafka.admin.config_resource import ConfigResourceType as AioConfigResourceType
-    from aiokafka.errors import TopicAlreadyExistsError, for_code
-    from aiokafka.structs import TopicPartition as AioTopicPartition
 
 PATIENCE_S = 30.0
 ALL_KEYS = {*TOPIC_KEYS, *KEPT_KEYS}
@@ -157,27 +147,6 @@ def test_a_topic_can_be_deleted_while_librdkafka_produces_to_it(broker: Blocking
 # ---- kafka-python ----------------------------------------------------------------------------------------------------------
 
 
-def test_kafka_python_administers_topics_and_configurations(broker: BlockingBroker) -> None:
-    with closing(kafka.admin.KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)) as admin:
-        admin.create_topics([kafka.admin.NewTopic("t", 2, 1, topic_configs={"retention.ms": "-1"})])
-        assert partitions(broker, "t") == 2
-        with pytest.raises(kafka.errors.TopicAlreadyExistsError):
-            admin.create_topics([kafka.admin.NewTopic("t", 2, 1)])
-        with pytest.raises(kafka.errors.InvalidReplicationFactorError):
-            admin.create_topics([kafka.admin.NewTopic("three", 1, 3)])
-        admin.create_partitions({"t": kafka.admin.NewPartitions(4)})
-        assert partitions(broker, "t") == 4
-        resource = kafka.admin.ConfigResource(kafka.admin.ConfigResourceType.TOPIC, "t", {"retention.ms": "9"})
-        admin.alter_configs([resource])
-        assert broker.describe_topic("t").configs["retention.ms"] == "9"
-        broker.append("t", [b"a", b"b"])
-        partition = kafka.TopicPartition("t", 0)
-        assert admin.delete_records({partition: 1})[partition]["low_watermark"] == 1
-        assert admin.describe_cluster()["cluster_id"]
-        admin.delete_topics(["t"])
-        assert broker.topics() == []
-
-
 def test_kafka_python_finds_every_key_that_it_may_alter(broker: BlockingBroker) -> None:
     """It refuses by itself to alter a key that the broker does not list."""
     broker.create_topic("t")
@@ -186,45 +155,6 @@ def test_kafka_python_finds_every_key_that_it_may_alter(broker: BlockingBroker) 
             value = {"durability": "fsync", "min.insync.replicas": "2"}.get(key, "true")
             admin.alter_configs([kafka.admin.ConfigResource(kafka.admin.ConfigResourceType.TOPIC, "t", {key: value})])
             assert broker.describe_topic("t").configs[key] == value
-
-
-# ---- aiokafka --------------------------------------------------------------------------------------------------------------
-
-
-def with_aiokafka(broker: BlockingBroker, use: Callable[[AIOKafkaAdminClient], Awaitable[None]]) -> None:
-    async def main() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-        await admin.start()
-        try:
-            await use(admin)
-        finally:
-            await admin.close()
-
-    asyncio.run(main())
-
-
-def test_aiokafka_administers_topics_and_configurations(broker: BlockingBroker) -> None:
-    async def use(admin: AIOKafkaAdminClient) -> None:
-        made = await admin.create_topics([AioNewTopic("t", 2, 1, topic_configs={"retention.ms": "-1"})])
-        assert made.topic_errors[0][1] == 0
-        again = await admin.create_topics([AioNewTopic("t", 2, 1)])
-        assert for_code(again.topic_errors[0][1]) is TopicAlreadyExistsError
-        await admin.create_partitions({"t": AioNewPartitions(4)})
-        assert await admin.list_topics() == ["t"]
-        await asyncio.to_thread(broker.append, "t", [b"a", b"b"])
-        resource = AioConfigResource(AioConfigResourceType.TOPIC, "t", {"retention.ms": "9"})
-        [altered] = await admin.alter_configs([resource])
-        assert altered.resources[0][0] == 0
-        [described] = await admin.describe_configs([AioConfigResource(AioConfigResourceType.TOPIC, "t")])
-        assert {entry[0] for entry in described.resources[0][4]} == ALL_KEYS
-        partition = AioTopicPartition("t", 0)
-        assert await admin.delete_records({partition: AioRecordsToDelete(1)}) == {partition: 1}
-        cluster = await admin.describe_cluster()
-        assert [node["node_id"] for node in cluster["brokers"]] == [cluster["controller_id"]]
-        await admin.delete_topics(["t"])
-
-    with_aiokafka(broker, use)
-    assert broker.topics() == []
 
 
 # ---- lenient ---------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""librdkafka with `group.protocol=consumer` (KIP-848): members that come and go, static ones, expressions, a restart."""
+"""librdkafka with `group.protocol=consumer` (KIP-848): static members, expressions, a restart."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, KafkaError, KafkaException, Message
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from triolog.protocol.errors import RequestError
 from triolog.protocol.types import TopicPartition as Partition
 from triolog.server.embedded import MEMORY, BlockingBroker
@@ -106,33 +105,6 @@ def fill(broker: BlockingBroker, *, round_: int = 0) -> list[bytes]:
     return values
 
 
-def test_members_come_and_go_and_every_record_is_read_once(broker: BlockingBroker, members: Members) -> None:
-    sent = fill(broker)
-    first = members.join()
-    members.poll_until(lambda: len(members.values) == len(sent))
-    first.commit(asynchronous=False)
-
-    second = members.join()
-    members.share(2, 2)
-    sent += fill(broker, round_=1)
-    members.poll_until(lambda: len(members.values) == len(sent))
-    for each in members.consumers:
-        each.commit(asynchronous=False)
-
-    members.leave(first)
-    members.share(4)
-    sent += fill(broker, round_=2)
-    members.poll_until(lambda: len(members.values) == len(sent))
-    second.commit(asynchronous=False)
-    assert sorted(members.values) == sorted(sent)
-
-
-def test_a_third_member_takes_from_both(members: Members) -> None:
-    for shares in ((4,), (2, 2), (1, 1, 2)):
-        members.join()
-        members.share(*shares)
-
-
 def test_a_static_member_has_the_same_partitions_when_it_comes_back(members: Members) -> None:
     first = members.join(**{"group.instance.id": "one"})
     members.join(**{"group.instance.id": "two"})
@@ -172,24 +144,6 @@ def test_a_group_goes_on_when_the_broker_was_killed_and_started_again(broker: Bl
     members.share(2, 2)
     assert [assigned(each) for each in members.consumers] == had
     assert sorted(members.values) == sorted(sent)
-
-
-def test_administrators_see_the_group_and_delete_it_when_it_is_empty(broker: BlockingBroker, members: Members) -> None:
-    consumer = members.join()
-    members.share(4)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-    [listing] = admin.list_consumer_groups().result().valid
-    assert (listing.group_id, listing.type) == (GROUP, ConsumerGroupType.CONSUMER)
-    described = admin.describe_consumer_groups([GROUP])[GROUP].result()
-    assert (described.state, described.type) == (ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER)
-    [member] = described.members
-    assert {each.partition for each in member.assignment.topic_partitions} == {0, 1, 2, 3}
-    with pytest.raises(KafkaException) as refused:
-        admin.delete_consumer_groups([GROUP])[GROUP].result()
-    assert refused.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
-    members.leave(consumer)
-    admin.delete_consumer_groups([GROUP])[GROUP].result()
-    assert admin.list_consumer_groups().result().valid == []
 
 
 # ---- what a test sees of such a group, and does to it ------------------------------------------------------------------------
