@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from tests.planted_faults.log_faults import LOG_FAULTS
 from tests.planted_faults.oldest_faults import OLDEST_FAULTS
-from tests.planted_faults.planting import ROOT, Copy, Fault
+from tests.planted_faults.planting import ROOT, Copy
 from tests.planted_faults.server_faults import SERVER_FAULTS
 from tests.planted_faults.share_faults import SHARE_FAULTS
 from tests.planted_faults.topic_faults import TOPIC_FAULTS
@@ -22,25 +23,26 @@ SIMPLE = next(fault for fault in FAULTS if fault.name == "sequence-wrap")
 TESTS_AT_MOST = 3
 
 
+@functools.cache
 def names_in(path: Path) -> set[str]:
     """Functions and classes at the top of a module."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_the_text_to_replace_stands_once_in_its_file_and_what_comes_there_compiles(fault: Fault) -> None:
-    text = (ROOT / fault.file).read_text(encoding="utf-8")
-    assert text.count(fault.old) == 1
-    compile(text.replace(fault.old, fault.new), fault.file, "exec")
+def test_the_text_to_replace_stands_once_in_its_file_and_what_comes_there_compiles() -> None:
+    for fault in FAULTS:
+        text = (ROOT / fault.file).read_text(encoding="utf-8")
+        assert text.count(fault.old) == 1, fault.name
+        compile(text.replace(fault.old, fault.new), fault.file, "exec")
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_the_tests_that_have_to_notice_are_there(fault: Fault) -> None:
-    assert 1 <= len(fault.tests) <= TESTS_AT_MOST
-    for test in fault.tests:
-        path, name = test.partition("[")[0].split("::")
-        assert name in names_in(ROOT / path)
+def test_the_tests_that_have_to_notice_are_there() -> None:
+    for fault in FAULTS:
+        assert 1 <= len(fault.tests) <= TESTS_AT_MOST, fault.name
+        for test in fault.tests:
+            path, name = test.partition("[")[0].split("::")
+            assert name in names_in(ROOT / path), fault.name
 
 
 def test_names_are_unique_and_say_why_the_line_is_risky() -> None:

@@ -31,17 +31,14 @@ def test_what_the_page_about_analysis_says_happens(tmp_path: Path) -> None:
         assert reader.follow((DOCS / "analysis.md").read_text(encoding="utf-8")) >= 3
 
 
-def test_a_page_that_says_something_else_is_found_out(tmp_path: Path) -> None:
+def test_a_page_that_says_something_else_and_a_program_that_fails_are_found_out(tmp_path: Path) -> None:
     page = '```python title="one.py"\nprint(1)\n```\n\n```console\n$ python one.py\n{}\n```\n'
     with Reader(tmp_path) as reader:
         assert reader.follow(page.format("1")) == 1
         with pytest.raises(AssertionError, match=r"python one\.py\nprints\n1\n"):
             reader.follow(page.format("2"))
-
-
-def test_a_program_that_fails_is_found_out(tmp_path: Path) -> None:
-    with Reader(tmp_path) as reader, pytest.raises(AssertionError, match="line 1 ends with 1:\nno"):
-        reader.follow("```python\nraise SystemExit('no')\n```\n")
+        with pytest.raises(AssertionError, match="line 1 ends with 1:\nno"):
+            reader.follow("```python\nraise SystemExit('no')\n```\n")
 
 
 def test_a_server_of_a_page_is_reached_under_the_address_that_the_page_says(tmp_path: Path) -> None:
