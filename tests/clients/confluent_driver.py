@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import confluent_kafka
@@ -16,6 +16,18 @@ from tests.clients.confluent_sharer import ConfluentSharer
 from tests.clients.driver import COOPERATIVE, DEADLINE_S, SERVER, Access, Message, Received
 from tests.clients.python_driver import PolledMember, PythonDriver
 
+# Where the one broker is away librdkafka begins again ("rebootstrap"); a transactional producer may then wait indefinitely for
+# the broker that it has given up.
+STAYING: Final = {"metadata.recovery.strategy": "none"} if confluent_kafka.libversion()[1] >= 0x020B0000 else {}
+PATIENT: Final[dict[str, Any]] = {
+    **STAYING,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 50,
+    "retry.backoff.ms": 10,
+    "retry.backoff.max.ms": 50,
+    "log_level": 0,
+}
+"""Settings of a client whose server is killed now and then."""
 UNKNOWN_OFFSET = -1001
 POLL_S = 0.05
 

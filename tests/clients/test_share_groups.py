@@ -1,9 +1,8 @@
-"""Share groups (KIP-932) of librdkafka, Java and franz-go: locks that end, or are renewed; a group that is deleted.
-
-`test_sigkill_sharing.py` has members that share, and servers that are killed."""
+"""Share groups (KIP-932) of librdkafka, Java and franz-go: locks that end, or are renewed; a crash; a deleted group."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -15,6 +14,7 @@ from triolog.server.settings.broker_config import Address
 from tests.clients import external_programs
 from tests.clients.clients import CLIENTS, Running
 from tests.clients.confluent_driver import ConfluentDriver
+from tests.clients.confluent_sharer import ConfluentSharer
 from tests.clients.driver import Access, Given, Sharer, SharingDriver
 from tests.clients.external_programs import ProgramUnavailableError
 
@@ -108,6 +108,28 @@ def test_a_lock_that_is_renewed_holds(broker: BlockingBroker, running: Running, 
         assert given(sharer, 1)[0].deliveries == 1
     broker.clock.advance(LOCK_S * 2 / 3)
     assert sharer.acknowledge([(0, 0, "accept")]) == []
+    sharer.leave()
+
+
+def test_a_member_goes_on_over_a_crash_and_what_it_has_accepted_does_not_come_again(broker: BlockingBroker) -> None:
+    broker.append(TOPIC, [b"a", b"b", b"c", b"d"])
+    sharer = driver_at(broker).sharer(GROUP, TOPIC)
+    assert isinstance(sharer, ConfluentSharer)
+    assert [each.value for each in given(sharer, 4)] == [b"a", b"b", b"c", b"d"]
+    assert sharer.acknowledge([(0, 0, "accept"), (0, 1, "release"), (0, 2, "reject"), (0, 3, "release")]) == []
+    broker.crash()
+    broker.restart()
+    broker.append(TOPIC, [b"e"])
+    seen: list[tuple[bytes, bool]] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(seen) < 3:
+        assert time.monotonic() < deadline, seen
+        messages = [message for message in sharer.consumer.poll(0.2) if message.error() is None]
+        seen += [(message.value(), message.delivery_count() > 1) for message in messages]
+        for message in messages:
+            sharer.consumer.acknowledge(message)
+        assert sharer.acknowledge() == []
+    assert sorted(seen) == [(b"b", True), (b"d", True), (b"e", False)]
     sharer.leave()
 
 
