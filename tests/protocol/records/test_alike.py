@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from triolog.protocol.errors import RequestError
-from triolog.protocol.records.alike import LEAST_RUN, LONG_DELTAS, MOST_RUN, SHORT_DELTAS, alike_run
+from triolog.protocol.records.alike import LEAST_RUN, MOST_RUN, SHORT_DELTAS, alike_run
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, parse_header
 from triolog.protocol.records.builder import BatchBuilder
 from triolog.protocol.records.payload import records_data
@@ -70,15 +70,6 @@ def test_a_run_ends_before_the_record_of_another_size() -> None:
 def test_few_records_are_no_run() -> None:
     batch = batch_of(LEAST_RUN, b"v")
     assert alike_run(records_data(batch, parse_header(batch), 1 << 20), 0, 0, LEAST_RUN) is None
-
-
-@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 128, 1170, LONG_DELTAS + 100])
-@pytest.mark.parametrize("value", [None, b"", b"v" * 100, b"v" * 200])
-def test_batches_of_all_lengths_are_seen_as_one_by_one(count: int, value: bytes | None) -> None:
-    batch = batch_of(count, value, steps_ms=(0, 1, -3), each=7)
-    walk = outcome(batch, one_by_one=False)
-    assert walk == outcome(batch, one_by_one=True)
-    assert isinstance(walk, RecordsWalk)
 
 
 @pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.ZSTD])

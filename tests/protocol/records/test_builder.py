@@ -84,11 +84,6 @@ def test_a_delete_horizon_leaves_the_timestamps_of_the_records() -> None:
     assert [record.timestamp for record in iter_records(batch)] == [50, 100, 150]
 
 
-def test_records_without_a_timestamp_make_a_batch_without_one() -> None:
-    header = parse_header(build_batch([(-1, None, None, ())]))
-    assert (header.base_timestamp, header.max_timestamp) == (-1, -1)
-
-
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=10, unique=True).map(sorted), st.integers(0, 9))
 def test_explicit_offsets_keep_their_gaps(offsets: list[int], removed_behind: int) -> None:
     builder = BatchBuilder(base_offset=100)

@@ -1,4 +1,4 @@
-"""Batches that Apache Kafka 4.1.0 stored. `server/storage/test_golden.py` compares their records with what Kafka's consumer read."""
+"""Batches that Apache Kafka 4.1.0 stored. `server/storage/test_golden.py` has their records beside those of a consumer."""
 
 from __future__ import annotations
 

@@ -72,9 +72,3 @@ def test_a_long_tagged_field_has_a_long_size() -> None:
     value = Outer(text="x" * 300)
     assert written(value) == b"\1\0\xae\x02" + b"\xad\x02" + b"x" * 300
     assert codec.read(Outer, 3, memoryview(written(value)), flexible=True)[0] == value
-
-
-def test_a_value_is_not_changed_by_writing_it() -> None:
-    value = Tagged(outer=Outer(leaf=Leaf(number=5), text="ab"))
-    assert written(value) == written(value)
-    assert value == Tagged(outer=Outer(leaf=Leaf(number=5), text="ab"))
