@@ -35,7 +35,6 @@ BEGUN_FIRST: Final = (
     "tests/server/test_sigkill_under_load.py",
     "tests/server/test_sigkill.py",
     "tests/soak/test_histories.py",
-    "tests/protocol/kafka/test_fuzz.py",
     "tests/tools/bench/test_table.py",
     "tests/tools/bench/test_kafka.py",
     "tests/test_tutorials.py",
