@@ -15,7 +15,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import for_code
 
-from tests.clients.driver import DEADLINE_S, Access, Message, Received
+from tests.clients.driver import DEADLINE_S, Access, Message, Producing, Received
 from tests.clients.kafka_python_names import Assignments, joining, login, producing, reading, received, sending
 from tests.clients.python_driver import PolledMember, PythonDriver
 
@@ -91,18 +91,11 @@ class AiokafkaDriver(PythonDriver):
         return {"bootstrap_servers": self.bootstrap, **login(self.access), "ssl_context": _context(self.access)}
 
     @contextmanager
-    def producer(
-        self,
-        *,
-        acks: str = "all",
-        codec: str = "none",
-        idempotent: bool = False,
-        max_bytes: int | None = None,
-        transactional_id: str = "",
-    ) -> Iterator[AiokafkaProducer]:
-        settings = {**producing(acks, codec, transactional_id), "enable_idempotence": idempotent}
-        if max_bytes is not None:
-            settings |= {"max_request_size": max_bytes, "max_batch_size": max_bytes}
+    def producer(self, **wanted: Any) -> Iterator[AiokafkaProducer]:
+        asked = Producing(**wanted)
+        settings = {**producing(asked), "enable_idempotence": asked.idempotent}
+        if asked.max_bytes is not None:
+            settings |= {"max_request_size": asked.max_bytes, "max_batch_size": asked.max_bytes}
 
         async def start() -> aiokafka.AIOKafkaProducer:
             client = aiokafka.AIOKafkaProducer(**self._settings(), **settings)
@@ -112,7 +105,7 @@ class AiokafkaDriver(PythonDriver):
         with asyncio.Runner() as runner:
             client = runner.run(start())
             try:
-                yield AiokafkaProducer(client, runner, acks)
+                yield AiokafkaProducer(client, runner, asked.acks)
             finally:
                 runner.run(client.stop())
 

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.clients.confluent_sharer import ConfluentSharer
-from tests.clients.driver import COOPERATIVE, DEADLINE_S, SERVER, Access, Message, Received
+from tests.clients.driver import COOPERATIVE, DEADLINE_S, SERVER, Access, Message, Producing, Received
 from tests.clients.python_driver import PolledMember, PythonDriver
 
 # Where the one broker is away librdkafka begins again ("rebootstrap"); a transactional producer may then wait indefinitely for
@@ -139,21 +139,17 @@ class ConfluentDriver(PythonDriver):
         return {**_settings(self.bootstrap, self.access), **settings}
 
     @contextmanager
-    def producer(
-        self,
-        *,
-        acks: str = "all",
-        codec: str = "none",
-        idempotent: bool = False,
-        max_bytes: int | None = None,
-        transactional_id: str = "",
-    ) -> Iterator[ConfluentProducer]:
-        settings = self._settings(**{"acks": acks, "compression.type": codec, "linger.ms": 1})
-        settings |= {"transactional.id": transactional_id} if transactional_id else {"enable.idempotence": idempotent}
-        if max_bytes is not None:
-            settings["message.max.bytes"] = max_bytes
+    def producer(self, **wanted: Any) -> Iterator[ConfluentProducer]:
+        asked = Producing(**wanted)
+        settings = self._settings(**{"acks": asked.acks, "compression.type": asked.codec, "linger.ms": 1})
+        if asked.transactional_id:
+            settings["transactional.id"] = asked.transactional_id
+        else:
+            settings["enable.idempotence"] = asked.idempotent
+        if asked.max_bytes is not None:
+            settings["message.max.bytes"] = asked.max_bytes
         producer = ConfluentProducer(confluent_kafka.Producer(settings), self._settings())
-        if transactional_id:
+        if asked.transactional_id:
             producer.client.init_transactions(DEADLINE_S)
         yield producer
         del producer.client  # its threads end with it

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from tests.clients.driver import Access, Given, Message, Received, Said
+from tests.clients.driver import Access, Given, Message, Producing, Received, Said
 from tests.clients.external_program import ExternalProgram
 
 
@@ -123,20 +123,12 @@ class ExternalDriver:
         return self.program.ask(op, servers=self.bootstrap, access=attrs.asdict(self.access), **arguments)
 
     @contextmanager
-    def producer(
-        self,
-        *,
-        acks: str = "all",
-        codec: str = "none",
-        idempotent: bool = False,
-        max_bytes: int | None = None,
-        transactional_id: str = "",
-    ) -> Iterator[ExternalProducer]:
+    def producer(self, **wanted: Any) -> Iterator[ExternalProducer]:
+        asked = Producing(**wanted)
         name = f"producer-{id(self)}-{next(self._names)}"
-        settings = {"acks": acks, "codec": codec, "idempotent": idempotent, "max_bytes": max_bytes or 0}
-        self.ask("open", name=name, transactional_id=transactional_id, **settings)
+        self.ask("open", name=name, **{**attrs.asdict(asked), "max_bytes": asked.max_bytes or 0})
         try:
-            yield ExternalProducer(self, name, acks)
+            yield ExternalProducer(self, name, asked.acks)
         finally:
             self.ask("close", name=name)
 

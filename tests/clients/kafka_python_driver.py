@@ -18,7 +18,7 @@ with warnings.catch_warnings():
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from tests.clients.driver import COOPERATIVE, DEADLINE_S, Access, Message, Received
+from tests.clients.driver import COOPERATIVE, DEADLINE_S, Access, Message, Producing, Received
 from tests.clients.kafka_python_names import Assignments, joining, login, producing, reading, received, sending
 from tests.clients.python_driver import PolledMember, PythonDriver, RebalancingError
 
@@ -98,28 +98,21 @@ class KafkaPythonDriver(PythonDriver):
         return {"bootstrap_servers": self.bootstrap, **_access(self.access)}
 
     @contextmanager
-    def producer(
-        self,
-        *,
-        acks: str = "all",
-        codec: str = "none",
-        idempotent: bool = False,
-        max_bytes: int | None = None,
-        transactional_id: str = "",
-    ) -> Iterator[KafkaPythonProducer]:
+    def producer(self, **wanted: Any) -> Iterator[KafkaPythonProducer]:
+        asked = Producing(**wanted)
         settings: dict[str, Any] = {
-            **producing(acks, codec, transactional_id),
-            "enable_idempotence": idempotent or bool(transactional_id),
+            **producing(asked),
+            "enable_idempotence": asked.idempotent or bool(asked.transactional_id),
             "retry_backoff_ms": RETRY_BACKOFF_MS,
             "reconnect_backoff_ms": 10,
             "reconnect_backoff_max_ms": 100,
         }
-        if max_bytes is not None:
-            settings |= {"max_request_size": max_bytes, "batch_size": max_bytes}
+        if asked.max_bytes is not None:
+            settings |= {"max_request_size": asked.max_bytes, "batch_size": asked.max_bytes}
         with closing(kafka.KafkaProducer(**self._settings(), **settings)) as client:
-            if transactional_id:
+            if asked.transactional_id:
                 client.init_transactions()
-            yield KafkaPythonProducer(client, acks)
+            yield KafkaPythonProducer(client, asked.acks)
 
     @contextmanager
     def _consumer(self, *, committed: bool = False) -> Iterator[Any]:
