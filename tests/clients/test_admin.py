@@ -8,18 +8,7 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-    ResourceType,
-)
-from triolog.server.config import KEPT_KEYS, TOPIC_KEYS
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
@@ -28,7 +17,6 @@ with warnings.catch_warnings():
     import kafka.admin
 
 PATIENCE_S = 30.0
-ALL_KEYS = {*TOPIC_KEYS, *KEPT_KEYS}
 
 
 @pytest.fixture
@@ -39,9 +27,6 @@ def broker() -> Iterator[BlockingBroker]:
 
 def partitions(broker: BlockingBroker, topic: str) -> int:
     return len(broker.describe_topic(topic).partitions)
-
-
-# ---- librdkafka ------------------------------------------------------------------------------------------------------------
 
 
 def librdkafka(broker: BlockingBroker) -> AdminClient:
@@ -81,44 +66,6 @@ def test_librdkafka_makes_grows_trims_and_deletes_topics(broker: BlockingBroker)
     assert broker.topics() == ["t"]
 
 
-def test_librdkafka_describes_and_changes_configurations(broker: BlockingBroker) -> None:
-    admin = librdkafka(broker)
-    broker.create_topic("t")
-    change = ConfigResource(
-        ResourceType.TOPIC,
-        "t",
-        incremental_configs=[
-            ConfigEntry("retention.ms", "7", incremental_operation=AlterConfigOpType.SET),
-            ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND),
-        ],
-    )
-    [changed] = admin.incremental_alter_configs([change]).values()
-    changed.result(PATIENCE_S)
-    [described] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "t")]).values()
-    entries = described.result(PATIENCE_S)
-    assert entries.keys() == ALL_KEYS
-    assert (entries["retention.ms"].value, entries["cleanup.policy"].value) == ("7", "delete,compact")
-    assert entries["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    [described] = admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).values()
-    keys = described.result(PATIENCE_S)
-    assert keys["default.replication.factor"].value == "1"
-    assert keys["auto.create.topics.enable"].is_read_only
-    wrong = ConfigResource(
-        ResourceType.BROKER,
-        "1",
-        incremental_configs=[ConfigEntry("num.partitions", "2", incremental_operation=AlterConfigOpType.SET)],
-    )
-    [refused] = admin.incremental_alter_configs([wrong]).values()
-    assert librdkafka_error(refused) == KafkaError.INVALID_REQUEST
-
-
-def test_librdkafka_finds_the_controller_among_the_nodes(broker: BlockingBroker) -> None:
-    admin = librdkafka(broker)
-    cluster = admin.describe_cluster().result(PATIENCE_S)
-    assert [node.id for node in cluster.nodes] == [cluster.controller.id]
-    assert cluster.cluster_id
-
-
 def test_a_topic_can_be_deleted_while_librdkafka_produces_to_it(broker: BlockingBroker) -> None:
     broker.create_topic("t")
     settings = {"linger.ms": 0, "message.timeout.ms": 5000, "log_level": 0, "topic.metadata.propagation.max.ms": 100}
@@ -144,9 +91,6 @@ def test_a_topic_can_be_deleted_while_librdkafka_produces_to_it(broker: Blocking
     assert {error.code() for error in errors if error is not None} <= gone
 
 
-# ---- kafka-python ----------------------------------------------------------------------------------------------------------
-
-
 def test_kafka_python_finds_every_key_that_it_may_alter(broker: BlockingBroker) -> None:
     """It refuses by itself to alter a key that the broker does not list."""
     broker.create_topic("t")
@@ -155,9 +99,6 @@ def test_kafka_python_finds_every_key_that_it_may_alter(broker: BlockingBroker) 
             value = {"durability": "fsync", "min.insync.replicas": "2"}.get(key, "true")
             admin.alter_configs([kafka.admin.ConfigResource(kafka.admin.ConfigResourceType.TOPIC, "t", {key: value})])
             assert broker.describe_topic("t").configs[key] == value
-
-
-# ---- lenient ---------------------------------------------------------------------------------------------------------------
 
 
 def test_an_embedded_broker_takes_the_replicas_and_keys_of_production() -> None:
