@@ -355,20 +355,11 @@ def test_no_tracked_file_names_a_download_or_a_place_on_one_machine() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize(
-    ("line", "is_found"),
-    [
-        ("source = '/home" + "/someone/data'", True),
-        ("cd /work" + "/main", True),
-        ("path = $HOME/root/data", False),
-        ("a log at /var/lib/triolog", False),
-    ],
-)
-def test_a_place_on_one_machine_is_recognised(line: str, is_found: bool) -> None:
-    assert bool(MACHINE_PATH.search(line)) is is_found
-
-
-def test_a_download_address_is_recognised() -> None:
+def test_a_place_on_one_machine_and_a_download_are_recognised() -> None:
+    for line in ("source = '/home" + "/someone/data'", "cd /work" + "/main"):
+        assert MACHINE_PATH.search(line), line
+    for line in ("path = $HOME/root/data", "a log at /var/lib/triolog"):
+        assert not MACHINE_PATH.search(line), line
     assert DOWNLOAD_ADDRESS.search("https://example.org/packages" + "/triolog-0.1.0.tar.gz")
     assert not DOWNLOAD_ADDRESS.search("https://kafka.apache.org/documentation/")
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.followed_page import Reader, commands, is_seen
+from tests.support.followed_page import Reader, is_seen
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 TUTORIALS: Final = DOCS / "tutorials"
@@ -56,14 +56,6 @@ def test_a_server_of_a_page_is_reached_under_the_address_that_the_page_says(tmp_
     )
     with Reader(tmp_path) as reader:
         assert reader.follow(page) == 4
-
-
-def test_commands_go_on_behind_an_angle_and_are_followed_by_what_is_seen() -> None:
-    assert commands("$ one\n> more\nseen\n> seen too\n$ two\n^C\n") == [
-        ("one\nmore", "seen\n> seen too"),
-        ("two", ""),
-        ("^C", ""),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -64,16 +64,9 @@ def let_the_server_check(broker: BlockingBroker) -> None:
     broker.alter_config(TOPIC, {"fetch.check.crcs": "true"})
 
 
-def let_the_server_recover(broker: BlockingBroker) -> None:
-    broker.alter_config(TOPIC, REFUSE)
-    broker.crash()
-    broker.restart()
-
-
 WAYS: Final[tuple[tuple[Callable[[BlockingBroker], None], int], ...]] = (
     (let_librdkafka_check, KafkaError._BAD_MSG),
     (let_the_server_check, KafkaError.INVALID_MSG),
-    (let_the_server_recover, KafkaError.INVALID_MSG),
 )
 
 

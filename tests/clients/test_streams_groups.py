@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 import trio
-from triolog.server.embedded import MEMORY, BlockingBroker, EmbeddedBroker, open_broker
+from triolog.server.embedded import MEMORY, EmbeddedBroker, open_broker
 from triolog.server.settings.broker_config import Address
 
 from tests.clients import external_programs
@@ -25,7 +25,6 @@ from tests.clients.streams_application import APPLICATION, COUNTS, WORDS, WordCo
 pytestmark = pytest.mark.timeout(900)  # the first test fetches Kafka Streams
 
 PARTITIONS: Final = 4
-SESSION_S: Final = 45
 VOCABULARY: Final = [f"word{number}" for number in range(20)]
 
 
@@ -85,24 +84,3 @@ async def test_instances_come_and_go_and_every_word_is_counted(program: Sequence
         names = {topic.name for part in told.subtopologies for topic in part.state_changelog_topics}
         assert names == {f"{APPLICATION}-counted-changelog"}
         assert names <= set(broker.topics())
-
-
-@pytest.mark.full  # in the quick suite members that speak the protocol by hand are waited for
-def test_a_test_waits_for_tasks_for_what_is_wrong_and_until_all_is_done(program: Sequence[str], tmp_path: Path) -> None:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics={COUNTS: 1}) as broker:
-        start = partial(WordCount.start, program, broker.bootstrap_servers, tmp_path)
-        groups = broker.streams_groups
-        with start(number=0) as first, start(number=1) as second:
-            assert WORDS in groups.wait_status(APPLICATION, "MISSING_SOURCE_TOPICS", timeout_s=DEADLINE_S)
-            broker.create_topic(WORDS, PARTITIONS)
-            stable = groups.wait_stable(APPLICATION, members=2, timeout_s=DEADLINE_S)
-            assert [len(each.assignment.active) for each in stable.members] == [PARTITIONS, PARTITIONS]
-            broker.log(WORDS).produce("to be or not to be")
-            groups.wait_done(APPLICATION, timeout_s=DEADLINE_S)
-            assert {each.key: each.value for each in broker.log(COUNTS).records()}[b"be"] == b"2"
-            first.kill()
-            broker.clock.advance(SESSION_S + 1)
-            [left] = groups.wait_stable(APPLICATION, timeout_s=DEADLINE_S).members
-            assert (left.endpoint, len(left.assignment.active)) == (("instance-1", 1), 2 * PARTITIONS)
-            second.stop()
-            groups.wait_stable(APPLICATION, members=0, timeout_s=DEADLINE_S)
