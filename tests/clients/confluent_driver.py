@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 import confluent_kafka
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import AcknowledgeType, ConsumerGroupTopicPartitions, KafkaException, ShareConsumer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -20,8 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.clients.confluent_sharer import ConfluentSharer
-from tests.clients.driver import COOPERATIVE, DEADLINE_S, SERVER, Access, Message, Producing, Received
+from tests.clients.driver import COOPERATIVE, DEADLINE_S, SERVER, Access, Given, Message, Producing, Received, Said
 from tests.clients.python_driver import PolledMember, PythonDriver
 
 # Where the one broker is away librdkafka begins again ("rebootstrap"); a transactional producer may then wait indefinitely for
@@ -38,6 +37,8 @@ PATIENT: Final[dict[str, Any]] = {
 """Settings of a client whose server is killed now and then."""
 UNKNOWN_OFFSET = -1001
 POLL_S = 0.05
+GIVEN_POLL_S = 0.2
+TYPES = {"accept": AcknowledgeType.ACCEPT, "release": AcknowledgeType.RELEASE, "reject": AcknowledgeType.REJECT}
 
 
 def _settings(bootstrap: str, access: Access) -> dict[str, Any]:
@@ -134,6 +135,36 @@ class ConfluentConsuming:
 
 
 @attrs.define(eq=False)
+class ConfluentSharer:
+    """A consumer of share groups (KIP-932). It belongs to one thread."""
+
+    consumer: ShareConsumer
+    topic: str
+
+    def poll(self) -> list[Given]:
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            if given := [_given(message) for message in self.consumer.poll(GIVEN_POLL_S)]:
+                return given
+        raise AssertionError("nothing was given in time")
+
+    def acknowledge(self, said: Sequence[Said] = ()) -> list[str]:
+        for partition, offset, what in said:
+            self.consumer.acknowledge_offset(self.topic, partition, offset, TYPES[what])
+        answers = self.consumer.commit_sync(DEADLINE_S)
+        return [error.args[0].name() for error in answers.values() if error is not None]
+
+    def leave(self) -> None:
+        self.consumer.close()
+
+
+def _given(message: confluent_kafka.Message) -> Given:
+    if message.error() is not None:
+        raise KafkaException(message.error())
+    return Given(message.partition(), message.offset(), message.value(), message.delivery_count())
+
+
+@attrs.define(eq=False)
 class ConfluentDriver(PythonDriver):
     def _settings(self, **settings: Any) -> dict[str, Any]:
         return {**_settings(self.bootstrap, self.access), **settings}
@@ -205,7 +236,7 @@ class ConfluentDriver(PythonDriver):
     def sharer(self, group: str, topic: str, *, explicit: bool = True) -> ConfluentSharer:
         mode = "explicit" if explicit else "implicit"
         settings = {"group.id": group, "share.acknowledgement.mode": mode}
-        consumer = confluent_kafka.ShareConsumer(self._settings(**settings))
+        consumer = ShareConsumer(self._settings(**settings))
         consumer.subscribe([topic])
         return ConfluentSharer(consumer, topic)
 

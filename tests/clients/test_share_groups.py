@@ -13,8 +13,7 @@ from triolog.server.settings.broker_config import Address
 
 from tests.clients import external_programs
 from tests.clients.clients import CLIENTS, Running
-from tests.clients.confluent_driver import ConfluentDriver
-from tests.clients.confluent_sharer import ConfluentSharer
+from tests.clients.confluent_driver import ConfluentDriver, ConfluentSharer
 from tests.clients.driver import Access, Given, Sharer, SharingDriver
 from tests.clients.external_programs import ProgramUnavailableError
 
