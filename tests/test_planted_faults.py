@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 import shutil
-from pathlib import Path
 
 import attrs
 import pytest
 
 from tests.planted_faults.__main__ import FAULTS
 from tests.planted_faults.planting import ROOT, Copy
+from tests.test_docs import docstrings
 
 SIMPLE = FAULTS["sequence-wrap"]
 TESTS_AT_MOST = 3
-
-
-@functools.cache
-def names_in(path: Path) -> set[str]:
-    """Functions and classes at the top of a module."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
 
 
 def test_the_text_to_replace_stands_once_in_its_file_and_what_comes_there_compiles() -> None:
@@ -36,7 +27,7 @@ def test_the_tests_that_have_to_notice_are_there() -> None:
         assert 1 <= len(fault.tests) <= TESTS_AT_MOST, name
         for test in fault.tests:
             path, function = test.partition("[")[0].split("::")
-            assert function in names_in(ROOT / path), name
+            assert function in docstrings(ROOT / path), name
 
 
 def test_every_fault_says_why_its_line_is_risky() -> None:
