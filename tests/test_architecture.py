@@ -272,12 +272,8 @@ def _judging(folder: Path) -> list[str]:
     ]
 
 
-def test_what_a_native_client_may_do_is_asked_in_one_place() -> None:
-    assert _judging(NATIVE_LISTENER) == []
-
-
-def test_what_a_kafka_client_may_do_is_asked_in_one_place() -> None:
-    assert _judging(KAFKA_LISTENER) == []
+def test_what_a_client_may_do_is_asked_in_one_place() -> None:
+    assert _judging(NATIVE_LISTENER) + _judging(KAFKA_LISTENER) == []
     assert {path.stem for path in KAFKA_LISTENER.rglob("*.py")} >= JUDGES_BY_THEMSELVES
 
 
