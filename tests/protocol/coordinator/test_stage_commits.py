@@ -87,3 +87,12 @@ def test_keys_of_a_later_kind_are_passed_over_and_values_of_a_later_version_are_
         decode_stage_commit_value(b"\0\1")
     with pytest.raises(InvalidRecordError, match="a stage commit has state 9, 1 to 2 are known"):
         decode_stage_commit_value(SMALL.encode()[:10] + b"\x09" + SMALL.encode()[11:])
+
+
+def test_a_value_that_is_cut_or_announces_more_than_it_has_is_refused() -> None:
+    data = SMALL.encode()
+    for size in range(len(data)):
+        with pytest.raises(InvalidRecordError):
+            decode_stage_commit_value(data[:size])
+    with pytest.raises(InvalidRecordError, match="announces 2147483647 entries"):
+        decode_stage_commit_value(data[:29] + b"\x7f\xff\xff\xff" + data[33:])

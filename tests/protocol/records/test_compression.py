@@ -274,6 +274,8 @@ def test_a_bomb_does_not_grow_the_process(codec: CompressionType) -> None:
     finished = subprocess.run(
         [sys.executable, "-c", RSS_SCRIPT, str(int(codec))], input=BOMBS[codec], capture_output=True, check=True
     )
+    with pytest.raises(RecordTooLargeError):
+        decompress(codec, BOMBS[codec], max_bytes=LIMIT)
     grown_kib = int(finished.stdout)
     assert grown_kib < 16 * 1024, f"{codec.name}: grew by {grown_kib} KiB for a limit of 1 MiB"
 
