@@ -11,16 +11,10 @@ from tests.support.followed_page import Reader, is_seen
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 TUTORIALS: Final = DOCS / "tutorials"
-IN_SPARK: Final = "spark.md"
+IN_SPARK: Final = pytest.param("spark.md", marks=[pytest.mark.full, pytest.mark.timeout(1200)])
 
 
-def _pages() -> list[object]:
-    names = sorted(path.name for path in TUTORIALS.glob("*.md"))
-    spark = [pytest.mark.full, pytest.mark.timeout(1200)]
-    return [pytest.param(name, marks=spark if name == IN_SPARK else []) for name in names]
-
-
-@pytest.mark.parametrize("name", _pages())
+@pytest.mark.parametrize("name", [IN_SPARK, *sorted({path.name for path in TUTORIALS.glob("*.md")} - {"spark.md"})])
 def test_what_a_tutorial_says_happens(name: str, tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
         assert reader.follow((TUTORIALS / name).read_text(encoding="utf-8")) >= 3

@@ -9,7 +9,14 @@ from typing import Any, Final
 
 import attrs
 import confluent_kafka
-from confluent_kafka import AcknowledgeType, ConsumerGroupTopicPartitions, KafkaException, ShareConsumer, TopicPartition
+from confluent_kafka import (
+    AcknowledgeType,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    ShareConsumer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -36,6 +43,8 @@ PATIENT: Final[dict[str, Any]] = {
 }
 """Settings of a client whose server is killed now and then."""
 UNKNOWN_OFFSET = -1001
+AWAY = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
+"""Errors of a member whose broker is restarted."""
 POLL_S = 0.05
 GIVEN_POLL_S = 0.2
 TYPES = {"accept": AcknowledgeType.ACCEPT, "release": AcknowledgeType.RELEASE, "reject": AcknowledgeType.REJECT}
@@ -125,7 +134,8 @@ class ConfluentConsuming:
     consumer: confluent_kafka.Consumer
 
     def poll(self) -> list[Received]:
-        return [_received(message) for message in self.consumer.consume(100, timeout=POLL_S)]
+        found = self.consumer.consume(100, timeout=POLL_S)
+        return [_received(message) for message in found if message.error() is None or message.error().code() not in AWAY]
 
     def commit(self) -> None:
         self.consumer.commit(asynchronous=False)
