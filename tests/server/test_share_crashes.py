@@ -3,6 +3,8 @@ was given back comes with a delivery count that says so.
 
 A run is a seed: the durability, the members, what they say, and when the server ends. `TRIOLOG_TEST_SHARE_CRASHES=500` makes so
 many.
+
+`clients/test_share_groups.py` has one such crash with librdkafka; its members over random kills are here alone.
 """
 
 from __future__ import annotations
