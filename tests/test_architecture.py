@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -184,20 +185,80 @@ def _plant(root: Path, **modules: str) -> imports.Tree:
     return imports.read_tree(root, FOLDERS)
 
 
-def _violations(tree: imports.Tree) -> list[str]:
-    return list(imports.floor_violations(tree, FLOORS, facades=FACADES))
+RULES: Final[dict[str, Callable[[imports.Tree], Iterable[str]]]] = {
+    "every import goes to a lower floor": lambda tree: imports.floor_violations(tree, FLOORS, facades=FACADES),
+    "no part imports what it must never see": lambda tree: imports.forbidden_imports(tree, NEVER),
+    "listeners and clients see only their doors": lambda tree: imports.imports_past_the_door(tree, DOORS),
+    "imports have no cycles": imports.first_cycle,
+    "packages import each other relatively": lambda tree: imports.absolute_imports(
+        attrs.evolve(tree, imports=tuple(found for found in tree.imports if found.importer not in LOOKED_UP_BY_SPARK)), FOLDERS
+    ),
+}
 
 
-def test_every_import_goes_to_a_lower_floor() -> None:
-    assert _violations(_tree()) == []
+@pytest.mark.parametrize("rule", RULES)
+def test_the_tree_keeps_to_the_rule(rule: str) -> None:
+    assert list(RULES[rule](_tree())) == []
 
 
-def test_no_part_imports_what_it_must_never_see() -> None:
-    assert list(imports.forbidden_imports(_tree(), NEVER)) == []
+ACTORS: Final = "server/actors/compaction.py:1: server.actors.compaction (floor 18) imports server.actors.coordinators"
+ABOVE: Final = "server.storage.log (floor 9) imports server.broker.door (floor 20)"
+DOOR: Final = "class Door: ..."
 
 
-def test_listeners_and_clients_see_only_their_doors() -> None:
-    assert list(imports.imports_past_the_door(_tree(), DOORS)) == []
+@pytest.mark.parametrize(
+    ("modules", "said"),
+    [
+        ({"server__storage__log": "from ..broker import door", "server__broker__door": DOOR}, [ABOVE]),
+        ({"server__storage__log": "from ..broker.door import Door", "server__broker__door": DOOR}, [ABOVE]),
+        ({"server__storage__log": "def late():\n    from ..broker import door", "server__broker__door": DOOR}, [ABOVE]),
+        (
+            {
+                "server__storage__log": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..broker import door",
+                "server__broker__door": DOOR,
+            },
+            [ABOVE],
+        ),
+        (
+            {
+                "server__actors__compaction": "from .coordinators import producer_ids",
+                "server__actors__coordinators__producer_ids": "",
+            },
+            [f"{ACTORS}.producer_ids (floor 18)"],
+        ),
+        (
+            {
+                "protocol__errors": "",
+                "server__storage__log__log": "import os\nfrom ....protocol import errors\nfrom .gaps import name",
+                "server__storage__log__gaps": "name = ''",
+            },
+            [],
+        ),
+        ({"server__elsewhere": ""}, ["server.elsewhere: has no floor in the table"]),
+        (
+            {"server__storage__log": "import trio.lowlevel"},
+            ["server/storage/log.py:1: server.storage never imports trio.lowlevel"],
+        ),
+        (
+            {"server__listeners__native": "from ..storage import log", "server__storage__log": ""},
+            ["server/listeners/native.py:1: server.listeners imports server.storage.log"],
+        ),
+        (
+            {
+                "server__storage__log__log": "from . import append",
+                "server__storage__log__append": "def late():\n    from .log import Log",
+            },
+            ["server.storage.log.append", "server.storage.log.log"],
+        ),
+        ({"server__config": "import triolog.protocol.errors"}, ["server/config.py:1: imports "]),
+        ({"server__config": "from triolog.protocol import errors"}, ["server/config.py:1: imports "]),
+        ({"server__config": "import server"}, ["imports server by its absolute name", "imports server, which has no floor"]),
+    ],
+)
+def test_what_is_planted_is_reported_and_nothing_else(tmp_path: Path, modules: dict[str, str], said: list[str]) -> None:
+    tree = _plant(tmp_path, **modules)
+    found = sorted({line for rule in RULES.values() for line in rule(tree)})
+    assert [line for line, part in zip(found, said, strict=True) if part not in line] == []
 
 
 def _judging(folder: Path) -> list[str]:
@@ -211,12 +272,8 @@ def _judging(folder: Path) -> list[str]:
     ]
 
 
-def test_what_a_native_client_may_do_is_asked_in_one_place() -> None:
-    assert _judging(NATIVE_LISTENER) == []
-
-
-def test_what_a_kafka_client_may_do_is_asked_in_one_place() -> None:
-    assert _judging(KAFKA_LISTENER) == []
+def test_what_a_client_may_do_is_asked_in_one_place() -> None:
+    assert _judging(NATIVE_LISTENER) + _judging(KAFKA_LISTENER) == []
     assert {path.stem for path in KAFKA_LISTENER.rglob("*.py")} >= JUDGES_BY_THEMSELVES
 
 
@@ -226,90 +283,9 @@ def test_a_handler_that_asks_by_itself_is_reported(tmp_path: Path) -> None:
     assert _judging(tmp_path) == ["groups.py:2: check_authorized"]
 
 
-def test_imports_have_no_cycles() -> None:
-    assert imports.first_cycle(_tree()) == []
-
-
-def test_packages_import_each_other_relatively() -> None:
-    tree = _tree()
-    inside = [found for found in tree.imports if found.importer not in LOOKED_UP_BY_SPARK]
-    assert list(imports.absolute_imports(attrs.evolve(tree, imports=tuple(inside)), FOLDERS)) == []
-
-
 def test_tests_import_the_packages_by_their_installed_names() -> None:
     """`import server` would load a second copy of every module beside `triolog.server`."""
     assert [found.place for found in _tree_of_tests().imports if found.imported.partition(".")[0] in FOLDERS] == []
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from ..broker import door",
-        "from ..broker.door import Door",
-        "def late():\n    from ..broker import door",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..broker import door",
-    ],
-)
-def test_a_planted_import_of_a_higher_floor_is_reported(tmp_path: Path, source: str) -> None:
-    tree = _plant(tmp_path, server__storage__log=source, server__broker__door="class Door: ...")
-    [violation] = _violations(tree)
-    assert "server.storage.log (floor 9) imports server.broker.door (floor 20)" in violation
-    assert violation.startswith("server/storage/log.py:")
-
-
-def test_a_planted_import_of_a_stranger_on_the_same_floor_is_reported(tmp_path: Path) -> None:
-    tree = _plant(
-        tmp_path,
-        server__actors__compaction="from .coordinators import producer_ids",
-        server__actors__coordinators__producer_ids="",
-    )
-    assert _violations(tree) == [
-        "server/actors/compaction.py:1: "
-        "server.actors.compaction (floor 18) imports server.actors.coordinators.producer_ids (floor 18)",
-    ]
-
-
-def test_imports_to_lower_floors_and_inside_one_package_are_allowed(tmp_path: Path) -> None:
-    tree = _plant(
-        tmp_path,
-        protocol__errors="",
-        server__storage__log__log="import os\nfrom ....protocol import errors\nfrom . import gaps\nfrom .gaps import name",
-        server__storage__log__gaps="name = ''",
-    )
-    assert _violations(tree) == []
-    assert {found.imported for found in tree.imports} == {"os", "protocol.errors", "server.storage.log.gaps"}
-
-
-def test_a_planted_module_without_a_floor_is_reported(tmp_path: Path) -> None:
-    assert _violations(_plant(tmp_path, server__elsewhere="")) == ["server.elsewhere: has no floor in the table"]
-
-
-def test_a_planted_import_of_threads_in_storage_is_reported(tmp_path: Path) -> None:
-    tree = _plant(tmp_path, server__storage__log="import trio.lowlevel")
-    assert list(imports.forbidden_imports(tree, NEVER)) == [
-        "server/storage/log.py:1: server.storage never imports trio.lowlevel",
-    ]
-
-
-def test_a_planted_import_past_the_broker_is_reported(tmp_path: Path) -> None:
-    tree = _plant(tmp_path, server__listeners__native="from ..storage import log", server__storage__log="")
-    [violation] = imports.imports_past_the_door(tree, DOORS)
-    assert violation.startswith("server/listeners/native.py:1: server.listeners imports server.storage.log")
-
-
-def test_a_planted_cycle_is_reported(tmp_path: Path) -> None:
-    tree = _plant(
-        tmp_path,
-        server__storage__log="from . import append",
-        server__storage__append="def late():\n    from .log import Log",
-    )
-    assert set(imports.first_cycle(tree)) == {"server.storage.log", "server.storage.append"}
-
-
-@pytest.mark.parametrize("source", ["import triolog.protocol.errors", "from triolog.protocol import errors", "import server"])
-def test_a_planted_absolute_import_is_reported(tmp_path: Path, source: str) -> None:
-    [violation] = imports.absolute_imports(_plant(tmp_path, server__config=source), FOLDERS)
-    assert violation.startswith("server/config.py:1: imports ")
 
 
 def test_packages_in_pyproject_are_the_folders() -> None:
@@ -375,20 +351,11 @@ def test_no_tracked_file_names_a_download_or_a_place_on_one_machine() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize(
-    ("line", "is_found"),
-    [
-        ("source = '/home" + "/someone/data'", True),
-        ("cd /work" + "/main", True),
-        ("path = $HOME/root/data", False),
-        ("a log at /var/lib/triolog", False),
-    ],
-)
-def test_a_place_on_one_machine_is_recognised(line: str, is_found: bool) -> None:
-    assert bool(MACHINE_PATH.search(line)) is is_found
-
-
-def test_a_download_address_is_recognised() -> None:
+def test_a_place_on_one_machine_and_a_download_are_recognised() -> None:
+    for line in ("source = '/home" + "/someone/data'", "cd /work" + "/main"):
+        assert MACHINE_PATH.search(line), line
+    for line in ("path = $HOME/root/data", "a log at /var/lib/triolog"):
+        assert not MACHINE_PATH.search(line), line
     assert DOWNLOAD_ADDRESS.search("https://example.org/packages" + "/triolog-0.1.0.tar.gz")
     assert not DOWNLOAD_ADDRESS.search("https://kafka.apache.org/documentation/")
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+
+from tests.test_docs import docstrings
 
 TESTS: Final = Path(__file__).resolve().parent
 DOCS: Final = TESTS.parent / "docs"
@@ -48,16 +48,6 @@ def rows(page: str) -> Iterator[list[str]]:
                 yield [cell.strip() for cell in row.strip("|").split(" | ")]
 
 
-@functools.cache
-def collected(file: str) -> frozenset[str]:
-    """The tests that pytest finds in a file."""
-    path = TESTS / file
-    if not path.name.startswith("test_") or not path.exists():
-        return frozenset()
-    functions = (node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    return frozenset(function.name for function in functions if function.name.startswith("test_"))
-
-
 @pytest.mark.parametrize("page", HEADS)
 def test_every_promise_names_a_test_and_every_test_that_is_named_is_there(page: str) -> None:
     found = list(rows(page))
@@ -66,7 +56,7 @@ def test_every_promise_names_a_test_and_every_test_that_is_named_is_there(page: 
         named = NAMED.findall(held_by)
         assert named, f"{promise}: no test holds it"
         assert NAMED.sub("", held_by).replace("<br>", "").strip() == "", f"{promise}: {held_by}"
-        missing = [f"{file}::{name}" for file, name in named if name not in collected(file)]
+        missing = [f"{file}::{name}" for file, name in named if name not in docstrings(TESTS / file)]
         assert missing == [], promise
 
 

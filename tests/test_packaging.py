@@ -195,7 +195,7 @@ def test_the_wheel_holds_every_source_file_and_nothing_else(released: Released) 
 
 
 @full
-def test_the_wheel_says_what_it_is(released: Released) -> None:
+def test_the_wheel_and_the_bill_of_materials_beside_it_say_what_it_is(released: Released) -> None:
     """`make dist` has asked twine for the rest."""
     archive = zipfile.ZipFile(released.wheel)
     [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
@@ -204,10 +204,6 @@ def test_the_wheel_says_what_it_is(released: Released) -> None:
     assert said["Description-Content-Type"] == "text/markdown"
     assert said.get_all("Classifier") == PROJECT["classifiers"]
     assert any(each.endswith("/licenses/LICENSE") for each in archive.namelist())
-
-
-@full
-def test_the_bill_of_materials_is_made_beside_them(released: Released) -> None:
     bill = json.loads((released.tree / "build" / "triolog.cdx.json").read_text())
     assert bill["metadata"]["component"]["version"] == PROJECT["version"]
 
@@ -224,16 +220,12 @@ def test_every_module_imports_with_the_runtime_dependencies_alone(installed: Ins
 
 
 @full
-def test_the_installed_command_serves(installed: Installed, tmp_path: Path) -> None:
+def test_the_installed_command_serves_and_a_program_has_a_broker_inside(installed: Installed, tmp_path: Path) -> None:
     assert installed.run("triolog", "--version") == f"triolog {PROJECT['version']}\n"
     assert installed.run("triolog", "--help").startswith("Usage: triolog ")
     command = (str(installed.bin / "triolog"),)
     with ServerFolder(tmp_path, command=command) as folder:
         use(folder, command)
-
-
-@full
-def test_the_installed_broker_runs_inside_a_program(installed: Installed) -> None:
     assert installed.run("python", "-I", "-c", EMBEDDED) == "b'espresso'\n"
 
 

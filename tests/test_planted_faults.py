@@ -2,50 +2,36 @@
 
 from __future__ import annotations
 
-import ast
 import shutil
-from collections import Counter
-from pathlib import Path
 
 import attrs
 import pytest
 
-from tests.planted_faults.log_faults import LOG_FAULTS
-from tests.planted_faults.oldest_faults import OLDEST_FAULTS
-from tests.planted_faults.planting import ROOT, Copy, Fault
-from tests.planted_faults.server_faults import SERVER_FAULTS
-from tests.planted_faults.share_faults import SHARE_FAULTS
-from tests.planted_faults.topic_faults import TOPIC_FAULTS
+from tests.planted_faults.__main__ import FAULTS
+from tests.planted_faults.planting import ROOT, Copy
+from tests.test_docs import docstrings
 
-FAULTS = (*OLDEST_FAULTS, *LOG_FAULTS, *SERVER_FAULTS, *SHARE_FAULTS, *TOPIC_FAULTS)
-SIMPLE = next(fault for fault in FAULTS if fault.name == "sequence-wrap")
+SIMPLE = FAULTS["sequence-wrap"]
 TESTS_AT_MOST = 3
 
 
-def names_in(path: Path) -> set[str]:
-    """Functions and classes at the top of a module."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+def test_the_text_to_replace_stands_once_in_its_file_and_what_comes_there_compiles() -> None:
+    for name, fault in FAULTS.items():
+        text = (ROOT / fault.file).read_text(encoding="utf-8")
+        assert text.count(fault.old) == 1, name
+        compile(text.replace(fault.old, fault.new), fault.file, "exec")
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_the_text_to_replace_stands_once_in_its_file_and_what_comes_there_compiles(fault: Fault) -> None:
-    text = (ROOT / fault.file).read_text(encoding="utf-8")
-    assert text.count(fault.old) == 1
-    compile(text.replace(fault.old, fault.new), fault.file, "exec")
+def test_the_tests_that_have_to_notice_are_there() -> None:
+    for name, fault in FAULTS.items():
+        assert 1 <= len(fault.tests) <= TESTS_AT_MOST, name
+        for test in fault.tests:
+            path, function = test.partition("[")[0].split("::")
+            assert function in docstrings(ROOT / path), name
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_the_tests_that_have_to_notice_are_there(fault: Fault) -> None:
-    assert 1 <= len(fault.tests) <= TESTS_AT_MOST
-    for test in fault.tests:
-        path, name = test.partition("[")[0].split("::")
-        assert name in names_in(ROOT / path)
-
-
-def test_names_are_unique_and_say_why_the_line_is_risky() -> None:
-    assert [name for name, count in Counter(fault.name for fault in FAULTS).items() if count > 1] == []
-    assert [fault.name for fault in FAULTS if not fault.why.endswith(".")] == []
+def test_every_fault_says_why_its_line_is_risky() -> None:
+    assert [name for name, fault in FAULTS.items() if not fault.why.endswith(".")] == []
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +44,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
 def test_a_fault_is_noticed_where_it_is_planted_and_nowhere_else(copy: Copy) -> None:
     before = (ROOT / SIMPLE.file).read_bytes()
     with copy.planted(SIMPLE):
-        assert copy.run(SIMPLE.tests, {}).failed == SIMPLE.tests
+        assert copy.run(SIMPLE.tests).failed == SIMPLE.tests
         assert (ROOT / SIMPLE.file).read_bytes() == before
-    assert copy.run(SIMPLE.tests, {}).passed == SIMPLE.tests
+    assert copy.run(SIMPLE.tests).passed == SIMPLE.tests
 
 
 def test_a_text_that_is_not_there_is_no_fault(copy: Copy) -> None:
@@ -70,4 +56,4 @@ def test_a_text_that_is_not_there_is_no_fault(copy: Copy) -> None:
 
 def test_tests_that_cannot_be_run_are_no_verdict(copy: Copy) -> None:
     with pytest.raises(RuntimeError, match="pytest ended with 4"):
-        copy.run(["tests/no_such_test.py::test_nothing"], {})
+        copy.run(["tests/no_such_test.py::test_nothing"])

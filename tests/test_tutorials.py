@@ -7,20 +7,14 @@ from typing import Final
 
 import pytest
 
-from tests.support.followed_page import Reader, commands, is_seen
+from tests.support.followed_page import Reader, is_seen
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 TUTORIALS: Final = DOCS / "tutorials"
-IN_SPARK: Final = "spark.md"
+IN_SPARK: Final = pytest.param("spark.md", marks=[pytest.mark.full, pytest.mark.timeout(1200)])
 
 
-def _pages() -> list[object]:
-    names = sorted(path.name for path in TUTORIALS.glob("*.md"))
-    spark = [pytest.mark.full, pytest.mark.timeout(1200)]
-    return [pytest.param(name, marks=spark if name == IN_SPARK else []) for name in names]
-
-
-@pytest.mark.parametrize("name", _pages())
+@pytest.mark.parametrize("name", [IN_SPARK, *sorted({path.name for path in TUTORIALS.glob("*.md")} - {"spark.md"})])
 def test_what_a_tutorial_says_happens(name: str, tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
         assert reader.follow((TUTORIALS / name).read_text(encoding="utf-8")) >= 3
@@ -31,17 +25,14 @@ def test_what_the_page_about_analysis_says_happens(tmp_path: Path) -> None:
         assert reader.follow((DOCS / "analysis.md").read_text(encoding="utf-8")) >= 3
 
 
-def test_a_page_that_says_something_else_is_found_out(tmp_path: Path) -> None:
+def test_a_page_that_says_something_else_and_a_program_that_fails_are_found_out(tmp_path: Path) -> None:
     page = '```python title="one.py"\nprint(1)\n```\n\n```console\n$ python one.py\n{}\n```\n'
     with Reader(tmp_path) as reader:
         assert reader.follow(page.format("1")) == 1
         with pytest.raises(AssertionError, match=r"python one\.py\nprints\n1\n"):
             reader.follow(page.format("2"))
-
-
-def test_a_program_that_fails_is_found_out(tmp_path: Path) -> None:
-    with Reader(tmp_path) as reader, pytest.raises(AssertionError, match="line 1 ends with 1:\nno"):
-        reader.follow("```python\nraise SystemExit('no')\n```\n")
+        with pytest.raises(AssertionError, match="line 1 ends with 1:\nno"):
+            reader.follow("```python\nraise SystemExit('no')\n```\n")
 
 
 def test_a_server_of_a_page_is_reached_under_the_address_that_the_page_says(tmp_path: Path) -> None:
@@ -59,14 +50,6 @@ def test_a_server_of_a_page_is_reached_under_the_address_that_the_page_says(tmp_
     )
     with Reader(tmp_path) as reader:
         assert reader.follow(page) == 4
-
-
-def test_commands_go_on_behind_an_angle_and_are_followed_by_what_is_seen() -> None:
-    assert commands("$ one\n> more\nseen\n> seen too\n$ two\n^C\n") == [
-        ("one\nmore", "seen\n> seen too"),
-        ("two", ""),
-        ("^C", ""),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -79,28 +78,16 @@ def test_a_link_has_no_settings_that_a_server_lacks() -> None:
     assert missing == []
 
 
-def test_the_example_of_settings_is_taken() -> None:
-    read = read_settings(str(FOLDER / "triolog.toml"), {}, {})
-    assert read["data_dirs"] == ("/var/lib/triolog",)
-    assert UnitFile.read(FOLDER / SERVER).service("StateDirectory") == "triolog"
-
-
-def commented(name: str) -> dict[str, object]:
-    """What the example would say without the marks before its keys."""
-    lines = (FOLDER / name).read_text().splitlines()
-    return tomllib.loads("\n".join(line.removeprefix("#") for line in lines if not line.startswith("# ")))
-
-
-def test_what_the_example_proposes_is_taken_too(tmp_path: Path) -> None:
+def test_the_example_of_settings_and_what_it_proposes_is_taken_and_lies_where_the_service_may_write(tmp_path: Path) -> None:
+    unit = UnitFile.read(FOLDER / SERVER)
+    assert read_settings(str(FOLDER / "triolog.toml"), {}, {})["data_dirs"] == ("/var/lib/triolog",)
+    assert unit.service("StateDirectory") == "triolog"
     proposed = tmp_path / "proposed.toml"
     lines = (FOLDER / "triolog.toml").read_text().splitlines()
     proposed.write_text("\n".join(line.removeprefix("#") for line in lines if not line.startswith("# ")))
-    assert set(read_settings(str(proposed), {}, {})) >= {"max_memory_bytes", "audit_file"}
-
-
-def test_the_audit_log_that_the_example_proposes_is_where_the_service_may_write() -> None:
-    unit = UnitFile.read(FOLDER / SERVER)
-    assert Path(str(commented("triolog.toml")["audit_file"])).parent == Path("/var/log") / unit.service("LogsDirectory")
+    read = read_settings(str(proposed), {}, {})
+    assert read.keys() >= {"max_memory_bytes", "audit_file"}
+    assert Path(read["audit_file"]).parent == Path("/var/log") / unit.service("LogsDirectory")
     assert unit.service("LogsDirectoryMode") == "0750"
 
 

@@ -12,7 +12,7 @@ import attrs
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.clients.sigkill_loads import PATIENT
+from tests.clients.confluent_driver import PATIENT
 
 DEADLINE_S: Final = 120.0
 POLL_S: Final = 0.1

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ssl import SSLContext, create_default_context
 from typing import Any, TypeVar
 
 import aiokafka
 import attrs
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import for_code
 
-from tests.clients.aiokafka_admin import AiokafkaAdmin
-from tests.clients.driver import DEADLINE_S, Access, Message, Received
+from tests.clients.driver import DEADLINE_S, Access, Message, Producing, Received
 from tests.clients.kafka_python_names import Assignments, joining, login, producing, reading, received, sending
 from tests.clients.python_driver import PolledMember, PythonDriver
 
 T = TypeVar("T")
 POLL_MS = 50
+
+
+def _check(code: int) -> None:
+    if code:
+        raise for_code(code)
 
 
 def _context(access: Access) -> SSLContext | None:
@@ -79,23 +86,16 @@ class AiokafkaConsuming:
 
 
 @attrs.define(eq=False)
-class AiokafkaDriver(AiokafkaAdmin, PythonDriver):
+class AiokafkaDriver(PythonDriver):
     def _settings(self) -> dict[str, Any]:
         return {"bootstrap_servers": self.bootstrap, **login(self.access), "ssl_context": _context(self.access)}
 
     @contextmanager
-    def producer(
-        self,
-        *,
-        acks: str = "all",
-        codec: str = "none",
-        idempotent: bool = False,
-        max_bytes: int | None = None,
-        transactional_id: str = "",
-    ) -> Iterator[AiokafkaProducer]:
-        settings = {**producing(acks, codec, transactional_id), "enable_idempotence": idempotent}
-        if max_bytes is not None:
-            settings |= {"max_request_size": max_bytes, "max_batch_size": max_bytes}
+    def producer(self, **wanted: Any) -> Iterator[AiokafkaProducer]:
+        asked = Producing(**wanted)
+        settings = {**producing(asked), "enable_idempotence": asked.idempotent}
+        if asked.max_bytes is not None:
+            settings |= {"max_request_size": asked.max_bytes, "max_batch_size": asked.max_bytes}
 
         async def start() -> aiokafka.AIOKafkaProducer:
             client = aiokafka.AIOKafkaProducer(**self._settings(), **settings)
@@ -105,7 +105,7 @@ class AiokafkaDriver(AiokafkaAdmin, PythonDriver):
         with asyncio.Runner() as runner:
             client = runner.run(start())
             try:
-                yield AiokafkaProducer(client, runner, acks)
+                yield AiokafkaProducer(client, runner, asked.acks)
             finally:
                 runner.run(client.stop())
 
@@ -172,3 +172,62 @@ class AiokafkaDriver(AiokafkaAdmin, PythonDriver):
                 await consumer.stop()
 
         asyncio.run(run())
+
+    # ---- administration
+
+    def _with_admin(self, use: Callable[[AIOKafkaAdminClient], Awaitable[T]]) -> T:
+        async def run() -> T:
+            admin = AIOKafkaAdminClient(**self._settings())
+            await admin.start()
+            try:
+                return await asyncio.wait_for(use(admin), DEADLINE_S)
+            finally:
+                await admin.close()
+
+        return asyncio.run(run())
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        new = NewTopic(topic, partitions, 1, topic_configs=dict(configs))
+        _check(self._with_admin(lambda admin: admin.create_topics([new])).topic_errors[0][1])
+
+    def delete_topic(self, topic: str) -> None:
+        self._with_admin(lambda admin: admin.delete_topics([topic]))
+
+    def partitions(self, topic: str) -> set[int]:
+        async def use(admin: AIOKafkaAdminClient) -> set[int]:
+            if topic not in await admin.list_topics():
+                return set()
+            [found] = await admin.describe_topics([topic])
+            return {each["partition"] for each in found["partitions"]}
+
+        return self._with_admin(use)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        self._with_admin(lambda admin: admin.create_partitions({topic: NewPartitions(total)}))
+
+    def describe_configs(self, topic: str) -> dict[str, str | None]:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        [found] = self._with_admin(lambda admin: admin.describe_configs([resource]))
+        return {entry[0]: entry[1] for entry in found.resources[0][4]}
+
+    def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))
+        [found] = self._with_admin(lambda admin: admin.alter_configs([resource]))
+        _check(found.resources[0][0])
+
+    def delete_records(self, topic: str, before: dict[int, int]) -> None:
+        wanted = {aiokafka.TopicPartition(topic, number): RecordsToDelete(offset) for number, offset in before.items()}
+        self._with_admin(lambda admin: admin.delete_records(wanted))
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        found = self._with_admin(lambda admin: admin.list_consumer_group_offsets(group))
+        return {each.partition: at.offset for each, at in found.items() if each.topic == topic and at.offset >= 0}
+
+    def group(self, group: str) -> tuple[str, int]:
+        [found] = self._with_admin(lambda admin: admin.describe_consumer_groups([group]))
+        [(error, _, state, _, _, members, *_)] = found.groups
+        _check(error)
+        return state, len(members)
+
+    def delete_group(self, group: str) -> None:
+        raise NotImplementedError("declared in clients.py")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import aiokafka
 import attrs
@@ -26,15 +26,12 @@ BY_SERVER: Final = "groups: assignments by the server (KIP-848)"
 BY_TASKS: Final = "Streams groups: words are counted (KIP-1071)"
 ONLY_JAVA: Final = {BY_TASKS: "only Java has Kafka Streams"}
 GROUPS_DELETED: Final = "groups: deleted"
+DriverOf = Callable[[str, Access], Driver]
 SHARING: Final = (
     "share groups: accepted, given back, rejected",
     "share groups: what a member had that leaves, others get",
     "share groups: accepted by the next poll",
 )
-
-
-class DriverOf(Protocol):
-    def __call__(self, bootstrap: str, access: Access) -> Driver: ...
 
 
 @attrs.frozen(kw_only=True)

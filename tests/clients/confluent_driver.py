@@ -3,21 +3,51 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import confluent_kafka
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import (
+    AcknowledgeType,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    ShareConsumer,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
-from tests.clients.confluent_admin import ConfluentAdmin
-from tests.clients.confluent_sharer import ConfluentSharer
-from tests.clients.driver import COOPERATIVE, DEADLINE_S, SERVER, Access, Message, Received
+from tests.clients.driver import COOPERATIVE, DEADLINE_S, SERVER, Access, Given, Message, Producing, Received, Said
 from tests.clients.python_driver import PolledMember, PythonDriver
 
+# Where the one broker is away librdkafka begins again ("rebootstrap"); a transactional producer may then wait indefinitely for
+# the broker that it has given up.
+STAYING: Final = {"metadata.recovery.strategy": "none"} if confluent_kafka.libversion()[1] >= 0x020B0000 else {}
+PATIENT: Final[dict[str, Any]] = {
+    **STAYING,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 50,
+    "retry.backoff.ms": 10,
+    "retry.backoff.max.ms": 50,
+    "log_level": 0,
+}
+"""Settings of a client whose server is killed now and then."""
 UNKNOWN_OFFSET = -1001
+AWAY = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
+"""Errors of a member whose broker is restarted."""
 POLL_S = 0.05
+GIVEN_POLL_S = 0.2
+TYPES = {"accept": AcknowledgeType.ACCEPT, "release": AcknowledgeType.RELEASE, "reject": AcknowledgeType.REJECT}
 
 
 def _settings(bootstrap: str, access: Access) -> dict[str, Any]:
@@ -104,7 +134,8 @@ class ConfluentConsuming:
     consumer: confluent_kafka.Consumer
 
     def poll(self) -> list[Received]:
-        return [_received(message) for message in self.consumer.consume(100, timeout=POLL_S)]
+        found = self.consumer.consume(100, timeout=POLL_S)
+        return [_received(message) for message in found if message.error() is None or message.error().code() not in AWAY]
 
     def commit(self) -> None:
         self.consumer.commit(asynchronous=False)
@@ -114,26 +145,52 @@ class ConfluentConsuming:
 
 
 @attrs.define(eq=False)
-class ConfluentDriver(ConfluentAdmin, PythonDriver):
+class ConfluentSharer:
+    """A consumer of share groups (KIP-932). It belongs to one thread."""
+
+    consumer: ShareConsumer
+    topic: str
+
+    def poll(self) -> list[Given]:
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            if given := [_given(message) for message in self.consumer.poll(GIVEN_POLL_S)]:
+                return given
+        raise AssertionError("nothing was given in time")
+
+    def acknowledge(self, said: Sequence[Said] = ()) -> list[str]:
+        for partition, offset, what in said:
+            self.consumer.acknowledge_offset(self.topic, partition, offset, TYPES[what])
+        answers = self.consumer.commit_sync(DEADLINE_S)
+        return [error.args[0].name() for error in answers.values() if error is not None]
+
+    def leave(self) -> None:
+        self.consumer.close()
+
+
+def _given(message: confluent_kafka.Message) -> Given:
+    if message.error() is not None:
+        raise KafkaException(message.error())
+    return Given(message.partition(), message.offset(), message.value(), message.delivery_count())
+
+
+@attrs.define(eq=False)
+class ConfluentDriver(PythonDriver):
     def _settings(self, **settings: Any) -> dict[str, Any]:
         return {**_settings(self.bootstrap, self.access), **settings}
 
     @contextmanager
-    def producer(
-        self,
-        *,
-        acks: str = "all",
-        codec: str = "none",
-        idempotent: bool = False,
-        max_bytes: int | None = None,
-        transactional_id: str = "",
-    ) -> Iterator[ConfluentProducer]:
-        settings = self._settings(**{"acks": acks, "compression.type": codec, "linger.ms": 1})
-        settings |= {"transactional.id": transactional_id} if transactional_id else {"enable.idempotence": idempotent}
-        if max_bytes is not None:
-            settings["message.max.bytes"] = max_bytes
+    def producer(self, **wanted: Any) -> Iterator[ConfluentProducer]:
+        asked = Producing(**wanted)
+        settings = self._settings(**{"acks": asked.acks, "compression.type": asked.codec, "linger.ms": 1})
+        if asked.transactional_id:
+            settings["transactional.id"] = asked.transactional_id
+        else:
+            settings["enable.idempotence"] = asked.idempotent
+        if asked.max_bytes is not None:
+            settings["message.max.bytes"] = asked.max_bytes
         producer = ConfluentProducer(confluent_kafka.Producer(settings), self._settings())
-        if transactional_id:
+        if asked.transactional_id:
             producer.client.init_transactions(DEADLINE_S)
         yield producer
         del producer.client  # its threads end with it
@@ -189,7 +246,7 @@ class ConfluentDriver(ConfluentAdmin, PythonDriver):
     def sharer(self, group: str, topic: str, *, explicit: bool = True) -> ConfluentSharer:
         mode = "explicit" if explicit else "implicit"
         settings = {"group.id": group, "share.acknowledgement.mode": mode}
-        consumer = confluent_kafka.ShareConsumer(self._settings(**settings))
+        consumer = ShareConsumer(self._settings(**settings))
         consumer.subscribe([topic])
         return ConfluentSharer(consumer, topic)
 
@@ -205,3 +262,58 @@ class ConfluentDriver(ConfluentAdmin, PythonDriver):
         with self._consumer() as consumer:
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=DEADLINE_S)
             return low, high
+
+    # ---- administration
+
+    def _asked(self, ask: Callable[[AdminClient], Mapping[Any, Any]]) -> Any:
+        """What the one future has. The client has to live for as long as it is waited for."""
+        admin = AdminClient(self._settings())
+        [future] = ask(admin).values()
+        return future.result(DEADLINE_S)
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        self._asked(lambda admin: admin.create_topics([NewTopic(topic, partitions, 1, config=dict(configs))]))
+
+    def delete_topic(self, topic: str) -> None:
+        self._asked(lambda admin: admin.delete_topics([topic]))
+
+    def partitions(self, topic: str) -> set[int]:
+        found = AdminClient(self._settings()).list_topics(timeout=DEADLINE_S).topics
+        return set(found[topic].partitions) if topic in found else set()
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        self._asked(lambda admin: admin.create_partitions([NewPartitions(topic, total)]))
+
+    def describe_configs(self, topic: str) -> dict[str, str | None]:
+        found = self._asked(lambda admin: admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))
+        return {name: entry.value for name, entry in found.items()}
+
+    def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        self._alter_configs(ResourceType.TOPIC, topic, configs)
+
+    def configure_group(self, group: str, configs: Mapping[str, str]) -> None:
+        self._alter_configs(ResourceType.GROUP, group, configs)
+
+    def _alter_configs(self, kind: ResourceType, name: str, configs: Mapping[str, str]) -> None:
+        changes = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in configs.items()]
+        resource = ConfigResource(kind, name, incremental_configs=changes)
+        self._asked(lambda admin: admin.incremental_alter_configs([resource]))
+
+    def delete_records(self, topic: str, before: dict[int, int]) -> None:
+        wanted = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+        self._asked(lambda admin: admin.delete_records(wanted))
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        found = self._asked(lambda admin: admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))
+        return {each.partition: each.offset for each in found.topic_partitions if each.topic == topic}
+
+    def reset(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        self._asked(lambda admin: admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)]))
+
+    def group(self, group: str) -> tuple[str, int]:
+        found = self._asked(lambda admin: admin.describe_consumer_groups([group]))
+        return found.state.name.capitalize(), len(found.members)
+
+    def delete_group(self, group: str) -> None:
+        self._asked(lambda admin: admin.delete_consumer_groups([group]))

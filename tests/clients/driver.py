@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import attrs
 
@@ -63,6 +63,19 @@ class Received:
     headers: Headers
 
 
+@attrs.frozen(kw_only=True)
+class Producing:
+    """What is wanted of a producer."""
+
+    acks: str = "all"
+    """0, 1 or all."""
+    codec: str = "none"
+    idempotent: bool = False
+    max_bytes: int | None = None
+    """The largest message; None for the client's own limit."""
+    transactional_id: str = ""
+
+
 class Producer(Protocol):
     """One producer that stays open. Leaving its block closes it."""
 
@@ -95,16 +108,8 @@ class Member(Protocol):
 class Driver(Protocol):
     """One client library, at one broker."""
 
-    def producer(
-        self,
-        *,
-        acks: str = "all",
-        codec: str = "none",
-        idempotent: bool = False,
-        max_bytes: int | None = None,
-        transactional_id: str = "",
-    ) -> AbstractContextManager[Producer]:
-        """`acks`: 0, 1 or all. `max_bytes`: the largest message, None for the client's own limit."""
+    def producer(self, **wanted: Any) -> AbstractContextManager[Producer]:
+        """`wanted`: fields of `Producing`."""
 
     def read(self, topic: str, count: int, *, starts: dict[int, int], committed: bool = False) -> list[Received]:
         """`count` records of partitions that are assigned, each from an offset on; fewer only when the deadline is over."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from tests.clients.driver import Access, Given, Message, Received, Said
+from tests.clients.driver import Access, Given, Message, Producing, Received, Said
 from tests.clients.external_program import ExternalProgram
 
 
@@ -74,16 +74,13 @@ class ExternalMember:
     name: str
 
     def assigned(self, count: int) -> tuple[set[int], int]:
-        """Waits until it holds so many partitions; answers them and how many were taken from it so far."""
         answer = self.driver.ask("assigned", name=self.name, count=count)
         return set(answer["partitions"]), answer["revoked"]
 
     def received(self, count: int) -> list[Received]:
-        """Waits until it has at least so many records; answers all."""
         return [received(record) for record in self.driver.ask("received", name=self.name, count=count)]
 
     def commit(self) -> None:
-        """What it has received."""
         self.driver.ask("commit", name=self.name)
 
     def leave(self) -> None:
@@ -123,20 +120,12 @@ class ExternalDriver:
         return self.program.ask(op, servers=self.bootstrap, access=attrs.asdict(self.access), **arguments)
 
     @contextmanager
-    def producer(
-        self,
-        *,
-        acks: str = "all",
-        codec: str = "none",
-        idempotent: bool = False,
-        max_bytes: int | None = None,
-        transactional_id: str = "",
-    ) -> Iterator[ExternalProducer]:
+    def producer(self, **wanted: Any) -> Iterator[ExternalProducer]:
+        asked = Producing(**wanted)
         name = f"producer-{id(self)}-{next(self._names)}"
-        settings = {"acks": acks, "codec": codec, "idempotent": idempotent, "max_bytes": max_bytes or 0}
-        self.ask("open", name=name, transactional_id=transactional_id, **settings)
+        self.ask("open", name=name, **{**attrs.asdict(asked), "max_bytes": asked.max_bytes or 0})
         try:
-            yield ExternalProducer(self, name, acks)
+            yield ExternalProducer(self, name, asked.acks)
         finally:
             self.ask("close", name=name)
 
@@ -170,7 +159,6 @@ class ExternalDriver:
         return set(self.ask("partitions", topic=topic))
 
     def transform(self, group: str, source: str, target: str, count: int, *, transactional_id: str, commit: bool) -> None:
-        """Consume, transform, produce: records of partition 0 from its start, and the group's offset, in one transaction."""
         topics = {"topic": source, "target": target, "offsets": {"0": 0}}
         self.ask("transform", group=group, count=count, transactional_id=transactional_id, committed=commit, **topics)
 
@@ -182,7 +170,6 @@ class ExternalDriver:
         self.ask("reset", group=group, topic=topic, offsets=_by_partition(offsets))
 
     def group(self, group: str) -> tuple[str, int]:
-        """Its state and how many members it has."""
         found = self.ask("describe_group", group=group)
         return found["state"], found["members"]
 

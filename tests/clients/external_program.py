@@ -48,7 +48,7 @@ class ExternalProgram:
             finally:
                 process.kill()
 
-    def ask(self, op: str, *, deadline_s: float = ASK_DEADLINE_S, **arguments: Any) -> Any:
+    def ask(self, op: str, **arguments: Any) -> Any:
         """One operation, to its end. Raises ExternalError with what the client says; a program that says nothing in time is
         ended, so that its answer is not taken for that of the next question."""
         assert self._process.stdin is not None
@@ -56,12 +56,12 @@ class ExternalProgram:
         question = json.dumps({"id": asked, "op": op, **arguments})
         try:
             self._process.stdin.write(question.encode() + b"\n")
-            line = self._line(deadline_s)
+            line = self._line(ASK_DEADLINE_S)
         except BrokenPipeError:
             line = b""
         except TimeoutError:
             self._process.kill()
-            raise TimeoutError(f"{self.name} did not answer within {deadline_s:g} s: {question[:QUESTION_SHOWN]}") from None
+            raise TimeoutError(f"{self.name} did not answer within {ASK_DEADLINE_S:g} s: {question[:QUESTION_SHOWN]}") from None
         assert line, f"{self.name} ended with {self._process.wait(DEADLINE_S)} at {op}"
         answer = json.loads(line)
         assert answer["id"] == asked

@@ -67,65 +67,56 @@ def _install_packages(source: Path, folder: Path) -> None:
     _run(folder, "npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
 
 
-def go(client: str) -> Command:
-    """`client`: franz-go or sarama, which are one program."""
+def _go(program: str, package: str, *, into: str, how: Sequence[str] = ("build",), beside: Sequence[str] = ()) -> Path:
+    """A program of the sources in Go."""
     _need("go")
 
     def build(folder: Path) -> None:
-        _run(SOURCES / "go", "go", "build", "-p", "2", "-o", str(folder / "clients"), ".")
+        _run(SOURCES / "go", "go", *how, "-p", "2", "-o", str(folder / program), package)
 
-    return str(_built("go", build) / "clients"), client
+    return _built("go", build, into=into, beside=beside) / program
+
+
+def go(client: str) -> Command:
+    """`client`: franz-go or sarama, which are one program."""
+    return str(_go("clients", ".", into="go")), client
 
 
 def soaking_go() -> Command:
     """franz-go in a soak run."""
-    _need("go")
-
-    def build(folder: Path) -> None:
-        _run(SOURCES / "go", "go", "build", "-p", "2", "-o", str(folder / "soak"), "./soak")
-
-    return (str(_built("go", build, into="go-soak", beside=("soak",)) / "soak"),)
-
-
-def soaking_java() -> Command:
-    """Kafka's Java client in a soak run."""
-    _need("java", "javac")
-    try:
-        jars = class_path()
-    except KafkaUnavailableError as exc:
-        raise ProgramUnavailableError(str(exc)) from exc
-
-    def build(folder: Path) -> None:
-        _run(folder, "javac", "-d", str(folder), "-cp", jars, *map(str, sorted((SOURCES / "java" / "soak").glob("*.java"))))
-
-    classes = _built("java", build, into="java-soak", beside=("soak",))
-    return "java", *JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{classes}:{jars}", "Soak"
+    return (str(_go("soak", "./soak", into="go-soak", beside=("soak",))),)
 
 
 def franz_go_tests() -> Path:
     """The tests of franz-go's own client, as one program."""
-    _need("go")
-
-    def build(folder: Path) -> None:
-        program = str(folder / "kgo.test")
-        _run(SOURCES / "go", "go", "test", "-c", "-p", "2", "-o", program, "github.com/twmb/franz-go/pkg/kgo")
-
-    return _built("go", build, into="franz-go-tests") / "kgo.test"
+    return _go("kgo.test", "github.com/twmb/franz-go/pkg/kgo", into="franz-go-tests", how=("test", "-c"))
 
 
-def java(version: str | None = None) -> Command:
-    """`version`: of Kafka's clients; None: that of the other tests."""
+def _java(main: str, folder: str, *, into: str, version: str | None = None, beside: Sequence[str] = ()) -> Command:
+    """A program of the sources in a folder. `version`: of Kafka's clients; None: that of the other tests."""
     _need("java", "javac")
     try:
         jars = class_path() if version is None else f"{clients_jar(version)}:{class_path()}"
     except KafkaUnavailableError as exc:
         raise ProgramUnavailableError(str(exc)) from exc
 
-    def build(folder: Path) -> None:
-        _run(folder, "javac", "-d", str(folder), "-cp", jars, *map(str, sorted((SOURCES / "java").glob("*.java"))))
+    def build(built: Path) -> None:
+        _run(built, "javac", "-d", str(built), "-cp", jars, *map(str, sorted((SOURCES / folder).glob("*.java"))))
 
-    classes = _built("java", build, into="java" if version is None else f"java-{version}")
-    return "java", *JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{classes}:{jars}", "Clients"
+    return _java_command(main, f"{_built('java', build, into=into, beside=beside)}:{jars}")
+
+
+def _java_command(main: str, class_path: str) -> Command:
+    return "java", *JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path, main
+
+
+def java(version: str | None = None) -> Command:
+    return _java("Clients", "java", into="java" if version is None else f"java-{version}", version=version)
+
+
+def soaking_java() -> Command:
+    """Kafka's Java client in a soak run."""
+    return _java("Soak", "java/soak", into="java-soak", beside=("soak",))
 
 
 def streams(version: str = STREAMS_VERSION) -> Command:
@@ -140,8 +131,7 @@ def streams(version: str = STREAMS_VERSION) -> Command:
         _run(folder, "javac", "-d", str(folder), "-cp", jars, str(SOURCES / "streams" / "WordCount.java"))
 
     classes = _built("streams", build, into=f"streams-{version}")
-    jars = (classes / "class-path").read_text()
-    return "java", *JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{classes}:{jars}", "WordCount"
+    return _java_command("WordCount", f"{classes}:{(classes / 'class-path').read_text()}")
 
 
 def _need(*programs: str) -> None:

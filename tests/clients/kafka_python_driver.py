@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -14,11 +14,11 @@ import attrs
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python is about to drop
     import kafka
+    from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from tests.clients.driver import COOPERATIVE, DEADLINE_S, Access, Message, Received
-from tests.clients.kafka_python_admin import KafkaPythonAdmin
+from tests.clients.driver import COOPERATIVE, DEADLINE_S, Access, Message, Producing, Received
 from tests.clients.kafka_python_names import Assignments, joining, login, producing, reading, received, sending
 from tests.clients.python_driver import PolledMember, PythonDriver, RebalancingError
 
@@ -93,33 +93,26 @@ class KafkaPythonConsuming:
 
 
 @attrs.define(eq=False)
-class KafkaPythonDriver(KafkaPythonAdmin, PythonDriver):
+class KafkaPythonDriver(PythonDriver):
     def _settings(self) -> dict[str, Any]:
         return {"bootstrap_servers": self.bootstrap, **_access(self.access)}
 
     @contextmanager
-    def producer(
-        self,
-        *,
-        acks: str = "all",
-        codec: str = "none",
-        idempotent: bool = False,
-        max_bytes: int | None = None,
-        transactional_id: str = "",
-    ) -> Iterator[KafkaPythonProducer]:
+    def producer(self, **wanted: Any) -> Iterator[KafkaPythonProducer]:
+        asked = Producing(**wanted)
         settings: dict[str, Any] = {
-            **producing(acks, codec, transactional_id),
-            "enable_idempotence": idempotent or bool(transactional_id),
+            **producing(asked),
+            "enable_idempotence": asked.idempotent or bool(asked.transactional_id),
             "retry_backoff_ms": RETRY_BACKOFF_MS,
             "reconnect_backoff_ms": 10,
             "reconnect_backoff_max_ms": 100,
         }
-        if max_bytes is not None:
-            settings |= {"max_request_size": max_bytes, "batch_size": max_bytes}
+        if asked.max_bytes is not None:
+            settings |= {"max_request_size": asked.max_bytes, "batch_size": asked.max_bytes}
         with closing(kafka.KafkaProducer(**self._settings(), **settings)) as client:
-            if transactional_id:
+            if asked.transactional_id:
                 client.init_transactions()
-            yield KafkaPythonProducer(client, acks)
+            yield KafkaPythonProducer(client, asked.acks)
 
     @contextmanager
     def _consumer(self, *, committed: bool = False) -> Iterator[Any]:
@@ -157,3 +150,61 @@ class KafkaPythonDriver(KafkaPythonAdmin, PythonDriver):
         with self._consumer() as consumer:
             asked = kafka.TopicPartition(topic, partition)
             return consumer.beginning_offsets([asked])[asked], consumer.end_offsets([asked])[asked]
+
+    # ---- administration
+
+    @contextmanager
+    def _admin(self) -> Iterator[Any]:
+        with closing(KafkaAdminClient(**self._settings())) as admin:
+            yield admin
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        options = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs)}
+        with self._admin() as admin:
+            admin.create_topics({topic: options})
+
+    def delete_topic(self, topic: str) -> None:
+        with self._admin() as admin:
+            admin.delete_topics([topic])
+
+    def partitions(self, topic: str) -> set[int]:
+        with self._admin() as admin:
+            if topic not in admin.list_topics():
+                return set()
+            [found] = admin.describe_topics([topic])
+            return {each["partition_index"] for each in found["partitions"]}
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        with self._admin() as admin:
+            admin.create_partitions({topic: total})
+
+    def describe_configs(self, topic: str) -> dict[str, str | None]:
+        with self._admin() as admin:
+            found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
+            return {name: entry["value"] for name, entry in found["topic"][topic].items()}
+
+    def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        with self._admin() as admin:
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))])
+
+    def delete_records(self, topic: str, before: dict[int, int]) -> None:
+        with self._admin() as admin:
+            admin.delete_records({kafka.TopicPartition(topic, number): offset for number, offset in before.items()})
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        with self._admin() as admin:
+            found = admin.list_group_offsets(group)[group]
+            return {each.partition: at.offset for each, at in found.items() if each.topic == topic and at.offset >= 0}
+
+    def reset(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        with self._admin() as admin:
+            admin.reset_group_offsets(group, {kafka.TopicPartition(topic, number): at for number, at in offsets.items()})
+
+    def group(self, group: str) -> tuple[str, int]:
+        with self._admin() as admin:
+            found = admin.describe_groups([group])[group]
+            return found["group_state"], len(found["members"])
+
+    def delete_group(self, group: str) -> None:
+        with self._admin() as admin:
+            assert admin.delete_groups([group])

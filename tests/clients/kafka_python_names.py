@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from tests.clients.driver import Access, Message, Received
+from tests.clients.driver import Access, Message, Producing, Received
 from tests.clients.python_driver import PolledMember
 
 FETCH_MAX_WAIT_MS = 50
@@ -24,12 +24,12 @@ def login(access: Access) -> dict[str, Any]:
     return settings
 
 
-def producing(acks: str, codec: str, transactional_id: str) -> dict[str, Any]:
+def producing(asked: Producing) -> dict[str, Any]:
     """The settings of a producer."""
     return {
-        "acks": acks if acks == "all" else int(acks),
-        "compression_type": None if codec == "none" else codec,
-        "transactional_id": transactional_id or None,
+        "acks": asked.acks if asked.acks == "all" else int(asked.acks),
+        "compression_type": None if asked.codec == "none" else asked.codec,
+        "transactional_id": asked.transactional_id or None,
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -135,15 +135,7 @@ class PythonDriver(ABC):
     _members: list[PolledMember] = attrs.field(factory=list)
 
     @abstractmethod
-    def producer(
-        self,
-        *,
-        acks: str = "all",
-        codec: str = "none",
-        idempotent: bool = False,
-        max_bytes: int | None = None,
-        transactional_id: str = "",
-    ) -> AbstractContextManager[TransactionalProducer]: ...
+    def producer(self, **wanted: Any) -> AbstractContextManager[TransactionalProducer]: ...
 
     @abstractmethod
     def read(self, topic: str, count: int, *, starts: dict[int, int], committed: bool = False) -> list[Received]: ...

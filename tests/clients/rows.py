@@ -7,10 +7,7 @@ from typing import Final
 
 from tests.clients.features import FEATURES
 
-MODULES: Final = (
-    *("scenarios", "group_scenarios", "share_scenarios", "streams_scenarios", "transaction_scenarios"),
-    "security_scenarios",
-)
+MODULES: Final = ("scenarios", "group_scenarios", "share_scenarios", "transaction_scenarios")
 
 for module in MODULES:
     import_module(f"tests.clients.{module}")

@@ -1,11 +1,16 @@
-"""Share groups (KIP-932): rows of the compatibility table."""
+"""Share groups (KIP-932) and Streams groups (KIP-1071): rows of the compatibility table."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Collection
+from pathlib import Path
 
+from tests.clients import external_programs
 from tests.clients.driver import Given, Sharer, SharingDriver
+from tests.clients.external_driver import ExternalDriver
 from tests.clients.features import Cell, feature, messages
+from tests.clients.streams_application import WordCount
 
 VALUES = ("a", "b", "c", "d")
 
@@ -81,3 +86,26 @@ def what_is_said_by_itself(cell: Cell) -> None:
     assert _given(other, [5])[5].deliveries == 1
     assert other.acknowledge() == []
     other.leave()
+
+
+@feature("Streams groups: words are counted (KIP-1071)")
+def an_application_counts_words(cell: Cell) -> None:
+    """Only Kafka Streams has such groups: each version of Java's client is asked with the one that came with it."""
+    driver = cell.driver
+    assert isinstance(driver, ExternalDriver)
+    program = external_programs.streams(driver.program.ask("version"))
+    words, counts = cell.topic("words", 2), cell.topic("counts")
+    with cell.driver.producer() as producer:
+        producer.send(words, messages("a b a", "c") + messages("b a", partition=1))
+    with tempfile.TemporaryDirectory() as folder:
+        started = WordCount.start(
+            program, driver.bootstrap, Path(folder), name=cell.name("application"), topics=(words, counts)
+        )
+        with started:
+            told: dict[bytes | None, bytes | None] = {}
+            start = 0
+            while told != {b"a": b"3", b"b": b"2", b"c": b"1"}:
+                for record in driver.read(counts, 1, starts={0: start}):
+                    told[record.key] = record.value
+                    start = record.offset + 1
+            started.stop()

@@ -15,8 +15,7 @@ from tests.clients.driver import DEADLINE_S
 APPLICATION: Final = "word-count"
 WORDS: Final = "words"
 COUNTS: Final = "counts"
-AT_LEAST_ONCE: Final = "at_least_once"
-EXACTLY_ONCE: Final = "exactly_once_v2"
+GUARANTEE: Final = "at_least_once"
 
 
 @attrs.define(eq=False)
@@ -32,7 +31,6 @@ class WordCount:
         servers: str,
         folder: Path,
         *,
-        guarantee: str = AT_LEAST_ONCE,
         number: int = 0,
         name: str = APPLICATION,
         topics: tuple[str, str] = (WORDS, COUNTS),
@@ -40,7 +38,7 @@ class WordCount:
         """`number`: of the instance, which has a state directory and an endpoint of its own. `topics`: where words come from,
         and where counts go."""
         state = folder / f"state-{number}"
-        arguments = (servers, name, str(state), guarantee, f"instance-{number}:1", *topics)
+        arguments = (servers, name, str(state), GUARANTEE, f"instance-{number}:1", *topics)
         return cls(
             subprocess.Popen([*program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         )

@@ -1,44 +1,22 @@
-"""Administration with real clients: librdkafka, kafka-python, aiokafka. A strict broker, as `triolog serve` is."""
+"""Administration with real clients beyond what `test_conformance.py` asks of each. A strict broker, as `triolog serve` is."""
 
 from __future__ import annotations
 
-import asyncio
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-    ResourceType,
-)
-from triolog.server.config import KEPT_KEYS, TOPIC_KEYS
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python is about to drop
     import kafka.admin
-    import kafka.errors
-    from aiokafka.admin import AIOKafkaAdminClient
-    from aiokafka.admin import NewPartitions as AioNewPartitions
-    from aiokafka.admin import NewTopic as AioNewTopic
-    from aiokafka.admin import RecordsToDelete as AioRecordsToDelete
-    from aiokafka.admin.config_resource import ConfigResource as AioConfigResource
-    from aiokafka.admin.config_resource import ConfigResourceType as AioConfigResourceType
-    from aiokafka.errors import TopicAlreadyExistsError, for_code
-    from aiokafka.structs import TopicPartition as AioTopicPartition
 
 PATIENCE_S = 30.0
-ALL_KEYS = {*TOPIC_KEYS, *KEPT_KEYS}
 
 
 @pytest.fixture
@@ -49,9 +27,6 @@ def broker() -> Iterator[BlockingBroker]:
 
 def partitions(broker: BlockingBroker, topic: str) -> int:
     return len(broker.describe_topic(topic).partitions)
-
-
-# ---- librdkafka ------------------------------------------------------------------------------------------------------------
 
 
 def librdkafka(broker: BlockingBroker) -> AdminClient:
@@ -91,44 +66,6 @@ def test_librdkafka_makes_grows_trims_and_deletes_topics(broker: BlockingBroker)
     assert broker.topics() == ["t"]
 
 
-def test_librdkafka_describes_and_changes_configurations(broker: BlockingBroker) -> None:
-    admin = librdkafka(broker)
-    broker.create_topic("t")
-    change = ConfigResource(
-        ResourceType.TOPIC,
-        "t",
-        incremental_configs=[
-            ConfigEntry("retention.ms", "7", incremental_operation=AlterConfigOpType.SET),
-            ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND),
-        ],
-    )
-    [changed] = admin.incremental_alter_configs([change]).values()
-    changed.result(PATIENCE_S)
-    [described] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "t")]).values()
-    entries = described.result(PATIENCE_S)
-    assert entries.keys() == ALL_KEYS
-    assert (entries["retention.ms"].value, entries["cleanup.policy"].value) == ("7", "delete,compact")
-    assert entries["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    [described] = admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).values()
-    keys = described.result(PATIENCE_S)
-    assert keys["default.replication.factor"].value == "1"
-    assert keys["auto.create.topics.enable"].is_read_only
-    wrong = ConfigResource(
-        ResourceType.BROKER,
-        "1",
-        incremental_configs=[ConfigEntry("num.partitions", "2", incremental_operation=AlterConfigOpType.SET)],
-    )
-    [refused] = admin.incremental_alter_configs([wrong]).values()
-    assert librdkafka_error(refused) == KafkaError.INVALID_REQUEST
-
-
-def test_librdkafka_finds_the_controller_among_the_nodes(broker: BlockingBroker) -> None:
-    admin = librdkafka(broker)
-    cluster = admin.describe_cluster().result(PATIENCE_S)
-    assert [node.id for node in cluster.nodes] == [cluster.controller.id]
-    assert cluster.cluster_id
-
-
 def test_a_topic_can_be_deleted_while_librdkafka_produces_to_it(broker: BlockingBroker) -> None:
     broker.create_topic("t")
     settings = {"linger.ms": 0, "message.timeout.ms": 5000, "log_level": 0, "topic.metadata.propagation.max.ms": 100}
@@ -154,30 +91,6 @@ def test_a_topic_can_be_deleted_while_librdkafka_produces_to_it(broker: Blocking
     assert {error.code() for error in errors if error is not None} <= gone
 
 
-# ---- kafka-python ----------------------------------------------------------------------------------------------------------
-
-
-def test_kafka_python_administers_topics_and_configurations(broker: BlockingBroker) -> None:
-    with closing(kafka.admin.KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)) as admin:
-        admin.create_topics([kafka.admin.NewTopic("t", 2, 1, topic_configs={"retention.ms": "-1"})])
-        assert partitions(broker, "t") == 2
-        with pytest.raises(kafka.errors.TopicAlreadyExistsError):
-            admin.create_topics([kafka.admin.NewTopic("t", 2, 1)])
-        with pytest.raises(kafka.errors.InvalidReplicationFactorError):
-            admin.create_topics([kafka.admin.NewTopic("three", 1, 3)])
-        admin.create_partitions({"t": kafka.admin.NewPartitions(4)})
-        assert partitions(broker, "t") == 4
-        resource = kafka.admin.ConfigResource(kafka.admin.ConfigResourceType.TOPIC, "t", {"retention.ms": "9"})
-        admin.alter_configs([resource])
-        assert broker.describe_topic("t").configs["retention.ms"] == "9"
-        broker.append("t", [b"a", b"b"])
-        partition = kafka.TopicPartition("t", 0)
-        assert admin.delete_records({partition: 1})[partition]["low_watermark"] == 1
-        assert admin.describe_cluster()["cluster_id"]
-        admin.delete_topics(["t"])
-        assert broker.topics() == []
-
-
 def test_kafka_python_finds_every_key_that_it_may_alter(broker: BlockingBroker) -> None:
     """It refuses by itself to alter a key that the broker does not list."""
     broker.create_topic("t")
@@ -186,48 +99,6 @@ def test_kafka_python_finds_every_key_that_it_may_alter(broker: BlockingBroker) 
             value = {"durability": "fsync", "min.insync.replicas": "2"}.get(key, "true")
             admin.alter_configs([kafka.admin.ConfigResource(kafka.admin.ConfigResourceType.TOPIC, "t", {key: value})])
             assert broker.describe_topic("t").configs[key] == value
-
-
-# ---- aiokafka --------------------------------------------------------------------------------------------------------------
-
-
-def with_aiokafka(broker: BlockingBroker, use: Callable[[AIOKafkaAdminClient], Awaitable[None]]) -> None:
-    async def main() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-        await admin.start()
-        try:
-            await use(admin)
-        finally:
-            await admin.close()
-
-    asyncio.run(main())
-
-
-def test_aiokafka_administers_topics_and_configurations(broker: BlockingBroker) -> None:
-    async def use(admin: AIOKafkaAdminClient) -> None:
-        made = await admin.create_topics([AioNewTopic("t", 2, 1, topic_configs={"retention.ms": "-1"})])
-        assert made.topic_errors[0][1] == 0
-        again = await admin.create_topics([AioNewTopic("t", 2, 1)])
-        assert for_code(again.topic_errors[0][1]) is TopicAlreadyExistsError
-        await admin.create_partitions({"t": AioNewPartitions(4)})
-        assert await admin.list_topics() == ["t"]
-        await asyncio.to_thread(broker.append, "t", [b"a", b"b"])
-        resource = AioConfigResource(AioConfigResourceType.TOPIC, "t", {"retention.ms": "9"})
-        [altered] = await admin.alter_configs([resource])
-        assert altered.resources[0][0] == 0
-        [described] = await admin.describe_configs([AioConfigResource(AioConfigResourceType.TOPIC, "t")])
-        assert {entry[0] for entry in described.resources[0][4]} == ALL_KEYS
-        partition = AioTopicPartition("t", 0)
-        assert await admin.delete_records({partition: AioRecordsToDelete(1)}) == {partition: 1}
-        cluster = await admin.describe_cluster()
-        assert [node["node_id"] for node in cluster["brokers"]] == [cluster["controller_id"]]
-        await admin.delete_topics(["t"])
-
-    with_aiokafka(broker, use)
-    assert broker.topics() == []
-
-
-# ---- lenient ---------------------------------------------------------------------------------------------------------------
 
 
 def test_an_embedded_broker_takes_the_replicas_and_keys_of_production() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.clients.clients import CLIENTS
-from tests.clients.compatibility_table import BEGIN, END, PAGE, Outcome, Table, differences, documented, replaced
+from tests.clients.compatibility_table import BEGIN, END, PAGE, Cells, Outcome, Table, differences, documented, replaced
 from tests.clients.rows import FEATURES
 
 EMPTY = f"before\n{BEGIN}\n{END}\nbehind\n"
@@ -38,29 +40,22 @@ def test_what_is_written_is_read_again() -> None:
     ]
 
 
-def test_a_run_that_found_something_else_is_told_where() -> None:
-    page = replaced(EMPTY, TABLE)
-    assert differences(CELLS, page) == []
-    [said] = differences({**CELLS, ("one", "read"): Outcome.FAILED}, page)
-    assert said == "read with one: the page says yes, the run says fails"
-    [said] = differences({**CELLS, ("two", "new"): Outcome.PASSED}, page)
-    assert said == "new with two: the page says nothing, the run says yes"
-    [said] = differences({cell: outcome for cell, outcome in CELLS.items() if cell != ("two", "groups: static")}, page)
-    assert said == "groups: static with two: the page says yes, the run says nothing"
+MISSING = {cell: outcome for cell, outcome in CELLS.items() if cell != ("two", "groups: static")}
 
 
-def test_a_client_that_is_not_here_is_not_compared() -> None:
-    page = replaced(EMPTY, TABLE)
-    assert differences({cell: outcome for cell, outcome in CELLS.items() if cell[0] == "two"}, page) == []
-
-
-def test_what_a_run_did_not_ask_is_not_compared_and_all_the_rest_is() -> None:
-    page = replaced(EMPTY, TABLE)
-    unasked = ("two", "groups: static")
-    asked = {cell: outcome for cell, outcome in CELLS.items() if cell != unasked}
-    assert differences(asked, page, unasked={unasked}) == []
-    [said] = differences({**asked, ("two", "read"): Outcome.PASSED}, page, unasked={unasked})
-    assert said == "read with two: the page says fails, the run says yes"
+@pytest.mark.parametrize(
+    ("found", "unasked", "said"),
+    [
+        (CELLS, set(), []),
+        ({**CELLS, ("one", "read"): Outcome.FAILED}, set(), ["read with one: the page says yes, the run says fails"]),
+        ({**CELLS, ("two", "new"): Outcome.PASSED}, set(), ["new with two: the page says nothing, the run says yes"]),
+        (MISSING, set(), ["groups: static with two: the page says yes, the run says nothing"]),
+        (MISSING, {("two", "groups: static")}, []),
+        ({("two", "read"): Outcome.FAILED, ("two", "groups: static"): Outcome.PASSED}, set(), []),  # `one` is not here
+    ],
+)
+def test_a_run_that_found_something_else_is_told_where(found: Cells, unasked: set[tuple[str, str]], said: list[str]) -> None:
+    assert differences(found, replaced(EMPTY, TABLE), unasked=unasked) == said
 
 
 def test_the_page_has_every_client_and_what_is_declared_is_a_feature() -> None:

@@ -1,21 +1,19 @@
-"""Share groups (KIP-932) of librdkafka, Java and franz-go: members that share, locks that end, a broker that crashes."""
+"""Share groups (KIP-932) of librdkafka, Java and franz-go: locks that end, or are renewed; a crash; a deleted group."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing
-from typing import Any
+from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
-from confluent_kafka import AcknowledgeType, Message, ShareConsumer
 from confluent_kafka.admin import AdminClient
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
 from tests.clients import external_programs
 from tests.clients.clients import CLIENTS, Running
-from tests.clients.confluent_driver import ConfluentDriver
+from tests.clients.confluent_driver import ConfluentDriver, ConfluentSharer
 from tests.clients.driver import Access, Given, Sharer, SharingDriver
 from tests.clients.external_programs import ProgramUnavailableError
 
@@ -112,88 +110,37 @@ def test_a_lock_that_is_renewed_holds(broker: BlockingBroker, running: Running, 
     sharer.leave()
 
 
-def share_consumer(broker: BlockingBroker, **config: Any) -> ShareConsumer:
-    driver_at(broker)
-    consumer = ShareConsumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": GROUP,
-            "share.acknowledgement.mode": "explicit",
-            "reconnect.backoff.ms": 1,
-            "reconnect.backoff.max.ms": 20,
-            "retry.backoff.ms": 1,
-            "retry.backoff.max.ms": 10,
-            "log_level": 0,
-            **config,
-        }
-    )
-    consumer.subscribe([TOPIC])
-    return consumer
-
-
-def accept(consumer: ShareConsumer, messages: Iterable[Message]) -> None:
-    for message in messages:
-        consumer.acknowledge(message)
-    assert set(consumer.commit_sync(PATIENCE_S).values()) <= {None}
-
-
-def polled(consumer: ShareConsumer) -> list[Message]:
-    """What it is given, sooner or later."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if found := list(consumer.poll(0.2)):
-            return found
-    raise AssertionError("nothing was given in time")
-
-
-def test_two_members_share_a_partition_and_nothing_is_given_twice(broker: BlockingBroker) -> None:
-    for number in range(100):
-        broker.append(TOPIC, [str(number).encode()])
-    with closing(share_consumer(broker, **{"max.poll.records": 5})) as one:
-        with closing(share_consumer(broker, **{"max.poll.records": 5})) as two:
-            batches = [polled(one), polled(two)]
-            assert all(batches), "both have some at the same time"
-            seen = [message.offset() for batch in batches for message in batch]
-            accept(one, batches[0])
-            accept(two, batches[1])
-            deadline = time.monotonic() + PATIENCE_S
-            while len(seen) < 100:
-                assert time.monotonic() < deadline, seen
-                for each in (one, two):
-                    if batch := list(each.poll(0.05)):
-                        seen += [message.offset() for message in batch]
-                        accept(each, batch)
-            assert sorted(seen) == list(range(100))
-
-
 def test_a_member_goes_on_over_a_crash_and_what_it_has_accepted_does_not_come_again(broker: BlockingBroker) -> None:
     broker.append(TOPIC, [b"a", b"b", b"c", b"d"])
-    with closing(share_consumer(broker)) as consumer:
-        messages = polled(consumer)
-        assert [message.value() for message in messages] == [b"a", b"b", b"c", b"d"]
-        consumer.acknowledge(messages[0])
-        consumer.acknowledge(messages[1], AcknowledgeType.RELEASE)
-        consumer.acknowledge(messages[2], AcknowledgeType.REJECT)
-        consumer.acknowledge(messages[3], AcknowledgeType.RELEASE)
-        assert set(consumer.commit_sync(PATIENCE_S).values()) == {None}
-        broker.crash()
-        broker.restart()
-        broker.append(TOPIC, [b"e"])
-        seen: list[bytes] = []
-        while b"e" not in seen or len(seen) < 3:
-            messages = polled(consumer)
-            seen += [message.value() for message in messages]
-            accept(consumer, messages)
-        assert sorted(seen) == [b"b", b"d", b"e"]
+    sharer = driver_at(broker).sharer(GROUP, TOPIC)
+    assert isinstance(sharer, ConfluentSharer)
+    assert [each.value for each in given(sharer, 4)] == [b"a", b"b", b"c", b"d"]
+    assert sharer.acknowledge([(0, 0, "accept"), (0, 1, "release"), (0, 2, "reject"), (0, 3, "release")]) == []
+    broker.crash()
+    broker.restart()
+    broker.append(TOPIC, [b"e"])
+    seen: list[tuple[bytes, bool]] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(seen) < 3:
+        assert time.monotonic() < deadline, seen
+        messages = [message for message in sharer.consumer.poll(0.2) if message.error() is None]
+        seen += [(message.value(), message.delivery_count() > 1) for message in messages]
+        for message in messages:
+            sharer.consumer.acknowledge(message)
+        assert sharer.acknowledge() == []
+    assert sorted(seen) == [(b"b", True), (b"d", True), (b"e", False)]
+    sharer.leave()
 
 
 def test_a_group_that_was_deleted_begins_anew(broker: BlockingBroker) -> None:
-    broker.append(TOPIC, [b"a", b"b", b"c"])
-    with closing(share_consumer(broker)) as consumer:
-        accept(consumer, polled(consumer))
+    values = [b"a", b"b", b"c"]
+    broker.append(TOPIC, values)
+    for _ in range(2):
+        sharer = driver_at(broker).sharer(GROUP, TOPIC)
+        assert [(each.value, each.deliveries) for each in given(sharer, 3)] == [(value, 1) for value in values]
+        assert sharer.acknowledge([(0, offset, "accept") for offset in range(3)]) == []
         assert broker.groups.state(GROUP) == "Stable"
-    assert broker.groups.state(GROUP) == "Empty"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-    admin.delete_consumer_groups([GROUP])[GROUP].result(PATIENCE_S)
-    with closing(share_consumer(broker)) as consumer:
-        assert [message.value() for message in polled(consumer)] == [b"a", b"b", b"c"]
+        sharer.leave()
+        assert broker.groups.state(GROUP) == "Empty"
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        admin.delete_consumer_groups([GROUP])[GROUP].result(PATIENCE_S)

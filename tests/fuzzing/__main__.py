@@ -2,7 +2,7 @@
 
 Below `build/fuzz/TARGET`: `corpus` has the inputs that reached something new, `found` those that broke an invariant, and
 `runs.tsv` a line for each process: when it ended, its executions, its seconds of the processor, what it found. `--totals` adds
-them up. `--minimise` puts the smallest inputs that reach the same into `tests/data/fuzz/TARGET`, which the suite replays.
+them up. `--minimise` puts the smallest inputs that reach the same into `tests/data/fuzz/TARGET.hex`, which the suite replays.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import attrs
 import click
 from triolog.protocol.limits import KIB
 
+from tests.fuzzing import corpora
 from tests.fuzzing.reached import smallest
 from tests.fuzzing.target import Target
 from tests.fuzzing.targets import TARGETS
-from tests.fuzzing.test_replay import CORPORA
 
 BUILD: Final = Path("build/fuzz")
 RUNS_PER_PROCESS: Final = 500_000
@@ -32,8 +32,6 @@ RUNS_PER_PROCESS: Final = 500_000
 MOST_CORPUS_BYTES: Final = 64 * KIB
 """Of what is replayed, for each target."""
 MOST_INPUTS: Final = 400
-FOUND_PREFIX: Final = "found-"
-"""Of the names of inputs that once broke an invariant: those stay."""
 NEVER_S: Final = 10**6
 """libFuzzer's own limit of time counts while the process is stopped; `Watch` counts what it works."""
 _EXECUTED: Final = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
@@ -63,20 +61,19 @@ class Place:
         return self.folder / "runs.tsv"
 
     def prepare(self) -> None:
-        """Make the folders, with the seeds in them."""
+        """Create the folders, with the seeds and the inputs that the suite replays in them."""
         self.corpus.mkdir(parents=True, exist_ok=True)
         self.found.mkdir(exist_ok=True)
-        for seed in self.target.seeds():
-            (self.corpus / hashlib.sha1(seed).hexdigest()).write_bytes(seed)
+        for data in (*self.target.seeds(), *corpora.kept(self.target.name)):
+            (self.corpus / hashlib.sha1(data).hexdigest()).write_bytes(data)
 
     def search(self, runs: int) -> tuple[int, Path | None]:
         """(executions, the input that broke an invariant), of one process."""
-        committed = CORPORA / self.target.name
         command = [
             *(sys.executable, "-m", "tests.fuzzing.search", self.target.name),
             *(f"-runs={runs}", f"-max_len={self.target.max_bytes}", f"-timeout={NEVER_S}", "-rss_limit_mb=2048"),
             *("-print_final_stats=1", "-reload=0", f"-artifact_prefix={self.found}/"),
-            *(str(folder) for folder in (self.corpus, committed) if folder.is_dir()),
+            str(self.corpus),
         ]
         before = _worked_s()
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
@@ -99,21 +96,17 @@ class Place:
 
     def minimise(self) -> int:
         """Replace what the suite replays by the smallest inputs that reach what all reach; how many they are."""
-        replayed = CORPORA / self.target.name
-        replayed.mkdir(parents=True, exist_ok=True)
-        folders = [folder for folder in (self.corpus, replayed) if folder.is_dir()]
-        inputs = list(smallest(self.target, {path.read_bytes() for folder in folders for path in folder.iterdir()}))
-        for path in replayed.iterdir():
-            if not path.name.startswith(FOUND_PREFIX):
-                path.unlink()
-        kept = size = 0
-        for data in inputs:
+        name = self.target.name
+        found = [path.read_bytes() for path in self.corpus.iterdir()] if self.corpus.is_dir() else []
+        chosen: list[bytes] = []
+        size = 0
+        for data in smallest(self.target, {*found, *corpora.kept(name)}):
             size += len(data)
-            if size > MOST_CORPUS_BYTES or kept == MOST_INPUTS:
+            if size > MOST_CORPUS_BYTES or len(chosen) == MOST_INPUTS:
                 break
-            (replayed / hashlib.sha1(data).hexdigest()[:16]).write_bytes(data)
-            kept += 1
-        return kept
+            chosen.append(data)
+        corpora.replace(name, chosen)
+        return len(chosen)
 
 
 def _worked_s() -> float:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable, Iterator
+from itertools import product
 from random import Random
 from typing import Any, Final
 
@@ -209,32 +210,23 @@ def seeds() -> Iterator[bytes]:
                 for cls in (ConsumerProtocolSubscription, ConsumerProtocolAssignment)
             )
             yield _record(4, assignment, subscription)
-    yield from _transactions(partition)
-    yield from _stage_commits(partition)
-
-
-def _transactions(partition: TopicPartition) -> Iterator[bytes]:
-    for state in list(TransactionState)[:-1]:
-        for client_version, next_id in ((0, -1), (2, 9)):
-            value = TransactionLogValue(
-                producer_id=5,
-                producer_epoch=1,
-                timeout_ms=60_000,
-                state=state,
-                partitions=frozenset() if state is TransactionState.EMPTY else frozenset([partition]),
-                last_update_ms=1_700_000_000_000,
-                next_producer_id=next_id,
-                client_version=client_version,
-            )
-            yield _record(1, encode_transaction_key("mover"), value.encode())
-
-
-def _stage_commits(partition: TopicPartition) -> Iterator[bytes]:
-    for state in StageCommitState:
-        files = (CommittedFile(task="1-2", size_bytes=400, crc=7, records_count=3),)
-        stored = StageCommitPartition(topic_partition=partition, topic_id=uuid.UUID(int=5), start_offset=4, files=files)
-        value = StageCommitValue(version=2, state=state, producer_id=7, producer_epoch=0, update_ms=9, partitions=(stored,))
-        yield _record(3, encode_stage_commit_key("job"), value.encode())
+    for state, (client_version, next_id) in product(list(TransactionState)[:-1], ((0, -1), (2, 9))):
+        transaction = TransactionLogValue(
+            producer_id=5,
+            producer_epoch=1,
+            timeout_ms=60_000,
+            state=state,
+            partitions=frozenset() if state is TransactionState.EMPTY else frozenset([partition]),
+            last_update_ms=1_700_000_000_000,
+            next_producer_id=next_id,
+            client_version=client_version,
+        )
+        yield _record(1, encode_transaction_key("mover"), transaction.encode())
+    files = (CommittedFile(task="1-2", size_bytes=400, crc=7, records_count=3),)
+    stored = StageCommitPartition(topic_partition=partition, topic_id=uuid.UUID(int=5), start_offset=4, files=files)
+    for stage in StageCommitState:
+        staged = StageCommitValue(version=2, state=stage, producer_id=7, producer_epoch=0, update_ms=9, partitions=(stored,))
+        yield _record(3, encode_stage_commit_key("job"), staged.encode())
 
 
 def _written(cls: type, version: int, flexible: bool, random: Random) -> bytes:

@@ -174,18 +174,6 @@ def _topics(data: bytes) -> tuple[int, list[Topic], set[uuid.UUID]]:
     return generation, sorted(topics, key=lambda topic: topic.name), decode_deleted_topic_ids(PATH, data)
 
 
-def _properties(data: bytes) -> dict[str, str]:
-    return decode_meta_properties(PATH, data)
-
-
-def _clean_shutdown(data: bytes) -> int | None:
-    return decode_clean_shutdown(data)
-
-
-def _earlier(data: bytes) -> tuple[int, dict[int, list[BatchMetadata]]]:
-    return decode_earlier(PATH, data)
-
-
 def _encode_earlier(found: tuple[int, dict[int, list[BatchMetadata]]]) -> bytes:
     newest = BatchMetadata(0, 0, 0, 0)
     return encode_earlier(
@@ -257,14 +245,14 @@ KINDS: Final[tuple[Kind, ...]] = (
         seeds=(encode_partition_metadata(TOPIC_ID),),
     ),
     Kind(
-        decode=_properties,
+        decode=lambda data: decode_meta_properties(PATH, data),
         encode=None,
         seeds=(
             encode_meta_properties(cluster_id="cluster", node_id=0, directory_id=TOPIC_ID),
             b"#\nbroker.id=1\nversion=0\n",
         ),
     ),
-    Kind(decode=_clean_shutdown, encode=None, seeds=(encode_clean_shutdown(5), b"")),
+    Kind(decode=decode_clean_shutdown, encode=None, seeds=(encode_clean_shutdown(5), b"")),
     Kind(
         decode=_topics,
         encode=lambda found: encode_topics(*found),
@@ -312,7 +300,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         sign=_sealed,
     ),
     Kind(
-        decode=_earlier,
+        decode=lambda data: decode_earlier(PATH, data),
         encode=_encode_earlier,
         seeds=(_encode_earlier((9, {7: [BatchMetadata(1, 2, 0, 5), BatchMetadata(2, 4, 1, 6)]})),),
         refusals=(CorruptSnapshotError,),

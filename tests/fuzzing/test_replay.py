@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import tracemalloc
-from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.fuzzing import corpora
 from tests.fuzzing.target import MOST_BYTES, MOST_BYTES_PER_BYTE, Target
 from tests.fuzzing.targets import TARGETS
 
-CORPORA: Final = Path(__file__).parent.parent / "data" / "fuzz"
 MOST_BAD_SEEDS: Final = 4
 LEAST_INPUTS: Final = 30
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
 def test_what_fuzzing_has_kept_breaks_no_invariant(target: Target) -> None:
-    paths = sorted((CORPORA / target.name).iterdir())
-    assert len(paths) >= LEAST_INPUTS
-    assert sum(target.feed(path.read_bytes()) for path in paths) > 1
+    inputs = corpora.kept(target.name)
+    assert len(inputs) >= LEAST_INPUTS
+    assert sum(map(target.feed, inputs)) > 1
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
@@ -33,8 +32,7 @@ def test_seeds_are_good(target: Target) -> None:
 @pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
 def test_no_input_takes_memory_out_of_proportion(target: Target) -> None:
     """The largest ones. (What is compiled for a message is kept, and is not theirs.)"""
-    inputs = sorted((path.read_bytes() for path in (CORPORA / target.name).iterdir()), key=len)[-20:]
-    for data in inputs:
+    for data in list(corpora.kept(target.name))[-20:]:
         target.feed(data)
         tracemalloc.start()
         try:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 from rich.console import Console
@@ -23,7 +24,7 @@ from tests.planted_faults.server_faults import SERVER_FAULTS
 from tests.planted_faults.share_faults import SHARE_FAULTS
 from tests.planted_faults.topic_faults import TOPIC_FAULTS
 
-FAULTS = {fault.name: fault for fault in (*OLDEST_FAULTS, *LOG_FAULTS, *SERVER_FAULTS, *SHARE_FAULTS, *TOPIC_FAULTS)}
+FAULTS: Final = {**OLDEST_FAULTS, **LOG_FAULTS, **SERVER_FAULTS, **SHARE_FAULTS, **TOPIC_FAULTS}
 
 
 @click.command()
@@ -33,57 +34,53 @@ def main(names: Sequence[str], is_list: bool) -> None:
     """Plant faults NAME... (all of them by default) one at a time and see that the suite notices."""
     if unknown := set(names) - FAULTS.keys():
         raise click.UsageError(f"there is no fault {', '.join(sorted(unknown))}; --list says which there are")
-    chosen = [FAULTS[name] for name in names or FAULTS]
+    chosen = {name: FAULTS[name] for name in names or FAULTS}
     console = Console()
     if is_list:
-        for fault in chosen:
-            console.print(f"[bold]{fault.name}[/bold] {fault.file}\n    {fault.why}", highlight=False)
+        for name, fault in chosen.items():
+            console.print(f"[bold]{name}[/bold] {fault.file}\n    {fault.why}", highlight=False)
         return
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         copy = Copy.make(Path(folder))
         verdicts = _run_all(copy, chosen, Console(stderr=True))
-    console.print(_table(chosen, verdicts))
-    missed = [fault.name for fault, verdict in zip(chosen, verdicts, strict=True) if verdict.passed]
+    console.print(_table(verdicts))
+    missed = [name for name, verdict in verdicts.items() if verdict.passed]
     if missed:
         console.print(f"not noticed: {', '.join(missed)}", style="bold red")
         sys.exit(1)
     console.print(f"all {len(chosen)} noticed")
 
 
-def _run_all(copy: Copy, chosen: Sequence[Fault], console: Console) -> list[Verdict]:
+def _run_all(copy: Copy, chosen: Mapping[str, Fault], console: Console) -> dict[str, Verdict]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    verdicts = []
+    verdicts = {}
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
         task = progress.add_task("without a fault", total=len(chosen) + 1)
         _check_whole(copy, chosen)
-        for fault in chosen:
-            progress.update(task, advance=1, description=fault.name)
+        for name, fault in chosen.items():
+            progress.update(task, advance=1, description=name)
             with copy.planted(fault):
-                verdicts.append(copy.run(fault.tests, fault.environment))
+                verdicts[name] = copy.run(fault.tests)
         progress.update(task, advance=1)
     return verdicts
 
 
-def _check_whole(copy: Copy, chosen: Sequence[Fault]) -> None:
+def _check_whole(copy: Copy, chosen: Mapping[str, Fault]) -> None:
     """The tests pass without a fault, else their failure says nothing."""
-    by_environment: dict[tuple[tuple[str, str], ...], dict[str, None]] = {}
-    for fault in chosen:
-        by_environment.setdefault(tuple(fault.environment.items()), {}).update(dict.fromkeys(fault.tests))
-    for environment, tests in by_environment.items():
-        verdict = copy.run(list(tests), dict(environment))
-        if verdict.failed:
-            raise click.ClickException(f"without any fault these fail: {', '.join(verdict.failed)}\n{verdict.output}")
+    verdict = copy.run(list(dict.fromkeys(test for fault in chosen.values() for test in fault.tests)))
+    if verdict.failed:
+        raise click.ClickException(f"without any fault these fail: {', '.join(verdict.failed)}\n{verdict.output}")
 
 
-def _table(chosen: Sequence[Fault], verdicts: Sequence[Verdict]) -> Table:
+def _table(verdicts: Mapping[str, Verdict]) -> Table:
     table = Table()
     table.add_column("fault", overflow="fold")
     table.add_column("caught by", overflow="fold")
     table.add_column("seconds", justify="right")
-    for fault, verdict in zip(chosen, verdicts, strict=True):
+    for name, verdict in verdicts.items():
         lines = [escape(_short(test)) for test in verdict.failed]
         lines += [f"[bold red]not by {escape(_short(test))}[/bold red]" for test in verdict.passed]
-        table.add_row(fault.name, "\n".join(lines), f"{verdict.seconds:.1f}")
+        table.add_row(name, "\n".join(lines), f"{verdict.seconds:.1f}")
     return table
 
 

@@ -8,10 +8,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, Self
 from xml.etree import ElementTree
 
@@ -31,15 +30,12 @@ TEST_TIMEOUT_S: Final = 120
 class Fault:
     """One text of one file, replaced by another. `old` stands there exactly once; every one of `tests` has to fail."""
 
-    name: str
     why: str
     """What becomes of someone's records when the line is wrong."""
     file: str
     old: str
-    new: str
     tests: tuple[str, ...]
-    environment: Mapping[str, str] = attrs.field(factory=dict)
-    """Beyond TRIOLOG_TEST=quick, where the quick counts do not come by the place."""
+    new: str = ""
 
 
 @attrs.frozen
@@ -83,21 +79,21 @@ class Copy:
         """Raises ValueError when the old text is not there exactly once."""
         text = (self.folder / fault.file).read_text(encoding="utf-8")
         if (found := text.count(fault.old)) != 1:
-            raise ValueError(f"{fault.name}: the old text stands {found} times in {fault.file}, not once")
+            raise ValueError(f"{fault.old!r} stands {found} times in {fault.file}, not once")
         self._write(fault.file, text.replace(fault.old, fault.new))
         try:
             yield
         finally:
             self._write(fault.file, text)
 
-    def run(self, tests: Sequence[str], environment: Mapping[str, str]) -> Verdict:
+    def run(self, tests: Sequence[str]) -> Verdict:
         """Run tests by their node ids, in this order and with the draws of every run, so that a run repeats another."""
         report = self.folder / "report.xml"
         report.unlink(missing_ok=True)
         arguments = ["-p", "no:randomly", "-p", "no:cacheprovider", "--tb=short", "--no-header"]
         arguments += [f"--timeout={TEST_TIMEOUT_S}", f"--junitxml={report}", *tests]
         started = time.monotonic()
-        run = self.run_module("pytest", arguments, environment)
+        run = self.run_module("pytest", arguments)
         seconds = time.monotonic() - started
         failures = list(_failures(report)) if report.exists() else []
         failed = tuple(test for test in tests if any(_is_of(case, test) for case in failures))
@@ -107,31 +103,29 @@ class Copy:
             raise RuntimeError(f"pytest ended with {run.returncode}:\n{run.stdout}{run.stderr}")
         return Verdict(failed, passed, seconds, run.stdout)
 
-    def run_module(
-        self, name: str, arguments: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})
-    ) -> subprocess.CompletedProcess[str]:
+    def run_module(self, name: str, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """`python -m NAME` in the copy, with what it printed."""
         return subprocess.run(
             [sys.executable, "-m", name, *arguments],
             cwd=self.folder,
-            env=self._environment(environment),
+            env=self._environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
         )
 
-    def _environment(self, extra: Mapping[str, str]) -> dict[str, str]:
+    def _environment(self) -> dict[str, str]:
         """What is compiled lies where it does for this process, so that `_write` finds it."""
         others = ("TRIOLOG_", "PYTEST_", bytecode.FORBIDDEN)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
-        return {**kept, "PYTHONPATH": str(self.folder / NAMESPACE), counts.VARIABLE: counts.QUICK, **extra}
+        return {**kept, "PYTHONPATH": str(self.folder / NAMESPACE), counts.VARIABLE: counts.QUICK}
 
     def _check_imports(self) -> None:
         program = "; ".join(f"import triolog.{name}; print(triolog.{name}.__file__)" for name in PACKAGES)
         run = subprocess.run(
             [sys.executable, "-c", program],
             cwd=self.folder,
-            env=self._environment({}),
+            env=self._environment(),
             check=True,
             capture_output=True,
             text=True,

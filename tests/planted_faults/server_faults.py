@@ -6,88 +6,81 @@ from typing import Final
 
 from tests.planted_faults.planting import Fault
 
-ACTORS: Final = "tests/server/actors"
-ATTACKS: Final = "tests/server/listeners/connections/test_attacks.py"
-BUDGET: Final = "tests/server/listeners/connections/test_budget.py"
 STORAGE: Final = "tests/server/storage"
+ACTORS: Final = "tests/server/actors"
+COMMITTED_OFFSETS: Final = f"{ACTORS}/coordinators/test_committed_offsets.py"
+TRANSACTION_COORDINATOR: Final = f"{ACTORS}/coordinators/test_transaction_coordinator.py"
+TRANSACTION_CRASHES: Final = f"{ACTORS}/coordinators/test_transaction_crashes.py"
+LOG_DIRECTORIES: Final = f"{ACTORS}/manager/test_log_directories.py"
+LOG_RETENTION: Final = f"{ACTORS}/manager/test_log_retention.py"
+PARTITION: Final = f"{ACTORS}/partition/test_partition.py"
+ATTACKS_TESTS: Final = "tests/server/listeners/connections/test_attacks.py"
+BUDGET_TESTS: Final = "tests/server/listeners/connections/test_budget.py"
+RETENTION: Final = f"{STORAGE}/log/test_retention.py"
 
-PARTITIONS: Final = (
-    Fault(
-        name="answer-before-the-sync",
+PARTITIONS: Final = {
+    "answer-before-the-sync": Fault(
         why="An append with acks=all is acknowledged while a power cut can still take it.",
         file="server/actors/partition/appender.py",
         old="                if append.acks != ACKS_ALL:\n",
         new="                if append.acks:\n",
-        tests=(
-            f"{ACTORS}/partition/test_partition.py::test_fsync_answers_acks_one_after_the_write_and_shows_it_after_the_sync",
-        ),
+        tests=(f"{PARTITION}::test_fsync_answers_acks_one_after_the_write_and_shows_it_after_the_sync",),
     ),
-    Fault(
-        name="failed-sync",
+    "failed-sync": Fault(
         why="The kernel has forgotten what it could not write; a second sync that succeeds says nothing.",
         file="server/actors/partition/appender.py",
         old="        if is_final(cause):\n",
         new="        if False:\n",
-        tests=(f"{ACTORS}/partition/test_partition.py::test_a_failed_sync_takes_its_log_offline",),
+        tests=(f"{PARTITION}::test_a_failed_sync_takes_its_log_offline",),
     ),
-    Fault(
-        name="failed-write-is-taken-back",
+    "failed-write-is-taken-back": Fault(
         why="Half a batch stays in the middle of the log.",
         file="server/actors/partition/appender.py",
         old="                await self.disk.run(abort_append(plan), [plan.segment.log])\n",
         new="                pass\n",
-        tests=(f"{ACTORS}/partition/test_partition.py::test_what_a_failed_write_put_down_is_taken_back_at_once",),
+        tests=(f"{PARTITION}::test_what_a_failed_write_put_down_is_taken_back_at_once",),
     ),
-    Fault(
-        name="sync-beside-a-sync",
+    "sync-beside-a-sync": Fault(
         why="The kernel tells a failure to one sync of a descriptor; the other one acknowledges what is lost.",
         file="server/actors/partition/appender.py",
         old="await (self.flusher.run_alone(plan) if plan.sync else self.disk.run(plan.operations, plan.files))",
         new="await self.disk.run(plan.operations, plan.files)",
         tests=(f"{ACTORS}/partition/test_flusher.py::test_a_sync_of_a_group_waits_for_a_flush_beside_it_and_fails_with_it",),
     ),
-    Fault(
-        name="no-room-is-final",
+    "no-room-is-final": Fault(
         why="A thin volume that is full for a moment takes every log offline until a restart.",
         file="server/storage/errors.py",
         old="        return is_out_of_space(self)\n",
         new="        return False\n",
         tests=(f"{ACTORS}/partition/test_flusher.py::test_an_append_whose_sync_has_no_space_is_refused_only",),
     ),
-    Fault(
-        name="stage-synced-twice",
+    "stage-synced-twice": Fault(
         why="A commit is decided on staged files of which a sync has failed before; a power cut takes them.",
         file="server/actors/stages/stage_checks.py",
         old="                file.is_doubtful = True\n",
         new="                pass\n",
         tests=(f"{ACTORS}/stages/test_stage_commits.py::test_a_file_whose_sync_failed_is_written_again[False]",),
     ),
-)
+}
 
-DELETION: Final = (
-    Fault(
-        name="checkpoint-before-the-renames",
+DELETION: Final = {
+    "checkpoint-before-the-renames": Fault(
         why="A power cut leaves a hole at the start of the log that nothing explains.",
         file="server/actors/manager/log_retention.py",
         old="        has_checkpoint = await self._has_checkpoint(list({id(each.directory)",
         new="        has_checkpoint = bool(list({id(each.directory)",
-        tests=(
-            f"{ACTORS}/manager/test_log_retention.py::test_the_checkpoint_is_on_the_device_before_the_first_file_is_renamed",
-        ),
+        tests=(f"{LOG_RETENTION}::test_the_checkpoint_is_on_the_device_before_the_first_file_is_renamed",),
     ),
-    Fault(
-        name="next-segment-before-the-last-is-gone",
+    "next-segment-before-the-last-is-gone": Fault(
         why="Without a checkpoint a power cut leaves a hole at the start of the log that nothing explains.",
         file="server/storage/log/retention.py",
         old="            if number == 0 and durable and not doomed.is_renamed:",
         new="            if number < 0 and durable and not doomed.is_renamed:",
         tests=(
-            f"{STORAGE}/log/test_retention.py::test_without_a_checkpoint_a_power_cut_at_any_moment_leaves_a_log_that_starts_further_up"
-            "_and_has_no_hole",
+            f"{RETENTION}::test_without_a_checkpoint_a_power_cut_at_any_moment_leaves_a_log_that_starts_further_up_and_has_no_hole",
         ),
     ),
-    Fault(
-        name="recovery-point-of-a-log-in-memory",
+    "recovery-point-of-a-log-in-memory": Fault(
         why="The next start trusts indexes that were in memory only.",
         file="server/storage/recovery/space_wait.py",
         old="    log.recovery_point = max(",
@@ -97,45 +90,38 @@ DELETION: Final = (
             f"{ACTORS}/manager/test_waiting_logs.py::test_a_waiting_log_is_read_and_refuses_writes",
         ),
     ),
-    Fault(
-        name="log-start-while-files-can-come-back",
+    "log-start-while-files-can-come-back": Fault(
         why="A power cut gives files their old names back, and nothing says that their records were deleted.",
         file="server/actors/manager/log_directories.py",
         old="    first = 0 if log.doomed else log.segments.first.base_offset\n",
         new="    first = log.segments.first.base_offset\n",
-        tests=(f"{ACTORS}/manager/test_log_retention.py::test_the_log_start_is_listed_as_long_as_older_files_could_come_back",),
+        tests=(f"{LOG_RETENTION}::test_the_log_start_is_listed_as_long_as_older_files_could_come_back",),
     ),
-    Fault(
-        name="renames-before-unlinks",
+    "renames-before-unlinks": Fault(
         why="A power cut gives a file its old name back when the one before it is gone for good: a hole in the log.",
         file="server/actors/manager/log_retention.py",
         old="            await self.disk.call(self.disk.fs.sync_directory, log.directory)\n",
         new="            pass\n",
-        tests=(f"{ACTORS}/manager/test_log_retention.py::test_no_file_is_unlinked_before_all_new_names_are_on_the_device",),
+        tests=(f"{LOG_RETENTION}::test_no_file_is_unlinked_before_all_new_names_are_on_the_device",),
     ),
-    Fault(
-        name="delete-records-on-the-device",
+    "delete-records-on-the-device": Fault(
         why="Records that someone had to delete are back after a crash.",
         file="server/actors/manager/log_retention.py",
         old="            failure = await self._write_checkpoints(of_directory[0][1])\n",
         new="            failure = None\n",
-        tests=(f"{ACTORS}/manager/test_log_retention.py::test_deleted_records_stay_deleted_after_a_crash",),
+        tests=(f"{LOG_RETENTION}::test_deleted_records_stay_deleted_after_a_crash",),
     ),
-)
+}
 
-COORDINATORS: Final = (
-    Fault(
-        name="decision-before-markers",
+COORDINATORS: Final = {
+    "decision-before-markers": Fault(
         why="A crash leaves a transaction committed in one partition that is aborted in the others at the next start.",
         file="server/actors/coordinators/transaction_coordinator.py",
         old="            await self.ids.store(owner, decided)\n",
         new="            owner.value = decided\n",
-        tests=(
-            f"{ACTORS}/coordinators/test_transaction_crashes.py::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",
-        ),
+        tests=(f"{TRANSACTION_CRASHES}::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",),
     ),
-    Fault(
-        name="markers-before-completion",
+    "markers-before-completion": Fault(
         why="A crash leaves a partition without its marker that nobody ever writes: its committed readers wait for ever.",
         file="server/actors/coordinators/transaction_coordinator.py",
         old="""        await self._write_markers(owner, owner.value)
@@ -145,43 +131,33 @@ COORDINATORS: Final = (
         await self.ids.store(owner, completed(owner.value, now_ms=self._now_ms()))
         await self._write_markers(owner, decided)
 """,
-        tests=(
-            f"{ACTORS}/coordinators/test_transaction_crashes.py::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",
-        ),
+        tests=(f"{TRANSACTION_CRASHES}::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",),
     ),
-    Fault(
-        name="partition-before-its-data",
+    "partition-before-its-data": Fault(
         why="After a crash nobody knows that the partition has records of the transaction: it gets no marker.",
         file="server/actors/coordinators/transaction_coordinator.py",
         old="                        await self.ids.store(owner, after)\n",
         new="                        owner.value = after\n",
         tests=(
-            f"{ACTORS}/coordinators/test_transaction_coordinator.py::test_a_partition_has_joined_before_its_first_batch_is_appended",
-            f"{ACTORS}/coordinators/test_transaction_crashes.py::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",
+            f"{TRANSACTION_COORDINATOR}::test_a_partition_has_joined_before_its_first_batch_is_appended",
+            f"{TRANSACTION_CRASHES}::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",
         ),
     ),
-    Fault(
-        name="pending-offsets",
+    "pending-offsets": Fault(
         why="A group goes on from offsets of a transaction that is aborted: its records are never processed.",
         file="server/actors/coordinators/group_offsets.py",
         old="        elif producer_id != NO_PRODUCER_ID:\n",
         new="        elif False:\n",
-        tests=(
-            f"{ACTORS}/coordinators/test_committed_offsets.py::test_offsets_in_a_transaction_count_when_it_commits_and_never_when_it_aborts",
-        ),
+        tests=(f"{COMMITTED_OFFSETS}::test_offsets_in_a_transaction_count_when_it_commits_and_never_when_it_aborts",),
     ),
-    Fault(
-        name="pending-offset-over-a-later-one",
+    "pending-offset-over-a-later-one": Fault(
         why="A group falls back to the offset of a transaction although it has committed a later one since.",
         file="server/actors/coordinators/group_offsets.py",
         old="            if commit and (current is None or current.record_offset < pending.record_offset):\n",
         new="            if commit:\n",
-        tests=(
-            f"{ACTORS}/coordinators/test_committed_offsets.py::test_a_commit_outside_that_came_later_wins_over_the_transactions",
-        ),
+        tests=(f"{COMMITTED_OFFSETS}::test_a_commit_outside_that_came_later_wins_over_the_transactions",),
     ),
-    Fault(
-        name="producer-ids-before-their-use",
+    "producer-ids-before-their-use": Fault(
         why="After a crash a second producer gets the id of the first: its records are taken for duplicates.",
         file="server/actors/coordinators/producer_ids.py",
         old="                    await disk.call(self._write_block, directory, first + BLOCK_IDS)\n",
@@ -191,124 +167,105 @@ COORDINATORS: Final = (
             f"{ACTORS}/coordinators/test_producer_ids.py::test_after_a_crash_no_id_is_given_out_again",
         ),
     ),
-)
+}
 
-DIRECTORIES: Final = (
-    Fault(
-        name="failed-directory",
+DIRECTORIES: Final = {
+    "failed-directory": Fault(
         why="Partitions of a directory that cannot be written go on accepting records.",
         file="server/actors/manager/log_directories.py",
         old="            if hosted.directory is directory:\n                hosted.actor.take_offline(",
         new="            if False:\n                hosted.actor.take_offline(",
-        tests=(
-            f"{ACTORS}/manager/test_log_directories.py::test_a_directory_whose_checkpoints_fail_is_taken_out_with_its_partitions",
-        ),
+        tests=(f"{LOG_DIRECTORIES}::test_a_directory_whose_checkpoints_fail_is_taken_out_with_its_partitions",),
     ),
-    Fault(
-        name="passing-error",
+    "passing-error": Fault(
         why="A full disk takes a directory out of service until the next start.",
         file="server/actors/manager/log_directories.py",
         old="            if is_passing(exc):\n                return exc\n",
-        new="",
-        tests=(f"{ACTORS}/manager/test_log_directories.py::test_a_full_disk_takes_nothing_out_of_service",),
+        tests=(f"{LOG_DIRECTORIES}::test_a_full_disk_takes_nothing_out_of_service",),
     ),
-    Fault(
-        name="backup-order",
+    "backup-order": Fault(
         why="A committed offset in the copy lies behind the end of its log: the group passes what is produced next over.",
         file="server/storage/offline/backup.py",
         old='(not files.topic_partition.topic.startswith("__"), files.path)',
         new='(files.topic_partition.topic.startswith("__"), files.path)',
-        tests=("tests/server/storage/offline/test_backup.py::test_internal_topics_are_noted_before_the_others",),
+        tests=(f"{STORAGE}/offline/test_backup.py::test_internal_topics_are_noted_before_the_others",),
     ),
-    Fault(
-        name="backup-of-producer-ids",
+    "backup-of-producer-ids": Fault(
         why="Ids that the copied logs hold are given out a second time where the copy is served.",
         file="server/storage/offline/backup.py",
         old="    small |= {name: data for name, data in _small_files(fs, source) if name == PRODUCER_ID_BLOCK_FILE}\n",
-        new="",
-        tests=("tests/server/storage/offline/test_backup.py::test_producer_ids_are_noted_behind_the_logs",),
+        tests=(f"{STORAGE}/offline/test_backup.py::test_producer_ids_are_noted_behind_the_logs",),
     ),
-)
+}
 
-MEMBERS: Final = (
-    Fault(
-        name="given-before-it-is-let-go",
+MEMBERS: Final = {
+    "given-before-it-is-let-go": Fault(
         why="Two members read the same partition, and commit over each other.",
         file="server/groups/consumer_member.py",
         old="        taken = frozenset(partition for partition in target - kept if is_taken(partition))\n",
         new="        taken: Partitions = NO_PARTITIONS\n",
         tests=("tests/server/groups/test_consumer.py::test_a_partition_moves_only_when_its_owner_reports_without_it",),
     ),
-    Fault(
-        name="silence-is-consent",
+    "silence-is-consent": Fault(
         why="A member that says nothing of its partitions still reads them.",
         file="server/groups/consumer_member.py",
         old="    return owned is None or not owned.isdisjoint(partitions)\n",
         new="    return owned is not None and not owned.isdisjoint(partitions)\n",
         tests=("tests/server/groups/test_consumer.py::test_a_partition_moves_only_when_its_owner_reports_without_it",),
     ),
-    Fault(
-        name="member-before-its-record",
+    "member-before-its-record": Fault(
         why="After a crash nobody knows a member that was told that it is one, and what it has is given to another.",
         file="server/actors/coordinators/managed/managed_coordinator.py",
         old="            await self._store(plan, lambda: self._commit(plan), replaces_classic=replaces_classic)\n",
-        new=(
-            "            self._commit(plan)\n"
-            "            await self._store(plan, lambda: None, replaces_classic=replaces_classic)\n"
-        ),
+        new="            self._commit(plan)\n"
+        "            await self._store(plan, lambda: None, replaces_classic=replaces_classic)\n",
         tests=(f"{ACTORS}/coordinators/managed/test_managed_coordinator.py::test_a_member_exists_once_it_is_on_the_device",),
     ),
-)
+}
 
-MEMORY: Final = (
-    Fault(
-        name="parked-request-keeps-its-frame",
+MEMORY: Final = {
+    "parked-request-keeps-its-frame": Fault(
         why="Three fetches with padding freeze all requests for as long as they wait.",
         file="server/listeners/kafka/session.py",
         old="        returned = max(0, turn.held_bytes - kept_bytes)\n",
         new="        returned = 0\n",
-        tests=(f"{ATTACKS}::test_parked_fetches_with_padding_keep_none_of_it_and_hold_up_nobody",),
+        tests=(f"{ATTACKS_TESTS}::test_parked_fetches_with_padding_keep_none_of_it_and_hold_up_nobody",),
     ),
-    Fault(
-        name="memory-of-a-peer-that-left",
+    "memory-of-a-peer-that-left": Fault(
         why="What a peer held that went away in the middle of a frame is never free again.",
         file="server/listeners/connections/budget.py",
         old="        if self.ahead is not share:\n            self.used -= size\n",
         new="        if self.ahead is not share:\n            self.used -= size if share.charged else 0\n",
-        tests=(f"{ATTACKS}::test_what_a_peer_held_returns_when_it_goes",),
+        tests=(f"{ATTACKS_TESTS}::test_what_a_peer_held_returns_when_it_goes",),
     ),
-    Fault(
-        name="nobody-goes-on-outside",
+    "nobody-goes-on-outside": Fault(
         why="Frames that are not whole fill the memory, and each waits for the others for ever.",
         file="server/listeners/connections/budget.py",
         old="        if self.ahead is not None:\n            return False\n",
         new="        if self.ahead is not None or self.used:\n            return False\n",
-        tests=(f"{BUDGET}::test_random_peers_all_get_their_answers_and_the_accounts_balance",),
+        tests=(f"{BUDGET_TESTS}::test_random_peers_all_get_their_answers_and_the_accounts_balance",),
     ),
-    Fault(
-        name="outside-one-account-and-waiting-for-another",
+    "outside-one-account-and-waiting-for-another": Fault(
         why="Two frames each go on outside one account and wait for the other one's: nobody is answered any more.",
         file="server/listeners/connections/budget.py",
         old="        return (broker,) if broker.ahead is self else self.accounts\n",
         new="        return self.accounts if broker else ()\n",
-        tests=(f"{BUDGET}::test_random_peers_all_get_their_answers_and_the_accounts_balance",),
+        tests=(f"{BUDGET_TESTS}::test_random_peers_all_get_their_answers_and_the_accounts_balance",),
     ),
-    Fault(
-        name="everybody-goes-on-outside",
+    "everybody-goes-on-outside": Fault(
         why="A frame that is answered lets its connection go on beyond the limit, and then the next one: memory has no limit.",
         file="server/listeners/connections/budget.py",
         old="            return not share.is_whole\n",
         new="            return True\n",
-        tests=(f"{BUDGET}::test_the_one_that_goes_on_outside_goes_on_for_one_frame",),
+        tests=(f"{BUDGET_TESTS}::test_the_one_that_goes_on_outside_goes_on_for_one_frame",),
     ),
-    Fault(
-        name="departure-unseen",
+    "departure-unseen": Fault(
         why="A peer that left keeps its connection for as long as its fetch wanted to wait.",
         file="server/listeners/connections/reactor.py",
         old="        if events & _LEFT:\n",
         new="        if events & select.EPOLLHUP:\n",
-        tests=(f"{ATTACKS}::test_peers_that_leave_parked_requests_behind_give_their_places_back",),
+        tests=(f"{ATTACKS_TESTS}::test_peers_that_leave_parked_requests_behind_give_their_places_back",),
     ),
-)
+}
 
-SERVER_FAULTS: Final = (*PARTITIONS, *DELETION, *COORDINATORS, *MEMBERS, *DIRECTORIES, *MEMORY)
+SERVER_FAULTS: Final = {**PARTITIONS, **DELETION, **COORDINATORS, **MEMBERS, **DIRECTORIES, **MEMORY}

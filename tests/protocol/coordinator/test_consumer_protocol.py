@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from triolog.protocol.coordinator.consumer_protocol import (
     ConsumerPartitions,
     ConsumerProtocolAssignment,
@@ -86,12 +84,3 @@ def test_a_subscription_cut_anywhere_is_refused() -> None:
 def test_a_negative_version_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="version -1"):
         decode_subscription(b"\xff\xff" + bytes(8))
-
-
-@given(st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    for decode in (decode_subscription, decode_assignment, subscribed_topics):
-        try:
-            decode(data)
-        except RemoteProtocolError:
-            continue

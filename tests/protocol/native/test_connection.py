@@ -379,19 +379,3 @@ FRAMES = requests() | MSGPACK_VALUES.map(packed) | st.binary(max_size=20)
 def test_events_do_not_depend_on_how_the_stream_is_split(frames: list[bytes], limit: int, data: st.DataObject) -> None:
     stream = packed([1, "hello", 1, HELLO_BODY]) + b"".join(frames)
     assert outcome(data.draw(split(stream)), limit) == outcome([stream], limit)
-
-
-@given(garbage=st.binary(max_size=300), role=st.sampled_from(Role), greeted=st.booleans(), data=st.data())
-def test_garbage_raises_nothing_but_remote_protocol_errors(
-    garbage: bytes, role: Role, greeted: bool, data: st.DataObject
-) -> None:
-    client, server = pair() if greeted else (NativeConnection(Role.CLIENT), NativeConnection(Role.SERVER))
-    connection = client if role is Role.CLIENT else server
-    framed = len(garbage).to_bytes(4, "big") + garbage if data.draw(st.booleans()) else garbage
-    for piece in data.draw(split(framed)):
-        connection.receive_data(piece)
-        try:
-            events_of(connection)
-        except RemoteProtocolError:
-            assert connection.state is State.ERROR
-            return

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-import pytest
 from triolog.protocol import errors
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import NativeConnection, NativeRequest, Response
@@ -65,17 +64,13 @@ def last_names(rows: Iterable[KeyRow]) -> set[str]:
     return {row.path.rpartition(".")[2] for row in rows}
 
 
-@pytest.mark.parametrize("api", messages.REQUESTS)
-def test_every_key_is_named_in_its_section(api: str) -> None:
-    for message, text in zip((messages.REQUESTS[api], messages.RESPONSES[api]), section(api), strict=True):
-        assert last_names(key_rows(message)) <= set(re.findall(r"\w+", text))
-
-
-@pytest.mark.parametrize("api", messages.REQUESTS)
-def test_exactly_the_keys_of_a_request_that_may_be_absent_have_a_question_mark(api: str) -> None:
-    absent = last_names(row for row in key_rows(messages.REQUESTS[api]) if row.may_be_absent)
-    alternatives = {"offset", "timestamp", "start_timestamp"} if api == "explain" else set()
-    assert set(re.findall(r"(\w+)\?", section(api)[0])) == absent - alternatives
+def test_every_key_is_named_in_its_section_with_a_question_mark_where_it_may_be_absent() -> None:
+    for api in messages.REQUESTS:
+        for message, text in zip((messages.REQUESTS[api], messages.RESPONSES[api]), section(api), strict=True):
+            assert last_names(key_rows(message)) <= set(re.findall(r"\w+", text)), message
+        absent = last_names(row for row in key_rows(messages.REQUESTS[api]) if row.may_be_absent)
+        alternatives = {"offset", "timestamp", "start_timestamp"} if api == "explain" else set()
+        assert set(re.findall(r"(\w+)\?", section(api)[0])) == absent - alternatives, api
 
 
 def test_error_table_says_what_the_codes_are() -> None:

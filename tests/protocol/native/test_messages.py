@@ -43,14 +43,6 @@ def test_requests_round_trip(api: str, data: st.DataObject) -> None:
     assert decode_request(api, 1, over_the_wire(request.to_body())) == request
 
 
-@pytest.mark.parametrize("api", messages.RESPONSES)
-@OF_EACH
-@given(data=st.data())
-def test_responses_round_trip(api: str, data: st.DataObject) -> None:
-    response = data.draw(RESPONSES[api])
-    assert response == decode_response(api, 1, over_the_wire(response.to_body()))
-
-
 @given(api=APIS, body=st.dictionaries(st.text(max_size=12), MSGPACK_VALUES, max_size=5))
 def test_any_map_is_a_message_or_an_answerable_error(api: str, body: dict[str, Any]) -> None:
     assert complaint_about(api, body).startswith(api)
@@ -139,16 +131,10 @@ STAGE = {"application": "q", "version": 0}
             "offsets_for_times.partitions[0].timestamp is str 'yesterday', "
             f"expected int from -3 to {limits.INT64_MAX} or one of latest, earliest, max_timestamp",
         ),
-        ("stage", {}, "stage.application is missing, expected str of 1 to 255 characters"),
         (
             "stage",
             {**STAGE, "task": "t", "partitions": [{**PARTITION, "records": [[None, None, None]]}]},
             "stage.partitions[0].records is array of 1, expected bin",
-        ),
-        (
-            "stage",
-            {**STAGE, "version": -1, "task": "t", "partitions": []},
-            f"stage.version is int -1, expected int from 0 to {limits.INT64_MAX}",
         ),
         (
             "commit_stage",
@@ -161,16 +147,6 @@ STAGE = {"application": "q", "version": 0}
             f"commit_stage.tasks[0].partitions[0].size_bytes is int 0, expected int from 1 to {limits.INT64_MAX}",
         ),
         ("abort_stage", {**STAGE, "tasks": [""]}, "abort_stage.tasks[0] is str '', expected str of 1 to 255 characters"),
-        (
-            "last_commit",
-            {"application": "q" * 256},
-            "last_commit.application is str of 256 characters, expected str of 1 to 255",
-        ),
-        (
-            "split_points",
-            {"partitions": [{**PARTITION, "start": 0, "end": 1, "target_bytes": 0}]},
-            f"split_points.partitions[0].target_bytes is int 0, expected int from 1 to {limits.INT64_MAX}",
-        ),
         (
             "lease_segments",
             {"partitions": [], "lease_ms": 1, "lease_id": 5},
@@ -202,23 +178,7 @@ STAGE = {"application": "q", "version": 0}
             {"topics": [{"name": "t", "unset": ["k"]}]},
             "alter_configs.topics[0] has unknown key 'unset'; known: delete, name, set",
         ),
-        (
-            "alter_configs",
-            {"topics": [{"name": "t", "delete": [""]}]},
-            "alter_configs.topics[0].delete[0] is str '', expected str of 1 to 255 characters",
-        ),
-        (
-            "create_partitions",
-            {"topics": [{"name": "t", "total": -1}]},
-            "create_partitions.topics[0].total is int -1, expected int from 0 to 2147483647",
-        ),
-        (
-            "delete_records",
-            {"partitions": [{**PARTITION, "before_offset": -2}]},
-            f"delete_records.partitions[0].before_offset is int -2, expected int from -1 to {limits.INT64_MAX}",
-        ),
         ("init_producer", {"transactional_id": "x" * 256}, "init_producer.transactional_id is str of 256 characters"),
-        ("init_producer", {"timeout_ms": -1}, "init_producer.timeout_ms is int -1, expected int from 0 to 2147483647"),
         (
             "end_transaction",
             {"transactional_id": "x", "producer_id": 0, "producer_epoch": 32768, "commit": True},
@@ -331,9 +291,10 @@ def test_as_many_as_the_limit_are_taken_and_one_more_is_refused(
 @pytest.mark.parametrize("api", messages.RESPONSES)
 @OF_EACH
 @given(data=st.data())
-def test_client_skips_keys_it_does_not_know(api: str, data: st.DataObject) -> None:
+def test_responses_round_trip_and_a_client_skips_keys_it_does_not_know(api: str, data: st.DataObject) -> None:
     response = data.draw(RESPONSES[api])
     body = over_the_wire(response.to_body())
+    assert response == decode_response(api, 1, body)
     add_newer_keys(body)
     assert response == decode_response(api, 1, body)
 

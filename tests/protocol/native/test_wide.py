@@ -40,13 +40,6 @@ def pauses(api: str, body: Any) -> int:
     return sum(1 for _ in wide.decode_steps(api, messages.VERSION, body))
 
 
-@pytest.mark.parametrize("api", REQUESTS)
-@given(data=st.data())
-def test_every_request_is_read_in_steps_as_at_once(api: str, data: st.DataObject) -> None:
-    message = data.draw(REQUESTS[api])
-    assert in_steps(api, message.to_body()) == at_once(api, message.to_body())
-
-
 @pytest.mark.parametrize(
     "body",
     [

@@ -66,11 +66,6 @@ def test_a_batch_of_no_producer_has_no_sequences() -> None:
     assert (header.base_sequence, header.last_sequence, header.has_producer_id) == (-1, -1, False)
 
 
-@pytest.mark.parametrize(("value", "size"), [(b"test", 72), (b"42", 70), (b"a", 69)])
-def test_a_batch_of_one_unkeyed_record_has_the_size_that_kafka_gives_it(value: bytes, size: int) -> None:
-    assert len(build_batch([(5, None, value, ())])) == size
-
-
 @pytest.mark.parametrize("timestamp_type", TimestampType)
 @pytest.mark.parametrize("is_transactional", [True, False])
 @pytest.mark.parametrize("is_control", [True, False])
@@ -217,9 +212,9 @@ def test_batches_are_found_one_after_the_other() -> None:
     assert [header for header, _ in found] == [parse_header(batch) for batch in (THREE, ONE, zstd)]
 
 
-@pytest.mark.parametrize("kept", range(len(ONE)))
-def test_an_incomplete_batch_at_the_end_is_not_seen(kept: int) -> None:
-    assert [bytes(batch) for _, batch in iter_batches(THREE + ONE[:kept])] == [THREE]
+def test_an_incomplete_batch_at_the_end_is_not_seen() -> None:
+    for kept in range(len(ONE)):
+        assert [bytes(batch) for _, batch in iter_batches(THREE + ONE[:kept])] == [THREE], kept
 
 
 @pytest.mark.parametrize(

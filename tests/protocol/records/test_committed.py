@@ -37,23 +37,6 @@ def test_where_damage_took_the_abort_marker_out_the_next_commit_ends_the_transac
     assert seen([data(1, 0), marker(1, 2, commit=True), data(1, 3)], [(1, 0)]) == [3]
 
 
-def test_a_fetch_may_begin_inside_a_transaction() -> None:
-    assert seen([data(1, 7), marker(1, 8, commit=False), data(1, 9)], [(1, 3)]) == [9]
-
-
-def test_two_aborted_transactions_of_a_producer_end_with_their_own_markers() -> None:
-    batches = [
-        data(1, 0),
-        marker(1, 1, commit=False),
-        data(1, 2),
-        marker(1, 3, commit=True),
-        data(1, 4),
-        marker(1, 5, commit=False),
-        data(1, 6),
-    ]
-    assert seen(batches, [(1, 4), (1, 0)]) == [2, 6]
-
-
 def test_batches_without_transaction_stay_whatever_their_producer_aborts() -> None:
     assert seen([data(1, 0), data(1, 1, transactional=False), data(1, 2, transactional=False)], [(1, 0)]) == [1, 2]
 

@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 import time
-import tracemalloc
 import zlib
 from typing import Final
 
@@ -134,10 +133,6 @@ def test_lz4_is_written_as_independent_blocks_of_64_kib_without_checksums(data: 
     assert (position + 4, written) == (len(compressed), len(data))
 
 
-def test_data_that_lz4_cannot_shorten_is_stored() -> None:
-    assert compress(LZ4, NOISE[:100]) == lz4_frame(lz4_stored(NOISE[:100]))
-
-
 def test_gzip_and_zstd_are_read_by_other_implementations() -> None:
     assert zlib.decompress(compress(GZIP, TEXT), 31) == TEXT
     assert bytes(cramjam.gzip.decompress(compress(GZIP, TEXT))) == TEXT
@@ -257,19 +252,6 @@ def test_malformed_data_is_corrupt(codec: CompressionType, data: bytes) -> None:
         decompress(codec, data, max_bytes=LIMIT)
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_a_bomb_stops_at_the_limit(codec: CompressionType) -> None:
-    tracemalloc.start()
-    try:
-        with pytest.raises(RecordTooLargeError):
-            decompress(codec, BOMBS[codec], max_bytes=LIMIT)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    # The walk of 4096 snappy blocks holds a view and a tuple for each; gzip's rest of the input is a copy.
-    assert peak < 2 * LIMIT + 2 * len(BOMBS[codec])
-
-
 RSS_SCRIPT: Final = """
 import resource, sys
 from triolog.protocol.errors import RecordTooLargeError
@@ -292,6 +274,8 @@ def test_a_bomb_does_not_grow_the_process(codec: CompressionType) -> None:
     finished = subprocess.run(
         [sys.executable, "-c", RSS_SCRIPT, str(int(codec))], input=BOMBS[codec], capture_output=True, check=True
     )
+    with pytest.raises(RecordTooLargeError):
+        decompress(codec, BOMBS[codec], max_bytes=LIMIT)
     grown_kib = int(finished.stdout)
     assert grown_kib < 16 * 1024, f"{codec.name}: grew by {grown_kib} KiB for a limit of 1 MiB"
 

@@ -115,8 +115,3 @@ def test_a_varint_whose_last_possible_byte_continues_is_invalid(decode: Decode, 
     """Kafka: ByteUtilsTest.testInvalidVarint, testInvalidVarlong."""
     with pytest.raises(InvalidRecordError, match=f"all of its {limit} bytes"):
         decode(b"\x80" * limit + b"\x00", 0)
-
-
-def test_the_table_of_small_varints_agrees_with_the_encoder() -> None:
-    for value, encoded in enumerate(varint.SMALL_VARINTS):
-        assert varint.decode_varint(encoded, 0) == (value, len(encoded))

@@ -13,7 +13,7 @@ from triolog.protocol.schema.primitives import COPIED_BYTES
 
 from tests.support.in_steps import finished
 from tests.support.kafka_everything import FIRST_FLEXIBLE, LAST_VERSION, Everything, Inner, Leaf, Small
-from tests.support.kafka_values import random_value, without_absent
+from tests.support.kafka_values import random_value
 
 VERSIONS = range(LAST_VERSION + 1)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -54,14 +54,6 @@ def test_reading_in_steps_finds_and_refuses_the_same(cls: type, version: int, se
         except RemoteProtocolError as exc:
             said.append(str(exc))
     assert said[0] == said[1]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@given(seed=SEEDS)
-def test_fields_that_a_version_lacks_are_left_out_and_read_as_their_defaults(version: int, seed: int) -> None:
-    value = random_value(Everything, version, Random(seed), absent_too=True)
-    found, _ = read(Everything, version, written(value, version))
-    assert found == without_absent(value, version)
 
 
 @given(seed=SEEDS, before=st.binary(max_size=9), after=st.binary(max_size=9))

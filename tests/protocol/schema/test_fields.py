@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import attrs
 import pytest
 from triolog.protocol.limits import INT16_MAX
 from triolog.protocol.schema.fields import Versions, all_fields, fields_of
@@ -52,11 +51,6 @@ def test_mutable_defaults_are_not_shared() -> None:
     first.numbers.append(1)
     first.inner.leaves.append(Leaf())
     assert second == Everything()
-
-
-def test_structures_have_slots() -> None:
-    assert not hasattr(Everything(), "__dict__")
-    assert attrs.has(Everything)
 
 
 def test_versions_in_both_ranges() -> None:

@@ -157,13 +157,6 @@ def test_damaged_records_are_read_or_refused_as_the_scalar_codec_does(
     assert_equal_or_both_refused(sound + batch + sound, wanted(columns))
 
 
-@given(damaged(MANY), st.integers(0, 63))
-def test_damage_among_many_records_is_read_or_refused_as_the_scalar_codec_does(records: bytes, low: int) -> None:
-    batch, _ = with_records(records, count=100, base_timestamp=1000)
-    assert_equal_or_both_refused(batch, wanted(low=low))
-    assert_equal_or_both_refused(batch + build_batch(MIXED, base_offset=100), wanted(low=low))
-
-
 @given(st.data(), st.sampled_from(CompressionType), st.integers(0, 0xDF), st.integers(-(2**31), 2**31 - 1))
 def test_any_bytes_behind_a_header_are_read_or_refused_as_the_scalar_codec_does(
     data: st.DataObject, compression_type: CompressionType, attributes: int, count: int
@@ -390,11 +383,6 @@ def test_more_than_columns_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) 
     assert decode_batches(batch * 3, wanted(("value",))).num_rows == 3
     with pytest.raises(RecordTooLargeError, match=r"t-3: \d+ bytes of batches, the last at offset 0, become more than 100000"):
         decode_batches(batch * 4, wanted(("value",)))
-
-
-def test_unknown_and_repeated_columns_are_refused() -> None:
-    with pytest.raises(ValueError, match="once"):
-        wanted(("key", "size"))
 
 
 bounds_of_time = st.none() | st.integers(0, 40)

@@ -106,10 +106,6 @@ def test_a_value_alone_has_no_key_no_headers_and_the_default_timestamp() -> None
     assert encoded == Encoded(build_batch([(-1, None, b"a", ())]), 1)
 
 
-def test_no_rows_make_no_batches() -> None:
-    assert encode_batches(rows_of([]), Encoding()) == []
-
-
 def test_a_record_above_the_limit_has_a_batch_of_its_own() -> None:
     rows = values_of(b"a", b"b" * 5000, b"c", b"d", b"e" * 5000, b"f" * 5000)
     assert [each.records for each in encode_batches(rows, Encoding(batch_bytes=2000))] == [1, 1, 2, 1, 1]
@@ -176,6 +172,13 @@ HEADERS = arrow_type("headers")
         ({"value": pa.array([b"v"]), "headers": pa.array([[{"key": None, "value": b""}]], HEADERS)}, "row 0: a header key"),
         ({"value": pa.array([b"v"]), "headers": pa.array([[None]], HEADERS)}, "row 0: a header key is null"),
         (
+            {
+                "value": pa.array([b"v"] * 3),
+                "headers": pa.array([[{"key": "a"}], [], [{"key": "b"}, {"key": None}]], HEADERS),
+            },
+            "row 2: a header key is null",
+        ),
+        (
             {"value": pa.array([b"v", b"w"]), "timestamp": pa.array([-1, 2**63 - 1])},
             "more than 64 bits after the base timestamp -1",
         ),
@@ -194,19 +197,6 @@ def test_what_no_batch_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     headers = pa.array([[{"key": "h", "value": bytes(10_000)}]], HEADERS)
     with pytest.raises(ValueError, match="encode fewer rows at once"):
         encode_batches(values_of(b"v", headers=headers), Encoding())
-
-
-def test_a_value_of_64_mib_has_a_batch_of_its_own() -> None:
-    value = bytes(64 << 20)
-    [before, large, behind] = encode_batches(values_of(b"a", value, b"b"), Encoding())
-    assert (before.records, large.records, behind.records) == (1, 1, 1)
-    assert large.data == build_batch([(-1, None, value, ())])
-
-
-def test_the_row_whose_header_key_is_null_is_named() -> None:
-    cells: list[Any] = [[{"key": "a", "value": None}], [], [{"key": "b", "value": None}, {"key": None, "value": None}]]
-    with pytest.raises(ValueError, match="row 2: a header key is null"):
-        encode_batches(values_of(*[b"v"] * 3, headers=pa.array(cells, HEADERS)), Encoding())
 
 
 def test_a_default_timestamp_before_the_epoch_is_refused() -> None:

@@ -1,0 +1,345 @@
+"""Records of groups whose assignments the server makes: bytes that Kafka's own classes wrote (4.1.0 for consumer groups, 4.3.1
+for share and Streams groups), and damage. `fuzzing/test_replay.py` feeds the same decoders with anything else."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+from triolog.protocol.coordinator import consumer_group_records as consumer
+from triolog.protocol.coordinator import share_group_records as share
+from triolog.protocol.coordinator import streams_group_records as streams
+from triolog.protocol.coordinator.offsets import GroupMetadataKey
+from triolog.protocol.coordinator.record_kinds import RecordKinds
+from triolog.protocol.errors import InvalidRecordError
+
+Row = tuple[Any, str, Any, str]
+"""A key and its bytes, a value and its bytes."""
+
+TOPIC_ID: Final = bytes(range(16))
+SHARE_TOPIC_ID: Final = bytes(range(1, 17))
+MEMBER: Final = {"group_id": "group", "member_id": "member"}
+G: Final = {"group_id": "g"}
+M: Final = {"group_id": "g", "member_id": "m"}
+STANDBY: Final = streams.StreamsGroupCurrentTaskIds(subtopology_id="1", partitions=[1])
+
+CONSUMER: Final[list[Row]] = [
+    (
+        consumer.ConsumerGroupMetadataKey(group_id="group"),
+        "0003000567726f7570",
+        consumer.ConsumerGroupMetadataValue(epoch=7, metadata_hash=-2),
+        "000000000007010008fffffffffffffffe",
+    ),
+    (
+        consumer.ConsumerGroupMetadataKey(group_id="group"),
+        "0003000567726f7570",
+        consumer.ConsumerGroupMetadataValue(epoch=7),
+        "00000000000700",
+    ),
+    (
+        consumer.ConsumerGroupPartitionMetadataKey(group_id="group"),
+        "0004000567726f7570",
+        consumer.ConsumerGroupPartitionMetadataValue(
+            topics=[
+                consumer.ConsumerGroupTopicMetadata(
+                    topic_id=TOPIC_ID,
+                    topic_name="topic",
+                    num_partitions=2,
+                    partition_metadata=[consumer.ConsumerGroupPartitionRacks(partition=1, racks=["rack"])],
+                )
+            ]
+        ),
+        "000002000102030405060708090a0b0c0d0e0f06746f70696300000002020000000102057261636b000000",
+    ),
+    (
+        consumer.ConsumerGroupMemberMetadataKey(**MEMBER),
+        "0005000567726f757000066d656d626572",
+        consumer.ConsumerGroupMemberMetadataValue(
+            instance_id="instance",
+            rack_id="rack",
+            client_id="client",
+            client_host="/127.0.0.1",
+            subscribed_topic_names=["a", "b"],
+            subscribed_topic_regex="a.*",
+            rebalance_timeout_ms=300_000,
+            server_assignor="uniform",
+            classic_member_metadata=consumer.ConsumerGroupClassicMemberMetadata(
+                session_timeout_ms=45_000,
+                supported_protocols=[consumer.ConsumerGroupClassicProtocol(name="range", metadata=b"\1\2\3")],
+            ),
+        ),
+        "000009696e7374616e6365057261636b07636c69656e740b2f3132372e302e302e31030261026204612e2a000493e008756e69666f726d010012010000"
+        "afc8020672616e6765040102030000",
+    ),
+    (
+        consumer.ConsumerGroupMemberMetadataKey(**MEMBER),
+        "0005000567726f757000066d656d626572",
+        consumer.ConsumerGroupMemberMetadataValue(client_id="client", client_host="/127.0.0.1", subscribed_topic_names=[]),
+        "0000000007636c69656e740b2f3132372e302e302e310100ffffffff0000",
+    ),
+    (
+        consumer.ConsumerGroupTargetAssignmentMetadataKey(group_id="group"),
+        "0006000567726f7570",
+        consumer.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=9),
+        "00000000000900",
+    ),
+    (
+        consumer.ConsumerGroupTargetAssignmentMemberKey(**MEMBER),
+        "0007000567726f757000066d656d626572",
+        consumer.ConsumerGroupTargetAssignmentMemberValue(
+            topic_partitions=[consumer.ConsumerGroupTopicPartitions(topic_id=TOPIC_ID, partitions=[0, 2])]
+        ),
+        "000002000102030405060708090a0b0c0d0e0f0300000000000000020000",
+    ),
+    (
+        consumer.ConsumerGroupCurrentMemberAssignmentKey(**MEMBER),
+        "0008000567726f757000066d656d626572",
+        consumer.ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=5,
+            previous_member_epoch=4,
+            state=1,
+            assigned_partitions=[
+                consumer.ConsumerGroupCurrentPartitions(topic_id=TOPIC_ID, partitions=[0], assignment_epochs=[2])
+            ],
+            partitions_pending_revocation=[consumer.ConsumerGroupCurrentPartitions(topic_id=TOPIC_ID, partitions=[1, 2])],
+        ),
+        "000000000005000000040102000102030405060708090a0b0c0d0e0f0200000000"
+        "0100050200000002"
+        "02000102030405060708090a0b0c0d0e0f0300000001000000020000",
+    ),
+    (
+        consumer.ConsumerGroupRegularExpressionKey(group_id="group", regular_expression="a.*"),
+        "0010000567726f75700003612e2a",
+        consumer.ConsumerGroupRegularExpressionValue(topics=["a", "ab"], version=12, timestamp=1_700_000_000_000),
+        "0000030261036162000000000000000c0000018bcfe5680000",
+    ),
+]
+
+SHARE: Final[list[Row]] = [
+    (
+        share.ShareGroupMemberMetadataKey(**M),
+        "000a00016700016d",
+        share.ShareGroupMemberMetadataValue(rack_id="r", client_id="c", client_host="/h", subscribed_topic_names=["a", "b"]),
+        "000002720263032f68030261026200",
+    ),
+    (
+        share.ShareGroupMemberMetadataKey(**M),
+        "000a00016700016d",
+        share.ShareGroupMemberMetadataValue(client_id="c", client_host="/h", subscribed_topic_names=[]),
+        "0000000263032f680100",
+    ),
+    (
+        share.ShareGroupMetadataKey(**G),
+        "000b000167",
+        share.ShareGroupMetadataValue(epoch=7, metadata_hash=-5),
+        "000000000007fffffffffffffffb00",
+    ),
+    (
+        share.ShareGroupTargetAssignmentMetadataKey(**G),
+        "000c000167",
+        share.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=7),
+        "00000000000700",
+    ),
+    (
+        share.ShareGroupTargetAssignmentMetadataKey(**G),
+        "000c000167",
+        share.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=7, assignment_timestamp=1_700_000_000_000),
+        "0000000000070100080000018bcfe56800",
+    ),
+    (
+        share.ShareGroupTargetAssignmentMemberKey(**M),
+        "000d00016700016d",
+        share.ShareGroupTargetAssignmentMemberValue(
+            topic_partitions=[consumer.ConsumerGroupTopicPartitions(topic_id=SHARE_TOPIC_ID, partitions=[0, 2])]
+        ),
+        "0000020102030405060708090a0b0c0d0e0f100300000000000000020000",
+    ),
+    (
+        share.ShareGroupCurrentMemberAssignmentKey(**M),
+        "000e00016700016d",
+        share.ShareGroupCurrentMemberAssignmentValue(
+            member_epoch=7,
+            previous_member_epoch=6,
+            state=0,
+            assigned_partitions=[consumer.ConsumerGroupTopicPartitions(topic_id=SHARE_TOPIC_ID, partitions=[1])],
+        ),
+        "0000000000070000000600020102030405060708090a0b0c0d0e0f1002000000010000",
+    ),
+    (
+        share.ShareGroupStatePartitionMetadataKey(**G),
+        "000f000167",
+        share.ShareGroupStatePartitionMetadataValue(
+            initializing_topics=[share.ShareGroupTopicPartitionsInfo(topic_id=SHARE_TOPIC_ID, topic_name="a", partitions=[0])],
+            initialized_topics=[
+                share.ShareGroupTopicPartitionsInfo(topic_id=SHARE_TOPIC_ID, topic_name="b", partitions=[1, 2])
+            ],
+            deleting_topics=[share.ShareGroupTopicInfo(topic_id=SHARE_TOPIC_ID, topic_name="c")],
+        ),
+        "0000020102030405060708090a0b0c0d0e0f100261020000000000020102030405060708090a0b0c0d0e0f1002620300000001000000020002010203"
+        "0405060708090a0b0c0d0e0f1002630000",
+    ),
+]
+
+STREAMS: Final[list[Row]] = [
+    (
+        streams.StreamsGroupMetadataKey(**G),
+        "0011000167",
+        streams.StreamsGroupMetadataValue(epoch=7, metadata_hash=-5),
+        "000000000007fffffffffffffffb00",
+    ),
+    (
+        streams.StreamsGroupMetadataKey(**G),
+        "0011000167",
+        streams.StreamsGroupMetadataValue(
+            epoch=7,
+            metadata_hash=-5,
+            validated_topology_epoch=2,
+            last_assignment_configs=[streams.StreamsGroupKeyValue(key="num.standby.replicas", value="1")],
+        ),
+        "000000000007fffffffffffffffb02000400000002011902156e756d2e7374616e6462792e7265706c69636173023100",
+    ),
+    (
+        streams.StreamsGroupMemberMetadataKey(**M),
+        "001300016700016d",
+        streams.StreamsGroupMemberMetadataValue(
+            instance_id="i",
+            rack_id="r",
+            client_id="c",
+            client_host="/h",
+            rebalance_timeout_ms=60_000,
+            topology_epoch=1,
+            process_id="p",
+            user_endpoint=streams.StreamsGroupEndpoint(host="e", port=65_535),
+            client_tags=[streams.StreamsGroupKeyValue(key="k", value="v")],
+        ),
+        "0000026902720263032f680000ea60000000010270010265ffff0002026b02760000",
+    ),
+    (
+        streams.StreamsGroupMemberMetadataKey(**M),
+        "001300016700016d",
+        streams.StreamsGroupMemberMetadataValue(
+            client_id="c", client_host="/h", topology_epoch=0, process_id="p", client_tags=[]
+        ),
+        "000000000263032f68ffffffff000000000270ff0100",
+    ),
+    (
+        streams.StreamsGroupTargetAssignmentMetadataKey(**G),
+        "0014000167",
+        streams.StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=7),
+        "00000000000700",
+    ),
+    (
+        streams.StreamsGroupTargetAssignmentMetadataKey(**G),
+        "0014000167",
+        streams.StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=7, assignment_timestamp=1_700_000_000_000),
+        "0000000000070100080000018bcfe56800",
+    ),
+    (
+        streams.StreamsGroupTargetAssignmentMemberKey(**M),
+        "001500016700016d",
+        streams.StreamsGroupTargetAssignmentMemberValue(
+            active_tasks=[streams.StreamsGroupTaskIds(subtopology_id="0", partitions=[0, 2])],
+            standby_tasks=[streams.StreamsGroupTaskIds(subtopology_id="1", partitions=[1])],
+            warmup_tasks=[],
+        ),
+        "0000020230030000000000000002000202310200000001000100",
+    ),
+    (
+        streams.StreamsGroupCurrentMemberAssignmentKey(**M),
+        "001600016700016d",
+        streams.StreamsGroupCurrentMemberAssignmentValue(
+            member_epoch=7,
+            previous_member_epoch=6,
+            state=2,
+            active_tasks=[streams.StreamsGroupCurrentTaskIds(subtopology_id="0", partitions=[0, 2], assignment_epochs=[5, 6])],
+            standby_tasks=[STANDBY],
+            warmup_tasks=[],
+            active_tasks_pending_revocation=[
+                streams.StreamsGroupCurrentTaskIds(subtopology_id="0", partitions=[1], assignment_epochs=[4])
+            ],
+            standby_tasks_pending_revocation=[],
+            warmup_tasks_pending_revocation=[],
+        ),
+        "00000000000700000006020202300300000000000000020100090300000005000000060202310200000001000102023002000000010100050200000004"
+        "010100",
+    ),
+    (
+        streams.StreamsGroupTopologyKey(**G),
+        "0017000167",
+        streams.StreamsGroupTopologyValue(
+            epoch=3,
+            subtopologies=[
+                streams.StreamsGroupSubtopology(
+                    subtopology_id="0",
+                    source_topics=["s"],
+                    source_topic_regex=[],
+                    state_changelog_topics=[
+                        streams.StreamsGroupTopicInfo(
+                            name="c",
+                            partitions=0,
+                            replication_factor=1,
+                            topic_configs=[streams.StreamsGroupKeyValue(key="k", value="v")],
+                        )
+                    ],
+                    repartition_sink_topics=["x"],
+                    repartition_source_topics=[
+                        streams.StreamsGroupTopicInfo(name="r", partitions=4, replication_factor=0, topic_configs=[])
+                    ],
+                    copartition_groups=[
+                        streams.StreamsGroupCopartitionGroup(
+                            source_topics=[0], source_topic_regex=[], repartition_source_topics=[0]
+                        )
+                    ],
+                )
+            ],
+        ),
+        "0000000000030202300202730102026300000000000102026b0276000002027802027200000004000001000202000001020000000000",
+    ),
+]
+
+KINDS: Final[dict[str, tuple[RecordKinds[Any, Any], list[Row]]]] = {
+    "consumer": (consumer.CONSUMER_GROUP_RECORDS, CONSUMER),
+    "share": (share.SHARE_GROUP_RECORDS, SHARE),
+    "streams": (streams.STREAMS_GROUP_RECORDS, STREAMS),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_are_those_that_kafka_writes(kind: str) -> None:
+    kinds, rows = KINDS[kind]
+    for key, key_bytes, value, value_bytes in rows:
+        assert kinds.encode((key, value)) == (bytes.fromhex(key_bytes), bytes.fromhex(value_bytes)), value
+        assert kinds.decode_key(bytes.fromhex(key_bytes)) == key
+        assert kinds.decode_value(key, bytes.fromhex(value_bytes)) == value
+        assert kinds.encode((key, None)) == (bytes.fromhex(key_bytes), None), "a tombstone"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_value_that_is_cut_or_longer_or_of_a_newer_program_is_refused(kind: str) -> None:
+    kinds, rows = KINDS[kind]
+    for key, _, _, value_bytes in rows:
+        data = bytes.fromhex(value_bytes)
+        for size in range(len(data)):
+            with pytest.raises(InvalidRecordError):
+                kinds.decode_value(key, data[:size])
+        with pytest.raises(InvalidRecordError, match="ends at position"):
+            kinds.decode_value(key, data + b"\0")
+        with pytest.raises(InvalidRecordError, match="newer program"):
+            kinds.decode_value(key, b"\0\1" + data[2:])
+
+
+@pytest.mark.parametrize(
+    ("kind", "versions"), [("consumer", (0, 2, 9, 10, 11, 17)), ("share", (3, 9, 16, 17)), ("streams", (3, 15, 16, 18, 24))]
+)
+def test_keys_of_other_kinds_are_left_alone(kind: str, versions: tuple[int, ...]) -> None:
+    kinds, _ = KINDS[kind]
+    for version in versions:
+        assert kinds.decode_key(version.to_bytes(2) + b"whatever another kind of group writes") is None, version
+    assert kinds.decode_key(GroupMetadataKey("group").encode()) is None
+
+
+def test_a_member_of_which_kafka_says_that_it_speaks_no_classic_protocol() -> None:
+    """As brokers of Kafka write it: the tagged field is there and empty."""
+    [(key, _, value, written)] = [row for row in CONSUMER if row[3].endswith("ffffffff0000")]
+    said = bytes.fromhex(written[:-2] + "01000100")
+    assert consumer.CONSUMER_GROUP_RECORDS.decode_value(key, said) == value
