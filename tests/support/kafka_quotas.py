@@ -62,6 +62,25 @@ def asking(*components: tuple[str, int, str | None], strict: bool = False) -> De
     return DescribeClientQuotasRequest(components=asked, strict=strict)
 
 
+def altered(answer: Any) -> dict[frozenset[tuple[str, str | None]], str]:
+    """The error of each entity."""
+    return {
+        frozenset((each.entity_type, each.entity_name) for each in entry.entity): ErrorCode(entry.error_code).name
+        for entry in answer.entries
+    }
+
+
+def described(answer: Any) -> Any:
+    """The error, and the quotas by entity."""
+    entries = answer.entries and {
+        frozenset((each.entity_type, each.entity_name) for each in entry.entity): {
+            each.key: each.value for each in entry.values
+        }
+        for entry in answer.entries
+    }
+    return ErrorCode(answer.error_code).name, entries or None
+
+
 def mutations(*, is_strict: bool) -> list[tuple[Any, int]]:
     """Requests with the versions in which they are made, that make topics, add to one and delete it; the first one takes more
     than a quota of 0.1 partitions a second gives at once. `is_strict`: in versions in which clients know the error."""
