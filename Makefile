@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo damage-demo edge-demo spark-demo test test-spark-kill simulate simulate-planted histories soak fuzz lint types typing-tree docs console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
+.PHONY: demo damage-demo edge-demo spark-demo test test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types typing-tree docs console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -16,8 +16,11 @@ $(BIN)/pip:
 	$(PYTHON) -m venv --clear $(VENV)
 
 # One stamp for each extra, so that a demo does not wait for linters; dev and fuzz contain test, test contains spark-demo, edge-demo and demo.
+# uv installs in a third of pip's time (20 s instead of 60 for `test`); pip does it where uv cannot, behind a pip.conf for example.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv || true
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[$*]' || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@ $(if $(filter dev fuzz,$*),$(VENV)/.installed-test) $(if $(filter dev fuzz test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-edge-demo $(VENV)/.installed-release $(VENV)/.installed-forward) \
 		$(if $(filter dev fuzz test spark-demo edge-demo,$*),$(VENV)/.installed-demo)
 
@@ -37,12 +40,23 @@ edge-demo: $(VENV)/.installed-edge-demo
 spark-demo: $(VENV)/.installed-spark-demo
 	$(BIN)/triolog spark demo $(ARGS)
 
+# The commit tier; TRIOLOG_TEST=merge is what .ci/run calls.
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
+# Everything, for hours: full counts over other draws on every run (SEED=... repeats one), all planted faults, and HOURS of soak.
+# build/long/SEED has a case for each failure.
+test-long: $(VENV)/.installed-test
+	@seed=$${SEED:-$$($(BIN)/python -c 'from tests.support import counts; print(counts.drawn_seed())')}; \
+	echo "make test-long SEED=$$seed repeats this run"; status=0; \
+	TRIOLOG_TEST=long TRIOLOG_TEST_SEED=$$seed $(BIN)/python -m pytest $(PARALLEL) -o session_timeout=14400 $(ARGS) || status=1; \
+	TRIOLOG_TEST=merge $(BIN)/python -m tests.planted_faults || status=1; \
+	$(BIN)/python -m tests.soak soak --hours $(or $(HOURS),2) --seed $$seed || status=1; \
+	echo "seed $$seed"; exit $$status
+
 # A streaming job whose driver is killed 30 times and whose server is killed 100 times; takes about a quarter of an hour.
 test-spark-kill: $(VENV)/.installed-test
-	TRIOLOG_TEST=full TRIOLOG_TEST_SPARK_KILLS=10 $(BIN)/python -m pytest -o faulthandler_timeout=3000 tests/tools/spark/jvm/test_kills.py $(ARGS)
+	TRIOLOG_TEST=long TRIOLOG_TEST_SPARK_KILLS=10 $(BIN)/python -m pytest -o faulthandler_timeout=3000 tests/tools/spark/jvm/test_kills.py $(ARGS)
 
 # Worlds of seeds 0 to SEEDS - 1, or the one of SEED. ARGS=... goes to the simulation: --first N, --jobs N, --keep FOLDER.
 simulate: $(VENV)/.installed-test
@@ -84,7 +98,7 @@ docs: $(VENV)/.installed-docs typing-tree
 
 # The pictures of docs/console.md, made anew by the tests that look at each view; they take two minutes, so that charts are full.
 console-pictures: $(VENV)/.installed-test
-	TRIOLOG_TEST=full TRIOLOG_WRITE_PICTURES=1 $(BIN)/python -m pytest tests/browser/test_pictures.py $(ARGS)
+	TRIOLOG_TEST=merge TRIOLOG_WRITE_PICTURES=1 $(BIN)/python -m pytest tests/browser/test_pictures.py $(ARGS)
 
 bench: $(VENV)/.installed-demo $(VENV)/.installed-forward
 	$(BIN)/triolog bench

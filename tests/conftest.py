@@ -1,4 +1,4 @@
-"""What holds for every test: how many examples hypothesis draws, what `full` means, and that nothing is left behind."""
+"""Rules for every test: the examples that hypothesis draws, the tiers, and the check that a test leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-from tests.support import bytecode, counts, leaks
+from tests.support import bytecode, counts, found_cases, leaks
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates
     from tests.support.forked_servers import ServerForker
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-FULL_MAX_EXAMPLES: Final = 300
+LONG_MAX_EXAMPLES: Final = 300
 JVM_TESTS: Final = ("tests/tools/spark/jvm/", "tests/kafka/")
 """Folders whose tests share one JVM: Spark's, and that of Apache Kafka's tools."""
 BEGUN_FIRST: Final = (
@@ -46,19 +46,18 @@ BEGUN_FIRST: Final = (
 """What takes longest although it is few tests: at the end one process would be busy with it and the others with nothing."""
 
 
-def _register_profiles() -> None:
-    database = DirectoryBasedExampleDatabase(ROOT / ".hypothesis" / "examples")
-    for name, max_examples in ((counts.QUICK, FULL_MAX_EXAMPLES // 10), (counts.FULL, FULL_MAX_EXAMPLES)):
-        settings.register_profile(
-            name,
-            max_examples=max_examples,
-            deadline=None,  # a deadline measures the machine
-            derandomize=not counts.draws_at_random(),
-            database=database if counts.draws_at_random() else None,
-            print_blob=True,
-            suppress_health_check=[HealthCheck.too_slow],  # measures the machine too
-        )
-    settings.load_profile(counts.mode())
+def _register_profile() -> None:
+    is_long = counts.is_at_least(counts.LONG)
+    settings.register_profile(
+        counts.tier(),
+        max_examples=counts.counts(LONG_MAX_EXAMPLES),
+        deadline=None,  # a deadline measures the machine
+        derandomize=not is_long,
+        database=DirectoryBasedExampleDatabase(ROOT / ".hypothesis" / "examples") if is_long else None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],  # measures the machine too
+    )
+    settings.load_profile(counts.tier())
 
 
 def _take_interrupts() -> None:
@@ -69,22 +68,33 @@ def _take_interrupts() -> None:
 
 gc.disable()  # until `pytest_collection_finish`
 bytecode.keep_compiled_modules(ROOT)
-_register_profiles()
+_register_profile()
 _take_interrupts()
 
 
+@pytest.hookimpl(tryfirst=True)  # hypothesis reads the option in its own hook
+def pytest_configure(config: pytest.Config) -> None:
+    if counts.is_at_least(counts.LONG):
+        if config.option.hypothesis_seed is None:
+            config.option.hypothesis_seed = counts.session_seed()
+        if not hasattr(config, "workerinput"):  # xdist's workers report to the controller, which saves the cases
+            config.pluginmanager.register(found_cases.FoundCases(ROOT / "build" / "long"))
+
+
 def pytest_report_header() -> str:
-    draws = "drawn at random" if settings.default.derandomize is False else "the same on every run"
-    return f"triolog: {counts.mode()} suite, {settings.default.max_examples} examples per property, {draws}"
+    draws = "the same on every run"
+    if counts.is_at_least(counts.LONG):
+        draws = f"drawn from {counts.SEED_VARIABLE}={counts.session_seed()}"
+    return f"triolog: {counts.tier()} tier, {settings.default.max_examples} examples per property, {draws}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if counts.mode() == counts.FULL:
-        return
-    skip = pytest.mark.skip(reason=f"runs only with {counts.VARIABLE}={counts.FULL}")
+    left_out = [name for name in counts.TIERS if not counts.is_at_least(name)]
+    skips = {name: pytest.mark.skip(reason=f"runs with {counts.VARIABLE}={name}") for name in left_out}
     for item in items:
-        if "full" in item.keywords and item.get_closest_marker("full"):
-            item.add_marker(skip)
+        for name, skip in skips.items():
+            if item.get_closest_marker(name):
+                item.add_marker(skip)
 
 
 def pytest_collection_finish() -> None:

@@ -142,8 +142,6 @@ def test_the_page_counts_its_facts_right() -> None:
         assert f"\n| `{status}` | {count} |" in page, f"{status}: {count}"
 
 
-# ---- what a fake can do ------------------------------------------------------------------------------------------------------
-
 TESTING_PAGE: Final = DOCS / "testing-with-triolog.md"
 EFFECTS_IN: Final = "| effect | a real client meets it in `tests/clients/` |"
 

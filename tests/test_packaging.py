@@ -25,7 +25,7 @@ from triolog.server.settings.version import VERSION as SERVER_VERSION
 from tests.support.interpreters import PROJECT, THIS, VERSIONS, interpreter
 from tests.support.server_process import ServerFolder, ServerProcess
 
-full = pytest.mark.full  # environments are made and filled
+merge = pytest.mark.merge  # environments are made and filled
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDERS: Final = ("protocol", "server", "tools")
@@ -154,9 +154,6 @@ def use(folder: ServerFolder, command: Sequence[str]) -> None:
     assert server.stop() == 0, server.stderr()
 
 
-# ---- what is declared --------------------------------------------------------------------------------------------------------
-
-
 def test_the_zipapp_is_for_every_version_that_is_supported() -> None:
     assert f"\nZIPAPP_PYTHONS := {' '.join(VERSIONS)}\n" in (ROOT / "Makefile").read_text()
 
@@ -170,14 +167,11 @@ def test_the_server_says_the_version_that_is_declared() -> None:
     assert PROJECT["version"] == SERVER_VERSION
 
 
-# ---- source distribution and wheel -------------------------------------------------------------------------------------------
-
-
 def _installed_as(source: Path) -> str:
     return "/".join(source.parts[2:]) if source.parent.name in LOOKED_UP_BY_SPARK else f"triolog/{source}"
 
 
-@full
+@merge
 def test_the_wheel_holds_every_source_file_and_nothing_else(released: Released) -> None:
     sources = {
         _installed_as(path.relative_to(released.tree))
@@ -194,7 +188,7 @@ def test_the_wheel_holds_every_source_file_and_nothing_else(released: Released) 
     assert {f"triolog/{folder}/py.typed" for folder in FOLDERS} <= names
 
 
-@full
+@merge
 def test_the_wheel_and_the_bill_of_materials_beside_it_say_what_it_is(released: Released) -> None:
     """`make dist` has asked twine for the rest."""
     archive = zipfile.ZipFile(released.wheel)
@@ -208,7 +202,7 @@ def test_the_wheel_and_the_bill_of_materials_beside_it_say_what_it_is(released: 
     assert bill["metadata"]["component"]["version"] == PROJECT["version"]
 
 
-@full
+@merge
 def test_every_module_imports_with_the_runtime_dependencies_alone(installed: Installed) -> None:
     modules = installed.run("python", "-I", "-c", IMPORT_EVERYTHING).split()
     tree = installed.released.tree
@@ -219,7 +213,7 @@ def test_every_module_imports_with_the_runtime_dependencies_alone(installed: Ins
     assert set(modules) == {"triolog", *(name for name in expected if not name.endswith(left_out))}
 
 
-@full
+@merge
 def test_the_installed_command_serves_and_a_program_has_a_broker_inside(installed: Installed, tmp_path: Path) -> None:
     assert installed.run("triolog", "--version") == f"triolog {PROJECT['version']}\n"
     assert installed.run("triolog", "--help").startswith("Usage: triolog ")
@@ -227,9 +221,6 @@ def test_the_installed_command_serves_and_a_program_has_a_broker_inside(installe
     with ServerFolder(tmp_path, command=command) as folder:
         use(folder, command)
     assert installed.run("python", "-I", "-c", EMBEDDED) == "b'espresso'\n"
-
-
-# ---- one file ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +235,7 @@ def alone(zipapp: Path, version: str, folder: Path) -> tuple[str, ...]:
     return ("env", "-i", f"SHIV_ROOT={folder / 'unpacked'}", python_of(version), "-I", "-S", str(copy))
 
 
-@full
+@merge
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_zipapp_serves_where_there_is_nothing_but_python(zipapp: Path, version: str, tmp_path: Path) -> None:
     command = alone(zipapp, version, tmp_path)
@@ -252,7 +243,7 @@ def test_the_zipapp_serves_where_there_is_nothing_but_python(zipapp: Path, versi
         use(folder, command)
 
 
-@full
+@merge
 def test_processes_that_a_server_starts_find_their_modules_in_the_zipapp(zipapp: Path, tmp_path: Path) -> None:
     """The one that compacts, and the one that scrubs."""
     config = tmp_path / "scrub.toml"

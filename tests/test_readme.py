@@ -29,7 +29,7 @@ def test_what_the_readme_says_happens(tmp_path: Path) -> None:
         assert reader.follow(README) == 8
 
 
-@pytest.mark.full
+@pytest.mark.merge
 @pytest.mark.timeout(900)
 def test_its_program_for_spark_counts_what_was_sent(tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:

@@ -11,7 +11,7 @@ from tests.support.followed_page import Reader, is_seen
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 TUTORIALS: Final = DOCS / "tutorials"
-IN_SPARK: Final = pytest.param("spark.md", marks=[pytest.mark.full, pytest.mark.timeout(1200)])
+IN_SPARK: Final = pytest.param("spark.md", marks=[pytest.mark.merge, pytest.mark.timeout(1200)])
 
 
 @pytest.mark.parametrize("name", [IN_SPARK, *sorted({path.name for path in TUTORIALS.glob("*.md")} - {"spark.md"})])

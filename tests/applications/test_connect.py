@@ -23,7 +23,7 @@ from tests.support.forked_servers import ServerForker
 LINES: Final = 2_000
 TOPIC: Final = "lines"
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 REQUEST_TIMEOUT_S: Final = 30.0
 CONFIG: Final = {
     "group.id": "workers",

@@ -34,7 +34,7 @@ CONFIG: Final = {
     "refresh.topics.interval.seconds": "1",
 }
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ CLASSIC: Final = "classic"
 STREAMS: Final = "streams"
 PROTOCOLS: Final = (CLASSIC, STREAMS)
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @attrs.frozen

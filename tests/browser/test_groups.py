@@ -16,7 +16,6 @@ from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 from .browsing import opened
 from .conftest import console_of
 
-pytestmark = pytest.mark.full
 
 TOPIC = "flights"
 NOON_MS = 1_372_939_200_000

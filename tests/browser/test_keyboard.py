@@ -55,7 +55,6 @@ def test_from_the_overview_to_a_topic_by_keys_only(chromium: Browser, address: s
         found.check_quiet()
 
 
-@pytest.mark.full
 def test_keys_are_told_and_a_dialog_gives_focus_back(chromium: Browser, address: str, axe: Path) -> None:
     with opened(chromium, address, axe) as found:
         page = found.go("/topics")

@@ -26,7 +26,6 @@ from triolog.tools.demo.story import TOPIC
 from .browsing import PATIENCE_MS, Opened, opened
 from .pictured_server import BEHIND, LINK, Pictured, pictured
 
-pytestmark = pytest.mark.full
 
 KEPT: Final = Path(__file__).parents[2] / "docs" / "pictures" / "console"
 WRITES: Final = bool(os.environ.get("TRIOLOG_WRITE_PICTURES"))

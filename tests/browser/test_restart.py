@@ -12,8 +12,6 @@ from tests.support.server_process import ServerFolder
 from .browsing import opened
 from .conftest import console_of, produce
 
-pytestmark = pytest.mark.full
-
 
 def test_a_page_keeps_what_it_has_while_the_server_is_away_and_goes_on(chromium: Browser, tmp_path: Path) -> None:
     with ServerFolder(tmp_path) as folder:

@@ -23,7 +23,6 @@ from tests.support.server_process import ServerFolder
 from .browsing import Opened, opened
 from .conftest import console_of
 
-pytestmark = pytest.mark.full
 
 TOPIC: Final = "flights"
 USERS: Final = {"alice": "secret"}

@@ -22,7 +22,6 @@ from tests.support.server_process import ServerFolder
 from .browsing import opened
 from .conftest import console_of
 
-pytestmark = pytest.mark.full
 
 TOPIC = "flights"
 GROUP = "readers"

@@ -173,8 +173,6 @@ class AiokafkaDriver(PythonDriver):
 
         asyncio.run(run())
 
-    # ---- administration
-
     def _with_admin(self, use: Callable[[AIOKafkaAdminClient], Awaitable[T]]) -> T:
         async def run() -> T:
             admin = AIOKafkaAdminClient(**self._settings())

@@ -263,8 +263,6 @@ class ConfluentDriver(PythonDriver):
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=DEADLINE_S)
             return low, high
 
-    # ---- administration
-
     def _asked(self, ask: Callable[[AdminClient], Mapping[Any, Any]]) -> Any:
         """What the one future has. The client has to live for as long as it is waited for."""
         admin = AdminClient(self._settings())

@@ -151,8 +151,6 @@ class KafkaPythonDriver(PythonDriver):
             asked = kafka.TopicPartition(topic, partition)
             return consumer.beginning_offsets([asked])[asked], consumer.end_offsets([asked])[asked]
 
-    # ---- administration
-
     @contextmanager
     def _admin(self) -> Iterator[Any]:
         with closing(KafkaAdminClient(**self._settings())) as admin:

@@ -152,7 +152,7 @@ CELLS = [
         id=f"{client.name}-{feature.slug}",
         marks=[
             getattr(pytest.mark, CELL)(client.name, feature.name),
-            *([pytest.mark.full] if _is_unasked(client, feature.name) else []),
+            *([pytest.mark.merge] if _is_unasked(client, feature.name) else []),
             *([pytest.mark.skip(reason=client.cannot[feature.name])] if feature.name in client.cannot else []),
         ],
     )

@@ -258,9 +258,6 @@ def test_a_fetch_that_fails_is_tried_again(broker: BlockingBroker) -> None:
     assert fault.fired == 2
 
 
-# ---- the device --------------------------------------------------------------------------------------------------------------
-
-
 def test_a_full_disk_refuses_appends_and_says_so(broker: BlockingBroker, sent: Sent) -> None:
     sent(b"before")
     fault = broker.faults.disk("full", path=f"{TOPIC}-0/*.log")
@@ -287,9 +284,6 @@ def test_a_slow_fsync_delays_the_acknowledgement() -> None:
         assert producer.flush(PATIENCE_S) == 0
         assert time.monotonic() - begin >= 0.1
         assert fault.fired == 1
-
-
-# ---- the broker's life -------------------------------------------------------------------------------------------------------
 
 
 def test_what_was_acknowledged_is_there_after_a_crash_on_the_same_port(broker: BlockingBroker, sent: Sent) -> None:
@@ -341,9 +335,6 @@ def test_a_fork_goes_its_own_way(broker: BlockingBroker, sent: Sent) -> None:
         sent(b"original")
         assert [message.value() for message in consumed(fork, 2)] == [b"shared", b"fork"]
     assert broker.log(TOPIC).values() == [b"shared", b"original"]
-
-
-# ---- what happens in time, at once -------------------------------------------------------------------------------------------
 
 
 def test_a_consumer_reads_what_compaction_on_demand_has_left(broker: BlockingBroker) -> None:

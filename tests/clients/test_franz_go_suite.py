@@ -28,7 +28,7 @@ DELIVERIES: Final = 10
 """As often as can be: of so few records many are in flight at once, so that members which leave give the same ones back up to
 eight times, and after five deliveries one would be archived and missed."""
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(1_200)]  # Go compiles it for minutes on a fresh machine
+pytestmark = [pytest.mark.merge, pytest.mark.timeout(1_200)]  # Go compiles it for minutes on a fresh machine
 
 
 @pytest.fixture(scope="module")

@@ -128,9 +128,6 @@ def test_a_single_node_has_no_others() -> None:
         broker.node_down(1)
 
 
-# ---- versions ----------------------------------------------------------------------------------------------------------------
-
-
 def test_a_client_speaks_the_versions_of_the_kafka_that_is_emulated() -> None:
     with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), emulate="2.4", topics=[TOPIC]) as broker:
         send(Producer(settings(broker)), b"v", 0)

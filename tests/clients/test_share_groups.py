@@ -24,16 +24,16 @@ PATIENCE_S = 60.0
 ACCEPTING = [
     pytest.param("confluent-kafka", 0, id="confluent-kafka"),
     pytest.param("java", 0, id="java"),
-    pytest.param("java-4.4", 0, marks=pytest.mark.full, id="java-4.4"),
-    pytest.param("franz-go", 1, marks=pytest.mark.full, id="franz-go"),
+    pytest.param("java-4.4", 0, marks=pytest.mark.merge, id="java-4.4"),
+    pytest.param("franz-go", 1, marks=pytest.mark.merge, id="franz-go"),
 ]
 """The last ones are fetched, or compiled for minutes, on a fresh machine. The number: how much of what they accept may be
 refused once locks have ended. franz-go accepts by each poll what the one before it gave, late or not; that is refused, or it is
 taken for the second delivery, whose own acceptance is refused then."""
 RENEWING = [
     pytest.param("java", True, id="java"),
-    pytest.param("java-4.4", True, marks=pytest.mark.full, id="java-4.4"),
-    pytest.param("franz-go", False, marks=pytest.mark.full, id="franz-go"),
+    pytest.param("java-4.4", True, marks=pytest.mark.merge, id="java-4.4"),
+    pytest.param("franz-go", False, marks=pytest.mark.merge, id="franz-go"),
 ]
 """Clients that know renewals (KIP-1222), and whether the next poll gives what was renewed once more."""
 

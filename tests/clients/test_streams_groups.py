@@ -28,7 +28,7 @@ PARTITIONS: Final = 4
 VOCABULARY: Final = [f"word{number}" for number in range(20)]
 
 
-@pytest.fixture(scope="module", params=[STREAMS_VERSION, pytest.param("4.4.0", marks=pytest.mark.full)])
+@pytest.fixture(scope="module", params=[STREAMS_VERSION, pytest.param("4.4.0", marks=pytest.mark.merge)])
 def program(request: pytest.FixtureRequest) -> Sequence[str]:
     try:
         return external_programs.streams(request.param)

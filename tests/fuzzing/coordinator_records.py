@@ -182,9 +182,6 @@ TOPICS: Final[tuple[Callable[[bytes, bytes], bool], ...]] = (
 )
 
 
-# ---- seeds -------------------------------------------------------------------------------------------------------------------
-
-
 def seeds() -> Iterator[bytes]:
     """Records of every kind."""
     random = Random(0)

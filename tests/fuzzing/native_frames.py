@@ -124,9 +124,6 @@ def _check_repeatable(api: str, body: Any, read: Any, message: Any, frame: bytes
     require(data == data_again, f"{message!r} is written and read as {again!r}: {frame.hex()}")
 
 
-# ---- seeds -------------------------------------------------------------------------------------------------------------------
-
-
 def seeds() -> Iterator[bytes]:
     """A few requests and answers of every call."""
     for number, api in enumerate(CALLS):

@@ -169,9 +169,6 @@ def _check_repeatable(records: list[Record], header: BatchHeader, batch: memoryv
     require(list(iter_records(again)) == records, f"what was read is written as something else: {batch.hex()}")
 
 
-# ---- seeds -------------------------------------------------------------------------------------------------------------------
-
-
 def seeds() -> Iterator[bytes]:
     """Batches with each codec, of each kind, whole and to be helped."""
     plain: list[Any] = [

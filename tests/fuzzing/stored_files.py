@@ -104,9 +104,6 @@ def _check_repeatable(decode: Callable[[bytes], Any], encode: Callable[[Any], by
     require(found == again or repr(found) == repr(again), f"{found!r} is written and read as {again!r}: {data.hex()}")
 
 
-# ---- checksums ---------------------------------------------------------------------------------------------------------------
-
-
 def _signed_json(indent: int | None) -> Callable[[bytes], bytes]:
     def sign(data: bytes) -> bytes:
         try:
@@ -122,9 +119,6 @@ def _signed_json(indent: int | None) -> Callable[[bytes], bytes]:
 
 def _sealed(data: bytes) -> bytes:
     return data[:2] + crc32c(data[6:]).to_bytes(4, "big") + data[6:] if len(data) >= 6 else data
-
-
-# ---- what is within limits ---------------------------------------------------------------------------------------------------
 
 
 def _check_offset(offset: int) -> None:
@@ -164,9 +158,6 @@ def _check_creations(found: tuple[int, list[Creation]]) -> None:
 
 def _check_facts(found: Facts) -> None:
     _check_offset(found.log_start_offset)
-
-
-# ---- the kinds ---------------------------------------------------------------------------------------------------------------
 
 
 def _topics(data: bytes) -> tuple[int, list[Topic], set[uuid.UUID]]:

@@ -36,7 +36,6 @@ from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
 
 # A broker starts. The quick suite has the errors that it gave: server/listeners/kafka/test_create_topics.py and its neighbours.
-pytestmark = pytest.mark.full
 
 Call = tuple[Any, int]
 

@@ -27,7 +27,6 @@ from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
 
 # A broker starts. The quick suite has what it answered: server/listeners/kafka/test_client_metrics.py.
-pytestmark = pytest.mark.full
 
 
 def clear(client: KafkaWire) -> None:

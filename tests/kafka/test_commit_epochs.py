@@ -18,7 +18,6 @@ from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
 
 # A broker starts. The quick suite has the rules: server/groups/test_consumer.py.
-pytestmark = pytest.mark.full
 
 GROUP, TOPIC, PARTITIONS = "group", "topic", 6
 TRIES: Final = 3

@@ -91,9 +91,6 @@ def test_a_log_from_which_damage_was_taken_out_loads_as_what_is_left(kafka: Kafk
         assert kafka.load(tmp_path / "damaged-0", was_clean=was_clean).records == left
 
 
-# ---- a whole directory -------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Transactions, idempotent producers, compaction, a trimmed start, coordinators: written by a broker, stopped in order."""
@@ -140,9 +137,6 @@ def test_the_broker_loads_transactions_and_compacted_logs(kafka: KafkaCalls, dir
         by_snapshot, by_scan = (kafka.load(copy, was_clean=was_clean) for was_clean in (True, False))
         assert by_snapshot == by_scan
         assert by_scan.records > 0
-
-
-# ---- what is wrong is found --------------------------------------------------------------------------------------------------
 
 
 def damage(path: Path, position: int) -> None:

@@ -31,7 +31,6 @@ PARTITIONS: Final = [
 
 # A broker starts three times. The quick suite looks at what an export leaves (test_export_kafka.py), and reads the same
 # directory itself (server/storage/test_golden.py).
-pytestmark = pytest.mark.full
 
 
 def as_plain(record: list[Any]) -> tuple[Any, ...]:

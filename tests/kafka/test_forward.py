@@ -24,7 +24,7 @@ from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
 from tests.tools.forward.test_sigkill import kill_in_runs, weather
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 RUNS: Final = counts(10)
 RUNS_WITH_KAFKA: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_KILLS") or counts(4))

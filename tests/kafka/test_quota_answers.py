@@ -20,7 +20,6 @@ from tests.support.kafka_quotas import (
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire
 
 # A broker starts. Scripts compare what is set and described (test_differential.py); the quick suite has what Kafka answered.
-pytestmark = pytest.mark.full
 
 LAST: Final = [("user", "last")]
 OWN: Final = [("client-id", CLIENT_ID)]

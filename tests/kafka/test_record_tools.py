@@ -31,7 +31,7 @@ def test_the_console_producer_writes_what_is_typed_and_the_consumer_prints_it(to
     assert lines(told) == ["Offset:0\th:1\tk1\tv1", "Offset:1\th:2\tk2\tv2"]
 
 
-@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.full)])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_console_consumer_of_a_group_goes_on_where_it_was(tools: Tools, broker: BlockingBroker, protocol: str) -> None:
     broker.create_topic(TOPIC)
     broker.append(TOPIC, [b"a", b"b", b"c"])
@@ -44,7 +44,6 @@ def test_a_console_consumer_of_a_group_goes_on_where_it_was(tools: Tools, broker
     assert list(broker.groups.committed("shell").values()) == [3]
 
 
-@pytest.mark.full  # the same clients of Java under another tool
 @pytest.mark.parametrize("transactional", [False, True])
 def test_the_performance_tests_count_what_is_there(tools: Tools, broker: BlockingBroker, transactional: bool) -> None:
     broker.create_topic(TOPIC)

@@ -17,7 +17,6 @@ from tests.support.kafka_rights.askers import askers
 from tests.support.kafka_rights.recorded import comparable, record, recorded
 from tests.support.kafka_rights.world import ADMIN, PASSWORD, World, answered, question, users
 
-pytestmark = pytest.mark.full  # a broker starts
 
 AT_ONCE: Final = ("consumer", "share", "streams")
 """Kinds of groups that assign without delay."""

@@ -44,7 +44,6 @@ EACH: Final = list(product(PARTITIONS, ISOLATIONS))
 
 # A broker starts three times. The quick suite has both ends: what an export leaves (test_export_kafka.py), and
 # directories of Kafka that are read, written on and left byte for byte as its own (server/storage/test_golden.py).
-pytestmark = pytest.mark.full
 
 
 @attrs.frozen(kw_only=True)

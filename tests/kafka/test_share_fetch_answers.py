@@ -19,7 +19,6 @@ from tests.support.kafka_wire import KafkaWire
 from tests.support.share_wire import WireMember
 
 # A broker starts. The quick suite has what it answered: server/listeners/kafka/test_share_fetch.py.
-pytestmark = pytest.mark.full
 
 READ, UNREAD = "read", "unread"
 WAIT_MS: Final = 1_500

@@ -21,7 +21,6 @@ from tests.support.share_members import ACCEPT, REJECT, RELEASE
 from tests.support.share_wire import NOT_YET, WireMember
 
 # A broker starts twice. The quick suite has the state that Kafka left: server/listeners/kafka/test_golden_directory.py.
-pytestmark = pytest.mark.full
 
 TOPIC: Final = "queue"
 GROUP: Final = "workers"

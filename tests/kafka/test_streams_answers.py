@@ -29,7 +29,6 @@ from tests.support.kafka_wire import KafkaWire, api_of
 from tests.support.streams_requests import GROUP, PLAIN, SOURCE, heartbeat, internal, part, topology
 
 # A broker starts. The quick suite has what it answered: server/listeners/kafka/test_streams_groups.py.
-pytestmark = pytest.mark.full
 
 AT_ONCE: Final = {
     "group.streams.initial.rebalance.delay.ms": "0",

@@ -22,8 +22,6 @@ COUNT: Final = 200
 VALUES: Final = [str(number) for number in range(COUNT)]
 TIMEOUT_S: Final = 120
 
-pytestmark = pytest.mark.full
-
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:

@@ -74,9 +74,6 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "triolog")
 
 
-# ---- damages -----------------------------------------------------------------------------------------------------------------
-
-
 @attrs.frozen
 class Damage:
     """What is done to one file; `donor` is the file that took its place."""
@@ -131,9 +128,6 @@ def damages_of(path: Path, donors: list[Path], rng: random.Random) -> Iterator[D
 def require(condition: object, message: str) -> None:
     """An assertion about an error that is being handled."""
     assert condition, message
-
-
-# ---- the oracle --------------------------------------------------------------------------------------------------------------
 
 
 @attrs.define(eq=False)
@@ -320,9 +314,6 @@ class Case:
         assert answer[0].value == text.encode()
 
 
-# ---- tests -------------------------------------------------------------------------------------------------------------------
-
-
 @attrs.frozen
 class File:
     """A file to be damaged; the partition whose it is, None for the directory's own; and what may take its place."""
@@ -391,9 +382,6 @@ async def test_a_damaged_file_of_a_partition_is_its_own_matter(
 ) -> None:
     image, rng = images[0] if is_clean else images[1], random.Random(is_clean)
     await check_damages(image, list(files_of_partition(image, partition, rng)), fast_path, caplog, rng)
-
-
-# ---- one by one --------------------------------------------------------------------------------------------------------------
 
 
 async def test_the_servers_own_topics_are_not_trimmed_by_a_checkpoint(images: tuple[Image, Image], fast_path: Path) -> None:

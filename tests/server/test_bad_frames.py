@@ -131,8 +131,6 @@ def test_a_hello_of_another_version_is_refused_and_may_be_said_again(server: Ser
         assert client.say_hello().server == "triolog"
 
 
-# ---- anything at all ---------------------------------------------------------------------------------------------------
-
 _APIS = st.sampled_from([*messages.REQUESTS, "unknown"])
 _HARMLESS = {name: requests for name, requests in REQUESTS.items() if name not in ("hello", "create_topics", "delete_topics")}
 _REQUEST = st.sampled_from(sorted(_HARMLESS)).flatmap(lambda name: _HARMLESS[name]).map(
@@ -183,9 +181,6 @@ def receive_frames(connected: socket.socket) -> list[Any]:
     return frames
 
 
-# ---- what it costs -----------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def many_connections(server: ServerProcess, first_bytes: bytes) -> Iterator[None]:
     """MANY connections that said hello, sent these bytes and stall. They are received when this yields."""
@@ -221,7 +216,7 @@ def test_idle_connections_take_less_than_256_kib_each(server: ServerProcess) -> 
     assert each < MIB / 4, f"{each:.0f} bytes per connection"
 
 
-@pytest.mark.full
+@pytest.mark.merge
 def test_a_peer_that_says_no_hello_is_closed_after_ten_seconds(server: ServerProcess) -> None:
     said = [
         b"",

@@ -82,9 +82,6 @@ async def polling(broker: Broker, *questions: FetchPartition, min_bytes: int = 1
             yield answers
 
 
-# ---- readers and appends --------------------------------
-
-
 @pytest.mark.parametrize("held", ["write", "sync"])
 async def test_lookups_fetches_and_descriptions_do_not_wait_for_an_append(tmp_path: Path, held: str) -> None:
     fs = GateFileSystem()
@@ -140,9 +137,6 @@ async def test_appends_do_not_wait_for_readers(tmp_path: Path) -> None:
                 with trio.fail_after(PATIENCE_S):
                     assert (await broker.writer.append(PARTITION, value("c"))).base_offset == 2
                 gate.release()
-
-
-# ---- many partitions at once --------------------------------
 
 
 async def test_lookups_fan_out_to_at_most_sixteen_readers_and_answer_in_order(tmp_path: Path) -> None:
@@ -319,9 +313,6 @@ async def test_a_fetch_stops_at_its_bytes_but_always_gives_one_batch(tmp_path: P
         assert [len(fetched_bytes(answer)) for answer in nothing_first] == [0, one]
 
 
-# ---- long polls --------------------------------
-
-
 async def test_a_long_poll_ends_with_the_append_it_waits_for(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         async with polling(broker, question()) as answers:
@@ -415,9 +406,6 @@ async def test_a_log_that_goes_offline_ends_a_long_poll(tmp_path: Path) -> None:
         assert isinstance(answers[0].error, LogOfflineError)
 
 
-# ---- truncation and deletion under a reader --------------------------------
-
-
 async def test_a_reader_whose_log_is_cut_meanwhile_answers_from_the_log_as_it_is(tmp_path: Path) -> None:
     fs = GateFileSystem(cached_reads=False)
     async with one_partition(tmp_path, fs=fs) as broker:
@@ -475,9 +463,6 @@ async def test_a_reader_whose_topic_is_deleted_meanwhile_is_told_so(tmp_path: Pa
                 await gate.reached()
                 await broker.topics.delete(TOPIC)
                 gate.release()
-
-
-# ---- what producers send --------------------------------
 
 
 async def test_plain_records_take_the_topics_codec_and_the_clock(tmp_path: Path) -> None:

@@ -224,10 +224,7 @@ async def test_whatever_the_device_refuses_nothing_acknowledged_is_lost(fast_pat
 
 def in_full(*numbers: int) -> list[Any]:
     """Errors that only the full suite tries."""
-    return [pytest.param(number, marks=pytest.mark.full) for number in numbers]
-
-
-# ---- single faults -----------------------------------------------------------------------------------------------------------
+    return [pytest.param(number, marks=pytest.mark.merge) for number in numbers]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, *in_full(errno.EDQUOT, errno.EROFS)])
@@ -263,9 +260,6 @@ def test_what_a_device_refused_before_a_restart_is_on_it_before_it_is_served(tmp
     """A write-back that fails in a real kernel, on a real ext4."""
     if reason := run_alone("tests.server.failing_device_story", tmp_path):
         pytest.skip(reason)
-
-
-# ---- clocks ------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("step_ms", [1000 - HOUR_MS, YEAR_MS])

@@ -38,7 +38,7 @@ RECORDS: Final = 43
 RESERVE_BYTES: Final = 40_000
 
 
-ON_EXT4_TOO: Final = pytest.mark.parametrize("device", ["tmpfs", pytest.param("ext4", marks=pytest.mark.full)], indirect=True)
+ON_EXT4_TOO: Final = pytest.mark.parametrize("device", ["tmpfs", pytest.param("ext4", marks=pytest.mark.merge)], indirect=True)
 
 
 @pytest.fixture

@@ -27,9 +27,6 @@ T = "topic"
 SHARED_MEMORY = os.stat("/dev/shm" if os.path.isdir("/dev/shm") else "/")
 
 
-# ---- in a trio block -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.skipif(not lies_in_memory(SHARED_MEMORY.st_dev), reason="needs /dev/shm in memory")
 async def test_in_memory_no_read_takes_a_thread() -> None:
     async with open_broker(MEMORY) as broker:
@@ -147,9 +144,6 @@ async def test_a_device_that_is_full_when_the_block_ends_has_been_seen() -> None
         assert [each.fired > 0 for each in blocking.faults.of_disk()] == [True]
         blocking.faults.clear()
         assert blocking.faults.of_disk() == []
-
-
-# ---- in a thread of its own ------------------------------------------------------------------------------------------------
 
 
 def test_a_blocking_broker_is_called_from_many_threads() -> None:

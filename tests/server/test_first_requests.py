@@ -207,9 +207,6 @@ def test_every_api_of_kafka_that_is_asked_for_before_a_login_at_the_limit_ends_i
         assert server.stop() == 0
 
 
-# ---- beside peers that take everything -------------------------------------------------------------------------------------
-
-
 def attack(server: ServerProcess, clients: ExitStack, number: int) -> None:
     """One more connection of each kind, which says something that was never said, and does not wait for what comes of it."""
     body, version = ATTACKS[number % len(ATTACKS)]

@@ -117,7 +117,7 @@ def test_a_server_with_a_cap_stays_below_it_whatever_its_peers_do(server_folder:
         assert cgroup.killed() == 0
 
 
-@pytest.mark.full
+@pytest.mark.merge
 def test_a_cap_holds_while_the_disk_is_full_and_gives_up_its_oldest(tmp_path: Path, server_forker: ServerForker) -> None:
     """Producers of four times what fits, and readers that never read: nobody is refused, and nothing takes more."""
     (tmp_path / "server").mkdir()

@@ -69,7 +69,7 @@ async def is_kept(
 async def test_a_kill_takes_nothing_that_was_acknowledged(tmp_path: Path, durability: str) -> None:
     fs = CrashFileSystem()
     [path] = made_directories(fs, tmp_path, 1)
-    moments = random.sample(await moments_of(path, fs, durability), counts(20, quick=4))
+    moments = random.sample(await moments_of(path, fs, durability), counts(20, commit=4))
     kept = await is_kept(path, moments, lambda moment: moment.files, lambda moment: moment.acknowledged)
     assert all(committed == moment.committed for moment, committed in kept)
 
@@ -79,7 +79,7 @@ async def test_a_power_cut_takes_no_more_than_what_was_not_synced(tmp_path: Path
     """Under `fsync` nothing that was acknowledged with acks=all, also no commit of an offset."""
     fs = CrashFileSystem()
     [path] = made_directories(fs, tmp_path, 1)
-    moments = random.sample(await moments_of(path, fs, durability), counts(20, quick=6))
+    moments = random.sample(await moments_of(path, fs, durability), counts(20, commit=6))
     if durability == "fsync":
         assert all(moment.synced == moment.acknowledged and moment.is_commit_synced for moment in moments)
     rng = random.Random()

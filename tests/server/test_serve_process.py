@@ -50,9 +50,6 @@ def long_poll(topic: str, offset: int, max_wait_ms: int = 600_000) -> messages.F
     return messages.FetchRequest((messages.FetchPartition(topic, 0, offset),), max_wait_ms=max_wait_ms)
 
 
-# ---- what is refused ---------------------------------------------------------------------------------------------------
-
-
 def test_a_second_server_on_a_directory_is_refused_and_told_who_holds_it(server_folder: ServerFolder) -> None:
     first = server_folder.start()
     refused = server_folder.spawn()
@@ -125,9 +122,6 @@ def test_wrong_settings_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.
     assert [way for way in ("--data-dir", "data_dirs", "TRIOLOG_DATA_DIRS") if way not in said] == []
 
 
-# ---- what it writes and reads ------------------------------------------------------------------------------------------
-
-
 def test_the_ready_file_holds_the_address_that_accepts_and_the_default_is_fsync(server_folder: ServerFolder) -> None:
     server = server_folder.start()
     address = json.loads(server.ready_file.read_text())
@@ -174,9 +168,6 @@ def test_directories_without_an_entry_are_adopted_with_their_configuration(serve
         assert record.value == b"kept"
 
 
-# ---- HTTP ---------------------------------------------------------------------------------------------------------------
-
-
 def test_a_server_tells_of_itself_and_of_its_faults_over_http(server_folder: ServerFolder) -> None:
     rules = server_folder.path / "rules.yaml"
     rules.write_text("disk_faults:\n- {effect: delay, operation: write, delay_ms: 1}\n")
@@ -213,8 +204,6 @@ def test_without_the_option_nothing_of_the_extra_is_loaded() -> None:
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n"
 
-
-# ---- log directories that fail -----------------------------------------------------------------------------------------
 
 FAST = {"TRIOLOG_CHECKPOINT_INTERVAL_MS": "100"}
 
@@ -259,9 +248,6 @@ def test_a_server_starts_without_a_directory_that_cannot_be_used_and_not_without
         refused = folder.spawn()
         assert refused.wait_exit() == CANNOT_SERVE
         assert "no log directory can be used" in refused.stderr()
-
-
-# ---- how it stops ------------------------------------------------------------------------------------------------------
 
 
 def test_sigterm_marks_the_directory_clean_and_nothing_is_scanned_afterwards(server_folder: ServerFolder) -> None:

@@ -27,7 +27,7 @@ from triolog.server.embedded import EmbeddedBroker, open_broker
 from tests.support.counts import counts
 from tests.support.logs import START_MS
 
-RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SHARE_CRASHES") or counts(50, quick=4))
+RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SHARE_CRASHES") or counts(50, commit=4))
 GROUP: Final = "group"
 TOPIC: Final = "topic"
 RECORDS: Final = 200

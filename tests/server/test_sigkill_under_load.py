@@ -43,7 +43,7 @@ from tests.support.stopped_logs import Seen
 from tests.support.stored_log import id_of, read_committed, read_stored_log
 from tests.support.wire_client import WireClient
 
-RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(25, quick=1))
+RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(25, commit=1))
 SEED: Final = os.environ.get("TRIOLOG_TEST_SIGKILL_SEED")
 KILLS: Final = 4
 MOST_ACKNOWLEDGEMENTS: Final = 300
@@ -152,8 +152,6 @@ class Run:
             changes = tuple(messages.ConfigChange(name, set_to) for name in INTERNAL if name in there)
             for answer in client.call(messages.AlterConfigsRequest(changes)).topics:
                 assert answer.error is None, answer.error
-
-    # ---- what has to hold ------------------------------------------------------------------------------------------------
 
     def _check(self, server: ServerProcess) -> None:
         """What was promised is there; then what is undecided is decided, and everything is read again."""

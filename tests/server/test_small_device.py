@@ -32,7 +32,7 @@ PRODUCERS: Final = 8
 NO_CLIENT_MEETS: Final = "No space left"
 
 
-@pytest.fixture(params=["tmpfs", pytest.param("ext4", marks=pytest.mark.full)])
+@pytest.fixture(params=["tmpfs", pytest.param("ext4", marks=pytest.mark.merge)])
 def device(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     with mounted_device(tmp_path, request.param, SIZE) as path:
         yield path
@@ -122,9 +122,6 @@ async def test_all_logs_together_stay_below_their_bound(tmp_path: Path, policy: 
         errors = await produce_everywhere(broker, 40 * MIB)
         assert sum(logs_of(broker)) in range(10 * MIB if policy == "drop-oldest" else 19 * MIB, 20 * MIB + 1)
         assert {error.code for error in errors} == ({ErrorCode.POLICY_VIOLATION} if policy == "refuse" else set())
-
-
-# ---- ten days ----------------------------------------------------------------------------------------------------------------
 
 
 @attrs.define(eq=False)

@@ -22,7 +22,7 @@ from .seeded import run_seeded
 from .shrinking import shrink
 from .verdict import judge
 
-SEEDS: Final = counts(500, quick=10)
+SEEDS: Final = counts(500, commit=10)
 """`make simulate SEEDS=20000` runs more."""
 PER_TEST: Final = 10
 ROOT: Final = Path(__file__).resolve().parents[2]

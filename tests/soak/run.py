@@ -124,8 +124,6 @@ class Run:
             self.on_turn()
             time.sleep(TURN_S)
 
-    # ---- the end -------------------------------------------------------------------------------------------------------------
-
     def _come_to_the_end(self) -> None:
         """Feeders stop, then pipes and groups come to the end of what there is, then everybody leaves."""
         self.troublemaker.calm()

@@ -101,8 +101,6 @@ class SoakServer:
         files = sorted(self.folder.glob("server-*.stderr"), key=lambda path: int(path.stem.removeprefix("server-")))
         return "".join(f"--- {path.name}\n{text}" for path in files if (text := path.read_text(errors="replace")))
 
-    # ---- what goes wrong on demand -----------------------------------------------------------------------------------------
-
     def add_fault(self, rule: dict[str, Any], *, of_disk: bool = False) -> bool:
         """Whether the server heard of it: it may be away."""
         return self._control("POST", "/disk-faults" if of_disk else "/faults", rule)

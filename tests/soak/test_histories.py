@@ -65,9 +65,6 @@ def test_a_run_of_python_clients_and_a_kill_keeps_every_promise(recorded: Run) -
         assert done[who][what], who
 
 
-# ---- what is planted is found ------------------------------------------------------------------------------------------------
-
-
 def lines_of(run: Run) -> list[Line]:
     lines = [json.loads(line) for path in run.histories for line in path.read_text().splitlines()]
     return sorted(lines, key=lambda line: line["at"])
@@ -122,10 +119,7 @@ def test_a_planted_anomaly_is_found(recorded: Run, plant: Callable[[list[Line]],
     assert kind in {anomaly.kind for anomaly in check(events_of(lines))}
 
 
-# ---- all families ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.full
+@pytest.mark.merge
 @pytest.mark.timeout(1500)
 def test_a_run_of_all_families_keeps_every_promise(tmp_path: Path) -> None:
     try:

@@ -84,8 +84,6 @@ class Troublemaker:
         if (code := self.server.process.stop()) != 0:
             self.problems.append(f"an orderly stop ended with {code}")
 
-    # ---- the server ----------------------------------------------------------------------------------------------------------
-
     def _trouble_server(self) -> None:
         match self.rng.choices(list(TO_SERVER), list(TO_SERVER.values()))[0]:
             case "pause":
@@ -112,8 +110,6 @@ class Troublemaker:
     def _kill_server(self) -> None:
         self._count("server kills")
         self.server.process.kill()
-
-    # ---- the others ----------------------------------------------------------------------------------------------------------
 
     def _trouble_others(self) -> None:
         possible = {what: share for what, share in TO_OTHERS.items() if self.pace.with_control or what not in ("wire", "disk")}

@@ -41,9 +41,6 @@ LONG_MS: Final = 120_000
 PIECE_BYTES: Final = 32 * KIB
 
 
-# ---- what they send --------------------------------------------------------------------------------------------------------
-
-
 def padded_fetch(padding_bytes: int, correlation_id: int = 1) -> bytes:
     """A Fetch without topics that waits for long, with padding in a tagged field that nobody knows. It needs no right."""
     request = frame(fetch_request(max_wait_ms=LONG_MS), FETCH_VERSION, correlation_id)
@@ -56,9 +53,6 @@ def padded_fetch(padding_bytes: int, correlation_id: int = 1) -> bytes:
 def unfinished_frame(claimed_bytes: int, sent_bytes: int) -> bytes:
     """The beginning of a request, whose rest never comes."""
     return struct.pack(">i", claimed_bytes) + struct.pack(">hhih", ApiKey.PRODUCE, 9, 1, -1) + bytes(sent_bytes - 14)
-
-
-# ---- who is to be served -----------------------------------------------------------------------------------------------------
 
 
 @attrs.define(eq=False)

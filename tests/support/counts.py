@@ -1,42 +1,82 @@
-"""How much the suite does: `TRIOLOG_TEST` chooses between the full counts and, by default, a tenth of them.
+"""How much a run of the suite does: `TRIOLOG_TEST` names its tier, and `TRIOLOG_TEST_SEED` seeds the random draws of the long one.
 
-What hypothesis draws is the same on every run, so that a change is judged by what it changed; `TRIOLOG_TEST_DRAWS=random`
-searches for examples that nobody has seen yet.
+The commit and the merge tier draw the same examples on every run, so that a red run is about the change. The long tier draws other
+examples each time and prints the seed that repeats them.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Final
+import random
+from typing import Final, TypeVar
 
 VARIABLE: Final = "TRIOLOG_TEST"
-QUICK: Final = "quick"
-FULL: Final = "full"
+COMMIT: Final = "commit"
+MERGE: Final = "merge"
+LONG: Final = "long"
+TIERS: Final = (COMMIT, MERGE, LONG)
+"""Each tier runs what the one before it runs, more often, and the tests that are marked with its name."""
 
-DRAWS_VARIABLE: Final = "TRIOLOG_TEST_DRAWS"
-FIXED_DRAWS: Final = "fixed"
-RANDOM_DRAWS: Final = "random"
+SEED_VARIABLE: Final = "TRIOLOG_TEST_SEED"
+SEEDS: Final = 2**32
 
-
-def mode() -> str:
-    """`quick` when nothing is said. Anything but the two names is refused: a typo must not pass as a full run."""
-    return _chosen(VARIABLE, QUICK, FULL)
-
-
-def draws_at_random() -> bool:
-    """Whether hypothesis draws new examples on every run."""
-    return _chosen(DRAWS_VARIABLE, FIXED_DRAWS, RANDOM_DRAWS) == RANDOM_DRAWS
+T = TypeVar("T")
 
 
-def _chosen(variable: str, default: str, other: str) -> str:
-    chosen = os.environ.get(variable) or default
-    if chosen not in (default, other):
-        raise ValueError(f"{variable}={chosen!r}: say {default!r} or {other!r}, or leave it unset for {default!r}")
+def tier() -> str:
+    """Return the tier of this run, `commit` by default.
+
+    Raises ValueError for any other name: a misspelt long run must not pass as a short one.
+    """
+    chosen = os.environ.get(VARIABLE) or COMMIT
+    if chosen not in TIERS:
+        raise ValueError(f"{VARIABLE}={chosen!r}: use {', '.join(TIERS)}, or leave it unset for {COMMIT!r}")
     return chosen
 
 
-def counts(full: int, *, quick: int | None = None) -> int:
-    """`full` in the full suite; in the quick one `quick`, or else a tenth (at least 1)."""
-    if mode() == FULL:
-        return full
-    return max(1, full // 10) if quick is None else quick
+def is_at_least(other: str) -> bool:
+    """Whether this run includes the tier `other`."""
+    return TIERS.index(tier()) >= TIERS.index(other)
+
+
+def by_tier(*, commit: T, merge: T, long: T) -> T:
+    """Return the value for the tier of this run."""
+    return {COMMIT: commit, MERGE: merge, LONG: long}[tier()]
+
+
+def counts(long: int, *, merge: int | None = None, commit: int | None = None) -> int:
+    """Return how often a test repeats: `long` times in the long tier, by default a third in merge and a tenth in commit (at least 1)."""
+    return by_tier(
+        commit=max(1, long // 10) if commit is None else commit,
+        merge=max(1, -(-long // 3)) if merge is None else merge,
+        long=long,
+    )
+
+
+def drawn_seed() -> int:
+    """Return a new seed for a run of the long tier."""
+    return random.SystemRandom().randrange(1, SEEDS)
+
+
+def session_seed() -> int:
+    """Return the seed of every random draw in this run: 0, or in the long tier TRIOLOG_TEST_SEED.
+
+    The first call in a long run without the variable draws a seed and sets the variable, so that worker processes share it.
+    """
+    if not is_at_least(LONG):
+        return 0
+    chosen = os.environ.setdefault(SEED_VARIABLE, str(drawn_seed()))
+    if not chosen.isdecimal() or int(chosen) >= SEEDS:
+        raise ValueError(f"{SEED_VARIABLE}={chosen!r}: use a whole number below {SEEDS}")
+    return int(chosen)
+
+
+def seeds(long: int, *, merge: int | None = None, commit: int | None = None, first: int = 0) -> range:
+    """Return as many seeds as `counts` says: those from `first` on, or in the long tier those after the seed of the session."""
+    start = first + session_seed()
+    return range(start, start + counts(long, merge=merge, commit=commit))
+
+
+def rng(seed: int | str = 0) -> random.Random:
+    """Return a generator for the test that passes its own `seed`: the same on every run, or in the long tier one of its session."""
+    return random.Random(f"{drawn}/{seed}" if (drawn := session_seed()) else seed)

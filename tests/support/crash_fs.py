@@ -115,8 +115,6 @@ class CrashFileSystem:
         self._off = False
         self._moments: list[CrashFileSystem] | None = None
 
-    # ---- what tests order --------------------------------------------------------------------------------------------
-
     def crash(self, rng: random.Random | None) -> CrashFileSystem:
         """The file system after a power cut now. This one is off from then on. None: one that takes all that it may."""
         self._off = True
@@ -201,8 +199,6 @@ class CrashFileSystem:
             return None
         durable = node.durable(self._page_bytes)
         return durable.read(0, durable.size)
-
-    # ---- FileSystem --------------------------------------------------------------------------------------------------
 
     @property
     def writes_at_once(self) -> bool:
@@ -395,8 +391,6 @@ class CrashFileSystem:
     def sync_directory(self, path: str) -> None:
         self._enter("sync_directory")
         self._directory(path).sync()
-
-    # ---- inside ------------------------------------------------------------------------------------------------------
 
     def _enter(self, operation: str, size: int = 0) -> _Failure | None:
         """Every operation starts here. Raises what is due; answers the failure of a write, which writes a part first."""

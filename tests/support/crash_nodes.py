@@ -102,8 +102,6 @@ class File:
         self.views.append(weakref.ref(view))
         return memoryview(view).toreadonly()
 
-    # ---- write-back --------------------------------------------------------------------------------------------------
-
     def sync(self, page_bytes: int) -> None:
         """What was written since the last time goes to the device, but for pages that failed before: they may or may not."""
         if not self.changes:
@@ -167,8 +165,6 @@ class File:
             if not isinstance(change, Size)
             for number in range(change[0] // page_bytes, -(-(change[0] + len(change[1])) // page_bytes))
         }
-
-    # ---- what a power cut leaves -------------------------------------------------------------------------------------
 
     def durable(self, page_bytes: int) -> Content:
         """What is on the device for sure."""

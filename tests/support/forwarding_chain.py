@@ -253,8 +253,6 @@ class Run:
         if self._feeder is not None:
             self._feeder.join()
 
-    # ---- records -------------------------------------------------------------------------------------------------------
-
     def feed(self) -> None:
         """Records come all the time, from a thread."""
         config = {"retention.ms": "-1", "segment.bytes": "65536"}

@@ -107,8 +107,6 @@ class GateFileSystem(OsFileSystem):
     def writes_at_once(self) -> bool:
         return self.lets_write_at_once
 
-    # ---- what tests say ----------------------------------------------------------------------------------------------
-
     @contextmanager
     def hold(self, operation: str, suffix: str = "", *, most: int | None = None) -> Iterator[Gate]:
         """Operations of that name on files of that suffix wait until the gate is released, or the block ends.
@@ -156,8 +154,6 @@ class GateFileSystem(OsFileSystem):
     def open_paths(self) -> list[str]:
         """Files that are open now."""
         return list(self._paths.values())
-
-    # ---- the operations ------------------------------------------------------------------------------------------------
 
     def _enter(self, operation: str, path: str) -> Failure | None:
         self.calls.append(Call(operation, path, threading.current_thread().name))

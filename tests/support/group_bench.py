@@ -54,8 +54,6 @@ class Bench:
         for group_id, value in {store.group_id: store.value for store in self.log}.items():
             self.take(self.groups.restore(group_id, value, self.now_ms))
 
-    # ---- what comes out --------------------------------------------------------------------------------------------------
-
     def take(self, outcome: Outcome) -> None:
         for token, answer in outcome.answers:
             assert isinstance(token, int)
@@ -89,8 +87,6 @@ class Bench:
 
     def is_waiting(self, caller: int) -> bool:
         return caller not in self.answers
-
-    # ---- commands --------------------------------------------------------------------------------------------------------
 
     def join(self, member_id: str = "", *, group_id: str = GROUP, **changes: Any) -> int:
         """A consumer of version 4 or later joins; answers the caller's number."""
@@ -140,8 +136,6 @@ class Bench:
             later_ms = self.groups.next_deadline_ms
             assert later_ms is None or later_ms > self.now_ms
         self.now_ms = end_ms
-
-    # ---- what is there ---------------------------------------------------------------------------------------------------
 
     def state(self, group_id: str = GROUP) -> GroupState:
         found = self.groups.describe(group_id)

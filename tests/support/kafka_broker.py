@@ -82,8 +82,6 @@ class KafkaBroker:
     def log(self) -> str:
         return self._log_file.read_text(errors="replace") if self._log_file.exists() else ""
 
-    # ---- life ----------------------------------------------------------------------------------------------------------
-
     def format(self) -> None:
         """`kafka-storage.sh format`: what a new installation begins with."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -124,8 +122,6 @@ class KafkaBroker:
             program, *arguments = shlex.split(command)
             assert program == "kafka-topics.sh", command
             self.topics(*arguments)
-
-    # ---- inside --------------------------------------------------------------------------------------------------------
 
     def _configure(self) -> None:
         broker, controller = _free_ports(2)

@@ -136,9 +136,6 @@ def declared_here(cls: type, version: int) -> list[Declared]:
     return found
 
 
-# ---- kio ---------------------------------------------------------------------------------------------------------------------
-
-
 class Kio:
     """One frozen dataclass for each structure and version; error codes, times and UUIDs are objects there."""
 
@@ -278,9 +275,6 @@ def kio_element(field: dataclasses.Field[Any]) -> Any:
         return next((found for each in getattr(kind, "__args__", ()) if (found := inside(each)) is not None), None)
 
     return inside(field.type)
-
-
-# ---- kafka-python ------------------------------------------------------------------------------------------------------------
 
 
 class KafkaPython:

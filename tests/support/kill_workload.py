@@ -119,8 +119,6 @@ class Workload:
     def _rng(self) -> random.Random:
         return random.Random(self.rng.getrandbits(64))
 
-    # ---- records ---------------------------------------------------------------------------------------------------------
-
     @staticmethod
     def _make_plain(producer: str, rng: random.Random, number: int) -> Numbered:
         return Numbered(producer, number, OLD_MS + number, None, rng.randbytes(rng.randint(0, 100)))

@@ -79,8 +79,6 @@ class DrivenLog:
                 fd, file.fd = file.fd, None
                 self.fs.close(fd)
 
-    # ---- appends -----------------------------------------------------------------------------------------------------
-
     def prepare(self, records: Bytes, **options: Any) -> PreparedAppend:
         return prepare_append(records, self.log.topic_partition, self.log.config, now_ms=self.clock(), **options)
 
@@ -124,8 +122,6 @@ class DrivenLog:
         self.execute(plan.operations)
         self.log.commit_flush(plan)
 
-    # ---- reads -------------------------------------------------------------------------------------------------------
-
     def read(
         self,
         offset: int,
@@ -147,8 +143,6 @@ class DrivenLog:
 
     def offset_for(self, timestamp: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> TimestampAndOffset:
         return self.run(offset_for_timestamp(self.log.snapshot(), timestamp, isolation))
-
-    # ---- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """A clean stop. The log cannot be used afterwards; `reopen` makes the next one."""

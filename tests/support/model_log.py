@@ -48,8 +48,6 @@ class ModelLog:
     def copy(self) -> ModelLog:
         return attrs.evolve(self, batches=list(self.batches))
 
-    # ---- changes -----------------------------------------------------------------------------------------------------
-
     def numbered(self, batches: Iterable[Sequence[NewRecord]], append_time: int | None = None) -> list[ModelBatch]:
         """What an append of these batches would store."""
         numbered: list[ModelBatch] = []
@@ -87,8 +85,6 @@ class ModelLog:
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
-
-    # ---- answers -----------------------------------------------------------------------------------------------------
 
     def readable(self) -> Iterator[Record]:
         for batch in self.batches:

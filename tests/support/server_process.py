@@ -156,8 +156,6 @@ class ServerProcess:
         self.process.kill()
         self.process.wait()
 
-    # ---- what it uses ------------------------------------------------------------------------------------------------
-
     def open_files(self) -> list[str]:
         """What its descriptors point at."""
         folder = f"/proc/{self.pid}/fd"

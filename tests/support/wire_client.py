@@ -75,8 +75,6 @@ class WireClient:
     def close(self) -> None:
         self.socket.close()
 
-    # ---- the wire ----------------------------------------------------------------------------------------------------
-
     def send(self, message: messages.RequestMessage, *, expects_answer: bool = True) -> int:
         """Send a request and answer its correlation id."""
         return self.send_body(message.api, message.to_body(), expects_answer=expects_answer)
@@ -128,8 +126,6 @@ class WireClient:
             return self.receive() is CONNECTION_CLOSED
         except ConnectionError:
             return True
-
-    # ---- calls -------------------------------------------------------------------------------------------------------
 
     def call(self, message: messages.RequestMessage) -> Any:
         """Send a request and wait for its answer. Raises RequestError."""

@@ -125,9 +125,6 @@ def _appended(world: World, name: str, part: dict[str, Any], batch: Batch, produ
         producer.sequences[place] = batch.sequence + len(batch.records)
 
 
-# ---- fetch -------------------------------------------------------------------------------------------------------------------
-
-
 def fetch(world: World) -> Step:
     """With no session, or opening one."""
     opens = world.chance(0.15)
@@ -212,9 +209,6 @@ def _fetch_partition(world: World, name: str, number: int, *, is_in_session: boo
         "last_fetched_epoch": -1,
         "partition_max_bytes": 2**20 if is_in_session else world.mostly(2**20, 0, 1, 300, 2000, usually=0.6),
     }
-
-
-# ---- offsets -----------------------------------------------------------------------------------------------------------------
 
 
 def list_offsets(world: World) -> Step:

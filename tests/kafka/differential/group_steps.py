@@ -146,9 +146,6 @@ def delete_groups(world: World) -> Step:
     return world.step(ask("DeleteGroups", groups_names=names), learn=learn)
 
 
-# ---- offsets -----------------------------------------------------------------------------------------------------------------
-
-
 def commit(world: World) -> Step:
     group = world.groups[world.one_of(GROUPS)]
     as_member = group.member != "" or world.chance(0.1)
@@ -209,9 +206,6 @@ def fetch_offsets(world: World) -> Step:
 def delete_offsets(world: World) -> Step:
     topics = world.topics_of([world.topic_name()], 3, lambda _, number: {"partition_index": number})
     return world.step(ask("OffsetDelete", group_id=world.group_name(), topics=topics))
-
-
-# ---- groups of one kind asked as if they were of another ---------------------------------------------------------------------
 
 
 def of_other_kinds(world: World, group: str, topic: str, deleted: str) -> list[tuple[Any, int]]:

@@ -80,8 +80,6 @@ class Side:
                 return answer
             assert time.monotonic() < deadline, f"{answer} for {DEADLINE_S} s"
 
-    # ---- Kafka does some things behind its answers -------------------------------------------------------------------
-
     def prepare(self) -> None:
         """The topics that stay, and both coordinators with their topics."""
         self.reading.times.begin()

@@ -44,9 +44,6 @@ def misses_internal_topics(answer: Any) -> bool:
     return any(status["status_code"] == MISSING_INTERNAL_TOPICS for status in statuses or ())
 
 
-# ---- members -----------------------------------------------------------------------------------------------------------------
-
-
 def heartbeat(world: World) -> Step:
     """Join, stay, give tasks up, leave; now and then with another epoch, or with tasks that one has not got."""
     instance = world.one_of(world.instances)
@@ -164,9 +161,6 @@ def describe(world: World) -> Step:
     )
 
 
-# ---- offsets, configuration, ends --------------------------------------------------------------------------------------------
-
-
 def _member(world: World, instance: Instance) -> tuple[str, int]:
     if world.chance(0.15):
         return "", -1
@@ -250,9 +244,6 @@ def end_all(world: World) -> list[Step]:
         world.step(ask("DeleteGroups", groups_names=list(APPLICATIONS))),
         world.step(delete_topics(*names), highest=5, changes_metadata=True),
     ]
-
-
-# ---- asked as if they were of another kind -----------------------------------------------------------------------------------
 
 
 def other_kind(world: World) -> Step:

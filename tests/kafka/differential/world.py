@@ -144,8 +144,6 @@ class World:
     due: list[Step] = attrs.field(factory=list)
     """What has to be asked next."""
 
-    # ---- chance ------------------------------------------------------------------------------------------------------
-
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
 
@@ -159,8 +157,6 @@ class World:
         """A request in one of the versions that both brokers know."""
         first, last = self.versions[api_of(body).key]
         return Step(body=body, version=self.rng.randint(max(first, lowest), min(last, highest)), **fields)
-
-    # ---- names -------------------------------------------------------------------------------------------------------
 
     def topic_name(self, *, usually: float = 0.95) -> str:
         if self.topics and self.chance(usually):
@@ -215,8 +211,6 @@ class World:
             producer.may_be_open = producer.may_be_open and producer.transactional_id != transactional_id
         for group in self.groups.values():
             group.transactions.discard(transactional_id)
-
-    # ---- records -----------------------------------------------------------------------------------------------------
 
     def records(self, *, keyed: bool, most: int = 12) -> tuple[RecordTuple, ...]:
         start = NOON + self.rng.randrange(100_000)

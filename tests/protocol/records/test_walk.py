@@ -111,9 +111,6 @@ def test_whatever_byte_is_another_the_careful_walk_accepts_the_same(count: int) 
             assert not isinstance(found, RecordsWalk) or found == at_once(batch, allow_gaps=True), (position, byte)
 
 
-# ---- runs
-
-
 def batch_of(
     count: int, value: bytes | None, key: bytes | None = None, *, steps_ms: Sequence[int] = (0,), each: int = 1
 ) -> bytes:

@@ -248,9 +248,6 @@ async def test_what_becomes_of_records_is_counted(broker: Broker, mock_clock: tr
     assert told.counters.archived == 1, "the second delivery was the last"
 
 
-# ---- what is shown -----------------------------------------------------------------------------------------------------------
-
-
 async def join(broker: Broker) -> None:
     """A share group with one member, and ten records that it may read."""
     broker.shares.config_of = lambda _: CONFIG

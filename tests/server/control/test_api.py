@@ -216,8 +216,6 @@ def test_nodes_go_and_leaders_move(server_folder: ServerFolder) -> None:
     assert control.ask("POST", "/nodes/9/down")[0] == 404
 
 
-# ---- rules from a file -------------------------------------------------------------------------------------------------------
-
 RULES = """
 faults:
   - {api: Produce, topic: t, error: INVALID_RECORD, once: true}

@@ -41,9 +41,6 @@ async def values(follow: Any, *, commit: bool = False, count: int | None = None)
     return found
 
 
-# ---- topics and records --------------------------------------------------------------------------------------------------
-
-
 @on_every_face()
 async def test_topics_are_made_described_changed_and_deleted(broker: Any) -> None:
     await broker.create_topic(T, 2, {"segment.ms": "60000"})
@@ -173,9 +170,6 @@ async def test_records_of_many_keys_go_each_to_its_partition(broker: Any) -> Non
     assert [sorted(each) for each in together].count([0]) == 1
     with pytest.raises(UnknownTopicOrPartitionError):
         await broker.append_by_key("gone", [b"a"])
-
-
-# ---- following -----------------------------------------------------------------------------------------------------------
 
 
 @on_every_face(topics=[T])
@@ -315,9 +309,6 @@ async def test_a_follow_goes_on_after_a_crash_and_a_restart(broker: Any) -> None
     assert await values(follow) == [b"1"]
 
 
-# ---- transactions --------------------------------------------------------------------------------------------------------
-
-
 @on_every_face()
 async def test_a_transaction_is_all_or_nothing(broker: Any) -> None:
     await broker.create_topic("in")
@@ -401,8 +392,6 @@ async def test_a_transaction_by_its_methods(broker: Any) -> None:
         pass
     assert await values(broker.follow(T, max_wait_s=0)) == [b"kept"]
 
-
-# ---- cancellation --------------------------------------------------------------------------------------------------------
 
 HOUR_S = 3600
 
@@ -512,9 +501,6 @@ async def test_a_start_that_is_cancelled_leaves_nothing(opened: Any, begin: Any,
         await call.cancel()
     async with opened(tmp_path):
         """It is free."""
-
-
-# ---- life ----------------------------------------------------------------------------------------------------------------
 
 
 @on_every_face()

@@ -145,8 +145,6 @@ def test_what_is_logged_is_there_for_a_program_that_wants_it(tmp_path: Path) -> 
     assert "WARNING:triolog.server.broker:wanted" in run(program_of("trio", APPENDS.format(then=wanted)), tmp_path)[2]
 
 
-# ---- forks -----------------------------------------------------------------------------------------------------------------
-
 FORKS = """async with opened(sys.argv[1], topics=["topic"]) as broker:
     child = os.fork()
     if child == 0:

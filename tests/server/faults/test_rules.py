@@ -151,9 +151,6 @@ def test_errors_have_names_or_numbers() -> None:
     assert Rule(error=ErrorCode.NONE).effects == ["error"]
 
 
-# ---- the device ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_full_disk_refuses_writes_of_the_named_files_only() -> None:
     faults = DiskFaults()
     faults.add(disk_rule_of({"effect": "full", "path": "orders-*/*.log", "times": 1}))

@@ -105,7 +105,7 @@ QUICK: Final = {"tiny records", "zeros in zstd", "empty blocks of zstd", "Kafka 
 
 def zoo(names: Iterable[str] = PRODUCED) -> list[Any]:
     """Names of PRODUCED or ATTACKS; most of them are the full suite's."""
-    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in names]
+    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.merge) for name in names]
 
 
 @contextmanager
@@ -125,7 +125,9 @@ async def test_a_produce_takes_no_long_turn(attacked: Served, name: str) -> None
         assert await attacked.produce_natively(records) == 0
 
 
-@pytest.mark.parametrize("codec", [ZSTD, pytest.param(GZIP, marks=pytest.mark.full), pytest.param(LZ4, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "codec", [ZSTD, pytest.param(GZIP, marks=pytest.mark.merge), pytest.param(LZ4, marks=pytest.mark.merge)]
+)
 async def test_another_codec_takes_no_long_turn(attacked: Served, codec: CompressionType) -> None:
     await attacked.server.broker.topics.create("packed", configs={"compression.type": codec.name.lower()})
     for records in (tiny_records(RECORDS, SNAPPY), zeros(LARGE_RECORDS, SNAPPY)):
@@ -133,7 +135,7 @@ async def test_another_codec_takes_no_long_turn(attacked: Served, codec: Compres
             assert await attacked.produce(records, topic="packed") == 0
 
 
-@pytest.mark.parametrize("headers", [pytest.param(0, marks=pytest.mark.full), 15])
+@pytest.mark.parametrize("headers", [pytest.param(0, marks=pytest.mark.merge), 15])
 async def test_plain_records_take_no_long_turn_to_read_and_to_pack(attacked: Served, headers: int) -> None:
     count = 8_000 if not headers else 1_000
     records = tuple(messages.PlainRecord(None, b"k", b"v" * (number % 5), (("h", b""),) * headers) for number in range(count))
@@ -260,7 +262,7 @@ async def test_reading_plain_records_takes_no_long_turn(fast_path: Path) -> None
         assert len(found[-1].headers) == RECORDS
 
 
-@pytest.mark.parametrize("check", ["true", pytest.param("false", marks=pytest.mark.full)])
+@pytest.mark.parametrize("check", ["true", pytest.param("false", marks=pytest.mark.merge)])
 async def test_a_fetch_of_many_batches_takes_no_long_turn(fast_path: Path, check: str) -> None:
     async with served(fast_path, topic={"fetch.check.crcs": check}) as attacked:
         one = build_batch([(START_MS, None, b"x", ())])

@@ -14,7 +14,7 @@ from .limits import longest_turns, memory_of, too_long
 from .run import VARIANTS, fuzzed_broker
 from .test_whole_requests import SEED
 
-TRACED: Final = counts(3000, quick=200)
+TRACED: Final = counts(3000, commit=200)
 MEASURED: Final = counts(5000)
 KEPT_BYTES: Final = MIB
 """Topics and groups that are new."""
@@ -22,7 +22,7 @@ KEPT_PER_REQUEST: Final = 200
 """Segments and producers; a session, or the least of what belongs to one, has some thousand."""
 PEAK_BYTES: Final = 48 * MIB
 """While four clients ask at a time."""
-SOME: Final = [name if name == "strict" else pytest.param(name, marks=pytest.mark.full) for name in VARIANTS]
+SOME: Final = [name if name == "strict" else pytest.param(name, marks=pytest.mark.merge) for name in VARIANTS]
 
 
 @pytest.mark.timeout(600)

@@ -15,7 +15,7 @@ from tests.support.counts import counts
 
 from .run import VARIANTS, fuzzed_broker, run
 
-REQUESTS: Final = int(os.environ.get("TRIOLOG_TEST_REQUEST_FUZZ") or counts(100_000, quick=4500))
+REQUESTS: Final = int(os.environ.get("TRIOLOG_TEST_REQUEST_FUZZ") or counts(100_000, commit=4500))
 SEED: Final = int(os.environ.get("TRIOLOG_TEST_REQUEST_FUZZ_SEED") or 0)
 EACH: Final = REQUESTS // len(VARIANTS)
 

@@ -137,9 +137,6 @@ def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> N
         read_settings(str(tmp_path / "none.toml"), {}, {})
 
 
-# ---- topics that are adopted -----------------------------------------------------------------------------------------------
-
-
 def test_configuration_of_adopted_topics_is_read_by_topic(tmp_path: Path) -> None:
     file = written(
         tmp_path, '[topic.orders]\nretention.ms = -1\n[topic."a.b"]\n"cleanup.policy" = "compact"\npreallocate = false'

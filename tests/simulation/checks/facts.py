@@ -189,8 +189,6 @@ class Facts:
                 shown += [max(since_ms, first_ms) + ahead_ms, min(until_ms, last_ms) + ahead_ms]
         return min(shown), max(shown)
 
-    # ---- from events -------------------------------------------------------------------------------------------------
-
     @classmethod
     def of(cls, events: Sequence[Event]) -> Facts:
         facts = cls(can_lose=any(isinstance(event, Lost) for event in events))

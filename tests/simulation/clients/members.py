@@ -78,8 +78,6 @@ class GroupMember(Member):
     def __attrs_post_init__(self) -> None:
         self.kafka = KafkaConnection(self.world, PATIENCE_S)
 
-    # ---- life ------------------------------------------------------------------------------------------------------------
-
     async def live(self, for_ms: int, ends: str) -> None:
         until = trio.current_time() + for_ms / 1000
         while trio.current_time() < until:
@@ -121,8 +119,6 @@ class GroupMember(Member):
         """Say that it goes. What it had it has let go of."""
         raise NotImplementedError
 
-    # ---- what it has -----------------------------------------------------------------------------------------------------
-
     def heard(self, begun_ms: int, until_ms: int) -> None:
         self.until_ms = max(self.until_ms, until_ms)
         self.world.add(Heard(**self.me(), begun_ms=begun_ms, until_ms=self.until_ms))
@@ -142,8 +138,6 @@ class GroupMember(Member):
         self.world.add(Dismissed(**self.me(), error=error.name, is_explained=is_explained))
         self.owned.clear()
         self.epoch, self.until_ms = NOBODY, -1
-
-    # ---- reading ---------------------------------------------------------------------------------------------------------
 
     async def poll(self, where: TopicPartition) -> bool:
         """Whether it has come further: by what it has read, or over damage that it was told of."""

@@ -77,8 +77,6 @@ class Operator(Inhabitant):
         self.world.add(Happened(**self.now(), what=f"{step.what} {dict(step.args)}"))
         await super().do(step)
 
-    # ---- lives -----------------------------------------------------------------------------------------------------------
-
     async def restart(self, for_ms: int, unheard_ms: int = 0) -> None:
         """`unheard_ms`: for so long no answer arrives before the server stops, nor does one afterwards."""
         network = self.server.network
@@ -165,8 +163,6 @@ class Operator(Inhabitant):
     def _wrong(self, said: str) -> None:
         self.world.add(Wrong(**self.now(), kind="out of service", detail=self.device.without_paths(said)))
 
-    # ---- damage ----------------------------------------------------------------------------------------------------------
-
     async def rot(
         self, topic: str, partition: int, share: float, byte: float, bit: int, end: str, for_ms: int, again: int = 0
     ) -> None:
@@ -229,8 +225,6 @@ class Operator(Inhabitant):
     def _is_broken(self, directory: str) -> bool:
         return self.device.fs.broken == directory
 
-    # ---- a log directory -------------------------------------------------------------------------------------------------
-
     async def fail_directory(self, directory: int) -> None:
         """Nothing works there any more."""
         if self.device.fs.broken is None:
@@ -243,8 +237,6 @@ class Operator(Inhabitant):
         await self._stop()
         self.device.fs.replug_directory(self.rng)
         await self._begin(for_ms)
-
-    # ---- circumstances ---------------------------------------------------------------------------------------------------
 
     async def clock(self, ms: int) -> None:
         self.device.clock_ms += ms

@@ -59,8 +59,6 @@ class ShareMember(Member):
     def __attrs_post_init__(self) -> None:
         self.kafka = KafkaConnection(self.world, on_end=self._session_ended)
 
-    # ---- life ------------------------------------------------------------------------------------------------------------
-
     async def live(self, for_ms: int, ends: str) -> None:
         until = trio.current_time() + for_ms / 1000
         while trio.current_time() < until:
@@ -129,8 +127,6 @@ class ShareMember(Member):
         request = ShareGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=LEAVES)
         await self.kafka.call(request, HEARTBEAT_VERSION)
 
-    # ---- the session -----------------------------------------------------------------------------------------------------
-
     async def _call(self, request: object, version: int) -> Any | None:
         """A call that is lost takes the connection with it, and the session."""
         answer = await self.kafka.call(request, version)
@@ -146,8 +142,6 @@ class ShareMember(Member):
         await self.kafka.close()
         self.session_epoch = 0
         self.held.clear()
-
-    # ---- what it says ----------------------------------------------------------------------------------------------------
 
     def _due(self, where: TopicPartition) -> Iterator[tuple[int, int]]:
         """What is said of offsets now."""
@@ -198,8 +192,6 @@ class ShareMember(Member):
             self.world.add(Accepted(**self.me(), number=number, is_kept=is_kept, error="" if error is None else error.name))
         if answer is not None and answer.error_code:
             await self._forget_session()
-
-    # ---- what it gets ----------------------------------------------------------------------------------------------------
 
     async def _fetch(self, said: Mapping[TopicPartition, list[tuple[int, int]]]) -> None:
         begun_ms, numbers = self.world.at_ms(), self._says(said)

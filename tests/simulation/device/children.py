@@ -48,8 +48,6 @@ class SimulatedChild:
     _to_world: threading.Semaphore = attrs.field(factory=lambda: threading.Semaphore(0))
     _is_unwanted: bool = False
 
-    # ---- the server's end ------------------------------------------------------------------------------------------------
-
     async def send(self, line: bytes) -> None:
         await trio.lowlevel.checkpoint()
         self._check_alive()
@@ -85,8 +83,6 @@ class SimulatedChild:
         else:
             self._to_child.release()
         self._to_world.acquire()
-
-    # ---- the child's end -------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:

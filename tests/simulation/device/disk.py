@@ -58,8 +58,6 @@ class SimulatedDisk(CrashFileSystem):
                 self.off_at = self._clock()
             raise
 
-    # ---- what a kernel may do --------------------------------------------------------------------------------------------
-
     def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:
         """The write in which a process is killed may have been done up to any page."""
         was_off = self.is_off
@@ -84,8 +82,6 @@ class SimulatedDisk(CrashFileSystem):
     def owes_pages(self) -> bool:
         """Whether there is a file of which the device has not taken all that it was asked to."""
         return any(file.lost or file.lost_sizes for file in files_below(self._root))
-
-    # ---- a directory that fails ------------------------------------------------------------------------------------------
 
     def fail_directory(self, path: str) -> None:
         """For good: what was not synced may be there or not, and every operation is refused."""

@@ -92,8 +92,6 @@ class _Share:
             and lock.session == self.sessions[lock.member]
         )
 
-    # ---- events ----------------------------------------------------------------------------------------------------------
-
     def follow(self, number: int, event: MemberEvent) -> Iterator[Anomaly]:
         match event:
             case Heard():
@@ -159,8 +157,6 @@ class _Share:
                 self.done_ms.setdefault(place, event.at_ms)
             elif kind == RELEASE:
                 self.given_back[place] = count, event.at_ms
-
-    # ---- the end ---------------------------------------------------------------------------------------------------------
 
     def stands(self, event: StandsAt) -> None:
         if any(event.offset in damage for damage in self.damaged[event.partition]):

@@ -28,9 +28,6 @@ class MemberEvent(Event):
     epoch: int
 
 
-# ---- members of all kinds ----------------------------------------------------------------------------------------------------
-
-
 @attrs.frozen(kw_only=True)
 class Heard(MemberEvent):
     """A heartbeat was answered without an error."""
@@ -55,9 +52,6 @@ class Described(Event):
     group: str
     epoch: int
     begun_ms: int
-
-
-# ---- consumers ---------------------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)
@@ -138,9 +132,6 @@ class Settled(Event):
     lacks: str = ""
 
 
-# ---- share groups ------------------------------------------------------------------------------------------------------------
-
-
 @attrs.frozen(kw_only=True)
 class ShareGroupIs(Event):
     """How a share group behaves. It reads these topics from the beginning."""
@@ -199,9 +190,6 @@ class Accepted(MemberEvent):
 @attrs.frozen(kw_only=True)
 class SessionEnded(MemberEvent):
     """The member's connection, and with it its share session, is no more."""
-
-
-# ---- staged records ----------------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)

@@ -44,8 +44,6 @@ class Notebook:
     def write(self, do: str, **told: Any) -> None:
         self._notes.write(self.who, do, **told)
 
-    # ---- producing ----------------------------------------------------------------------------------------------------------
-
     def sends(self, where: tuple[str, int], producer: str, records: Sequence[Sequence[Any]], transaction: str = "") -> None:
         """`records`: (id, timestamp) or (id, timestamp, key), in the order in which they leave."""
         self.write("sends", to=where, producer=producer, records=records, transaction=transaction)
@@ -56,8 +54,6 @@ class Notebook:
     def given_up(self, ids: Sequence[str], error: str) -> None:
         """Nobody knows whether they are there."""
         self.write("given up", ids=ids, error=error)
-
-    # ---- transactions -------------------------------------------------------------------------------------------------------
 
     def introduces(self, transactional_id: str, producer: str) -> None:
         self.write("introduces", transactional_id=transactional_id, producer=producer)
@@ -71,8 +67,6 @@ class Notebook:
 
     def ended(self, transaction: str, is_committed: bool | None) -> None:
         self.write("ended", transaction=transaction, committed=is_committed)
-
-    # ---- reading ------------------------------------------------------------------------------------------------------------
 
     def moved(self, where: tuple[str, int], position: int | None) -> None:
         """Reading goes on there; None: wherever the next record is."""
@@ -91,8 +85,6 @@ class Notebook:
         """`records`: (offset, id, timestamp). `next_position` None: behind the last of them."""
         told = {"committed": committed, "group": group, "transaction": transaction, "next": next_position}
         self.write("polled", of=where, records=records, **told)
-
-    # ---- groups and times ---------------------------------------------------------------------------------------------------
 
     def commits(self, group: str, offsets: dict[tuple[str, int], int], transaction: str = "") -> None:
         for where, offset in offsets.items():

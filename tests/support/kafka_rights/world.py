@@ -164,9 +164,6 @@ def _acl_count(admin: KafkaWire) -> int:
     return sum(len(resource.acls) for resource in admin.call(everything, 3).resources)
 
 
-# ---- what an answer says ---------------------------------------------------------------------------------------------------
-
-
 def told(answer: Any, known: Iterable[Names]) -> Told:
     names = [(each.of, str(each.topic_id)) for each in known]
 

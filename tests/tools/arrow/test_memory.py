@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-pytestmark = pytest.mark.full  # some hundred MB are written and read
+pytestmark = pytest.mark.merge  # some hundred MB are written and read
 
 MOST_MIB: Final = 200
 MEASURED: Final = """

@@ -23,7 +23,7 @@ from tests.support.logs import START_MS
 from tests.support.stopped_logs import BATCHES, TOPIC, write_stopped_logs
 from tests.tools.arrow.scalar_reading import partitions_in, rows_of, scalar_rows
 
-RANGES: Final = counts(60, quick=20)
+RANGES: Final = counts(60, commit=20)
 
 
 def address(broker: BlockingBroker) -> str:

@@ -63,7 +63,7 @@ def test_a_record_without_a_time_has_none_upstream_and_time_zero_is_one_ms(pair:
     assert [record.timestamp for record in pair.records()] == [-1, 1]
 
 
-@pytest.mark.parametrize("each", [500, pytest.param(500_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("each", [500, pytest.param(500_000, marks=pytest.mark.merge)])
 def test_partitions_stay_and_each_backlog_arrives_whole_and_in_order(each: int) -> None:
     partitions = 2
     with forwarding() as pair:

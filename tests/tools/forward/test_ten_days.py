@@ -29,7 +29,7 @@ from tests.support.forwarding import LINK, NODE, until
 from tests.support.server_process import COMMAND, Address, ServerFolder, ServerProcess, environment
 from tests.support.small_devices import mounted_device
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.merge, pytest.mark.timeout(300)]
 
 DEVICE_BYTES: Final = 64 * MIB
 HOUR_S: Final = 3600

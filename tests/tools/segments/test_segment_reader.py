@@ -61,9 +61,6 @@ def overwrite(written: WrittenLog, slot: int, data: bytes, *, at: int = 0) -> in
     return position
 
 
-# ---- chunks ----------------------------------------------------------------------------------------------------------
-
-
 @given(batches=drawn_batches(), chunk_bytes=st.integers(61, 2000), max_records=st.integers(1, 5))
 def test_chunks_of_any_size_give_every_record_once(
     tmp_path_factory: pytest.TempPathFactory, batches: list[DrawnBatch], chunk_bytes: int, max_records: int
@@ -95,9 +92,6 @@ def test_something_is_done_between_chunks(tmp_path: Path) -> None:
     read = attrs.evolve(READ, chunk_bytes=split.size_bytes // 4)
     list(read_split(split, read, between_chunks=lambda: calls.append(None)))
     assert 4 <= len(calls) <= 6
-
-
-# ---- damage ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", LENIENT)
@@ -202,9 +196,6 @@ def test_whatever_is_overwritten_every_untouched_batch_is_read_once(
         assert set(written.offsets()) - touched <= set(found) <= set(written.offsets())
 
 
-# ---- the tail, and what happens meanwhile ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("mode", list(ReadMode))
 @pytest.mark.parametrize("cut", [1, 30, 100])
 def test_a_torn_tail_is_no_damage(tmp_path: Path, cut: int, mode: ReadMode) -> None:
@@ -258,9 +249,6 @@ def test_a_compaction_that_is_being_swapped_in_is_refused(tmp_path: Path) -> Non
     (written.directory / f"{0:020d}.log.swap").write_bytes(b"")
     with pytest.raises(LogInUseError, match="snapshot=server"):
         read_logs([str(written.directory)])
-
-
-# ---- transactions ----------------------------------------------------------------------------------------------------
 
 
 @attrs.define

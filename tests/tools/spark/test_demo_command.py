@@ -27,7 +27,7 @@ main()
 """The command; each batch of a streaming query takes a second or more, whatever is in it."""
 
 
-@pytest.mark.full
+@pytest.mark.merge
 @pytest.mark.timeout(900)
 def test_the_demo_runs_and_every_check_holds(tmp_path: Path, jvm_options: str) -> None:
     picture = tmp_path / "delay.png"

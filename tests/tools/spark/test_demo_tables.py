@@ -61,7 +61,7 @@ def test_with_the_delay_chosen_no_order_of_reading_makes_a_record_late(times: li
     assert disorder_ms(shuffled) <= span
 
 
-@pytest.mark.full
+@pytest.mark.merge
 def test_the_year_adds_up() -> None:
     flights = load_flights(find_source())
     total = together(recompute(find_source(), flights).values())

@@ -174,7 +174,7 @@ CONDITIONS: Final = st.recursive(
 )
 
 
-@settings(max_examples=counts(40, quick=15), deadline=None)
+@settings(max_examples=counts(40, commit=15), deadline=None)
 @given(condition=CONDITIONS)
 def test_ranges_leave_out_no_row(broker: BlockingBroker, parquet: Path, condition: str) -> None:
     sql = f"select n from flights where {condition} order by n"

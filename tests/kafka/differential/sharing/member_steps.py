@@ -17,9 +17,6 @@ from .world import BRIEF, CLASSIC, RESTING, SHARED, STEADY, Reader, Sharing
 UNKNOWN_GROUP = "no-such-group"
 
 
-# ---- members -----------------------------------------------------------------------------------------------------------------
-
-
 def heartbeat(world: Sharing) -> Step:
     """Join, stay, subscribe anew or leave, as a member does."""
     reader = world.one_of(world.readers)
@@ -117,9 +114,6 @@ def list_groups(world: Sharing) -> Step:
     return world.step(ask("ListGroups", states_filter=states, types_filter=types), lowest=4)
 
 
-# ---- offsets -----------------------------------------------------------------------------------------------------------------
-
-
 def _group(world: Sharing) -> str:
     return world.one_of([STEADY, BRIEF, RESTING, RESTING, RESTING, CLASSIC, UNKNOWN_GROUP])
 
@@ -169,9 +163,6 @@ def delete_offsets(world: Sharing) -> Step:
 def delete_groups(world: Sharing) -> Step:
     names = [world.mostly(RESTING, STEADY if world.joined(STEADY) else RESTING, UNKNOWN_GROUP, usually=0.7)]
     return world.step(ask("DeleteGroups", groups_names=names))
-
-
-# ---- groups of one kind asked as if they were of another ---------------------------------------------------------------------
 
 
 def commit(world: Sharing, group: str) -> Step:

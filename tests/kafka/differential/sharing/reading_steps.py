@@ -53,9 +53,6 @@ def _fetching(reader: Reader, epoch: int, **fields: Any) -> Any:
     return ask("ShareFetch", group_id=reader.group, member_id=reader.id, share_session_epoch=epoch, **fields)
 
 
-# ---- fetch -------------------------------------------------------------------------------------------------------------------
-
-
 def fetch(world: Sharing) -> Step:
     """A session begins, goes on, or ends; with what the member says of records before now and then."""
     reader = world.reader()
@@ -119,9 +116,6 @@ def _parts(world: Sharing) -> list[Part]:
 def _fetch_topic(world: Sharing, topic: str, number: int, said: dict[Part, Batches]) -> dict[str, Any]:
     partition = {"partition_index": number, "acknowledgement_batches": said.get((topic, number), [])}
     return {"topic_id": world.topics[topic].id, "partitions": [partition]}
-
-
-# ---- acknowledge -------------------------------------------------------------------------------------------------------------
 
 
 def acknowledge(world: Sharing) -> Step:
@@ -205,8 +199,6 @@ def _flawed(world: Sharing, batches: Batches) -> Batches:
             return [made(first_offset=start, last_offset=stop, acknowledge_types=[kind])]
     return [made(first_offset=start, last_offset=stop + 50, acknowledge_types=[ACCEPT])]
 
-
-# ---- what answers teach ------------------------------------------------------------------------------------------------------
 
 NO_SESSION: Final = 122
 

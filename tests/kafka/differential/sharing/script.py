@@ -131,8 +131,6 @@ class SharingScript:
                 self._settle(side, group)
             yield from self._take(member_steps.described(self.world, group))
 
-    # ---- connections -----------------------------------------------------------------------------------------------------
-
     def _sides(self, member: str) -> tuple[Side, Side]:
         if member == "":
             return self.ours, self.kafka
@@ -143,8 +141,6 @@ class SharingScript:
     def _drop(self, member: str) -> None:
         for side in self._connections.pop(member, ()):
             side.close()
-
-    # ---- Kafka does some things behind its answers -------------------------------------------------------------------------
 
     def _let_settle(self, groups: Iterable[str]) -> None:
         """Until Kafka has stored what was given back: what it reads goes the way of what it writes, one behind the other."""

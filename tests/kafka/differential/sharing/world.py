@@ -89,8 +89,6 @@ class Sharing(World):
             for offset in [offset for offset, who in held.items() if who == reader.id]:
                 del held[offset]
 
-    # ---- locks -------------------------------------------------------------------------------------------------------
-
     def lock(self, group: str) -> None:
         """Somebody was given records, or may keep them for longer."""
         if group == BRIEF:

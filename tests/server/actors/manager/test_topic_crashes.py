@@ -28,7 +28,7 @@ SETTINGS: Final = {"segment.index.bytes": "120", "file.delete.delay.ms": "0"}
 CUTS: Final = counts(20)
 """Power cuts at each moment."""
 
-ONE_OR_TWO: Final = (pytest.param(1, marks=pytest.mark.full), 2)
+ONE_OR_TWO: Final = (pytest.param(1, marks=pytest.mark.merge), 2)
 """Log directories."""
 
 State = dict[str, tuple[int, dict[str, str]]]

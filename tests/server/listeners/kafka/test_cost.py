@@ -27,7 +27,7 @@ from triolog.server.listeners.kafka.fake.subjects import TOPICS, Place
 from tests.support.kafka_server import TOPIC, KafkaServer, batch
 from tests.support.kafka_stream import KafkaStream
 
-pytestmark = pytest.mark.full
+pytestmark = pytest.mark.merge
 
 FEW: Final = 20
 TIMES: Final = 8

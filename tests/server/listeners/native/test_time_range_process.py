@@ -23,7 +23,7 @@ from tests.support.server_process import ServerProcess
 from tests.support.wire_client import WireClient
 
 NUMBERS = itertools.count()
-MANY = counts(60, quick=6)
+MANY = counts(60, commit=6)
 LONG_MS = 600_000
 
 

@@ -119,7 +119,7 @@ def test_an_answer_ends_with_its_segment_and_before_the_high_watermark(tmp_path:
 
 
 CONFIG: Final = LogConfig().overlay({"index.interval.bytes": "1", "segment.index.bytes": "240"})
-FLIPS: Final = counts(1000, quick=60)
+FLIPS: Final = counts(1000, commit=60)
 
 
 def filled(directory: Path) -> DrivenLog:

@@ -33,7 +33,7 @@ from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
 SIZE: Final = len(batch())
-MANY: Final = counts(600, quick=40)
+MANY: Final = counts(600, commit=40)
 
 
 def times(start: int, end: int) -> TimeRange:

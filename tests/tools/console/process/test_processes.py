@@ -68,7 +68,7 @@ def test_a_server_has_its_console_beside_it_and_has_it_again_when_it_dies(tmp_pa
             asked(address, "/api/topics")
 
 
-@pytest.mark.full
+@pytest.mark.merge
 def test_the_links_of_a_server_are_shown_by_its_console(tmp_path: Path) -> None:
     settings = tmp_path / "server.toml"
     settings.write_text(

@@ -10,7 +10,7 @@ import pytest
 from triolog.tools.demo.edge.week import CANCELLATIONS, DELAYS, DEPARTURES
 
 
-@pytest.mark.full
+@pytest.mark.merge
 @pytest.mark.timeout(300)
 def test_a_week_without_an_uplink_adds_up() -> None:
     run = subprocess.run(

@@ -18,7 +18,6 @@ from values ('{}'), ('not json'), (cast(null as string)) as texts(text)
 """
 
 
-@pytest.mark.full
 def test_a_record_that_is_no_flight_keeps_its_place(spark: SparkSession) -> None:
     tables = find_source().parent
     weather, planes = transformations.weather_of(spark, tables), transformations.planes_of(spark, tables)

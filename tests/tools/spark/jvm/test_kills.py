@@ -37,8 +37,6 @@ LONGEST_WAIT_S: Final = 0.6
 TIMEOUT_S: Final = 3000
 JOB_TIMEOUT_S: Final = 300
 
-pytestmark = pytest.mark.full  # each kill of a driver is the start of another JVM, each of a server some batches of the query
-
 
 @attrs.define(eq=False)
 class Server:

@@ -42,7 +42,6 @@ def job(server: tuple[Address, BlockingClient], source: Path, kind: str, **how: 
     return Load(**{"source": str(source), "format": kind, "topic": kind, "servers": f"{host}:{port}", **how})  # type: ignore[arg-type]
 
 
-@pytest.mark.full
 def test_parquet_of_an_export_comes_back_as_it_was(
     spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path
 ) -> None:
@@ -61,7 +60,6 @@ def test_parquet_of_an_export_comes_back_as_it_was(
     assert records(server[1], "parquet") == [Record(0, 1000, b"a", None, (("h", None),)), Record(1, 2000, None, b"v")]
 
 
-@pytest.mark.full
 def test_csv_rows_become_json_with_the_key_and_time_of_their_columns(
     spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path
 ) -> None:
@@ -110,7 +108,6 @@ def _read_group(spark: SparkSession, what: Load, group: dict[str, list[str]], sc
     return read_files(spark, what, group["files"], StructType.fromJson(schema))  # type: ignore[arg-type]
 
 
-@pytest.mark.full
 def test_files_are_read_once_with_all_columns_whatever_they_are_called(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "folder" / "rows.parquet"
     folder.mkdir(parents=True)
@@ -152,7 +149,6 @@ def test_csv_columns_in_another_order_are_an_error(
     assert "CSV header does not conform" in cause(str(caught.value))
 
 
-@pytest.mark.full
 def test_files_that_were_loaded_may_go(spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("n\n1\n2\n")

@@ -52,7 +52,6 @@ def flows_of(path: Path) -> dict[str, Any]:
     return registry.flows
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "flights",
     [

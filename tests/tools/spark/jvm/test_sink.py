@@ -102,7 +102,6 @@ def test_a_write_that_fails_says_why_and_leaves_nothing(spark: SparkSession, ser
     assert server.records(topics[1]) == []
 
 
-@pytest.mark.full
 def test_streaming_read_transform_write_goes_on_where_it_was_and_repeats_no_batch_that_was_committed(
     spark: SparkSession, server: Server, topics: tuple[str, str], tmp_path: Path
 ) -> None:

@@ -59,7 +59,6 @@ def test_the_source_is_found_unregistered_and_gives_kafkas_columns(spark: SparkS
     assert (found[1, 7].key, found[1, 7].value, found[1, 7].headers) == (None, None, [])
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("pushed", ["true", "false"])
 def test_a_filter_leaves_other_queries_on_a_data_frame_alone(spark: SparkSession, events: BlockingBroker, pushed: str) -> None:
     """Spark has one plan of a Python source for a DataFrame: a filter that the source took over would narrow them all."""

@@ -136,9 +136,6 @@ def test_the_schema_is_what_the_options_ask_for(directory: Path) -> None:
     assert {tuple(batch.schema.names) for task in made.partitions() for batch in made.read(task)} == {("partition",)}
 
 
-# ---- a running server's files ----------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
     config = {"segment.bytes": "2000", "file.delete.delay.ms": "0"}

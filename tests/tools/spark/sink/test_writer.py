@@ -68,9 +68,6 @@ def values(broker: BlockingBroker, topic: str = "u", partition: int = 0) -> list
     return [record.value for record in records(broker, topic, partition)]
 
 
-# ---- at least once ---------------------------------------------------------------------------------------------------------
-
-
 def test_every_column_becomes_its_part_of_the_record(broker: BlockingBroker) -> None:
     time = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
     batch = rows(
@@ -184,9 +181,6 @@ def test_at_least_once_rides_out_a_restart_of_the_server(restarting: Restarting)
     given = options(restarting.broker, topic="u", deliveryGuarantee="at-least-once")
     writer.produce(restarting.rows(sent, 3, 6), given, task())
     assert {value[:3] for value in values(restarting.broker) if value is not None} == set(sent)
-
-
-# ---- exactly once ----------------------------------------------------------------------------------------------------------
 
 
 def staged(broker: BlockingBroker, values: list[Any], version: int = 0, spark_partition: int = 0, **given: str) -> Staged:
