@@ -23,6 +23,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 LONG_MAX_EXAMPLES: Final = 300
 JVM_TESTS: Final = ("tests/tools/spark/jvm/", "tests/kafka/")
 """Folders whose tests share one JVM: Spark's, and that of Apache Kafka's tools."""
+MERGE_FOLDERS: Final = ("tests/applications/", "tests/browser/", *JVM_TESTS)
+"""Folders of the merge tier: every test there needs a JVM or a browser."""
 BEGUN_FIRST: Final = (
     *JVM_TESTS,
     "tests/test_packaging.py",
@@ -92,6 +94,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     left_out = [name for name in counts.TIERS if not counts.is_at_least(name)]
     skips = {name: pytest.mark.skip(reason=f"runs with {counts.VARIABLE}={name}") for name in left_out}
     for item in items:
+        if counts.MERGE in skips and item.nodeid.startswith(MERGE_FOLDERS):
+            item.add_marker(counts.MERGE)
         for name, skip in skips.items():
             if item.get_closest_marker(name):
                 item.add_marker(skip)

@@ -6,6 +6,8 @@ A suite of planted tests runs in its own process under the real configuration; e
 from __future__ import annotations
 
 import os
+import random
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +31,8 @@ import pytest
 import trio
 from hypothesis import given, settings, strategies as st
 
+from tests.support.counts import rng
+
 
 def test_clean():
     pass
@@ -46,12 +50,26 @@ async def test_clean_property(number):
 def test_profile():
     assert settings.default.max_examples == int(os.environ["EXPECTED_EXAMPLES"])
     assert settings.default.deadline is None
-    assert settings.default.derandomize == (os.environ.get("TRIOLOG_TEST_DRAWS") != "random")
+    assert settings.default.derandomize == (os.environ["TRIOLOG_TEST"] != "long")
 
 
-@pytest.mark.full
-def test_full():
+@pytest.mark.merge
+def test_merge():
     pass
+
+
+@pytest.mark.long
+def test_long():
+    pass
+
+
+@given(st.integers())
+def test_finds_a_fault(number):
+    assert number < 1000
+
+
+def test_draws():
+    assert not (drawn := rng().getrandbits(32)), f"drew {drawn}"
 
 
 def test_leaves_a_descriptor():
@@ -99,7 +117,7 @@ class Outcomes:
     output: str
 
 
-def _run(folder: Path, mode: str, expected_examples: int) -> Outcomes:
+def _run(folder: Path, tier: str, expected_examples: int, seed: str = "1") -> Outcomes:
     tests = folder / "tests"
     shutil.copytree(ROOT / "tests" / "support", tests / "support", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "tests" / "conftest.py", tests)
@@ -107,7 +125,7 @@ def _run(folder: Path, mode: str, expected_examples: int) -> Outcomes:
     (tests / "__init__.py").touch()
     (tests / "test_planted.py").write_text(PLANTED)
     command = [sys.executable, "-m", "pytest", "--junitxml=report.xml", "-p", "no:cacheprovider"]
-    settings = {counts.VARIABLE: mode, "EXPECTED_EXAMPLES": str(expected_examples), "CI": "true"}
+    settings = {counts.VARIABLE: tier, counts.SEED_VARIABLE: seed, "EXPECTED_EXAMPLES": str(expected_examples), "CI": "true"}
     run = subprocess.run(command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True)
     cases: dict[str, dict[str, str]] = {}
     for case in ElementTree.parse(folder / "report.xml").iter("testcase"):
@@ -117,13 +135,13 @@ def _run(folder: Path, mode: str, expected_examples: int) -> Outcomes:
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return _run(tmp_path_factory.mktemp("quick"), counts.QUICK, 30)
+def commit(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return _run(tmp_path_factory.mktemp("commit"), counts.COMMIT, 30)
 
 
 @pytest.mark.parametrize("name", ["test_clean", "test_clean_in_trio", "test_clean_property", "test_profile"])
-def test_clean_tests_pass(quick: Outcomes, name: str) -> None:
-    assert quick.cases[name] == {}
+def test_clean_tests_pass(commit: Outcomes, name: str) -> None:
+    assert commit.cases[name] == {}
 
 
 @pytest.mark.parametrize(
@@ -139,53 +157,73 @@ def test_clean_tests_pass(quick: Outcomes, name: str) -> None:
         ("test_unexpectedly_passes", "failure", "XPASS(strict)"),
     ],
 )
-def test_what_breaks_a_rule_fails(quick: Outcomes, name: str, verdict: str, message: str) -> None:
-    assert message in quick.cases[name][verdict]
+def test_what_breaks_a_rule_fails(commit: Outcomes, name: str, verdict: str, message: str) -> None:
+    assert message in commit.cases[name][verdict]
 
 
-def test_full_tests_are_skipped_with_a_reason_in_the_quick_suite(quick: Outcomes) -> None:
-    assert "runs only with TRIOLOG_TEST=full" in quick.cases["test_full"]["skipped"]
+def test_tests_of_later_tiers_are_skipped_with_a_reason(commit: Outcomes) -> None:
+    assert "runs with TRIOLOG_TEST=merge" in commit.cases["test_merge"]["skipped"]
+    assert "runs with TRIOLOG_TEST=long" in commit.cases["test_long"]["skipped"]
 
 
-def test_the_order_is_random_and_its_seed_is_printed(quick: Outcomes) -> None:
-    assert "Using --randomly-seed=" in quick.output
+def test_the_order_is_random_and_its_seed_is_printed(commit: Outcomes) -> None:
+    assert "Using --randomly-seed=" in commit.output
 
 
-def test_the_output_ends_with_the_closing_line(quick: Outcomes) -> None:
-    assert " failed, " in quick.output.rstrip().splitlines()[-1]
+def test_the_output_ends_with_the_closing_line(commit: Outcomes) -> None:
+    assert " failed, " in commit.output.rstrip().splitlines()[-1]
 
 
-@pytest.mark.full
-def test_full_tests_run_with_the_full_counts(tmp_path: Path) -> None:
-    full = _run(tmp_path, counts.FULL, 300)
-    assert full.cases["test_full"] == {}
-    assert full.cases["test_profile"] == {}
+@pytest.mark.merge
+def test_each_tier_runs_the_tests_of_the_tiers_before_it(tmp_path: Path) -> None:
+    for tier, examples, is_long_skipped in ((counts.MERGE, 100, True), (counts.LONG, 300, False)):
+        outcomes = _run(tmp_path / tier, tier, examples)
+        assert outcomes.cases["test_merge"] == {} == outcomes.cases["test_profile"]
+        assert ("skipped" in outcomes.cases["test_long"]) is is_long_skipped
+
+
+@pytest.mark.merge
+def test_long_run_prints_its_seed_draws_from_it_and_saves_each_failure_as_a_case(tmp_path: Path) -> None:
+    drawn = [_run(tmp_path / str(number), counts.LONG, 300, seed) for number, seed in enumerate(("7", "7", "8"))]
+    examples = [re.findall(r"number=(-?\d+)", outcome.cases["test_finds_a_fault"]["failure"]) for outcome in drawn]
+    assert all(f"TRIOLOG_TEST_SEED={seed}" in outcome.output for seed, outcome in zip(("7", "7", "8"), drawn, strict=True))
+    draws = [re.search(r"drew (\d+)", outcome.cases["test_draws"]["failure"]) for outcome in drawn]
+    assert all(draws)
+    assert len({draw[1] for draw in draws if draw}) == 2
+    assert examples[0] == examples[1]
+    [case] = (tmp_path / "0" / "build" / "long" / "7").glob("test_planted.py-test_finds_a_fault.md")
+    text = case.read_text()
+    assert "TRIOLOG_TEST=long TRIOLOG_TEST_SEED=7 make test ARGS='tests/test_planted.py::test_finds_a_fault'" in text
+    assert re.search(r"^@example\(\s*number=1000,?\s*\)", text, flags=re.MULTILINE)
 
 
 def test_what_is_begun_first_is_there() -> None:
     assert [place for place in BEGUN_FIRST if not (ROOT / place).exists()] == []
 
 
-def test_counts_are_a_tenth_or_what_is_said_in_the_quick_suite(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(counts.VARIABLE, raising=False)
-    assert [counts.counts(full) for full in (50, 5, 300)] == [5, 1, 30]
-    assert counts.counts(50, quick=2) == 2
-    monkeypatch.setenv(counts.VARIABLE, counts.FULL)
-    assert [counts.counts(full) for full in (50, 5, 300)] == [50, 5, 300]
-    assert counts.counts(50, quick=2) == 50
+@pytest.mark.parametrize(
+    ("tier", "counted", "said"), [("commit", [5, 1, 30], 2), ("merge", [17, 2, 100], 9), ("long", [50, 5, 300], 50)]
+)
+def test_counts_follow_the_tier(monkeypatch: pytest.MonkeyPatch, tier: str, counted: list[int], said: int) -> None:
+    monkeypatch.setenv(counts.VARIABLE, tier)
+    assert [counts.counts(long) for long in (50, 5, 300)] == counted
+    assert counts.counts(50, commit=2, merge=9) == counts.by_tier(commit=2, merge=9, long=50) == said
 
 
-def test_draws_are_random_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(counts.DRAWS_VARIABLE, raising=False)
-    assert not counts.draws_at_random()
-    monkeypatch.setenv(counts.DRAWS_VARIABLE, counts.RANDOM_DRAWS)
-    assert counts.draws_at_random()
-    monkeypatch.setenv(counts.DRAWS_VARIABLE, "Random")
-    with pytest.raises(ValueError, match="TRIOLOG_TEST_DRAWS='Random'"):
-        counts.draws_at_random()
+def test_seeds_are_fixed_before_the_long_tier_and_follow_its_seed_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(counts.SEED_VARIABLE, "1000")
+    monkeypatch.setenv(counts.VARIABLE, counts.MERGE)
+    assert (counts.seeds(6, first=3), counts.rng(3).random()) == (range(3, 5), random.Random(3).random())
+    monkeypatch.setenv(counts.VARIABLE, counts.LONG)
+    assert counts.seeds(6, first=3) == range(1003, 1009)
+    assert counts.rng(3).random() == counts.rng(3).random() != random.Random(3).random()
 
 
-def test_an_unknown_suite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(counts.VARIABLE, "FULL")
-    with pytest.raises(ValueError, match="TRIOLOG_TEST='FULL'"):
-        counts.mode()
+def test_unknown_tier_and_seed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(counts.VARIABLE, "full")
+    with pytest.raises(ValueError, match="TRIOLOG_TEST='full': use commit, merge, long"):
+        counts.tier()
+    monkeypatch.setenv(counts.VARIABLE, counts.LONG)
+    monkeypatch.setenv(counts.SEED_VARIABLE, "-1")
+    with pytest.raises(ValueError, match="TRIOLOG_TEST_SEED='-1'"):
+        counts.session_seed()

@@ -16,7 +16,6 @@ from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 from .browsing import opened
 from .conftest import console_of
 
-
 TOPIC = "flights"
 NOON_MS = 1_372_939_200_000
 """2013-07-04T12:00Z, 14:00 in the browser."""

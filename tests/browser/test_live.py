@@ -27,7 +27,6 @@ from .browsing import opened
 from .conftest import console_process
 from .test_views import PAGES, PARTS, TOPIC, path_of
 
-
 RATE: Final = 5_000
 """Records a second."""
 STEP_S: Final = 0.02

@@ -26,7 +26,6 @@ from triolog.tools.demo.story import TOPIC
 from .browsing import PATIENCE_MS, Opened, opened
 from .pictured_server import BEHIND, LINK, Pictured, pictured
 
-
 KEPT: Final = Path(__file__).parents[2] / "docs" / "pictures" / "console"
 WRITES: Final = bool(os.environ.get("TRIOLOG_WRITE_PICTURES"))
 CHARTED_MS: Final = 125_000 if WRITES else 10_000

@@ -28,7 +28,6 @@ from .conftest import console_of
 from .test_live import LONGEST_MS, NOTE_LONG_TASKS
 from .test_views import PAGES
 
-
 EXPECTED: Final[dict[str, Any]] = json.loads((KAFKA_4_3 / "expected.json").read_text())["answers"]
 SETTINGS: Final = """
 offsets_retention_ms = 4000000000000

@@ -23,7 +23,6 @@ from tests.support.server_process import ServerFolder
 from .browsing import Opened, opened
 from .conftest import console_of
 
-
 TOPIC: Final = "flights"
 USERS: Final = {"alice": "secret"}
 SETTINGS: Final = """

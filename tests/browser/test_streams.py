@@ -15,7 +15,6 @@ from triolog.tools.console.watching.watcher import MAX_STREAMS
 from .browsing import opened
 from .conftest import console_of
 
-
 TOO_MANY = "8 searches and tails are running; close a tab of one"
 PASSWORD = "correct horse"
 

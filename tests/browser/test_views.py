@@ -22,7 +22,6 @@ from tests.support.server_process import ServerFolder
 from .browsing import opened
 from .conftest import console_of
 
-
 TOPIC = "flights"
 GROUP = "readers"
 HOSTILE = b"</script><script>document.body.remove()</script><img src=x onerror=alert(1)>\x00\x1b[31m\xff"

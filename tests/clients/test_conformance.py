@@ -1,7 +1,7 @@
 """Every feature through every client; the table in docs/kafka-compatibility.md is what a whole run of this file has found.
 
-`TRIOLOG_WRITE_TABLE=1` writes it. Otherwise a whole run is compared with it, and fails where the two differ. The quick suite
-asks the clients of Python everything, `QUICK_PROGRAMS` their `QUICK_FEATURES`, and compares what it has asked.
+`TRIOLOG_WRITE_TABLE=1` writes it. Otherwise a whole run is compared with it, and fails where the two differ. The commit tier
+runs the clients of Python and compares their cells; the merge tier builds and runs the programs of Go, Node and Java too.
 """
 
 from __future__ import annotations
@@ -26,17 +26,10 @@ from tests.clients.external_programs import ProgramUnavailableError
 from tests.clients.features import Broker, Cell, Feature
 from tests.clients.rows import FEATURES
 from tests.support.certificates import Certificates
-from tests.support.counts import FULL, mode
+from tests.support.counts import MERGE, is_at_least
 
 WRITE: Final = "TRIOLOG_WRITE_TABLE"
-QUICK_FEATURES: Final = (
-    "keys, headers, nulls, timestamps",
-    "groups: members come, read, commit and go",
-    "share groups: accepted, given back, rejected",
-    "transactions: consume, transform, produce",
-)
 """What a library does differently from others of its kind shows here first: batches, membership, transactions."""
-QUICK_PROGRAMS: Final = ("kafkajs", "java")
 """Those of Go are compiled for minutes on a fresh machine."""
 
 pytestmark = [
@@ -114,10 +107,8 @@ def whole_table(found: Found, request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _is_unasked(client: Client, feature: str) -> bool:
-    """Whether this run leaves the cell to the full suite."""
-    if not client.is_program or mode() == FULL or os.environ.get(WRITE):
-        return False
-    return client.name not in QUICK_PROGRAMS or feature not in QUICK_FEATURES
+    """Whether this run leaves the cell to the merge tier: the commit tier builds no programs of other languages."""
+    return client.is_program and not is_at_least(MERGE) and not os.environ.get(WRITE)
 
 
 @pytest.fixture

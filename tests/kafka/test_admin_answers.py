@@ -7,7 +7,6 @@ from contextlib import closing
 from typing import Any, Final
 
 import attrs
-import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
@@ -35,7 +34,7 @@ from tests.support.kafka_admin import (
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
 
-# A broker starts. The quick suite has the errors that it gave: server/listeners/kafka/test_create_topics.py and its neighbours.
+# A broker starts. The commit tier has the errors that it gave: server/listeners/kafka/test_create_topics.py and its neighbours.
 
 Call = tuple[Any, int]
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
-import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
@@ -26,7 +25,7 @@ from tests.support.client_metrics import (
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
 
-# A broker starts. The quick suite has what it answered: server/listeners/kafka/test_client_metrics.py.
+# A broker starts. The commit tier has what it answered: server/listeners/kafka/test_client_metrics.py.
 
 
 def clear(client: KafkaWire) -> None:

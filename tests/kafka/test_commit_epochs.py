@@ -6,7 +6,6 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any, Final
 
-import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupHeartbeatTopicPartitions
 from triolog.server.embedded import BlockingBroker
@@ -17,7 +16,7 @@ from tests.support.kafka_admin import create_topics, new_topic
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
 
-# A broker starts. The quick suite has the rules: server/groups/test_consumer.py.
+# A broker starts. The commit tier has the rules: server/groups/test_consumer.py.
 
 GROUP, TOPIC, PARTITIONS = "group", "topic", 6
 TRIES: Final = 3

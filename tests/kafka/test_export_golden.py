@@ -29,7 +29,7 @@ PARTITIONS: Final = [
     TopicPartition(topic, int(number)) for topic, answers in EXPECTED.items() for number in answers["partitions"]
 ]
 
-# A broker starts three times. The quick suite looks at what an export leaves (test_export_kafka.py), and reads the same
+# A broker starts three times. The commit tier looks at what an export leaves (test_export_kafka.py), and reads the same
 # directory itself (server/storage/test_golden.py).
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Final
 
-import pytest
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 
@@ -19,7 +18,7 @@ from tests.support.kafka_quotas import (
 )
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire
 
-# A broker starts. Scripts compare what is set and described (test_differential.py); the quick suite has what Kafka answered.
+# A broker starts. Scripts compare what is set and described (test_differential.py); the commit tier has what Kafka answered.
 
 LAST: Final = [("user", "last")]
 OWN: Final = [("client-id", CLIENT_ID)]

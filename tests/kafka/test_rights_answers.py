@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-import pytest
 from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_broker import KafkaBroker
@@ -16,7 +15,6 @@ from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_rights.askers import askers
 from tests.support.kafka_rights.recorded import comparable, record, recorded
 from tests.support.kafka_rights.world import ADMIN, PASSWORD, World, answered, question, users
-
 
 AT_ONCE: Final = ("consumer", "share", "streams")
 """Kinds of groups that assign without delay."""

@@ -42,7 +42,7 @@ WRITTEN_ON: Final = (CODECS[0], TRIMMED, IDEMPOTENT)
 
 EACH: Final = list(product(PARTITIONS, ISOLATIONS))
 
-# A broker starts three times. The quick suite has both ends: what an export leaves (test_export_kafka.py), and
+# A broker starts three times. The commit tier has both ends: what an export leaves (test_export_kafka.py), and
 # directories of Kafka that are read, written on and left byte for byte as its own (server/storage/test_golden.py).
 
 

@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-import pytest
 from triolog.protocol.records.builder import build_batch
 
 from tests.kafka.asking import ask
@@ -18,7 +17,7 @@ from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_wire import KafkaWire
 from tests.support.share_wire import WireMember
 
-# A broker starts. The quick suite has what it answered: server/listeners/kafka/test_share_fetch.py.
+# A broker starts. The commit tier has what it answered: server/listeners/kafka/test_share_fetch.py.
 
 READ, UNREAD = "read", "unread"
 WAIT_MS: Final = 1_500

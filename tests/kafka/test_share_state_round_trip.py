@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 
@@ -20,7 +19,7 @@ from tests.support.kafka_wire import KafkaWire
 from tests.support.share_members import ACCEPT, REJECT, RELEASE
 from tests.support.share_wire import NOT_YET, WireMember
 
-# A broker starts twice. The quick suite has the state that Kafka left: server/listeners/kafka/test_golden_directory.py.
+# A broker starts twice. The commit tier has the state that Kafka left: server/listeners/kafka/test_golden_directory.py.
 
 TOPIC: Final = "queue"
 GROUP: Final = "workers"

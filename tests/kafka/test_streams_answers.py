@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-import pytest
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.kafka.messages.streams_groups import (
     StreamsGroupCopartitionGroup,
@@ -28,7 +27,7 @@ from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_wire import KafkaWire, api_of
 from tests.support.streams_requests import GROUP, PLAIN, SOURCE, heartbeat, internal, part, topology
 
-# A broker starts. The quick suite has what it answered: server/listeners/kafka/test_streams_groups.py.
+# A broker starts. The commit tier has what it answered: server/listeners/kafka/test_streams_groups.py.
 
 AT_ONCE: Final = {
     "group.streams.initial.rebalance.delay.ms": "0",

@@ -118,7 +118,7 @@ class Copy:
         """What is compiled lies where it does for this process, so that `_write` finds it."""
         others = ("TRIOLOG_", "PYTEST_", bytecode.FORBIDDEN)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
-        return {**kept, "PYTHONPATH": str(self.folder / NAMESPACE), counts.VARIABLE: counts.QUICK}
+        return {**kept, "PYTHONPATH": str(self.folder / NAMESPACE), counts.VARIABLE: counts.MERGE}
 
     def _check_imports(self) -> None:
         program = "; ".join(f"import triolog.{name}; print(triolog.{name}.__file__)" for name in PACKAGES)

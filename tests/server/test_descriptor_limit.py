@@ -1,4 +1,4 @@
-"""A thousand partitions in a process that may open 1,024 files (a tenth of both in the quick suite), and connections beyond
+"""A thousand partitions in a process that may open 1,024 files (a tenth of both in the commit tier), and connections beyond
 what it may open."""
 
 from __future__ import annotations

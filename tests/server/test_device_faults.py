@@ -77,7 +77,7 @@ class Fault:
 
 
 def faults() -> Iterator[Fault]:
-    """All in the full suite, a part of them in the quick one."""
+    """All in the merge tier, a part of them in the commit tier."""
     every = [
         Fault(operation, number, suffix, times)
         for operation, (numbers, suffixes) in FAULTS.items()
@@ -223,7 +223,7 @@ async def test_whatever_the_device_refuses_nothing_acknowledged_is_lost(fast_pat
 
 
 def in_full(*numbers: int) -> list[Any]:
-    """Errors that only the full suite tries."""
+    """Errors that only the merge tier tries."""
     return [pytest.param(number, marks=pytest.mark.merge) for number in numbers]
 
 

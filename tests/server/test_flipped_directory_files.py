@@ -8,7 +8,6 @@ reader cannot tell apart are one case: of each there is one start, and a few mor
 from __future__ import annotations
 
 import logging
-import random
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +36,7 @@ from triolog.server.storage.disk.checkpoints import (
 from triolog.server.storage.errors import CheckpointError
 from triolog.server.storage.producers.producer_id_block import PRODUCER_ID_BLOCK_FILE, decode_producer_id_block
 
-from tests.support.counts import FULL, mode
+from tests.support.counts import LONG, by_tier, rng, tier
 from tests.support.flipped_files import PLAIN, Content, Outcome, Store, damages, with_file
 from tests.support.memory_image import logs_of, put
 
@@ -55,7 +54,8 @@ READERS: Final[dict[str, Callable[[str, bytes], Any]]] = {
     CLEAN_SHUTDOWN_FILE: lambda path, data: decode_clean_shutdown(data),
 }
 """What a start does with the content of each file."""
-QUICK_STARTS: Final = 5
+COMMIT_STARTS: Final = 5
+MERGE_STARTS: Final = 12
 MORE_STARTS: Final = 20
 """Of damages that are like others, in the full suite."""
 REMEDY: Final = re.compile("copy|put .* back|delete|write|correct|move")
@@ -69,7 +69,7 @@ def store() -> Iterator[Store]:
 
 
 def cases(path: str, content: bytes, read: Callable[[str, bytes], Any]) -> list[tuple[str, bytes]]:
-    """A damage of each kind that the reader can tell, a few of the others; in the quick suite a few of all of them."""
+    """A damage of each kind that the reader can tell, a few of the others; before the long tier a few of all of them."""
     firsts: dict[str, tuple[str, bytes]] = {}
     others: list[tuple[str, bytes]] = []
     for damage in damages(content):
@@ -81,11 +81,12 @@ def cases(path: str, content: bytes, read: Callable[[str, bytes], Any]) -> list[
             others.append(damage)
         else:
             firsts[found] = damage
-    rng = random.Random(len(content))
-    if mode() == FULL:
-        return [*firsts.values(), *rng.sample(others, min(len(others), MORE_STARTS))]
+    choice = rng(len(content))
+    if tier() == LONG:
+        return [*firsts.values(), *choice.sample(others, min(len(others), MORE_STARTS))]
     every = list(firsts.values())
-    return [*rng.sample(every, min(len(every), QUICK_STARTS - 1)), *rng.sample(others, min(len(others), 1))]
+    starts = by_tier(commit=COMMIT_STARTS, merge=MERGE_STARTS, long=0)
+    return [*choice.sample(every, min(len(every), starts - 1)), *choice.sample(others, min(len(others), 1))]
 
 
 def check_logged(records: Sequence[logging.LogRecord], case: str) -> None:
@@ -102,7 +103,7 @@ async def test_a_start_with_a_damaged_file_serves_everything_or_names_it(
     content, logs = store.fs.content(path), logs_of(store.fs)
     chosen = cases(path, content, READERS[name])
     for number, (damage, damaged) in enumerate(chosen):
-        if mode() == FULL and number % 2 != directory and len(chosen) > 2:
+        if tier() == LONG and number % 2 != directory and len(chosen) > 2:
             continue  # the other directory has it
         case = f"{name} {damage}: {damaged!r}"
         caplog.clear()

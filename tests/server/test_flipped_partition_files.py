@@ -7,7 +7,6 @@ batch is believed, and `triolog verify` is what looks at all of them.
 
 from __future__ import annotations
 
-import random
 import uuid
 from typing import Final
 
@@ -19,7 +18,7 @@ from triolog.server.storage.disk.checkpoints import PARTITION_METADATA_FILE, enc
 from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.storage.log.retention import increment_log_start_offset
 
-from tests.support.counts import FULL, mode
+from tests.support.counts import LONG, by_tier, rng, tier
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.flipped_files import damages, with_file
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
@@ -30,7 +29,8 @@ PARTITION: Final = TopicPartition("topic", 0)
 CONFIG: Final = LogConfig().overlay({"index.interval.bytes": "100", "segment.index.bytes": "240"})
 TRIMMED_TO: Final = 1
 KILLED_RECOVERY_POINT: Final = 7
-QUICK_CASES: Final = 10
+COMMIT_CASES: Final = 10
+MERGE_CASES: Final = 30
 KILLED_STEP: Final = 7
 SUFFIXES: Final = (".index", ".timeindex", ".txnindex", ".snapshot", ".batches")
 NAMES: Final = ("derived.json", "leader-epoch-checkpoint", PARTITION_METADATA_FILE)
@@ -112,8 +112,8 @@ def test_a_log_with_a_damaged_small_file_opens_with_everything_it_has(
     paths = [path for path in fs.tree() if path.endswith(kind) and fs.content(path)]
     every = [(path, *damage) for path in paths for damage in damages(fs.content(path))]
     assert every
-    if mode() != FULL:
-        every = random.Random(len(kind)).sample(every, QUICK_CASES)
+    if tier() != LONG:
+        every = rng(len(kind)).sample(every, by_tier(commit=COMMIT_CASES, merge=MERGE_CASES, long=0))
     elif not was_clean:
         every = every[::KILLED_STEP]  # all of these files are made anew then
     logs = logs_of(fs)

@@ -1,7 +1,7 @@
-"""How much a run of the suite does: `TRIOLOG_TEST` names its tier, and `TRIOLOG_TEST_SEED` seeds the random draws of the long one.
+"""How much a run of the suite does: `TRIOLOG_TEST` names its tier, `TRIOLOG_TEST_SEED` seeds the draws of the long tier.
 
-The commit and the merge tier draw the same examples on every run, so that a red run is about the change. The long tier draws other
-examples each time and prints the seed that repeats them.
+The commit and the merge tier draw the same examples on every run, so that a red run is about the change. The long tier draws
+other examples each time and prints the seed that repeats them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ def by_tier(*, commit: T, merge: T, long: T) -> T:
 
 
 def counts(long: int, *, merge: int | None = None, commit: int | None = None) -> int:
-    """Return how often a test repeats: `long` times in the long tier, by default a third in merge and a tenth in commit (at least 1)."""
+    """Return how often a test repeats.
+
+    `long` times in the long tier; elsewhere what is given, by default a third in merge and a tenth in commit, at least once.
+    """
     return by_tier(
         commit=max(1, long // 10) if commit is None else commit,
         merge=max(1, -(-long // 3)) if merge is None else merge,
@@ -78,5 +81,5 @@ def seeds(long: int, *, merge: int | None = None, commit: int | None = None, fir
 
 
 def rng(seed: int | str = 0) -> random.Random:
-    """Return a generator for the test that passes its own `seed`: the same on every run, or in the long tier one of its session."""
+    """Return a generator for a test that passes its own `seed`: always the same, or in the long tier one of this session."""
     return random.Random(f"{drawn}/{seed}" if (drawn := session_seed()) else seed)

@@ -1,6 +1,6 @@
 """What the long tier found: a file for each failed test, small enough to become a fixed case.
 
-A file has the command that repeats the failure, the shrunk example of hypothesis as a decorator to paste, and the end of the report.
+A file has the command that repeats the failure, the shrunk example of hypothesis as a decorator, and the end of the report.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ import pytest
 
 from tests.support import counts
 
-_FALSIFYING: Final = re.compile(
-    r"(?:Falsifying example|Falsifying explicit example): \w+(\(.*?^\s*(?:E\s+)?\))", re.DOTALL | re.MULTILINE
-)
-_MARGIN: Final = re.compile(r"^E   ?", re.MULTILINE)
+_FALSIFYING: Final = re.compile(r"(?:Failing test case|Falsifying example): \w+(\(.*?^\))", re.DOTALL | re.MULTILINE)
+_MARGIN: Final = re.compile(r"^E       ", re.MULTILINE)
 _REPORT_LINES: Final = 60
 
 

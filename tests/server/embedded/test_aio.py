@@ -17,7 +17,7 @@ from tests.server.embedded.drivers import inside, on_every_face, turn, until_wai
 from tests.server.embedded.programs import is_clean
 from tests.support import leaks
 from tests.support.brokers import PATIENCE_S
-from tests.support.counts import FULL, mode
+from tests.support.counts import counts
 
 T = "topic"
 HOUR_S = 3600
@@ -100,7 +100,7 @@ def test_a_stop_that_is_cancelled_goes_to_its_end(tmp_path: Path) -> None:
 def test_brokers_that_were_closed_leave_no_thread_no_descriptor_and_no_task() -> None:
     async def case() -> None:
         before = leaks.snapshot()
-        for _ in range(100 if mode() == FULL else 10):
+        for _ in range(counts(100)):
             async with open_aio(MEMORY, topics=[T]) as broker:
                 await broker.append(T, [b"a"])
                 waits = asyncio.create_task(broker.fetch(T, 1, max_wait_s=HOUR_S))

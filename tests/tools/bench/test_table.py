@@ -24,7 +24,7 @@ from triolog.tools.bench.rows.device import per_record as device_row
 
 TINY: Final = Scale("tiny", 1, 0.0005)
 ALWAYS: Final = "produce"
-"""The row of the quick suite; `test_loads.py` runs `offset-lookup` through the command."""
+"""The row of the commit tier; `test_loads.py` runs `offset-lookup` through the command."""
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ TOLD_MS: Final = 5_000
 
 
 def pairs(*mechanisms: str) -> list[Any]:
-    """Each client with each mechanism; in the quick suite each client with one, and each mechanism with one client at least."""
+    """Each client with each mechanism; in the commit tier each client with one, and each mechanism with one client at least."""
     return [
         pytest.param(client, mechanism, marks=() if number % len(mechanisms) == place else pytest.mark.merge)
         for number, client in enumerate(CLIENTS)

@@ -28,7 +28,7 @@ MOST_MIB: Final = 64
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log of 640 MiB in one segment (64 in the quick suite): more than the tools may use."""
+    """A log of 640 MiB in one segment (64 in the commit tier): more than the tools may use."""
     path = tmp_path_factory.mktemp("large") / "large-0"
     driven = open_driven(path, topic_partition=TopicPartition("large", 0))
     records = build_batch([(START_MS + number, None, os.urandom(1024), ()) for number in range(64)])

@@ -30,7 +30,7 @@ from triolog.server.storage.log.prepare import prepare_append, prepare_marker
 from triolog.server.storage.lookups.fetch import fetch_batches
 
 from tests.support.check_log import check_everything, check_indexes
-from tests.support.counts import FULL, counts, mode
+from tests.support.counts import LONG, by_tier, counts, tier
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.inline_log import ORDERS, InlineLog
 from tests.support.logs import untimed
@@ -113,8 +113,8 @@ def _last_promised_base() -> int:
 
 
 def _sampled(positions: range, stride: int) -> Iterator[int]:
-    """All of them in the full suite, every `stride`th (and the last) in the quick one."""
-    step = 1 if mode() == FULL else stride
+    """All of them in the long tier, every `stride`th (and the last) in the commit tier."""
+    step = by_tier(commit=stride, merge=min(stride, 3), long=1)
     yield from positions[::step]
     if positions and (len(positions) - 1) % step:
         yield positions[-1]
@@ -144,7 +144,7 @@ def test_a_cut_at_every_byte_keeps_exactly_the_whole_batches_before_it(scan_all:
     for cut in sorted({*_sampled(range(len(killed[name]) + 1), 7), *ends, *(end - 1 for end in ends)}):
         fs = _file_system({**killed, name: killed[name][:cut]})
         inline = _open(fs, was_clean=False, recovery_point=0 if scan_all else _last_promised_base())
-        _check_kept(inline, _before(cut, name), answers=mode() == FULL or cut % 4 == 0)
+        _check_kept(inline, _before(cut, name), answers=tier() == LONG or cut % 4 == 0)
 
 
 def test_a_cut_in_an_earlier_segment_is_a_gap_and_later_ones_stay() -> None:
@@ -157,7 +157,7 @@ def test_a_cut_in_an_earlier_segment_is_a_gap_and_later_ones_stay() -> None:
         end = max(position for position in ends if position <= cut)
         expected = [] if cut in ends else [f"{name}.corrupt-{end}" if any(killed[name][end:cut]) else "-"]
         assert [gap.file for gap in inline.log.gaps] == expected
-        _check_kept(inline, _before(cut, name), answers=mode() == FULL or cut % 64 == 0)
+        _check_kept(inline, _before(cut, name), answers=tier() == LONG or cut % 64 == 0)
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
@@ -184,7 +184,7 @@ def test_a_flipped_byte_costs_its_batch_at_most(is_active: bool, mask: int) -> N
                 expected = OffsetGap(model.batches[slot].base_offset, model.batches[slot].next_offset, file)
                 assert untimed(inline.log.gaps) == (() if is_last else (expected,))
                 assert fs.content(f"{DIRECTORY}/{file}") == damaged[start : start + header.size_bytes]
-            _check_kept(inline, kept, answers=mode() == FULL or position % 64 == 0)
+            _check_kept(inline, kept, answers=tier() == LONG or position % 64 == 0)
 
 
 def test_the_base_offset_of_the_last_batch() -> None:
@@ -246,7 +246,7 @@ def test_garbage_of_any_length_behind_the_last_batch_is_cut_off(garbage: Callabl
     for size in _sampled(range(1, 101), 7):
         fs = _file_system({**killed, name: killed[name] + garbage(size)})
         inline = _open(fs, was_clean=False, recovery_point=_last_promised_base())
-        _check_kept(inline, model.batches, answers=mode() == FULL or size % 4 == 1)
+        _check_kept(inline, model.batches, answers=tier() == LONG or size % 4 == 1)
         assert fs.content(f"{DIRECTORY}/{name}") == killed[name]
         kept = [fs.content(f"{DIRECTORY}/{each}") for each in fs.list_directory(DIRECTORY) if ".corrupt-" in each]
         assert kept == ([garbage(size)] if any(garbage(size)) else [])
@@ -280,7 +280,7 @@ def test_an_unclean_start_needs_no_index(suffix: str) -> None:
     killed, _, model, _ = _images()
     for number, (_, image) in enumerate(_damaged(killed, suffix)):
         inline = _open(_file_system(image), was_clean=False)
-        _check_kept(inline, model.batches, answers=mode() == FULL or number % 16 == 0)
+        _check_kept(inline, model.batches, answers=tier() == LONG or number % 16 == 0)
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -365,7 +365,7 @@ def test_whatever_happened_to_a_file_every_answer_is_right_or_a_named_error(was_
     last = max(records)  # what is before the last batch tells less than neighbours, see test_the_base_offset_of_the_last_batch
     opened, errors = 0, list[str]()
     for number, damaged in enumerate(_damages_of_any_file(image, other)):
-        if mode() != FULL and number % 8:
+        if number % by_tier(commit=8, merge=3, long=1):
             continue
         fs = _file_system(damaged)
         try:

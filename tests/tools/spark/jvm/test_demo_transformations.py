@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from triolog.tools.demo.flights import find_source
 from triolog.tools.spark.demo import transformations
 
