@@ -19,7 +19,7 @@ from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_wire import KafkaWire
 
-# A broker starts. The quick suite has what it answered: server/listeners/kafka/test_client_metrics.py.
+# A broker starts. The quick suite has what it answered: server/listeners/kafka/test_telemetry.py.
 pytestmark = pytest.mark.full
 
 
