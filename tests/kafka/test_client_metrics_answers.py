@@ -25,7 +25,7 @@ from tests.support.client_metrics import (
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
 
-# A broker starts. The commit tier has what it answered: server/listeners/kafka/test_client_metrics.py.
+# A broker starts. The commit tier has what it answered: server/listeners/kafka/test_telemetry.py.
 
 
 def clear(client: KafkaWire) -> None:
