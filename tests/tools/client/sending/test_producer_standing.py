@@ -55,13 +55,10 @@ def test_what_may_have_been_written_is_given_up_with_the_identity_that_knows_it_
     queue.sealed.appendleft(second)  # it was put back behind the first, to be sent alone
     assert producer.close_gap(queue, [first], ConnectionLostError("gone")) == [second]
     assert second.base_sequence == NO_SEQUENCE
-
-
-def test_an_identity_that_is_newer_than_the_partitions_is_kept() -> None:
-    producer, queue = standing(), queue_of(2)
-    lost = take(producer, queue)
+    newer, queue = standing(), queue_of(2)
+    lost = take(newer, queue)
     lost.is_undecided = True
-    producer.assume(SECOND, [queue])
-    producer.close_gap(queue, [lost], ConnectionLostError("gone"))
-    assert producer.identity == SECOND
-    assert take(producer, queue).base_sequence == 0
+    newer.assume(SECOND, [queue])
+    newer.close_gap(queue, [lost], ConnectionLostError("gone"))
+    assert newer.identity == SECOND, "one that is newer than the partition's is kept"
+    assert take(newer, queue).base_sequence == 0
