@@ -86,7 +86,9 @@ def test_a_bad_row_stops_with_its_file_and_line_or_is_skipped_and_counted(
     assert "; 12 bad rows skipped" in cli.call("produce", "t", "--format", "json", "--on-error", "skip", stdin=rows).stdout
 
 
-def test_a_row_for_a_partition_that_is_not_there_is_a_bad_row(cli: Cli, broker: BlockingBroker) -> None:
+def test_a_row_for_a_partition_that_is_not_there_is_a_bad_row_and_what_the_server_refuses_fails(
+    cli: Cli, broker: BlockingBroker
+) -> None:
     broker.create_topic("t")
     rows = '{"value":"a","partition":7}\n{"value":"b","partition":0}\n'
     assert "line 1: partition 7 of t, which has 0 to 0" in cli.refused("produce", "t", "--format", "json", stdin=rows)
@@ -94,6 +96,11 @@ def test_a_row_for_a_partition_that_is_not_there_is_a_bad_row(cli: Cli, broker: 
     assert (result.exit_code, [record.value for record in stored(broker)]) == (0, [b"b"])
     error = cli.refused("produce", "t", "--partition", "7", "--on-error", "skip", stdin="a\n")
     assert "partition 7 of t, which has 0 to 0" in error
+    assert "there is no topic 'nope'; `triolog topics create nope`" in cli.refused("produce", "nope", stdin="a")
+    broker.alter_config("t", {"max.message.bytes": "1000"})
+    error = cli.refused("produce", "t", stdin="x" * 2000)
+    assert "MESSAGE_TOO_LARGE" in error
+    assert "(0 records acknowledged before)" in error
 
 
 def test_every_codec_arrives_and_without_acknowledgements_offsets_are_not_known(cli: Cli, broker: BlockingBroker) -> None:
@@ -122,14 +129,6 @@ def test_a_commit_that_fails_leaves_its_outcome_open() -> None:
         result = CliRunner().invoke(main, command, input="a\n")
     assert result.exit_code == 1
     assert result.stderr.endswith("no (whether the transaction was committed is not known)\n")
-
-
-def test_what_the_server_refuses_fails(cli: Cli, broker: BlockingBroker) -> None:
-    broker.create_topic("t", 1, {"max.message.bytes": "1000"})
-    error = cli.refused("produce", "t", stdin="x" * 2000)
-    assert "MESSAGE_TOO_LARGE" in error
-    assert "(0 records acknowledged before)" in error
-    assert "there is no topic 'nope'; `triolog topics create nope`" in cli.refused("produce", "nope", stdin="a")
 
 
 def test_a_wrong_command_line_is_a_usage_error_and_no_input_produces_nothing(cli: Cli, broker: BlockingBroker) -> None:

@@ -17,7 +17,9 @@ TABLE = pa.table({"tail": ["N1", "N2"], "delay": [5, None], "at": pa.array([1_00
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
-def test_the_rows_of_a_file_become_records(cli: Cli, broker: BlockingBroker, tmp_path: Path, kind: str) -> None:
+def test_the_rows_of_a_file_become_records_and_what_cannot_be_sent_is_one_line(
+    cli: Cli, broker: BlockingBroker, tmp_path: Path, kind: str
+) -> None:
     broker.create_topic("t", config={"retention.ms": "-1"})
     path = tmp_path / "table"
     if kind == "parquet":
@@ -31,10 +33,6 @@ def test_the_rows_of_a_file_become_records(cli: Cli, broker: BlockingBroker, tmp
     assert [(record.key, record.timestamp) for record in records] == [(b"N1", 1_000), (b"N2", 2_000)]
     assert json.loads(records[1].value or b"") == {"tail": "N2", "delay": None, "at": "1970-01-01T00:00:02.000Z"}
     assert cli.ok("produce", "t", str(path), "--format", kind, "--value", "tail").startswith("produced 2 records to t in ")
-
-
-def test_what_cannot_be_sent_is_one_line(cli: Cli, broker: BlockingBroker, tmp_path: Path) -> None:
-    broker.create_topic("t")
     path = tmp_path / "table.parquet"
     pq.write_table(TABLE, path)
     asked = ("--format", "parquet")

@@ -27,12 +27,9 @@ def imported_by(*modules: str) -> set[str]:
     return set(json.loads(result.stdout))
 
 
-def test_client_imports_neither_the_server_nor_the_command_lines_libraries() -> None:
+def test_client_imports_neither_the_server_nor_the_command_lines_libraries_and_the_blocking_one_no_trio() -> None:
     imported = imported_by(*MODULES)
     assert "triolog.protocol" in imported
     assert not imported & {"triolog.server", "rich", "click"}
-
-
-def test_blocking_client_does_not_import_trio() -> None:
     assert len(WITHOUT_TRIO) > 1
     assert "trio" not in imported_by(*WITHOUT_TRIO)

@@ -167,16 +167,13 @@ async def test_changes_need_permission_the_token_and_a_typed_name() -> None:
     assert await _answers(dispatch, cookie, token, b'{"confirm": "x"}') == (200, None)
 
 
-def test_a_session_ends_after_eight_hours_or_thirty_idle_minutes() -> None:
+def test_a_session_ends_after_eight_hours_or_thirty_idle_minutes_and_tokens_belong_to_cookies() -> None:
     session = LoggedIn("alice", Watcher(("127.0.0.1", 1)), trio.CancelScope(), begun_s=0.0, used_s=0.0)
     assert not session.has_ended(IDLE_S - 1)
     assert session.has_ended(IDLE_S + 1)
     session.used_s = SESSION_S
     assert not session.has_ended(SESSION_S - 1)
     assert session.has_ended(SESSION_S + 1)
-
-
-def test_tokens_belong_to_cookies() -> None:
     for foreign in ("", "c=1", "c=" + "x" * 31, 'c="', "c=\x00" * 40, "other=" + "x" * 32):
         assert Sessions("c").cookie_of({"cookie": foreign}) is None, foreign
     sessions, others = Sessions("c"), Sessions("c")

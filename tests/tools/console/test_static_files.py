@@ -17,7 +17,7 @@ SVG = "http://www.w3.org/2000/svg"
 IMPORTED = re.compile(r"""from "([^"]+)"|import\("([^"]+)"\)""")
 
 
-async def test_a_file_is_kept_for_ever_at_an_address_that_changes_with_it(shown: Shown) -> None:
+async def test_a_file_is_kept_for_ever_at_an_address_that_changes_with_it_and_nothing_else_is_sent(shown: Shown) -> None:
     base = StaticFiles.read().base
     page = (await shown.browser.open("/")).text
     for path in re.findall(r'(?:src|href)="([^"#]+)"', page):
@@ -29,6 +29,8 @@ async def test_a_file_is_kept_for_ever_at_an_address_that_changes_with_it(shown:
         assert packed.headers["content-encoding"] == "gzip"
         assert gzip.decompress(packed.body) == found.body
     assert (await shown.browser.get("/favicon.ico")).headers["content-type"] == "image/svg+xml"
+    for path in ("/static/", "/static/0/app.js", "{}../dispatch.py", "{}%2e%2e/dispatch.py", "{}views", "{}nothing.js"):
+        assert (await shown.browser.get(path.format(base))).status == 404, path
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
@@ -41,11 +43,6 @@ def test_browsers_get_all_that_is_not_a_comment_and_what_a_script_imports_is_the
     shipped = StaticFiles.read().files[path.relative_to(FOLDER).as_posix()].content.decode()
     gone = [line.strip() for line in text.splitlines() if line.strip() and line.strip() not in shipped.splitlines()]
     assert all(line.startswith(("//", "/*", "*")) for line in gone), gone
-
-
-async def test_nothing_else_is_sent(shown: Shown) -> None:
-    for path in ("/static/", "/static/0/app.js", "{}../dispatch.py", "{}%2e%2e/dispatch.py", "{}views", "{}nothing.js"):
-        assert (await shown.browser.get(path.format(StaticFiles.read().base))).status == 404, path
 
 
 def test_all_files_are_known_and_small_together() -> None:

@@ -68,7 +68,7 @@ async def test_a_server_that_is_not_there_is_said_and_comes_back() -> None:
             assert lost["values"]["topic_count"] == 1  # what is known stays
 
 
-def test_history_gives_the_largest_value_of_each_stretch_and_forgets_after_15_minutes() -> None:
+def test_history_gives_the_largest_value_of_each_stretch_and_keeps_15_minutes_of_so_many_series() -> None:
     history = History()
     for second in range(2000):
         history.add(second * 1000, {"a": second % 10, "b": None if second < 1990 else 1.0})
@@ -82,9 +82,6 @@ def test_history_gives_the_largest_value_of_each_stretch_and_forgets_after_15_mi
     assert "c" not in told["series"]
     assert len(history.read(["a"], 1_999_000, 900)["times"]) == SAMPLES
     assert [shortened(each) for each in (0.0, 1.0, 1234.567, 0.0123456, 99999.9)] == [0, 1, 1235, 0.01235, 100000]
-
-
-def test_history_has_room_for_so_many_series_and_no_more() -> None:
     history = History()
     optional = {f"topic:{i}": float(i) for i in range(2 * MAX_SERIES)}
     history.add(1000, {"a": 1.0}, optional)

@@ -19,14 +19,11 @@ def counted(time_ms: int, process: int | None, **disks: int | None) -> dict[str,
     return {"time_ms": time_ms, "wear": {"process_written_bytes": process, "directories": directories}}
 
 
-def test_series_are_what_counters_grew_by_each_second() -> None:
+def test_series_are_what_counters_grew_by_each_second_and_a_disk_is_told_once() -> None:
     after = counted(3000, 5000, sda=900, sdb_sdc=10)
     assert wear_series(counted(1000, 1000, sda=500, sdb_sdc=None), after) == {"written_by_process": 2000, "disk:sda": 200}
     assert wear_series(counted(1000, None, sda=901), after) == {}  # another disk, or a machine that started anew
     assert wear_series({"time_ms": 1000}, after) == {}  # a server that is older
-
-
-def test_a_disk_is_told_once_with_all_directories_on_it() -> None:
     rated = {**TELLS_NOTHING, "disks": ["mmcblk0"], "disk_bytes_per_second": 100.0, "disk_bytes_per_appended_byte": 4.5}
     first, memory = _disks([{"path": "/a", **rated}, {"path": "/b", **rated}, {"path": "/c", **TELLS_NOTHING}])
     assert (first["name"], first["paths"]) == ("mmcblk0", ["/a", "/b"])

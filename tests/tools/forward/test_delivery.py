@@ -54,13 +54,9 @@ def test_records_are_the_same_upstream_field_by_field(
     pair.source.append(TOPIC, records)
     pair.drain()
     assert [(each.timestamp, each.key, each.value, each.headers) for each in pair.records()[begin:]] == records
-
-
-def test_a_record_without_a_time_has_none_upstream_and_time_zero_is_one_ms(pair: Forwarding) -> None:
-    pair.upstream.create_topic(TOPIC)
     pair.source.append(TOPIC, [(-1, None, b"none", ()), (0, None, b"zero", ())])
     pair.drain()
-    assert [record.timestamp for record in pair.records()] == [-1, 1]
+    assert [record.timestamp for record in pair.records()[-2:]] == [-1, 1], "without a time, and at time zero"
 
 
 @pytest.mark.parametrize("each", [500, pytest.param(500_000, marks=pytest.mark.merge)])

@@ -22,12 +22,9 @@ def test_a_link_can_be_stopped_and_can_fail_whatever_it_does_and_then_does_nothi
             assert next_state(state, LinkEvent.FAIL) is LinkState.FAILED, state
 
 
-def test_a_link_that_rests_goes_on_by_connecting_anew() -> None:
+def test_a_link_that_rests_goes_on_by_connecting_anew_and_a_step_that_does_not_exist_is_a_bug() -> None:
     assert next_state(LinkState.PAUSED, LinkEvent.RESUME) is LinkState.CONNECTING
     assert next_state(LinkState.WAITING, LinkEvent.WINDOW_OPENS) is LinkState.CONNECTING
     assert next_state(LinkState.BACKING_OFF, LinkEvent.TRY_AGAIN) is LinkState.CONNECTING
-
-
-def test_a_step_that_does_not_exist_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="a link that is paused cannot drained"):
         next_state(LinkState.PAUSED, LinkEvent.DRAINED)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
@@ -25,9 +25,10 @@ from triolog.tools.client.procedures.topics import create_topics, statistics
 from triolog.tools.forward.process.asking import ask
 from triolog.tools.forward.process.place import CONTROL
 
-from tests.support.forwarding import LINK, NODE, until
-from tests.support.server_process import COMMAND, Address, ServerFolder, ServerProcess, environment
+from tests.support.forwarding import LINK, NODE
+from tests.support.server_process import Address, ServerFolder, ServerProcess
 from tests.support.small_devices import mounted_device
+from tests.tools.cli.forward.test_command import running
 
 pytestmark = [pytest.mark.merge, pytest.mark.timeout(300)]
 
@@ -58,43 +59,27 @@ class Forwarder:
     folder: Path
     source: Address
     upstream: str
+    _running: ExitStack = attrs.field(factory=ExitStack)
     _process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        with (self.folder / "forward.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    *(*COMMAND, "forward", "--server", f"{self.source.host}:{self.source.port}", "--to", self.upstream),
-                    *("--topics", ",".join(SHARES), "--priority", "alarms", "--link", LINK, "--node", NODE),
-                    *("--state-dir", str(self.folder), "--max-delay-ms", "20", "--ready-file", str(self.folder / "ready")),
-                ],
-                env=environment(),
-                stderr=log,
-            )
-        until((self.folder / "ready").exists, "the forwarder's start")
+        where = ("--server", f"{self.source.host}:{self.source.port}", "--to", self.upstream, "--link", LINK, "--node", NODE)
+        what = ("--topics", ",".join(SHARES), "--priority", "alarms", "--state-dir", str(self.folder), "--max-delay-ms", "20")
+        self._process = self._running.enter_context(running(self.folder, *where, *what))
 
     def drain(self) -> dict[str, Any]:
         """Nothing is left, and the source knows."""
         answer = ask(str(self.folder / LINK / CONTROL), {"command": "drain", "timeout_s": PATIENCE_S}, PATIENCE_S * 2)
-        assert answer.get("drained"), (answer, (self.folder / "forward.log").read_text()[-4000:])
+        assert answer.get("drained"), (answer, self.said())
         return answer
 
     def stop(self) -> None:
-        if self._process is not None:
+        with self._running:
             self._process.terminate()
-            assert self._process.wait(PATIENCE_S) == 0, (self.folder / "forward.log").read_text()[-4000:]
-            self._process = None
-            (self.folder / "ready").unlink()
+            assert self._process.wait(PATIENCE_S) == 0, self.said()
 
-
-@contextmanager
-def forwarder(folder: Path, source: Address, upstream: str) -> Iterator[Forwarder]:
-    folder.mkdir()
-    made = Forwarder(folder, source, upstream)
-    try:
-        yield made
-    finally:
-        made.stop()
+    def said(self) -> str:
+        return (self.folder / "stderr").read_text()[-4000:]
 
 
 def an_hour_passes(server: ServerProcess) -> int:
@@ -167,11 +152,9 @@ def test_ten_days_with_a_forwarder_in_half_of_them_add_up(tmp_path: Path) -> Non
         upstream = upstreams.start("--kafka", "127.0.0.1:0", "--durability", "os")
         kafka = json.loads(upstream.ready_file.read_text())["kafka"]
         counts = dict.fromkeys(SHARES, 0)
-        with (
-            BlockingClient(source.address) as client,
-            BlockingClient(upstream.address) as there,
-            forwarder(tmp_path / "links", source.address, kafka) as link,
-        ):
+        (tmp_path / "links").mkdir()
+        link = Forwarder(tmp_path / "links", source.address, kafka)
+        with BlockingClient(source.address) as client, BlockingClient(upstream.address) as there, link._running:
             priorities = {"telemetry": "0", "alarms": "10"}
             create(client, [NewTopic(topic, 1, {**CONFIG, "disk.full.priority": priorities[topic]}) for topic in SHARES])
             create(there, [NewTopic(topic, 1, UPSTREAM_CONFIG) for topic in SHARES])

@@ -74,13 +74,9 @@ def test_a_topic_that_cannot_go_on_is_looked_at_less_and_less_often() -> None:
     assert not troubles.blocks("t", now_s)
     troubles.gone("t")
     assert troubles.messages == {}
-
-
-def test_a_topic_upstream_belongs_to_the_first_that_claims_it() -> None:
     claims = Claims()
-    assert claims.claim("there", "x", "a", "t") is None
-    assert claims.claim("there", "x", "a", "t") is None
-    assert claims.claim("there", "x", "b", "u") == "topic t of link a"
+    assert claims.claim("there", "x", "a", "t") is claims.claim("there", "x", "a", "t") is None
+    assert claims.claim("there", "x", "b", "u") == "topic t of link a", "it belongs to the first that claims it"
     assert claims.claim("elsewhere", "x", "b", "u") is None
 
 

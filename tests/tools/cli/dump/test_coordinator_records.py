@@ -103,11 +103,6 @@ def test_a_record_is_put_into_words(topic: str, key: bytes, value: bytes | None,
     assert words(key, value, topic) == told
 
 
-def test_the_topic_is_told_from_the_directory() -> None:
-    assert topic_of("__consumer_offsets-49") == "__consumer_offsets"
-    assert topic_of("flights-0") is None
-
-
 def test_dump_shows_committed_offsets_in_words(tmp_path: Path) -> None:
     directory = tmp_path / "__consumer_offsets-0"
     driven = open_driven(directory, topic_partition=TopicPartition("__consumer_offsets", 0))
@@ -116,6 +111,7 @@ def test_dump_shows_committed_offsets_in_words(tmp_path: Path) -> None:
     log = directory / "00000000000000000000.log"
     text = call("dump", "--records", log).stdout
     assert "[group readers: flights-3 at offset 42]" in text
+    assert [topic_of(name) for name in ("__consumer_offsets-49", "flights-0")] == ["__consumer_offsets", None]
 
 
 TOPIC_ID = uuid.UUID(int=5)

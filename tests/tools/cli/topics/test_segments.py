@@ -25,7 +25,7 @@ def topic(broker: BlockingBroker) -> str:
     return "t"
 
 
-def test_every_segment_is_a_row(cli: Cli, topic: str) -> None:
+def test_every_segment_is_a_row_and_what_is_not_there_is_said(cli: Cli, topic: str) -> None:
     empty, log = cli.json("topics", "segments", topic)
     assert [each["base_offset"] for each in empty["segments"]] == [0]
     assert empty["segments"][0]["max_timestamp"] is empty["cleaned_up_to"] is None
@@ -35,17 +35,11 @@ def test_every_segment_is_a_row(cli: Cli, topic: str) -> None:
     bases = [row[1] for row in rows if row[:1] == ["1"] and "1970-01-01" in " ".join(row)]
     assert bases == [str(each["base_offset"]) for each in log["segments"]]
     assert sum("active" in row for row in rows) == 2
-
-
-def test_one_partition_and_so_many_segments(cli: Cli, topic: str) -> None:
-    [log] = cli.json("topics", "segments", topic, "--partition", "1", "--limit", "1")
-    assert (len(log["segments"]), log["left_out"]) == (1, log["segment_count"] - 1)
-    said = cli.ok("topics", "segments", topic, "--partition", "1", "--limit", "1")
-    assert f"t-1: {log['left_out']} more segments; --limit shows more" in said
+    one = (topic, "--partition", "1", "--limit", "1")
+    [part] = cli.json("topics", "segments", *one)
+    assert (len(part["segments"]), part["left_out"]) == (1, part["segment_count"] - 1)
+    assert f"t-1: {part['left_out']} more segments; --limit shows more" in cli.ok("topics", "segments", *one)
     cli.refused("topics", "segments", topic, "--limit", "10001", code=2)
-
-
-def test_what_is_not_there_is_refused(cli: Cli, topic: str) -> None:
     assert "there is no topic 'nowhere'" in cli.refused("topics", "segments", "nowhere")
     result = cli.call("topics", "segments", topic, "--partition", "2")
     assert result.exit_code == 1

@@ -41,27 +41,21 @@ def take(producer: ProducerStanding, queue: PartitionQueue) -> Batch:
     return batch
 
 
-def test_a_batch_that_was_never_numbered_leaves_no_gap() -> None:
+def test_what_was_never_numbered_leaves_no_gap_and_what_may_be_written_is_given_up_with_its_identity() -> None:
     producer, queue = standing(), queue_of(2)
     take(producer, queue)
     assert producer.close_gap(queue, [queue.sealed.pop()], ConnectionLostError("gone")) == []
     assert (producer.identity, queue.identity, queue.next_sequence) == (FIRST, FIRST, 1)
-
-
-def test_what_may_have_been_written_is_given_up_with_the_identity_that_knows_it_again() -> None:
     producer, queue = standing(), queue_of(3)
     first, second = take(producer, queue), take(producer, queue)
     first.is_undecided = second.is_undecided = True
     queue.sealed.appendleft(second)  # it was put back behind the first, to be sent alone
     assert producer.close_gap(queue, [first], ConnectionLostError("gone")) == [second]
     assert second.base_sequence == NO_SEQUENCE
-
-
-def test_an_identity_that_is_newer_than_the_partitions_is_kept() -> None:
-    producer, queue = standing(), queue_of(2)
-    lost = take(producer, queue)
+    newer, queue = standing(), queue_of(2)
+    lost = take(newer, queue)
     lost.is_undecided = True
-    producer.assume(SECOND, [queue])
-    producer.close_gap(queue, [lost], ConnectionLostError("gone"))
-    assert producer.identity == SECOND
-    assert take(producer, queue).base_sequence == 0
+    newer.assume(SECOND, [queue])
+    newer.close_gap(queue, [lost], ConnectionLostError("gone"))
+    assert newer.identity == SECOND, "one that is newer than the partition's is kept"
+    assert take(newer, queue).base_sequence == 0

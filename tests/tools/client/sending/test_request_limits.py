@@ -33,15 +33,11 @@ def test_the_longest_names_fit_the_frame_too(max_frame_bytes: int) -> None:
     assert all(frame_bytes(request) <= max_frame_bytes + 4 for request in requests)
 
 
-def test_a_delivery_above_the_limits_is_alone() -> None:
+def test_a_delivery_above_the_limits_is_alone_and_a_record_is_judged_where_its_size_is_known() -> None:
     limits = RequestLimits(max_request_bytes=500, max_frame_bytes=5_000)
     deliveries = [delivery_of(size) for size in (100, 9_000, 100, 600)]
     assert [len(request) for request in limits.split(deliveries)] == [1, 1, 1, 1]
     assert [limits.is_sendable(delivery) for delivery in deliveries] == [True, False, True, True]
-
-
-def test_what_a_record_is_compressed_to_is_not_known_before_it_is() -> None:
-    limits = RequestLimits(max_request_bytes=500, max_frame_bytes=5_000)
     queue = delivery_of(0, 3).queue
     limits.check_record(queue, 9_000, CompressionType.GZIP)
     with pytest.raises(RecordTooLargeError, match=r"9000 bytes for t+-3; the server takes frames of at most"):

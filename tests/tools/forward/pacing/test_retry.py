@@ -29,7 +29,7 @@ def test_pauses_double_up_to_what_the_failure_deserves(failure: Failure, is_awai
     assert len(set(found)) == len(found)  # links that failed together do not come back together
 
 
-def test_what_worked_forgets_the_failures_of_every_kind() -> None:
+def test_what_worked_forgets_failures_of_every_kind_and_one_reason_is_said_less_and_less_often() -> None:
     retry = Retry(random.Random(1))
     for failure in Failure:
         for _ in range(8):
@@ -37,10 +37,6 @@ def test_what_worked_forgets_the_failures_of_every_kind() -> None:
     assert retry.pause_s(Failure.PASSING, is_awaited=True) <= 1.2, "nor does one who comes to wait find a long pause"
     retry.reset()
     assert max(retry.pause_s(failure, is_awaited=False) for failure in Failure) <= 0.6
-
-
-def test_one_reason_is_said_less_and_less_often_and_another_one_at_once() -> None:
-    retry = Retry(random.Random(1))
     said = [number for number in range(1, 20) if retry.is_news("nobody is there")]
     assert said == [1, 2, 4, 8, 16]
     assert retry.is_news("no right")

@@ -21,15 +21,12 @@ def test_on_a_slow_link_they_shrink_until_one_takes_no_longer_than_is_well() -> 
     for _ in range(20):
         size.went(size.bytes, size.bytes / rate)
     assert LEAST_BYTES <= size.bytes <= 2 * SLOW_S * rate
-
-
-def test_one_that_failed_is_smaller_the_next_time_but_never_nothing() -> None:
     size = StretchSize(MOST)
     size.failed()
     assert size.bytes == FIRST_BYTES // 2
     for _ in range(20):
         size.failed()
-    assert size.bytes == LEAST_BYTES
+    assert size.bytes == LEAST_BYTES, "one that failed is smaller the next time but never nothing"
 
 
 def test_a_stretch_is_full_by_bytes_by_records_or_by_age() -> None:

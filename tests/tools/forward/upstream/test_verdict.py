@@ -29,16 +29,10 @@ def test_a_code_has_its_verdict(code: int, expected: Verdict) -> None:
     assert judge(code) is expected
 
 
-def test_the_numbers_are_those_of_the_library() -> None:
+def test_numbers_are_those_of_the_library_and_an_error_is_one_line() -> None:
     assert {KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE} == verdict.PURGED
     assert {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE} <= verdict.HOPELESS
-    assert {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION} == {
-        verdict.LOCAL_UNKNOWN_TOPIC,
-        verdict.LOCAL_UNKNOWN_PARTITION,
-    }
-
-
-def test_an_error_is_one_line() -> None:
-    assert (
-        words(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "not\n  allowed")) == "not allowed (GROUP_AUTHORIZATION_FAILED)"
-    )
+    unknown = {verdict.LOCAL_UNKNOWN_TOPIC, verdict.LOCAL_UNKNOWN_PARTITION}
+    assert {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION} == unknown
+    error = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "not\n  allowed")
+    assert words(error) == "not allowed (GROUP_AUTHORIZATION_FAILED)"
