@@ -31,7 +31,7 @@ import pytest
 import trio
 from hypothesis import given, settings, strategies as st
 
-from tests.support.counts import rng
+from tests.support.counts import draws
 
 
 def test_clean():
@@ -69,7 +69,7 @@ def test_finds_a_fault(number):
 
 
 def test_draws():
-    assert not (drawn := rng().getrandbits(32)), f"drew {drawn}"
+    assert not (drawn := draws().getrandbits(32)), f"drew {drawn}"
 
 
 def test_leaves_a_descriptor():
@@ -213,10 +213,10 @@ def test_counts_follow_the_tier(monkeypatch: pytest.MonkeyPatch, tier: str, coun
 def test_seeds_are_fixed_before_the_long_tier_and_follow_its_seed_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(counts.SEED_VARIABLE, "1000")
     monkeypatch.setenv(counts.VARIABLE, counts.MERGE)
-    assert (counts.seeds(6, first=3), counts.rng(3).random()) == (range(3, 5), random.Random(3).random())
+    assert (counts.seeds(6, first=3), counts.draws(3).random()) == (range(3, 5), random.Random(3).random())
     monkeypatch.setenv(counts.VARIABLE, counts.LONG)
     assert counts.seeds(6, first=3) == range(1003, 1009)
-    assert counts.rng(3).random() == counts.rng(3).random() != random.Random(3).random()
+    assert counts.draws(3).random() == counts.draws(3).random() != random.Random(3).random()
 
 
 def test_unknown_tier_and_seed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

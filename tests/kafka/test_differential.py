@@ -17,11 +17,11 @@ from tests.kafka.differential.brokers import both, both_sharing
 from tests.kafka.differential.lookups import Lookups
 from tests.kafka.differential.script import QUOTAS, WEIGHTS, Difference, Script
 from tests.kafka.differential.sharing.script import SharingScript
-from tests.support.counts import counts
+from tests.support.counts import counts, session_seed
 from tests.support.kafka_jars import KafkaCalls
 
 ASKED_FOR: Final = int(os.environ.get("TRIOLOG_TEST_DIFFERENTIAL_SEEDS", 0))
-FIRST_SEED: Final = int(os.environ.get("TRIOLOG_TEST_DIFFERENTIAL_SEED", 7))
+FIRST_SEED: Final = int(os.environ.get("TRIOLOG_TEST_DIFFERENTIAL_SEED") or 7 + session_seed())
 SCRIPTS: Final = ASKED_FOR or (2 if counts(10) == 10 else 1)
 REQUESTS: Final = 2000 if ASKED_FOR else counts(2000)
 BATCHES: Final = max(60, counts(240))

@@ -16,7 +16,7 @@ from triolog.protocol.schema import codec
 from triolog.server.listeners.kafka.fake.kafka_versions import maxima_of
 
 from tests.support.api_table import NEWEST, PAGE, REFERENCE, AllApis, reasons_in, replaced
-from tests.support.counts import counts
+from tests.support.counts import seeds
 from tests.support.kafka_jars import KafkaUnavailableError, clients_jar, unavailable
 from tests.support.kafka_oracles import KafkaJar, declared_here
 from tests.support.kafka_values import MESSAGES, anything, random_value
@@ -45,7 +45,7 @@ def test_every_message_is_declared_as_in_kafkas_own_file(newest: KafkaJar) -> No
 
 
 def test_every_message_is_written_and_read_by_kafkas_own_file(newest: KafkaJar) -> None:
-    for message, seed in product(filter(newest.knows, MESSAGES), range(counts(5))):
+    for message, seed in product(filter(newest.knows, MESSAGES), seeds(5)):
         value = random_value(message.cls, message.version, Random(seed), anything)
         theirs = newest.encode(message, value)
         assert b"".join(codec.write(value, message.version, flexible=message.flexible)) == theirs, message

@@ -41,7 +41,7 @@ from tests.support.broker_image import (
     make_images,
 )
 from tests.support.brokers import running_broker
-from tests.support.counts import counts
+from tests.support.counts import counts, draws
 from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS
 
@@ -368,7 +368,7 @@ async def test_a_damaged_file_of_the_directory_is_survived_or_named(
     image = images[0] if is_clean else images[1]
     others = ("recovery-point-offset-checkpoint", "topics.json", "log-start-offset-checkpoint")
     donors = [image.path / other for other in others if other != name]
-    await check_damages(image, [File(name, None, donors)], fast_path, caplog, random.Random(7 * len(name) + is_clean))
+    await check_damages(image, [File(name, None, donors)], fast_path, caplog, draws(7 * len(name) + is_clean))
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -380,7 +380,7 @@ async def test_a_damaged_file_of_a_partition_is_its_own_matter(
     is_clean: bool,
     partition: TopicPartition,
 ) -> None:
-    image, rng = images[0] if is_clean else images[1], random.Random(is_clean)
+    image, rng = images[0] if is_clean else images[1], draws(int(is_clean))
     await check_damages(image, list(files_of_partition(image, partition, rng)), fast_path, caplog, rng)
 
 

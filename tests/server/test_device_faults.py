@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import random
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +24,7 @@ from triolog.server.storage.directory.log_directory import is_passing
 from triolog.server.storage.errors import LogDirectoryError
 
 from tests.support.brokers import records_from, running_broker, until
-from tests.support.counts import counts
+from tests.support.counts import counts, draws
 from tests.support.failing_device import run_alone
 from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS, Clock
@@ -85,7 +84,7 @@ def faults() -> Iterator[Fault]:
         for suffix in suffixes
         for times in (1, None)
     ]
-    rng = random.Random(4)
+    rng = draws(4)
     yield from rng.sample(every, min(len(every), counts(CASES)))
 
 

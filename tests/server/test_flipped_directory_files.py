@@ -36,7 +36,7 @@ from triolog.server.storage.disk.checkpoints import (
 from triolog.server.storage.errors import CheckpointError
 from triolog.server.storage.producers.producer_id_block import PRODUCER_ID_BLOCK_FILE, decode_producer_id_block
 
-from tests.support.counts import LONG, by_tier, rng, tier
+from tests.support.counts import LONG, by_tier, draws, tier
 from tests.support.flipped_files import PLAIN, Content, Outcome, Store, damages, with_file
 from tests.support.memory_image import logs_of, put
 
@@ -81,7 +81,7 @@ def cases(path: str, content: bytes, read: Callable[[str, bytes], Any]) -> list[
             others.append(damage)
         else:
             firsts[found] = damage
-    choice = rng(len(content))
+    choice = draws(len(content))
     if tier() == LONG:
         return [*firsts.values(), *choice.sample(others, min(len(others), MORE_STARTS))]
     every = list(firsts.values())

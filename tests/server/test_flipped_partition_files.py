@@ -18,7 +18,7 @@ from triolog.server.storage.disk.checkpoints import PARTITION_METADATA_FILE, enc
 from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.storage.log.retention import increment_log_start_offset
 
-from tests.support.counts import LONG, by_tier, rng, tier
+from tests.support.counts import LONG, by_tier, draws, tier
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.flipped_files import damages, with_file
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
@@ -113,7 +113,7 @@ def test_a_log_with_a_damaged_small_file_opens_with_everything_it_has(
     every = [(path, *damage) for path in paths for damage in damages(fs.content(path))]
     assert every
     if tier() != LONG:
-        every = rng(len(kind)).sample(every, by_tier(commit=COMMIT_CASES, merge=MERGE_CASES, long=0))
+        every = draws(len(kind)).sample(every, by_tier(commit=COMMIT_CASES, merge=MERGE_CASES, long=0))
     elif not was_clean:
         every = every[::KILLED_STEP]  # all of these files are made anew then
     logs = logs_of(fs)

@@ -14,7 +14,7 @@ import trio
 from triolog.server.actors.disk.disk import Disk
 from triolog.server.storage.disk.filesystem import OsFileSystem
 
-from tests.support.counts import counts
+from tests.support.counts import counts, session_seed
 
 from .device.disk import SimulatedDisk
 from .script import Script, Step, script_of
@@ -38,7 +38,7 @@ def simulation(*arguments: str) -> str:
     return run.stdout
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
+@pytest.mark.parametrize("first", range(session_seed(), session_seed() + SEEDS, PER_TEST))
 def test_every_promise_is_kept(first: int, tmp_path: Path) -> None:
     said = simulation("--first", str(first), "--seeds", str(PER_TEST), "--jobs", "1", "--keep", str(tmp_path))
     assert f"{PER_TEST} worlds, 0 wrong" in said

@@ -80,6 +80,6 @@ def seeds(long: int, *, merge: int | None = None, commit: int | None = None, fir
     return range(start, start + counts(long, merge=merge, commit=commit))
 
 
-def rng(seed: int | str = 0) -> random.Random:
+def draws(seed: int | str = 0) -> random.Random:
     """Return a generator for a test that passes its own `seed`: always the same, or in the long tier one of this session."""
     return random.Random(f"{drawn}/{seed}" if (drawn := session_seed()) else seed)

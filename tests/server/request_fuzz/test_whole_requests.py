@@ -11,12 +11,12 @@ import pytest
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.native import messages
 
-from tests.support.counts import counts
+from tests.support.counts import counts, session_seed
 
 from .run import VARIANTS, fuzzed_broker, run
 
 REQUESTS: Final = int(os.environ.get("TRIOLOG_TEST_REQUEST_FUZZ") or counts(100_000, commit=4500))
-SEED: Final = int(os.environ.get("TRIOLOG_TEST_REQUEST_FUZZ_SEED") or 0)
+SEED: Final = int(os.environ.get("TRIOLOG_TEST_REQUEST_FUZZ_SEED") or session_seed())
 EACH: Final = REQUESTS // len(VARIANTS)
 
 

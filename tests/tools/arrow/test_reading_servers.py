@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from triolog.tools import arrow
 from triolog.tools.arrow import server
 from triolog.tools.arrow.schema import COLUMNS
 
-from tests.support.counts import counts
+from tests.support.counts import counts, draws
 from tests.support.logs import START_MS
 from tests.support.stopped_logs import BATCHES, TOPIC, write_stopped_logs
 from tests.tools.arrow.scalar_reading import partitions_in, rows_of, scalar_rows
@@ -67,7 +66,7 @@ def test_any_range_is_the_filter_of_a_full_scan(stopped: Path, broker: BlockingB
     """Of many pages: times are out of order, transactions aborted, one is open."""
     monkeypatch.setattr(server, "FETCH_BYTES", 700)
     whole = rows_of(arrow.read(stopped, TOPIC))
-    rng = random.Random(5)
+    rng = draws(5)
     for _ in range(RANGES):
         low, high = sorted(rng.randrange(90) for _ in range(2))
         first, end = sorted(START_MS + rng.randrange(-2_000, 1_000 * BATCHES + 7_000) for _ in range(2))

@@ -18,7 +18,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.counts import counts
+from tests.support.counts import counts, session_seed
 from tests.support.forwarding_chain import Chain, Run, chain, triolog_upstream
 
 RUNS: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_RUNS") or counts(100))
@@ -29,7 +29,7 @@ COMPARED: Final = 10
 VICTIMS: Final = ("source", "forwarder", "upstream")
 STORM_S: Final = 3
 SEED: Final = os.environ.get("TRIOLOG_TEST_FORWARD_SEED")
-SEEDS: Final = [SEED] if SEED else [str(number) for number in range(RUNS)]
+SEEDS: Final = [SEED] if SEED else [str(number + session_seed()) for number in range(RUNS)]
 
 
 def settle(run: Run) -> None:

@@ -16,7 +16,7 @@ from triolog.protocol.schema.primitives import write_unsigned_varint
 from tests.fuzzing import kafka_requests
 from tests.fuzzing.kafka_requests import REQUESTS, request_frame
 from tests.fuzzing.target import BrokenInvariantError
-from tests.support.counts import counts
+from tests.support.counts import counts, draws, seeds
 from tests.support.kafka_values import MESSAGES, Message, random_value
 
 LONGEST: Final = 600
@@ -53,7 +53,7 @@ def damaged(data: bytes, random: Random) -> bytes:
 
 def test_every_cut_of_a_message_is_refused() -> None:
     for message in MESSAGES:
-        for seed in range(counts(10)):
+        for seed in seeds(10):
             data = written(message, Random(seed))
             for stop in range(min(len(data), LONGEST)):
                 with pytest.raises(RemoteProtocolError):
@@ -61,7 +61,7 @@ def test_every_cut_of_a_message_is_refused() -> None:
 
 
 def test_a_message_with_changed_bytes_is_read_or_refused() -> None:
-    random = Random(0)
+    random = draws()
     for message in MESSAGES:
         for _ in range(counts(100)):
             if data := written(message, random):
@@ -70,7 +70,7 @@ def test_a_message_with_changed_bytes_is_read_or_refused() -> None:
 
 
 def test_a_request_with_changed_bytes_anywhere_is_one_that_can_be_repeated_or_refused() -> None:
-    random = Random(0)
+    random = draws()
     read = [kafka_requests.feed(damaged(request_frame(each, random), random)) for each in REQUESTS for _ in range(counts(100))]
     assert len(read) // 20 < sum(read) < len(read) * 19 // 20, "bodies are hardly looked at, or hardly damaged"
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from triolog.protocol.schema import codec
 
-from tests.support.counts import counts
+from tests.support.counts import seeds
 from tests.support.kafka_oracles import NEWER, ORACLES, WITHOUT_KAFKA_PYTHON, WITHOUT_KIO, declared_here
 from tests.support.kafka_values import MESSAGES, random_value, without_absent
 
@@ -25,7 +25,7 @@ def test_every_message_has_an_oracle_and_nearly_every_one_has_both() -> None:
 @pytest.mark.parametrize("name", ORACLES)
 def test_both_write_the_same_bytes_and_each_reads_them_as_the_value(name: str) -> None:
     oracle = ORACLES[name]
-    for message, seed in product(filter(oracle.knows, MESSAGES), range(counts(30))):
+    for message, seed in product(filter(oracle.knows, MESSAGES), seeds(30)):
         value = random_value(message.cls, message.version, Random(seed), oracle.choose)
         theirs = oracle.encode(message, value)
         assert b"".join(codec.write(value, message.version, flexible=message.flexible)) == theirs, message
@@ -42,7 +42,7 @@ def test_fields_are_declared_as_in_kafkas_schema(name: str) -> None:
 
 
 def test_fields_that_a_version_lacks_are_left_out_and_read_as_their_defaults() -> None:
-    for message, seed in product(MESSAGES, range(counts(30))):
+    for message, seed in product(MESSAGES, seeds(30)):
         value = random_value(message.cls, message.version, Random(seed), absent_too=True)
         data = b"".join(codec.write(value, message.version, flexible=message.flexible))
         read = codec.read(message.cls, message.version, memoryview(data), flexible=message.flexible)

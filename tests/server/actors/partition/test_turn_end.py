@@ -19,7 +19,7 @@ from triolog.server.storage.log.append import AppendResult
 
 from tests.server.actors.partition.appending import Answered, answered, offsets, prepared
 from tests.support.brokers import actor_of, one_partition, values_from
-from tests.support.counts import counts
+from tests.support.counts import seeds
 from tests.support.gate_fs import GateFileSystem
 
 
@@ -128,7 +128,7 @@ async def test_a_bug_at_the_end_of_a_turn_takes_the_log_offline_and_is_raised(tm
         assert actor.log.offline is not None
 
 
-@pytest.mark.parametrize("seed", range(counts(60)))
+@pytest.mark.parametrize("seed", seeds(60))
 async def test_any_interleaving_gives_offsets_in_the_order_of_sending(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     answers: list[tuple[int, AppendResult | RequestError]] = []

@@ -12,7 +12,7 @@ import trio.testing
 from triolog.protocol.limits import KIB, MIB
 from triolog.server.listeners.connections.budget import FREE_BYTES, PROGRESS_BYTES, SMALL_BYTES, STALL_S, InFlightBudget, Share
 
-from tests.support.counts import counts
+from tests.support.counts import seeds
 
 LIMIT = 16 * MIB
 
@@ -186,7 +186,7 @@ async def test_a_frame_that_makes_progress_is_not_given_up(autojump_clock: trio.
         assert not state()
 
 
-@pytest.mark.parametrize("seed", range(counts(200)))
+@pytest.mark.parametrize("seed", seeds(200))
 async def test_random_peers_all_get_their_answers_and_the_accounts_balance(
     seed: int, autojump_clock: trio.testing.MockClock
 ) -> None:

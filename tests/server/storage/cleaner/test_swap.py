@@ -24,7 +24,7 @@ from triolog.server.storage.log.truncate import truncate_to
 
 from tests.support import compaction
 from tests.support.compaction import MAP_BYTES, put, stored
-from tests.support.counts import counts
+from tests.support.counts import counts, draws
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.logs import DrivenLog, open_driven, read_all
 
@@ -64,7 +64,7 @@ def round_moments(segment_bytes: int, *, records: int = 24) -> tuple[list[CrashF
 @pytest.mark.parametrize("segment_bytes", [320, 700, 100_000], ids=["single segments", "pairs", "one group"])
 def test_a_power_cut_at_any_operation_of_a_round_loses_and_doubles_nothing(segment_bytes: int) -> None:
     """Kafka: LogCleanerTest.testRecoveryAfterCrash, on a disk that may drop and reorder what was not synced."""
-    rng = random.Random(20)
+    rng = draws(20)
     moments, driven = round_moments(segment_bytes)
     for _ in range(counts(400)):
         check_after_crash(rng.choice(moments).crash(rng), driven, rng)
@@ -73,7 +73,7 @@ def test_a_power_cut_at_any_operation_of_a_round_loses_and_doubles_nothing(segme
 @pytest.mark.parametrize(("records", "segment_bytes"), [(12, 100_000), (24, 700)], ids=["most stays", "nothing stays"])
 def test_a_power_cut_at_every_operation_of_a_replacement_loses_and_doubles_nothing(records: int, segment_bytes: int) -> None:
     """Many disks for each operation: what survives of several renames is chance."""
-    rng = random.Random(21)
+    rng = draws(21)
     fs = CrashFileSystem(page_bytes=512)
     driven = filled(DIRECTORY, fs, records)
     driven.log.config = attrs.evolve(driven.log.config, segment_bytes=segment_bytes)
@@ -108,7 +108,7 @@ def check_after_crash(fs: CrashFileSystem, driven: DrivenLog, rng: random.Random
 
 def test_at_load_old_segments_are_gone_on_the_device_before_a_new_one_has_its_name() -> None:
     """Else a second power cut leaves a new segment and old ones of its range, and nothing that tells them apart."""
-    rng = random.Random(22)
+    rng = draws(22)
     stopped = CrashFileSystem(page_bytes=512)
     driven = filled(DIRECTORY, stopped, 12)
     driven.log.config = attrs.evolve(driven.log.config, segment_bytes=100_000)

@@ -12,7 +12,7 @@ import pytest
 from triolog.server.storage.disk.filesystem import CREATE, READ, WRITE, FileSystem, OsFileSystem, read_file, replace_file
 from triolog.server.storage.disk.memory_overlay import MemoryOverlay
 
-from tests.support.counts import counts
+from tests.support.counts import seeds
 from tests.support.gate_fs import GateFileSystem
 
 MOST_BYTES: Final = 1 << 20
@@ -73,7 +73,7 @@ def _change_one(fs: FileSystem, path: str, flags: int, position: int, data: byte
 
 
 def test_it_answers_as_the_real_file_system_and_the_device_stays_as_it_is(tmp_path: Path) -> None:
-    for seed in range(counts(60)):
+    for seed in seeds(60):
         device, copy = tmp_path / f"device-{seed}", tmp_path / f"copy-{seed}"
         rng = random.Random(seed)
         for directory in (device, copy):

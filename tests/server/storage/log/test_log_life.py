@@ -31,14 +31,14 @@ from triolog.server.storage.log.retention import expire_segments, increment_log_
 from triolog.server.storage.log.truncate import truncate_to
 from triolog.server.storage.lookups.timestamps import offset_for_timestamp
 
-from tests.support.counts import counts
+from tests.support.counts import counts, session_seed
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.inline_log import ORDERS, InlineLog, make_on_device
 from tests.support.logs import START_MS, read_all
 
 SEEDS: Final = int(os.environ.get("TRIOLOG_TEST_LIFE_SEEDS", 0)) or counts(500)
 FAILING_SEEDS: Final = int(os.environ.get("TRIOLOG_TEST_LIFE_SEEDS", 0)) or counts(400)
-FIRST_SEED: Final = int(os.environ.get("TRIOLOG_TEST_LIFE_SEED", 0))
+FIRST_SEED: Final = int(os.environ.get("TRIOLOG_TEST_LIFE_SEED") or session_seed())
 STEPS: Final = 60
 KEYS: Final = [b"a", b"b", b"c", b"d"]
 IN_FLIGHT: Final = 5

@@ -14,7 +14,7 @@ from triolog.server.config import LogConfig
 from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.log.leader_epochs import EpochEntry
 
-from tests.support.counts import counts
+from tests.support.counts import counts, draws
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
 CONFIG = LogConfig(fetch_check_crcs=True, index_interval_bytes=300, segment_bytes=4000)
@@ -58,7 +58,7 @@ def test_no_flipped_bit_leaves_the_log(tmp_path: Path) -> None:
         for offset in range(header.base_offset, header.next_offset)
     }
     sizes = {Path(segment.log.path): segment.size for segment in driven.log.segments}
-    rng = random.Random(11)
+    rng = draws(11)
     for _ in range(counts(400)):
         path = rng.choice(sorted(sizes))
         bit = rng.randrange(8 * sizes[path])
@@ -107,7 +107,7 @@ def test_a_flipped_bit_of_a_header_hides_its_batch_and_no_other(
 ) -> None:
     driven = filled(tmp_path, attrs.evolve(CONFIG, index_interval_bytes=interval))
     batches = batches_of(driven)
-    chosen = random.Random(3).sample([(number, bit) for number in range(len(batches)) for bit in bits], samples)
+    chosen = draws(3).sample([(number, bit) for number in range(len(batches)) for bit in bits], samples)
     if bits is FRAME_BITS:
         chosen += [(number, 8 * 16 + 5) for number in (0, 1, 7, len(batches) - 2, len(batches) - 1)]
     else:
@@ -154,7 +154,7 @@ DAMAGES: Final = {
 def test_two_damaged_batches_hide_none_that_a_whole_neighbour_goes_on_from(tmp_path: Path, interval: int) -> None:
     """Simulation, seed 100550. No damaged one is answered, and the search for them ends."""
     driven = filled(tmp_path, attrs.evolve(CONFIG, index_interval_bytes=interval))
-    batches, rng = batches_of(driven), random.Random(3)
+    batches, rng = batches_of(driven), draws(3)
     for _ in range(counts(400)):
         first = rng.randrange(1, BATCHES - 3)
         second = first + rng.choice([1, 1, 2])
@@ -225,7 +225,7 @@ def test_behind_a_damaged_length_or_magic_a_time_and_an_offset_are_found(tmp_pat
     behind the end of its segment: a reader was led into the next one."""
     driven, batches = in_a_minute_each(tmp_path, interval=interval, checked=checked)
     chosen = [(number, bit) for number in range(BATCHES) for bit in FRAME_BITS]
-    for number, bit in random.Random(7).sample(chosen, counts(100)):
+    for number, bit in draws(7).sample(chosen, counts(100)):
         path, position, _, _ = batches[number]
         flip(path, 8 * position + bit)
         for minute in range(max(0, number - 4), min(BATCHES, number + 5)):

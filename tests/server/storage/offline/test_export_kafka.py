@@ -41,7 +41,7 @@ from triolog.server.storage.offline.export_kafka import Exported, execute_export
 from triolog.server.storage.offline.export_plan import STAGED_SUFFIX, check_source, check_target, plan_export, read_offsets
 from triolog.server.storage.producers.producer_snapshots import decode_snapshot
 
-from tests.support.counts import counts
+from tests.support.counts import seeds
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
@@ -191,7 +191,7 @@ def test_an_export_that_is_run_again_finds_nothing_to_do(fs: CrashFileSystem) ->
     assert_exported(fs)
 
 
-@pytest.mark.parametrize("seed", range(counts(10)))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_power_cut_at_any_change_is_taken_up_by_the_next_run(seed: int) -> None:
     """And until then Kafka refuses to start, or serves either nothing or all of it."""
     for changes in itertools.count(seed, 10):

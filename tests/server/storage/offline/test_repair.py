@@ -30,7 +30,7 @@ from triolog.server.storage.offline.repair_directory import RepairSummary, repai
 from triolog.server.storage.recovery.salvage import Damage
 
 from tests.server.storage.check.test_verify import GOLDEN, damages, finds_every_offset, flip, verified
-from tests.support.counts import counts
+from tests.support.counts import counts, draws, seeds
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.inline_log import make_on_device
 from tests.support.logs import open_driven
@@ -66,7 +66,7 @@ def stored(fs: FileSystem, path: Path, partition: TopicPartition) -> list[Record
 
 
 def test_a_flipped_bit_anywhere_is_repaired_at_the_price_of_one_batch_at_most(fast_path: Path) -> None:
-    rng, logs = random.Random(3), write_stopped_logs(fast_path / "data")
+    rng, logs = draws(3), write_stopped_logs(fast_path / "data")
     partition = TopicPartition(TOPIC, 0)
     before = logs.records[partition]
     names = [path.name for path in sorted(logs.partition().iterdir()) if path.stat().st_size]
@@ -91,7 +91,7 @@ def test_a_flipped_bit_anywhere_is_repaired_at_the_price_of_one_batch_at_most(fa
 
 @pytest.mark.parametrize("name", ["txn-0", "idem-0", "codec-lz4-0"])
 def test_a_flipped_bit_in_a_partition_of_kafkas_is_repaired(fast_path: Path, name: str) -> None:
-    rng = random.Random(4)
+    rng = draws(4)
     for _ in range(counts(FLIPS // 4)):
         directory = Path(shutil.copytree(GOLDEN / "clean", fast_path / "data", copy_function=shutil.copyfile)) / name
         directory.chmod(0o755)
@@ -288,7 +288,7 @@ def test_a_power_cut_at_any_change_of_a_repair_loses_nothing(tmp_path: Path) -> 
     repaired(DISK, fs=fs)
     assert len(moments) > 10
     done = set()
-    for seed in range(counts(10)):
+    for seed in seeds(10):
         for changes, moment in enumerate(moments):
             survivor = moment.crash(random.Random(1000 * seed + changes))
             disk = tuple(survivor.tree().items())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +23,7 @@ from triolog.server.storage.producers.producer_entry import BatchMetadata, Produ
 from triolog.server.storage.producers.producer_snapshots import encode_snapshot
 from triolog.server.storage.producers.sealed_files import crc_of
 
-from tests.support.counts import counts
+from tests.support.counts import counts, draws
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.flipped_files import flipped
 from tests.support.gate_fs import GateFileSystem
@@ -109,7 +108,7 @@ def test_a_kill_behind_a_roll_with_five_requests_in_flight_knows_each_of_them_ag
 
 @pytest.mark.parametrize("rolls", [False, True])
 def test_after_a_power_cut_at_any_moment_of_a_roll_or_a_stop_what_is_there_is_known_again(rolls: bool) -> None:
-    rng = random.Random(5)
+    rng = draws(5)
     fs = CrashFileSystem()
     driven = open_driven("/topic-0", fs=fs)
     fs.sync_directory("/")

@@ -30,7 +30,7 @@ from triolog.server.storage.log.prepare import prepare_append, prepare_marker
 from triolog.server.storage.lookups.fetch import fetch_batches
 
 from tests.support.check_log import check_everything, check_indexes
-from tests.support.counts import LONG, by_tier, counts, tier
+from tests.support.counts import LONG, by_tier, counts, draws, tier
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.inline_log import ORDERS, InlineLog
 from tests.support.logs import untimed
@@ -207,7 +207,7 @@ def test_the_base_offset_of_the_last_batch() -> None:
 def test_a_thousand_flipped_bits_cost_one_batch_each_at_most() -> None:
     """Over sealed and unflushed segments; what is lost is a gap that is reported, or the end that was cut off and kept."""
     killed, _, model, places = _images()
-    rng = random.Random(7)
+    rng = draws(7)
     logs = sorted(name for name in killed if name.endswith(".log"))
     sizes = [len(killed[name]) for name in logs]
     for _ in range(counts(1000)):

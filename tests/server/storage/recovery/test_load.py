@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +13,7 @@ from triolog.server.storage.disk.filesystem import CREATE, FileSystem
 from triolog.server.storage.errors import StorageError
 from triolog.server.storage.recovery.load import load_files
 
-from tests.support.counts import counts
+from tests.support.counts import counts, draws
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
@@ -78,7 +77,7 @@ def test_files_of_a_segment_that_is_on_its_way_out_tell_of_no_hole(tmp_path: Pat
 
 def test_no_file_of_a_deletion_is_unlinked_before_all_new_names_are_on_the_device() -> None:
     """A server was killed behind the renames: a power cut during the start must not leave the first without the second."""
-    rng = random.Random(3)
+    rng = draws(3)
     bases = ("00000000000000000000", "00000000000000000010")
     stopped = CrashFileSystem()
     log_of("/topic-0", 35, stopped)
@@ -171,7 +170,7 @@ def test_a_split_that_is_interrupted_after_any_operation_leaves_no_gap(offsets: 
     moments = fs.moments()
     assert open_driven("/log", fs=fs, was_clean=was_clean).offsets() == offsets
     assert len(moments) > 10
-    rng = random.Random(1)
+    rng = draws(1)
     new_file = f"/log/{offsets[-1]:020}.log"
     for number, moment in enumerate(list(moments)):
         for after in (moment.copy(), *(moment.crash(rng) for _ in range(counts(8)))):

@@ -16,7 +16,7 @@ from triolog.server.storage.log.gaps import OffsetGap
 from triolog.server.storage.recovery.quarantine import MOST_TAILS, cut_tail, delete_oldest_tails, quarantine, set_aside
 from triolog.server.storage.recovery.salvage import Damage
 
-from tests.support.counts import counts
+from tests.support.counts import seeds
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.inline_log import InlineLog, make_on_device
 
@@ -70,7 +70,7 @@ def test_a_power_cut_at_any_step_of_recovery_loses_nothing(damaged: frozenset[in
     assert len(moments) > 10
     seen = set()
     for moment in [*moments, fs.copy()]:
-        for seed in range(counts(40)):
+        for seed in seeds(40):
             again = moment.crash(random.Random(seed))
             disk = tuple(again.tree().items())
             if disk not in seen:

@@ -18,7 +18,7 @@ from triolog.server.storage.errors import ErrorCode
 from triolog.server.storage.recovery.recovery import OpenLog, open_log
 from triolog.server.storage.recovery.space_wait import open_in_memory
 
-from tests.support.counts import counts
+from tests.support.counts import seeds
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.inline_log import make_on_device
 from tests.support.logs import START_MS, Clock, DrivenLog, batch, open_driven
@@ -152,7 +152,7 @@ def openings_without_space(stopped: Stopped) -> Iterator[tuple[FillingDevice, OS
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("seed", range(counts(10)))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_wherever_space_runs_out_the_log_is_read_as_with_space_and_the_device_stays_as_it_is(state: str, seed: int) -> None:
     """Also behind a power cut while it waits, and once there is space."""
     stopped, rng = stopped_log(state, seed), random.Random(seed)

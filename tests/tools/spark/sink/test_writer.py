@@ -21,7 +21,7 @@ from triolog.tools.spark.sink.write_options import WriteOptions
 from triolog.tools.spark.sink.write_rows import RowError
 from triolog.tools.spark.sink.writer import Staged, WriteTask
 
-from tests.support.counts import counts
+from tests.support.counts import seeds
 from tests.support.weather_proxy import WeatherProxy
 
 MB = 1_000_000
@@ -297,7 +297,7 @@ def test_staging_again_after_a_restart_is_an_error_where_the_server_changes_batc
         writer.stage(restarting.rows([b"%03d" % number for number in range(80)], 3), given, task())
 
 
-@pytest.mark.parametrize("seed", range(counts(60)))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_what_is_staged_is_every_batch_once_and_in_order_whichever_answers_are_lost(
     broker: BlockingBroker, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
