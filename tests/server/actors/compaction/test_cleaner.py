@@ -152,6 +152,9 @@ async def test_compacted_logs_are_not_compacted_again_after_a_restart(tmp_path: 
         await cleaner.load()
         assert cleaner.clean_up_to == {}
         assert "compacted logs are cleaned from their start" in caplog.text
+        cleaner.clean_up_to[actor_of(broker).log] = 10_000
+        assert await cleaner.clean_dirtiest()
+        assert "counts as not compacted" in caplog.text, "a checkpoint that is not in the log is reset"
 
 
 async def test_appends_and_reads_go_on_during_a_round(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

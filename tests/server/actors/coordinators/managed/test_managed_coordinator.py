@@ -63,7 +63,11 @@ class Kind:
         return getattr(broker.groups, COORDINATORS[self.name])
 
     async def heartbeat(self, broker: Broker, request: Any = None, **changes: Any) -> Any:
-        return await self.coordinator(broker).heartbeat(attrs.evolve(request or self.join, **changes))
+        groups = broker.groups
+        send = {"consumer": groups.consumer_heartbeat, "streams": groups.streams_heartbeat}.get(
+            self.name, groups.share.heartbeat
+        )
+        return await send(attrs.evolve(request or self.join, **changes))
 
     async def refusal(self, broker: Broker, request: Any = None, **changes: Any) -> object:
         with pytest.raises(RequestError) as refused:
@@ -348,7 +352,6 @@ async def test_a_group_without_members_changes_its_kind_and_keeps_its_offsets(fa
         await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=member)
         assert await kind.refusal(broker) is ErrorCode.GROUP_ID_NOT_FOUND
         broker.groups.leave(GROUP, [LeavingMember(joined.member_id)])
-        await until(lambda: not broker.groups._members.is_being_stored(GROUP))
         beat = await kind.settled(broker)
         [listing] = broker.groups.listings()
         assert listing.group_type == "consumer"
