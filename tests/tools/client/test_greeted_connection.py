@@ -44,18 +44,10 @@ async def test_answers_overtake_each_other(server: NativeServer, clock: MockCloc
 
 async def test_many_calls_keep_to_the_servers_limit(server: NativeServer, clock: MockClock) -> None:
     server.max_in_flight = 3
-    done = 0
-    async with connect(open_stream=server.open_stream) as client:
-
-        async def call() -> None:
-            nonlocal done
-            await client.metadata(m.MetadataRequest())
-            done += 1
-
-        async with trio.open_nursery() as calls:
-            for _ in range(50):
-                calls.start_soon(call)
-    assert done == 50
+    async with connect(open_stream=server.open_stream) as client, trio.open_nursery() as calls:
+        for _ in range(50):
+            calls.start_soon(client.metadata, m.MetadataRequest())
+    assert sum(isinstance(request, m.MetadataRequest) for request in server.requests) == 50
 
 
 async def test_cancelled_call_gives_its_place_back_when_its_answer_comes(server: NativeServer, clock: MockClock) -> None:
@@ -174,6 +166,21 @@ class _InterruptedStream(WrappedStream):
         if self.on_data is not None:
             self.on_data()
         return data
+
+
+async def test_a_stream_that_does_not_send_is_a_lost_connection(server: NativeServer, clock: MockClock) -> None:
+    stream = WrappedStream(await server.open_stream())
+
+    async def open_stream() -> trio.abc.Stream:
+        return stream
+
+    async def fail(_: Any) -> None:
+        raise trio.BrokenResourceError("pipe")
+
+    async with connect(open_stream=open_stream) as client:
+        stream.send_all = fail
+        with pytest.raises(ConnectionLostError, match="sending failed"):
+            await client.metadata(m.MetadataRequest())
 
 
 async def test_answer_that_arrives_as_the_client_closes_is_dropped(server: NativeServer, clock: MockClock) -> None:

@@ -33,13 +33,9 @@ def tls(certificates: Certificates, **changes: Any) -> TlsConfig:
     return TlsConfig(**{"ca_file": certificates.ca, "certificate_file": certificates.client, **changes})
 
 
-def address_of(broker: BlockingBroker) -> tuple[str, int]:
-    return broker.native
-
-
 async def test_a_client_sends_large_and_small_records(broker: BlockingBroker, certificates: Certificates, door: Door) -> None:
     sizes = [1, 100, 70_000, 900_000] * 3
-    async with door.client(address_of(broker), ClientConfig(tls=tls(certificates))) as client:
+    async with door.client(broker.native, ClientConfig(tls=tls(certificates))) as client:
         async with door.producer(client) as producer:
             for size in sizes:
                 await producer.send("topic", value=bytes(size))
@@ -48,7 +44,7 @@ async def test_a_client_sends_large_and_small_records(broker: BlockingBroker, ce
 
 
 async def test_a_client_in_trio_has_many_calls_at_once(broker: BlockingBroker, certificates: Certificates) -> None:
-    async with connect(address=address_of(broker), config=ClientConfig(tls=tls(certificates))) as client:
+    async with connect(address=broker.native, config=ClientConfig(tls=tls(certificates))) as client:
         async with trio.open_nursery() as nursery:
             for _ in range(50):
                 nursery.start_soon(client.metadata, MetadataRequest(None))
@@ -62,12 +58,12 @@ async def test_who_is_not_trusted_is_not_connected(broker: BlockingBroker, certi
         (ClientConfig(connect_timeout_ms=5_000), None),  # without TLS
     ):
         with pytest.raises(ConnectionLostError, match=reason):
-            async with door.client(address_of(broker), config) as client:
+            async with door.client(broker.native, config) as client:
                 await client.hello()
 
 
 def test_the_command_line_reaches_a_server_with_tls(broker: BlockingBroker, certificates: Certificates) -> None:
-    host, port = address_of(broker)
+    host, port = broker.native
     options = ["--server", f"{host}:{port}", "--tls-ca", certificates.ca, "--tls-cert", certificates.client]
     result = CliRunner().invoke(main, ["topics", "list", "--json", *options])
     assert result.exit_code == 0, result.output

@@ -24,14 +24,10 @@ from triolog.tools.client.procedures.groups import CommittedOffset
 from triolog.tools.client.procedures.topics import EARLIEST, LATEST, AtOffset, AtTime
 
 from ..doors import Door, Served
+from ..test_connection import BATCH, produce_request
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
-BATCH = build_batch([(5, None, b"value", ())])
-
-
-def produce_request(topic: str = "t", acks: int = -1) -> m.ProduceRequest:
-    return m.ProduceRequest((m.ProducePartition(topic, 0, BATCH),), acks)
 
 
 async def test_calls_give_messages_and_errors_of_partitions_stand_in_their_entries(served: Served) -> None:

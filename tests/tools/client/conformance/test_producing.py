@@ -138,14 +138,14 @@ async def test_error_that_is_final_is_raised_by_its_records_alone(served: Served
 
 
 async def test_delivery_timeout_ends_retries(served: Served) -> None:
-    async with served.producer(delivery_timeout_ms=60) as producer:
+    async with served.producer(delivery_timeout_ms=300) as producer:
         await (await producer.send("t", b"a", partition=0))
         served.faults_on(m.ProduceRequest, *["drop"] * 1000)
         began = time.monotonic()
         lost = await producer.send("t", b"b", partition=0)
-        with pytest.raises(DeliveryTimedOutError, match="t-0 was not acknowledged within delivery_timeout_ms=60"):
+        with pytest.raises(DeliveryTimedOutError, match="t-0 was not acknowledged within delivery_timeout_ms=300"):
             await lost
-        assert time.monotonic() - began >= 0.06
+        assert time.monotonic() - began >= 0.3
         assert producer.buffered_bytes == 0
 
 
@@ -159,7 +159,7 @@ async def test_full_buffer_waits_for_acknowledgements(served: Served) -> None:
 
 async def test_full_buffer_is_an_error_after_max_block_ms(served: Served) -> None:
     served.faults_on(m.ProduceRequest, trio.Event())
-    async with served.producer(linger_ms=0, buffer_bytes=600, max_block_ms=30) as producer:
+    async with served.producer(linger_ms=0, buffer_bytes=600, max_block_ms=300) as producer:
         await producer.send("t", bytes(400), partition=0)
         with pytest.raises(BufferFullError, match="432 of 600 bytes wait for "):
             await producer.send("t", bytes(400), partition=0)

@@ -38,7 +38,7 @@ async def send(producer: Any, value: bytes) -> None:
 @asynccontextmanager
 async def commit_in_doubt(served: Served, fault: str) -> AsyncIterator[tuple[Any, Any]]:
     """A producer whose commit of a record, b"a", had no answer; from now on the server gives some."""
-    async with transactional(served, max_block_ms=50) as producer:
+    async with transactional(served, max_block_ms=300) as producer:
         transaction = producer.transaction()
         await transaction.begin()
         await send(producer, b"a")
@@ -169,7 +169,7 @@ async def test_a_record_whose_outcome_is_unknown_leads_to_another_epoch(served: 
         async with producer.transaction():
             await producer.send("t", b"a", partition=0)
 
-    async with transactional(served, delivery_timeout_ms=60) as producer:
+    async with transactional(served, delivery_timeout_ms=300) as producer:
         served.faults_on(m.ProduceRequest, *["drop after"] * 1000)
         with pytest.raises(RequestError, match="delivery_timeout_ms"):
             await fail()
