@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.followed_page import Reader, is_seen
 
+pytestmark = pytest.mark.merge  # what a tutorial says is typed into real servers
+
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 TUTORIALS: Final = DOCS / "tutorials"
 IN_SPARK: Final = pytest.param("spark.md", marks=[pytest.mark.merge, pytest.mark.timeout(1200)])

@@ -23,7 +23,7 @@ LOCK_S = 30.0
 PATIENCE_S = 60.0
 ACCEPTING = [
     pytest.param("confluent-kafka", 0, id="confluent-kafka"),
-    pytest.param("java", 0, id="java"),
+    pytest.param("java", 0, marks=pytest.mark.merge, id="java"),
     pytest.param("java-4.4", 0, marks=pytest.mark.merge, id="java-4.4"),
     pytest.param("franz-go", 1, marks=pytest.mark.merge, id="franz-go"),
 ]
@@ -31,7 +31,7 @@ ACCEPTING = [
 refused once locks have ended. franz-go accepts by each poll what the one before it gave, late or not; that is refused, or it is
 taken for the second delivery, whose own acceptance is refused then."""
 RENEWING = [
-    pytest.param("java", True, id="java"),
+    pytest.param("java", True, marks=pytest.mark.merge, id="java"),
     pytest.param("java-4.4", True, marks=pytest.mark.merge, id="java-4.4"),
     pytest.param("franz-go", False, marks=pytest.mark.merge, id="franz-go"),
 ]

@@ -22,13 +22,13 @@ from tests.clients.driver import DEADLINE_S
 from tests.clients.external_programs import STREAMS_VERSION, ProgramUnavailableError
 from tests.clients.streams_application import APPLICATION, COUNTS, WORDS, WordCount
 
-pytestmark = pytest.mark.timeout(900)  # the first test fetches Kafka Streams
+pytestmark = [pytest.mark.merge, pytest.mark.timeout(900)]  # a JVM starts; the first test fetches Kafka Streams
 
 PARTITIONS: Final = 4
 VOCABULARY: Final = [f"word{number}" for number in range(20)]
 
 
-@pytest.fixture(scope="module", params=[STREAMS_VERSION, pytest.param("4.4.0", marks=pytest.mark.merge)])
+@pytest.fixture(scope="module", params=[STREAMS_VERSION, "4.4.0"])
 def program(request: pytest.FixtureRequest) -> Sequence[str]:
     try:
         return external_programs.streams(request.param)

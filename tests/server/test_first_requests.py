@@ -41,6 +41,8 @@ from tests.support.scram_client import ScramClient
 from tests.support.server_process import ServerFolder, ServerProcess, python_command
 from tests.support.wire_client import WireClient
 
+pytestmark = pytest.mark.merge  # each test starts servers at their descriptor limit
+
 Client = TypeVar("Client", WireClient, KafkaWire, socket.socket)
 TELLING: Final = python_command(f"{TELLS_IMPORTS}{limited_to(1024)}")
 LIMITED: Final = python_command(f"{TELLS_IMPORTS}{limited_to(256)}")

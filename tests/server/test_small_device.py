@@ -24,6 +24,8 @@ from tests.support.brokers import actor_of, running_broker
 from tests.support.logs import START_MS, Clock
 from tests.support.small_devices import mounted_device
 
+pytestmark = pytest.mark.merge  # devices are filled
+
 HOUR_MS: Final = 3_600_000
 DAYS: Final = 10
 SIZE: Final = 64 * MIB
@@ -32,7 +34,7 @@ PRODUCERS: Final = 8
 NO_CLIENT_MEETS: Final = "No space left"
 
 
-@pytest.fixture(params=["tmpfs", pytest.param("ext4", marks=pytest.mark.merge)])
+@pytest.fixture(params=["tmpfs", "ext4"])
 def device(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     with mounted_device(tmp_path, request.param, SIZE) as path:
         yield path

@@ -22,6 +22,8 @@ from .seeded import run_seeded
 from .shrinking import shrink
 from .verdict import judge
 
+pytestmark = pytest.mark.merge  # ten worlds take 10 s
+
 SEEDS: Final = counts(500, commit=10)
 """`make simulate SEEDS=20000` runs more."""
 PER_TEST: Final = 10

@@ -13,6 +13,8 @@ from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 from tests.server.embedded.programs import FACES, is_clean, program_of, run, running, stored
 from tests.support.server_process import DEADLINE_S
 
+pytestmark = pytest.mark.merge  # each test starts a program
+
 APPENDS = """async with opened(sys.argv[1], topics=["topic"]) as broker:
     await broker.append("topic", [b"kept"])
     {then}

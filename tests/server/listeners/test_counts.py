@@ -14,6 +14,8 @@ from triolog.tools.bench.measuring.child import run_load
 from tests.server.listeners import counts
 from tests.server.listeners.counts import ABOVE, BELOW, COUNTS, differences, measured
 
+pytestmark = pytest.mark.merge  # every function call of a request is counted
+
 LOAD: Final = "Produce, 1 record"
 
 only_where_counted = pytest.mark.skipif(

@@ -14,6 +14,8 @@ from .limits import longest_turns, memory_of, too_long
 from .run import VARIANTS, fuzzed_broker
 from .test_whole_requests import SEED
 
+pytestmark = pytest.mark.merge  # every line of Python is counted
+
 TRACED: Final = counts(3000, commit=200)
 MEASURED: Final = counts(5000)
 KEPT_BYTES: Final = MIB
@@ -22,11 +24,10 @@ KEPT_PER_REQUEST: Final = 200
 """Segments and producers; a session, or the least of what belongs to one, has some thousand."""
 PEAK_BYTES: Final = 48 * MIB
 """While four clients ask at a time."""
-SOME: Final = [name if name == "strict" else pytest.param(name, marks=pytest.mark.merge) for name in VARIANTS]
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("variant", SOME)
+@pytest.mark.parametrize("variant", VARIANTS)
 async def test_no_request_keeps_others_waiting_for_long(fast_path: Path, variant: str) -> None:
     async with fuzzed_broker(fast_path, **VARIANTS[variant]()) as fuzzed:
         longest = await longest_turns(fuzzed, TRACED, SEED)
@@ -35,7 +36,7 @@ async def test_no_request_keeps_others_waiting_for_long(fast_path: Path, variant
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("variant", SOME)
+@pytest.mark.parametrize("variant", VARIANTS)
 async def test_requests_leave_no_memory_behind_and_take_little(fast_path: Path, variant: str) -> None:
     async with fuzzed_broker(fast_path, **VARIANTS[variant]()) as fuzzed:
         memory = await memory_of(fuzzed, MEASURED, SEED)

@@ -23,6 +23,8 @@ from triolog.tools.demo.day import DAY_END, DAY_START
 from triolog.tools.demo.producing import Production
 from triolog.tools.demo.reading import PartitionCopy
 
+pytestmark = pytest.mark.merge  # whole demos run
+
 FIRST_SEGMENT = f"flights-0/{0:020d}"
 
 

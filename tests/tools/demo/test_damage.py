@@ -9,8 +9,10 @@ import pytest
 from click.testing import CliRunner
 from triolog.tools.demo import damage
 
+pytestmark = pytest.mark.merge  # whole demos run
 
-@pytest.mark.parametrize("has_kafka_client", [True, pytest.param(False, marks=pytest.mark.merge)])
+
+@pytest.mark.parametrize("has_kafka_client", [True, False])
 def test_a_consumer_reads_on_past_a_flip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_kafka_client: bool) -> None:
     monkeypatch.setattr(damage, "has_kafka_client", lambda: has_kafka_client)
     result = CliRunner().invoke(damage.command, ["--json", "--data-dir", str(tmp_path / "data"), "--seed", "7"])
@@ -20,7 +22,6 @@ def test_a_consumer_reads_on_past_a_flip(tmp_path: Path, monkeypatch: pytest.Mon
     assert (tmp_path / "data" / "orders-0" / "quarantine-checkpoint").exists()
 
 
-@pytest.mark.merge
 def test_a_consumer_that_is_given_less_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(damage, "has_kafka_client", lambda: False)
     monkeypatch.setattr(damage, "_read_natively", lambda address, first: (list(range(first, 30)), None))

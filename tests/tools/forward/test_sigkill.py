@@ -21,6 +21,8 @@ import pytest
 from tests.support.counts import counts, session_seed
 from tests.support.forwarding_chain import Chain, Run, chain, triolog_upstream
 
+pytestmark = pytest.mark.merge  # a producer, a server, a forwarder and an upstream are processes
+
 RUNS: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_RUNS") or counts(100))
 KILLS: Final = (1, 1, 1, 2)
 """How often something is killed in a run; each time one process, two or three."""

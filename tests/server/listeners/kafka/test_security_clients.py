@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
@@ -14,6 +15,8 @@ from triolog.server.settings.broker_config import Address
 
 from tests.support.certificates import Certificates
 from tests.support.kafka_client_process import CLIENTS, TIMEOUT_S, Keys, exchanged
+
+pytestmark = pytest.mark.merge  # each client logs in with each mechanism
 
 LOCALHOST: Final = Address("127.0.0.1", 0)
 USERS: Final = {"alice": "secret", "root": "top-secret"}
@@ -25,13 +28,9 @@ TOLD_MS: Final = 5_000
 """How long one may try that is told why: librdkafka and aiokafka end then, kafka-python tries on."""
 
 
-def pairs(*mechanisms: str) -> list[Any]:
-    """Each client with each mechanism; in the commit tier each client with one, and each mechanism with one client at least."""
-    return [
-        pytest.param(client, mechanism, marks=() if number % len(mechanisms) == place else pytest.mark.merge)
-        for number, client in enumerate(CLIENTS)
-        for place, mechanism in enumerate(mechanisms)
-    ]
+def pairs(*mechanisms: str) -> list[tuple[str, str]]:
+    """Each client with each mechanism."""
+    return list(product(CLIENTS, mechanisms))
 
 
 def sasl(mechanism: str, user: str = "alice", password: str = "secret") -> Keys:
