@@ -6,7 +6,6 @@ import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
@@ -132,8 +131,7 @@ async def test_a_native_produce_is_answered_when_its_timeout_is_over(tmp_path: P
     async with held_up(tmp_path) as server, server.native_client() as client:
         with trio.fail_after(30):
             answer = await client.call(native_produce(1))
-        body: Any = answer.body
-        assert body["partitions"][0]["error"][0] == ErrorCode.REQUEST_TIMED_OUT
+        assert answer.partitions[0].error.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 @pytest.mark.parametrize("protocol", ["kafka", "native"])

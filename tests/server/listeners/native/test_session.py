@@ -119,7 +119,8 @@ async def produce_unacknowledged(client: NativeStream, topic: str, records: byte
 async def test_a_produce_with_acks_0_is_appended_and_never_answered(fast_path: Path) -> None:
     async with both_listeners(fast_path) as server, server.native_client() as client:
         await produce_unacknowledged(client, TOPIC, batch("value"))
-        assert (await client.call(messages.MetadataRequest())).correlation_id != 99
+        await client.send(messages.MetadataRequest())
+        assert (await client.receive()).correlation_id != 99
         await until(lambda: server.kafka.broker.reader.snapshot(PARTITION).log_end_offset == 1)
 
 

@@ -120,8 +120,8 @@ async def test_a_failed_login_is_answered_after_a_delay_that_ends_with_the_serve
     }
     async with both_listeners(fast_path, **settings) as server, server.native_client() as client:
         scram = scram_of(password="wrong")
-        challenge: Any = (await client.call(messages.AuthenticateRequest("SCRAM-SHA-256", scram.first()))).body
-        await client.send(messages.AuthenticateRequest("SCRAM-SHA-256", scram.final(challenge["data"])))
+        challenge: Any = await client.call(messages.AuthenticateRequest("SCRAM-SHA-256", scram.first()))
+        await client.send(messages.AuthenticateRequest("SCRAM-SHA-256", scram.final(challenge.data)))
         await until(lambda: server.kafka.broker.security.statistics.failed_logins == 1)
         assert not server.admission.counters("native").api("authenticate").errors
         with trio.fail_after(5):
