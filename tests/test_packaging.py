@@ -22,12 +22,14 @@ import attrs
 import pytest
 from triolog.server.settings.version import VERSION as SERVER_VERSION
 
+from tests.support.counts import by_tier
 from tests.support.interpreters import PROJECT, THIS, VERSIONS, interpreter
 from tests.support.server_process import ServerFolder, ServerProcess
 
-merge = pytest.mark.merge  # environments are made and filled
+merge = pytest.mark.merge  # environments are created and filled
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+PYTHONS: Final = by_tier(commit=(THIS,), merge=(THIS,), long=VERSIONS)
 FOLDERS: Final = ("protocol", "server", "tools")
 LOOKED_UP_BY_SPARK: Final = ("pyspark_triolog", "pyspark_triolog_segments")
 """Installed from `tools/spark` as top-level packages: Spark finds data sources in modules of such names only."""
@@ -134,7 +136,7 @@ def install(released: Released, python: str, folder: Path) -> Installed:
     return Installed(released=released, bin=folder / "bin")
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=PYTHONS)
 def installed(request: pytest.FixtureRequest, released: Released, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return install(released, python_of(request.param), tmp_path_factory.mktemp("environment") / request.param)
 
@@ -236,7 +238,7 @@ def alone(zipapp: Path, version: str, folder: Path) -> tuple[str, ...]:
 
 
 @merge
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", PYTHONS)
 def test_the_zipapp_serves_where_there_is_nothing_but_python(zipapp: Path, version: str, tmp_path: Path) -> None:
     command = alone(zipapp, version, tmp_path)
     with ServerFolder(tmp_path, command=command) as folder:

@@ -61,7 +61,7 @@ SEGMENT_SUFFIXES: Final = [".log", ".index", ".timeindex", ".txnindex", ".snapsh
 SAMPLES: Final = 6
 """Lengths, and bits, of each file."""
 CASES: Final = 10
-"""Damages of each test, in the full suite."""
+"""Damages of each test, in the long tier."""
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,7 @@ READERS: Final[dict[str, Callable[[str, bytes], Any]]] = {
 COMMIT_STARTS: Final = 5
 MERGE_STARTS: Final = 12
 MORE_STARTS: Final = 20
-"""Of damages that are like others, in the full suite."""
+"""Of damages that are like others, in the long tier."""
 REMEDY: Final = re.compile("copy|put .* back|delete|write|correct|move")
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.clients.external_programs import ProgramUnavailableError, unavailable
 from tests.simulation.checker import check
 from tests.simulation.loading import events_of, load
+from tests.support.counts import by_tier
 from tests.support.forked_servers import ServerForker
 
 from .families import FAMILIES, command_of
@@ -20,15 +21,15 @@ from .report import judged, operations
 from .run import Run
 from .troubles import Pace
 
-QUICK: Final = {
+ONE_KILL_PROCESSES: Final = {
     "confluent": ("confluent", (FEED, CLASSIC, LOOK)),
     "pipe-0": ("confluent", (pipe("pipe-0", "classic"),)),
     "native": ("native", (mover("native"), reader("native", "plain", "expiring", committed=False))),
 }
 ONE_KILL: Final = Pace(server=(1.0, 1.0), others=None, first_s=0.0)
-QUICK_S: Final = 1.5
-FULL_S: Final = 75.0
-FULL_PACE: Final = Pace(server=(10.0, 25.0), others=(3.0, 10.0))
+ONE_KILL_S: Final = 1.5
+ALL_FAMILIES_S: Final = by_tier(commit=0.0, merge=30.0, long=75.0)
+ALL_FAMILIES_PACE: Final = Pace(server=(10.0, 25.0), others=(3.0, 10.0))
 
 Line = dict[str, Any]
 
@@ -41,13 +42,13 @@ def run_of(folder: Path, pace: Pace, families: Sequence[str] = FAMILIES, **more:
 def recorded(tmp_path_factory: pytest.TempPathFactory, server_forker: ServerForker) -> Run:
     """One run in which the server is killed, or stopped, and started again."""
     folder = tmp_path_factory.mktemp("recorded")
-    run = run_of(folder, ONE_KILL, ("confluent", "native"), processes=QUICK, serve=server_forker)
+    run = run_of(folder, ONE_KILL, ("confluent", "native"), processes=ONE_KILL_PROCESSES, serve=server_forker)
 
     def is_enough() -> bool:
         notes = "".join(path.read_text() for path in run.histories)
         return run.server.lives > 1 and notes.count('"looked up"') > 3 and notes.count('"acknowledged"') > 300
 
-    run.play(QUICK_S, is_enough)
+    run.play(ONE_KILL_S, is_enough)
     return run
 
 
@@ -123,10 +124,10 @@ def test_a_planted_anomaly_is_found(recorded: Run, plant: Callable[[list[Line]],
 @pytest.mark.timeout(1500)
 def test_a_run_of_all_families_keeps_every_promise(tmp_path: Path) -> None:
     try:
-        run = run_of(tmp_path, FULL_PACE, rate=40.0)
+        run = run_of(tmp_path, ALL_FAMILIES_PACE, rate=40.0)
     except ProgramUnavailableError as exc:
         unavailable(str(exc))
-    run.play(FULL_S)
+    run.play(ALL_FAMILIES_S)
     told = judged(run.histories, run.problems)
     assert (told["anomalies"], told["problems"]) == ([], []), run.server.wrote()
     done = operations(load(run.histories))

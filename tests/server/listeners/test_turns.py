@@ -100,12 +100,12 @@ PRODUCED: Final[dict[str, Callable[[], bytes]]] = {
     **{f"zeros in {name}": lambda codec=codec: zeros(LARGE_RECORDS, codec) for name, codec in CODECS.items()},  # type: ignore[misc]
     **{f"empty blocks of {name}": lambda codec=codec: many_blocks(BLOCKS, codec) for name, codec in CODECS.items()},  # type: ignore[misc]
 }
-QUICK: Final = {"tiny records", "zeros in zstd", "empty blocks of zstd", "Kafka produce", "lookup"}
+COMMIT_NAMES: Final = {"tiny records", "zeros in zstd", "empty blocks of zstd", "Kafka produce", "lookup"}
 
 
 def zoo(names: Iterable[str] = PRODUCED) -> list[Any]:
-    """Names of PRODUCED or ATTACKS; most of them are the full suite's."""
-    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.merge) for name in names]
+    """Names of PRODUCED or ATTACKS; most of them belong to the merge tier."""
+    return [pytest.param(name, marks=() if name in COMMIT_NAMES else pytest.mark.merge) for name in names]
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """A streaming read, transform and write while its driver, or its server, is killed at random: every row once in the sink.
 
-`TRIOLOG_TEST_SPARK_KILLS` multiplies the kills (`make test-spark-kill` takes ten times those of the full suite).
+`TRIOLOG_TEST_SPARK_KILLS` multiplies the kills (`make test-spark-kill` takes ten times those of the merge tier).
 """
 
 from __future__ import annotations
