@@ -260,8 +260,8 @@ class LogDirectory:
     def forget_offsets(self, partitions: Container[TopicPartition]) -> None:
         """Remove partitions from every offset checkpoint, in memory and on the device, before a new topic takes their names.
 
-        A checkpoint names partitions, not topic ids: an entry that a deleted topic left behind would cut or trim the log of the next
-        topic with the same name. A checkpoint that cannot be decoded is left: the next start ignores it as a whole. Raises OSError.
+        A checkpoint names partitions, not topic ids: an entry that a deleted topic left would cut or trim the log of the next
+        topic with its name. A checkpoint that cannot be decoded stays: the next start ignores all of it. Raises OSError.
         """
         for known in (self.recovery_points, self.high_watermarks, self.log_start_offsets):
             for topic_partition in [each for each in known if each in partitions]:

@@ -153,9 +153,9 @@ def scan_batches(
 ) -> Iterator[GoodBatch | Damage]:
     """Good batches and damages of the bytes [start, end) of a file, in order and without a hole.
 
-    Offsets lie in [base_offset, end_offset). `torn_from`: the first offset that may belong to a torn append, which is the recovery
-    point after an unclean stop. From there on, a header whose batch passes the end of the file ends the scan: the bytes after it are
-    part of a record, and a record may contain a whole batch that nobody sent here. Raises OSError.
+    Offsets are in [base_offset, end_offset). `torn_from`: the first offset that may belong to a torn append, which is the
+    recovery point after an unclean stop. From there on, a header whose batch passes the end of the file ends the scan: the
+    bytes after it are part of a record, and a record may contain a whole batch that nobody sent here. Raises OSError.
     """
     fd = fs.open(path, READ)
     try:
