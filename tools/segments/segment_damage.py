@@ -121,7 +121,15 @@ def find_good_batch(part: SegmentPart, position: int, next_offset: int) -> tuple
     """
     damages: list[Damage] = []
     end_offset = None if part.end_offset == INT64_MAX else part.end_offset
-    scan = scan_batches(FILES, part.path, start=position, end=part.end_byte, base_offset=next_offset, end_offset=end_offset)
+    scan = scan_batches(
+        FILES,
+        part.path,
+        start=position,
+        end=part.end_byte,
+        base_offset=next_offset,
+        end_offset=end_offset,
+        torn_from=0 if part.is_tail else INT64_MAX,
+    )
     with closing(cast(Generator[GoodBatch | Damage], scan)):
         for item in scan:
             if isinstance(item, GoodBatch):

@@ -220,14 +220,15 @@ class Cleaner:
             )
 
     async def _write_checkpoint(self, directory: LogDirectory) -> None:
-        offsets = {
-            hosted.actor.topic_partition: self.clean_up_to[hosted.actor.log]
-            for hosted in self.manager.topics.hosted()
-            if hosted.directory is directory and hosted.actor.log in self.clean_up_to
-        }
-        if offsets != self._written.get(directory.path):
-            write = partial(
-                write_cleaner_offsets, self.manager.fs, directory.path, offsets, durable=self.manager.config.durable
-            )
-            await self.manager.disk.call(write)
-            self._written[directory.path] = offsets
+        async with self.manager.log_directories.writing_checkpoints:
+            offsets = {
+                hosted.actor.topic_partition: self.clean_up_to[hosted.actor.log]
+                for hosted in self.manager.topics.hosted()
+                if hosted.directory is directory and hosted.actor.log in self.clean_up_to
+            }
+            if offsets != self._written.get(directory.path):
+                write = partial(
+                    write_cleaner_offsets, self.manager.fs, directory.path, offsets, durable=self.manager.config.durable
+                )
+                await self.manager.disk.call(write)
+                self._written[directory.path] = offsets

@@ -326,6 +326,11 @@ class TransactionCoordinator:
         except RequestError as exc:
             owner.deadline = trio.current_time() + RETRY_S
             LOGGER.warning("transaction %r could not be ended and is tried again: %s", owner.name, exc)
+        except Exception:
+            owner.deadline = trio.current_time() + RETRY_S
+            LOGGER.exception(
+                "unhandled exception: transaction %r could not be ended; the server retries it and goes on", owner.name
+            )
 
     async def expire_ids(self) -> int:
         """Forget ids that were idle for longer than transactional_id_expiration_ms; how many. Raises RequestError."""

@@ -109,8 +109,8 @@ def prepared(
     """The outcome is decided. `fence`: the producer did not ask for it, so its epoch is not good any more. With
     EPOCH_PER_TRANSACTION it is not either; the producer gets `new_producer_id`, which is needed when `is_epoch_exhausted`."""
     check_transition(value, _PREPARED[commit])
-    epoch = value.producer_epoch + (fence or client_version >= EPOCH_PER_TRANSACTION)
-    assert epoch <= INT16_MAX
+    raised = value.producer_epoch + (fence or client_version >= EPOCH_PER_TRANSACTION)
+    epoch = min(raised, INT16_MAX)  # an older server let a producer join with the last epoch: it fences itself
     is_open = value.state is _ONGOING
     return attrs.evolve(
         value,
@@ -205,7 +205,10 @@ def next_epoch_error(value: TransactionLogValue, expected: tuple[int, int], last
 def check_producer(
     transactional_id: str, value: TransactionLogValue | None, producer_id: int, producer_epoch: int
 ) -> TransactionLogValue:
-    """The state, if the caller is the producer that it belongs to. Raises RequestError."""
+    """Return the state if it belongs to the caller. Raises RequestError.
+
+    No producer has an epoch above LAST_CLIENT_EPOCH: that epoch fences the last holder. A client that names it has guessed.
+    """
     if value is None or value.producer_id != producer_id:
         known = "it is not known here" if value is None else f"it belongs to producer id {value.producer_id}"
         raise RequestError(
@@ -213,7 +216,7 @@ def check_producer(
             "again",
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         )
-    if value.producer_epoch != producer_epoch:
+    if value.producer_epoch != producer_epoch or producer_epoch > LAST_CLIENT_EPOCH:
         raise RequestError(
             f"producer {producer_id} of transactional id {transactional_id!r} has epoch {producer_epoch}, the current one is "
             f"{value.producer_epoch}: a newer instance has started, or the transaction took longer than its timeout of "

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -49,7 +49,8 @@ class LogDirectories:
     stray: dict[str, list[str]] = attrs.field(factory=dict)
     """Directories that were found and left alone, by path of their log directory."""
     _locked: list[LogDirectory] = attrs.field(factory=list)
-    _writing: trio.Lock = attrs.field(factory=trio.Lock)
+    writing_checkpoints: trio.Lock = attrs.field(factory=trio.Lock)
+    """Held while offsets are collected and written, so that no older collection overwrites a newer one."""
 
     # ---- start -----------------------------------------------------------------------------------------------------------
 
@@ -203,13 +204,21 @@ class LogDirectories:
         Raises an OSError that may pass, once all directories had their turn.
         """
         passing: OSError | None = None
-        async with self._writing:
+        async with self.writing_checkpoints:
             for directory in list(self.live) if directories is None else directories:
                 if directory in self.live:
                     offsets = self._offsets_in(directory)
                     passing = await self._guarded(directory, partial(directory.write_checkpoints, offsets)) or passing
         if passing is not None:
             raise passing
+
+    async def forget_offsets(self, partitions: Container[TopicPartition]) -> None:
+        """See LogDirectory.forget_offsets; raises an OSError that may pass."""
+        async with self.writing_checkpoints:
+            for directory in list(self.live):
+                passing = await self._guarded(directory, partial(directory.forget_offsets, partitions))
+                if passing is not None:
+                    raise passing
 
     def _offsets_in(self, directory: LogDirectory) -> dict[TopicPartition, Offsets]:
         offsets = {

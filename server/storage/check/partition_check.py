@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from ....protocol.limits import INT64_MAX
 from ..directory.inventory import PartitionFiles
 from ..disk.filesystem import FileSystem
 from ..disk.paths import BATCHES_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
@@ -76,9 +77,11 @@ def check_partition(
         is_compacted=known.is_compacted or is_swapping(files),
     )
     bases = [segment.base_offset for segment in files.segments]
+    torn_from = INT64_MAX if known.was_clean else known.recovery_point or 0
     for segment, end_offset in zip(files.segments, [*bases[1:], None], strict=False):
         was_closed = end_offset is not None or known.was_clean
-        SegmentCheck(fs, segment, state, end_offset=end_offset, was_closed=was_closed).run(reporter)
+        check = SegmentCheck(fs, segment, state, end_offset=end_offset, was_closed=was_closed, torn_from=torn_from)
+        check.run(reporter)
     if gaps and gaps[-1].end_offset > state.next_offset:
         state.has_all_producers = False  # what was lost at the end of the log counts: its offsets are not given out again
         state.next_offset = gaps[-1].end_offset

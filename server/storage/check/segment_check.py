@@ -20,7 +20,7 @@ from typing import Final
 import attrs
 
 from ....protocol.errors import RequestError
-from ....protocol.limits import MIB
+from ....protocol.limits import INT64_MAX, MIB
 from ....protocol.records.batch import BatchHeader
 from ....protocol.records.record import walk_records
 from ....protocol.types import NO_PARTITION_LEADER_EPOCH
@@ -73,13 +73,21 @@ class SegmentCheck:
     closed in order, because another segment follows or because the server stopped cleanly."""
 
     def __init__(
-        self, fs: FileSystem, segment: SegmentFiles, state: LogState, *, end_offset: int | None, was_closed: bool
+        self,
+        fs: FileSystem,
+        segment: SegmentFiles,
+        state: LogState,
+        *,
+        end_offset: int | None,
+        was_closed: bool,
+        torn_from: int = INT64_MAX,
     ) -> None:
         self._fs = fs
         self._segment = segment
         self._state = state
         self._end_offset = end_offset
         self._was_closed = was_closed
+        self._torn_from = torn_from
         self._log = segment.path(LOG_SUFFIX)
         self._aborted: list[AbortedTxn] = []
         self._records = FaultTally()
@@ -110,7 +118,10 @@ class SegmentCheck:
         state, snapshots = self._state, self._state.snapshots
         base_offset = self._segment.base_offset
         reported, records = 0, state.records
-        for item in scan_batches(self._fs, self._log, base_offset=base_offset, end_offset=self._end_offset):
+        scan = scan_batches(
+            self._fs, self._log, base_offset=base_offset, end_offset=self._end_offset, torn_from=self._torn_from
+        )
+        for item in scan:
             if isinstance(item, Damage):
                 whole = self._take_damage(item, reporter)
                 if whole is None:

@@ -131,7 +131,8 @@ def _with_ends(files: PartitionFiles) -> Iterator[tuple[SegmentFiles, int | None
 def _batches(fs: FileSystem, segment: SegmentFiles, end_offset: int | None, damaged: Damaged) -> Iterator[GoodBatch]:
     """Good batches, and those whose stamp can be restored."""
     path = segment.path(LOG_SUFFIX)
-    for item in scan_batches(fs, path, base_offset=segment.base_offset, end_offset=end_offset):
+    torn_from = 0 if end_offset is None else INT64_MAX
+    for item in scan_batches(fs, path, base_offset=segment.base_offset, end_offset=end_offset, torn_from=torn_from):
         if isinstance(item, GoodBatch):
             yield item
             continue

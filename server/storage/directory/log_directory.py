@@ -15,13 +15,14 @@ import errno
 import logging
 import os
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, Self
 
 import attrs
 
 from ....protocol.types import TopicPartition
 from ...system.whole_sync import WholeSync
+from ..cleaner.checkpoint import CLEANER_OFFSET_FILE
 from ..disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
@@ -255,6 +256,25 @@ class LogDirectory:
         self._write(RECOVERY_POINT_FILE, encode_offsets({tp: each.recovery_point for tp, each in offsets.items()}))
         starts = {tp: each.log_start_offset for tp, each in offsets.items() if each.log_start_offset > each.first_base_offset}
         self._write(LOG_START_FILE, encode_offsets(starts))
+
+    def forget_offsets(self, partitions: Container[TopicPartition]) -> None:
+        """Remove partitions from every offset checkpoint, in memory and on the device, before a new topic takes their names.
+
+        A checkpoint names partitions, not topic ids: an entry that a deleted topic left would cut or trim the log of the next
+        topic with its name. A checkpoint that cannot be decoded stays: the next start ignores all of it. Raises OSError.
+        """
+        for known in (self.recovery_points, self.high_watermarks, self.log_start_offsets):
+            for topic_partition in [each for each in known if each in partitions]:
+                del known[topic_partition]
+        for name in (*_EMPTY_MEANS, CLEANER_OFFSET_FILE):
+            path = f"{self.path}/{name}"
+            try:
+                listed = decode_offsets(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
+            except (FileNotFoundError, CheckpointError, ValueError):
+                continue
+            kept = {topic_partition: offset for topic_partition, offset in listed.items() if topic_partition not in partitions}
+            if len(kept) < len(listed):
+                self._write(name, encode_offsets(kept))
 
     def known_offsets(self, topic_partition: TopicPartition) -> Offsets:
         """What the checkpoints said when the directory was opened, for a partition that could not be: it must not be lost."""

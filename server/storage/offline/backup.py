@@ -273,7 +273,7 @@ def _copy_active(fs: FileSystem, plan: PartitionPlan, directory: str) -> tuple[i
     name = segment_file(plan.active, LOG_SUFFIX)
     source, path = f"{plan.source}/{name}", f"{directory}/{name}"
     stop, next_offset = 0, plan.active
-    for item in scan_batches(fs, source, end=plan.active_bytes, base_offset=plan.active):
+    for item in scan_batches(fs, source, end=plan.active_bytes, base_offset=plan.active, torn_from=0):
         if isinstance(item, GoodBatch) or item.stamp is not None:
             # A damage in between is copied as it is: the copy is no repair.
             stop = item.position + (item.header.size_bytes if isinstance(item, GoodBatch) else item.size)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import attrs
 
+from ....protocol.limits import INT64_MAX
 from ....protocol.records.batch import LOG_OVERHEAD, BatchHeader, parse_header
 from ....protocol.types import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, Bytes
 from ..disk.diskops import Procedure
@@ -134,11 +135,16 @@ def scan_segment(
     producers: ProducerState,
     *,
     end_offset: int | None = None,
+    torn_from: int = INT64_MAX,
 ) -> SegmentRebuild:
-    """Look at every batch of a segment; nothing on disk is changed. Offsets lie below `end_offset`, the next segment's base."""
+    """Read every batch of a segment without changing anything on disk.
+
+    Offsets are below `end_offset`, the next segment's base offset. `torn_from`: see `scan_batches`.
+    """
     rebuild = SegmentRebuild(segment, epochs, producers)
-    path = segment.log.path
-    for found in scan_batches(fs, path, end=segment.size, base_offset=segment.base_offset, end_offset=end_offset):
+    path, base_offset = segment.log.path, segment.base_offset
+    scan = scan_batches(fs, path, end=segment.size, base_offset=base_offset, end_offset=end_offset, torn_from=torn_from)
+    for found in scan:
         if isinstance(found, GoodBatch):
             rebuild.add(found.header, found.batch)
             continue

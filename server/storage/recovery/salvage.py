@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ....protocol.limits import INT32_MAX, KIB
+from ....protocol.limits import INT32_MAX, INT64_MAX, KIB
 from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, parse_header
 from ....protocol.records.crc32c import crc32c
 from ..disk.filesystem import READ, FileSystem, read_at
@@ -142,16 +142,26 @@ def is_torn_tail(fs: FileSystem, path: str, position: int, end: int) -> bool:
 
 
 def scan_batches(
-    fs: FileSystem, path: str, *, start: int = 0, end: int | None = None, base_offset: int, end_offset: int | None = None
+    fs: FileSystem,
+    path: str,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    base_offset: int,
+    end_offset: int | None = None,
+    torn_from: int = INT64_MAX,
 ) -> Iterator[GoodBatch | Damage]:
     """Good batches and damages of the bytes [start, end) of a file, in order and without a hole.
 
-    Offsets lie in [base_offset, end_offset). Raises OSError.
+    Offsets are in [base_offset, end_offset). `torn_from`: the first offset that may belong to a torn append, which is the
+    recovery point after an unclean stop. From there on, a header whose batch passes the end of the file ends the scan: the
+    bytes after it are part of a record, and a record may contain a whole batch that nobody sent here. Raises OSError.
     """
     fd = fs.open(path, READ)
     try:
         size = fs.size(fd)
-        yield from _Scan(fs, fd, start, size if end is None else min(end, size), base_offset, end_offset).run()
+        stop = size if end is None else min(end, size)
+        yield from _Scan(fs, fd, start, stop, base_offset, end_offset, torn_from).run()
     finally:
         fs.close(fd)
 
@@ -167,15 +177,19 @@ class _Scan:
         "limit",
         "lost_bytes",
         "position",
+        "torn_from",
         "window",
     )
 
-    def __init__(self, fs: FileSystem, fd: int, start: int, end: int, base_offset: int, end_offset: int | None) -> None:
+    def __init__(
+        self, fs: FileSystem, fd: int, start: int, end: int, base_offset: int, end_offset: int | None, torn_from: int
+    ) -> None:
         self.window = LogWindow(fs, fd, end)
         self.position = start
         self.end = end
         self.expected = base_offset
         self.end_offset = end_offset
+        self.torn_from = torn_from
         largest = base_offset + INT32_MAX + 1
         self.limit = largest if end_offset is None else min(largest, end_offset)
         self.epoch = -1
@@ -370,6 +384,8 @@ class _Scan:
         )
         claimed = position + 1
         if believed:
+            if self.expected >= self.torn_from and position + header.size_bytes > self.end:
+                return self.end
             claimed = min(position + header.size_bytes, self.end)
             if position + header.size_bytes == self.end or self._good_header(claimed) is not None:
                 return claimed

@@ -193,7 +193,7 @@ class DirectorySource:
         """Behind the last batch."""
         for segment in reversed(files.segments):
             end = 0
-            for item in scan_batches(self.fs, segment.path(LOG_SUFFIX), base_offset=segment.base_offset):
+            for item in scan_batches(self.fs, segment.path(LOG_SUFFIX), base_offset=segment.base_offset, torn_from=0):
                 if isinstance(item, GoodBatch):
                     end = item.header.next_offset
             if end:
