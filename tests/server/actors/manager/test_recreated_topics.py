@@ -27,6 +27,13 @@ async def fill_and_trim(broker: Broker, directory: Path) -> None:
     assert [name for name in CHECKPOINTS if f"{TOPIC} 0 " not in (directory / name).read_text()] == []
 
 
+async def recreate(broker: Broker, records: int) -> None:
+    await broker.topics.delete(TOPIC)
+    await broker.topics.create(TOPIC, 1)
+    for number in range(records):
+        await broker.writer.append(PARTITION, value(f"new-{number}"))
+
+
 @pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize("records", [5, OLD_RECORDS - 5])
 async def test_recreated_topic_keeps_every_record_after_a_kill(tmp_path: Path, is_restarted: bool, records: int) -> None:
@@ -34,17 +41,11 @@ async def test_recreated_topic_keeps_every_record_after_a_kill(tmp_path: Path, i
     async with running_broker(directory) as broker:
         await fill_and_trim(broker, directory)
         if not is_restarted:
-            await broker.topics.delete(TOPIC)
-            await broker.topics.create(TOPIC, 1)
-            for number in range(records):
-                await broker.writer.append(PARTITION, value(f"new-{number}"))
+            await recreate(broker, records)
             shutil.copytree(directory, killed)
     if is_restarted:
         async with running_broker(directory) as broker:
-            await broker.topics.delete(TOPIC)
-            await broker.topics.create(TOPIC, 1)
-            for number in range(records):
-                await broker.writer.append(PARTITION, value(f"new-{number}"))
+            await recreate(broker, records)
             shutil.copytree(directory, killed)
     async with running_broker(killed) as broker:
         log = actor_of(broker).log
