@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import pytest
 from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.types import TopicPartition
 from triolog.server.config import LogConfig
@@ -48,7 +47,7 @@ def test_torn_append_is_one_damage_and_its_record_is_not_searched(tmp_path: Path
 
 
 def test_promised_offsets_after_a_damaged_length_are_still_found(tmp_path: Path) -> None:
-    """Below the recovery point nothing can be torn: there a length out of the file is damage, and later batches are searched."""
+    """Below the recovery point no append can be torn: a length out of the file is damage there, and the scan continues."""
     batches = [stamped(offset) for offset in range(WHOLE + 2)]
     batches[1] = batches[1][:8] + (1 << 20 | 0xFFF).to_bytes(4, "big") + batches[1][12:]
     path = tmp_path / "log"
