@@ -7,7 +7,7 @@ import logging
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -122,45 +122,32 @@ def test_a_checkpoint_that_says_nothing_new_is_not_written_and_a_directory_that_
             directory.write_checkpoints({FOO: Offsets(11, 13, 5, 0)})
 
 
-class SyncedDirectories(OsFileSystem):
-    """Notes which directories are synced, and refuses some."""
-
-    def __init__(self, **refused: int) -> None:
-        self.synced: list[str] = []
-        self.refused = refused
-
-    def sync_directory(self, path: str) -> None:
-        self.synced.append(path)
-        if Path(path).name in self.refused:
-            raise OSError(self.refused[Path(path).name], "refused", path)
-        super().sync_directory(path)
-
-
 def test_the_names_of_a_new_directory_and_of_those_above_are_on_the_device(tmp_path: Path) -> None:
     """Until its identity is: a start that was cut off in between begins again."""
     path = tmp_path / "new" / "data"
-    above = [str(path.parent), *(str(each) for each in path.parent.parents)]
+    above = [f"{each}/" for each in (path.parent, *path.parent.parents)]
     for _ in range(2):
-        fs = SyncedDirectories()
+        fs = GateFileSystem()
         directory = LogDirectory.open(fs, str(path), durable=True)
         assert fs.synced == above
         directory.close()
     directory = LogDirectory.open(fs, str(path), durable=True)
     directory.settle_identity("cluster", 7)
     directory.close()
-    fs.synced.clear()
+    fs.calls.clear()
     LogDirectory.open(fs, str(path), durable=True).close()
     assert fs.synced == []
 
 
 def test_a_directory_above_that_may_not_be_read_is_passed_over_and_one_that_fails_is_not(tmp_path: Path) -> None:
     path = tmp_path / "new" / "data"
-    fs = SyncedDirectories(new=errno.EACCES)
-    LogDirectory.open(fs, str(path), durable=True).close()
-    assert str(tmp_path) in fs.synced
-    with pytest.raises(OSError, match="refused"):
-        LogDirectory.open(SyncedDirectories(new=errno.EIO), str(path), durable=True)
-    LogDirectory.open(fs, str(path), durable=True).close()
+    fs = GateFileSystem()
+    for number in (errno.EACCES, errno.EIO, errno.EACCES):
+        fs.heal()
+        fs.fail("sync_directory", "/new", number=number, times=None)
+        with pytest.raises(OSError, match="Input/output") if number == errno.EIO else nullcontext():
+            LogDirectory.open(fs, str(path), durable=True).close()
+        assert number == errno.EIO or f"{tmp_path}/" in fs.synced
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -170,10 +157,10 @@ def test_names_are_on_the_device_before_anything_is_loaded(tmp_path: Path, clean
         directory.settle_identity("cluster", 7)
         if clean:
             directory.mark_clean()
-    fs = SyncedDirectories()
+    fs = GateFileSystem()
     directory = LogDirectory.open(fs, str(tmp_path), durable=True)
     assert directory.take_clean_marker() is clean
-    assert fs.synced == [str(tmp_path)]
+    assert fs.synced == [f"{tmp_path}/"]
     directory.close()
 
 

@@ -158,20 +158,17 @@ async def test_only_a_sync_that_was_begun_can_have_failed(
     )
     kind, step = ("sync", "open") if operation is diskops.Sync else ("sync_directory", "sync_directory")
 
-    def procedure() -> diskops.Procedure[None]:
-        yield wanted
-
     fs.fail(step, number=errno.EMFILE)
     with pytest.raises(OSError, match="Too many open files") as raised:
-        diskops.drive(fs, procedure())
+        diskops.drive(fs, (each for each in [wanted]))
     assert not isinstance(raised.value, SyncFailedError)
     fs.fail(kind, number=errno.EIO)
     with pytest.raises(SyncFailedError, match="Input/output error") as failed:
-        diskops.drive(fs, procedure())
+        diskops.drive(fs, (each for each in [wanted]))
     assert failed.value.errno == errno.EIO
     assert str(tmp_path) in str(failed.value)
     if operation is path_ops.SyncDirectory:
-        diskops.drive(fs, procedure())
+        diskops.drive(fs, (each for each in [wanted]))
 
 
 def test_after_a_failed_sync_of_a_file_none_counts_before_its_bytes_are_written_again(tmp_path: Path) -> None:
@@ -181,10 +178,7 @@ def test_after_a_failed_sync_of_a_file_none_counts_before_its_bytes_are_written_
     file = diskops.FileHandle(str(tmp_path / "file"), writable=True)
 
     def run(*operations: diskops.DiskOp) -> None:
-        def procedure() -> diskops.Procedure[None]:
-            yield from operations
-
-        diskops.drive(fs, procedure())
+        diskops.drive(fs, (operation for operation in operations))
 
     fs.fail("sync", number=errno.ENOSPC)
     with pytest.raises(SyncFailedError, match="No space left"):

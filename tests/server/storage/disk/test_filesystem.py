@@ -19,6 +19,7 @@ from triolog.server.system import memory_mounts
 from triolog.server.system.memory_mounts import file_system_type, lies_in_memory
 
 from tests.support.crash_fs import CrashFileSystem
+from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import batch, open_driven
 
 FS: Final = filesystem.OsFileSystem()
@@ -196,34 +197,16 @@ def test_a_file_larger_than_asked_for_is_not_read(tmp_path: Path) -> None:
         filesystem.read_file(FS, str(tmp_path / "missing"), max_bytes=2)
 
 
-class Noted(filesystem.OsFileSystem):
-    """Notes what is done, in order."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-
-    def sync(self, fd: int) -> None:
-        self.done.append("sync")
-        super().sync(fd)
-
-    def rename(self, source: str, target: str) -> None:
-        self.done.append("rename")
-        super().rename(source, target)
-
-    def sync_directory(self, path: str) -> None:
-        self.done.append(f"sync {Path(path).name}")
-        super().sync_directory(path)
-
-
 def test_a_file_is_replaced_by_sync_rename_and_directory_sync(tmp_path: Path) -> None:
     """Whatever a crash has left under the temporary name."""
-    durable, fast = Noted(), Noted()
+    durable, fast = GateFileSystem(), GateFileSystem()
     (tmp_path / "file.tmp").write_bytes(b"a much longer leftover of a crash")
     filesystem.replace_file(durable, str(tmp_path / "file"), b"content")
     assert (tmp_path / "file").read_bytes() == b"content"
     filesystem.replace_file(fast, str(tmp_path / "file"), b"other", durable=False)
-    assert durable.done == ["sync", "rename", f"sync {tmp_path.name}"]
-    assert fast.done == ["rename"]
+    done = [[call.operation for call in fs.calls if call.operation not in ("open", "write", "close")] for fs in (durable, fast)]
+    assert done == [["sync", "rename", "sync_directory"], ["rename"]]
+    assert durable.synced == ["file.tmp", f"{tmp_path}/"]
 
 
 def test_a_file_that_cannot_be_synced_leaves_the_old_one() -> None:

@@ -198,10 +198,9 @@ def test_a_wrong_max_timestamp_is_corrected_together_with_the_crc(codec: Compres
 
 
 @CODECS
-def test_a_batch_is_stored_bit_for_bit_behind_its_stamp(tmp_path: Path, codec: CompressionType) -> None:
+def test_a_batch_is_stored_bit_for_bit_behind_its_stamp(driven: DrivenLog, codec: CompressionType) -> None:
     """Kafka: LogValidatorTest.checkNonCompressed, testRelativeOffsetAssignmentCompressedV2,
     UnifiedLogTest.testAppendMessageWithNullPayload."""
-    driven = open_driven(tmp_path)
     driven.append(batch(START_MS, value=None))
     (record,) = driven.records()
     assert (record.offset, record.key, record.value) == (0, None, None)
@@ -303,9 +302,8 @@ def test_the_first_synced_append_also_syncs_the_name_of_its_file(tmp_path: Path,
     assert [each for each in second.operations if not isinstance(each, Write)] == [file]
 
 
-def test_a_synced_append_takes_earlier_segments_and_their_indexes_with_it(tmp_path: Path) -> None:
+def test_a_synced_append_takes_earlier_segments_and_their_indexes_with_it(driven: DrivenLog) -> None:
     """Recovery trusts indexes below the recovery point, so they are on the device before it moves past them."""
-    driven = open_driven(tmp_path)
     driven.append(batch())
     earlier = driven.log.active
     driven.roll()
@@ -413,8 +411,7 @@ def test_an_append_goes_where_the_log_ends_or_nowhere_and_one_that_is_refused_do
     assert len(driven.log.segments) == 2
 
 
-def test_what_comes_again_is_answered_as_the_first_time_though_the_log_has_gone_on(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
+def test_what_comes_again_is_answered_as_the_first_time_though_the_log_has_gone_on(driven: DrivenLog) -> None:
     assert outcome(driven.append_group([expecting(driven, 0, of_producer(0))])[0]) == 0
     driven.append(batch())
     again = driven.append_group([expecting(driven, 0, of_producer(0)), expecting(driven, 1, of_producer(1))])
@@ -425,9 +422,8 @@ def test_what_comes_again_is_answered_as_the_first_time_though_the_log_has_gone_
 
 @pytest.mark.parametrize("comes_between", [False, True])
 def test_the_rest_of_an_append_that_a_crash_has_cut_follows_its_beginning_or_is_refused(
-    tmp_path: Path, comes_between: bool
+    driven: DrivenLog, comes_between: bool
 ) -> None:
-    driven = open_driven(tmp_path)
     driven.append(of_producer(0))
     if comes_between:
         driven.append(batch())

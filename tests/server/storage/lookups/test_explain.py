@@ -14,6 +14,7 @@ from triolog.server.storage.disk.diskops import Read
 from triolog.server.storage.lookups import explain
 from triolog.server.storage.lookups.explain import explain_offset, explain_timestamp, whole_log, with_segments
 
+from tests.server.storage.check.test_verify import flip
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
 SIZE = len(batch())
@@ -34,17 +35,13 @@ def driven(tmp_path: Path) -> Iterator[DrivenLog]:
     for offset in range(25):
         found.append(batch(START_MS + offset))
     yield found
-    for segment in found.log.segments:
-        for index in segment.indexes:
-            index.buffer = None
+    found.log.drop_maps()
 
 
 def test_a_lookup_by_offset_passes_over_a_damaged_magic_byte_as_a_fetch_does(driven: DrivenLog) -> None:
     """The batch at offset 14 is the one that the index leads to, and 15 lies behind it."""
     path = Path(driven.log.segments.values(10, 11)[0].log.path)
-    damaged = bytearray(path.read_bytes())
-    damaged[4 * SIZE + 16] ^= 1
-    path.write_bytes(damaged)
+    flip(path, 4 * SIZE + 16, 0)
     assert by_offset(driven, 15)["answer"]["position"] == 5 * SIZE
     with pytest.raises(CorruptRecordError):
         by_offset(driven, 14)

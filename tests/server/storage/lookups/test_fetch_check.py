@@ -15,6 +15,7 @@ from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.log.leader_epochs import EpochEntry
 
 from tests.support.counts import counts, draws
+from tests.support.flipped_files import flipped
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
 CONFIG = LogConfig(fetch_check_crcs=True, index_interval_bytes=300, segment_bytes=4000)
@@ -34,11 +35,7 @@ def filled(tmp_path: Path, config: LogConfig = CONFIG) -> DrivenLog:
 
 
 def flip(path: Path, bit: int) -> None:
-    with path.open("r+b") as stream:
-        stream.seek(bit // 8)
-        byte = stream.read(1)[0]
-        stream.seek(bit // 8)
-        stream.write(bytes([byte ^ 1 << bit % 8]))
+    path.write_bytes(flipped(path.read_bytes(), bit))
 
 
 def read_from(driven: DrivenLog, offset: int, max_bytes: int) -> list[bytes]:

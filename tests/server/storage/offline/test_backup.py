@@ -189,24 +189,19 @@ def test_the_copy_is_for_its_owner_alone(logs: StoppedLogs, tmp_path: Path, link
     assert {mode for path, mode in modes.items() if path not in linked} == {0o700, 0o600}
 
 
-class ListedDirectories(OsFileSystem):
-    """Notes which directories were listed, in order."""
-
-    def __init__(self) -> None:
-        self.listed: list[str] = []
-
-    def list_directory(self, path: str) -> list[str]:
-        self.listed.append(os.path.basename(path))
-        return super().list_directory(path)
-
-
 def test_internal_topics_are_noted_before_the_others(logs: StoppedLogs) -> None:
     """An offset that is committed meanwhile is not in the copy: it could lie behind the end of its copied log."""
     (logs.path / "__consumer_offsets-0").mkdir()
     (logs.path / "a-0").mkdir()
-    fs = ListedDirectories()
-    plan_backup(fs, str(logs.path), never)
-    noted = list(dict.fromkeys(reversed(fs.listed)))[::-1]
+    listed: list[str] = []
+
+    class Listing(OsFileSystem):
+        def list_directory(self, path: str) -> list[str]:
+            listed.append(os.path.basename(path))
+            return super().list_directory(path)
+
+    plan_backup(Listing(), str(logs.path), never)
+    noted = list(dict.fromkeys(reversed(listed)))[::-1]
     assert noted.index("__consumer_offsets-0") < min(noted.index(name) for name in ("a-0", str(PARTITION)))
 
 
@@ -215,7 +210,7 @@ def test_producer_ids_are_noted_behind_the_logs(logs: StoppedLogs, tmp_path: Pat
     block = logs.path / producer_id_block.PRODUCER_ID_BLOCK_FILE
     producer_id_block.write_producer_id_block(OsFileSystem(), str(logs.path), 1000, durable=False)
 
-    class TakesABlock(ListedDirectories):
+    class TakesABlock(OsFileSystem):
         def list_directory(self, path: str) -> list[str]:
             if path.endswith(str(PARTITION)):
                 producer_id_block.write_producer_id_block(OsFileSystem(), str(logs.path), 2000, durable=False)

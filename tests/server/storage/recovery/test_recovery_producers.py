@@ -26,7 +26,7 @@ from triolog.server.storage.producers.producer_snapshots import decode_snapshot,
 
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.golden import GOLDEN
-from tests.support.logs import DrivenLog, open_driven
+from tests.support.logs import DrivenLog, batch, open_driven
 
 GOLDEN_LOGS: Final = [(state, topic) for state in ("clean", "unclean") for topic in ("txn", "idem", "compacted")]
 PRODUCER: Final = 7
@@ -277,15 +277,15 @@ def test_a_batch_that_compaction_emptied_still_tells_the_last_sequence(tmp_path:
     assert (last_sequence(driven), driven.log.log_end_offset, driven.offsets()) == (1, 25, [])
 
 
+def sequenced(producer_id: int, sequence: int, count: int = 1) -> bytes:
+    return batch(*[1] * count, value=bytes(30), producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
 @pytest.mark.parametrize("was_clean", [True, False])
 def test_an_append_of_several_batches_is_known_again_by_its_last_one_after_a_restart(
     tmp_path: Path, was_clean: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its answer was lost; of its producer the snapshot tells the newest batch alone, as where compaction left that one."""
-
-    def sequenced(producer_id: int, sequence: int, count: int = 1) -> bytes:
-        records = [(1, None, bytes(30), ())] * count
-        return build_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
 
     driven = open_driven(tmp_path, config=LogConfig().overlay({"segment.bytes": "600"}))
     driven.append(sequenced(8, 0))
@@ -319,10 +319,7 @@ def forget_earlier_batches(directory: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def three_batches(producer_id: int = PRODUCER) -> list[bytes]:
     """Sequences 0 and 1, 2, and 3 to 5."""
-    return [
-        build_batch([(1, None, bytes(30), ())] * count, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
-        for sequence, count in ((0, 2), (2, 1), (3, 3))
-    ]
+    return [sequenced(producer_id, sequence, count) for sequence, count in ((0, 2), (2, 1), (3, 3))]
 
 
 def cut_in(tmp_path: Path, batches: list[bytes], whole: int) -> DrivenLog:
