@@ -357,24 +357,6 @@ HEADERS = [header(2 * number, timestamp=[5, 3, 9, 9, 12][number]) for number in 
 """Last offsets 1, 3, 5, 7, 9 at positions 0, 100, ..., 400."""
 
 
-def offset_failures(*entries: tuple[int, int]) -> tuple[int, int]:
-    """How many entries are wrong, how many out of order."""
-    matching = OffsetMatching(iter(entries))
-    for number, each in enumerate(HEADERS):
-        if number * SIZE >= matching.due:
-            matching.visit(each, number * SIZE)
-    matching.finish()
-    return matching.failures.count, matching.order.count
-
-
-def time_failures(*entries: tuple[int, int]) -> tuple[int, int, bool]:
-    matching = TimeMatching(iter(entries))
-    for each in HEADERS:
-        matching.visit(each)
-    matching.finish()
-    return matching.failures.count, matching.order.count, matching.closing_failure is None
-
-
 @pytest.mark.parametrize(
     ("entries", "expected"),
     [
@@ -390,7 +372,13 @@ def time_failures(*entries: tuple[int, int]) -> tuple[int, int, bool]:
     ],
 )
 def test_offset_entries(entries: Iterable[tuple[int, int]], expected: tuple[int, int]) -> None:
-    assert offset_failures(*entries) == expected
+    """How many entries are wrong, and how many are out of order."""
+    matching = OffsetMatching(iter(entries))
+    for number, each in enumerate(HEADERS):
+        if number * SIZE >= matching.due:
+            matching.visit(each, number * SIZE)
+    matching.finish()
+    assert (matching.failures.count, matching.order.count) == expected
 
 
 @pytest.mark.parametrize(
@@ -407,7 +395,11 @@ def test_offset_entries(entries: Iterable[tuple[int, int]], expected: tuple[int,
     ],
 )
 def test_time_entries(entries: Iterable[tuple[int, int]], expected: tuple[int, int, bool]) -> None:
-    assert time_failures(*entries) == expected
+    matching = TimeMatching(iter(entries))
+    for each in HEADERS:
+        matching.visit(each)
+    matching.finish()
+    assert (matching.failures.count, matching.order.count, matching.closing_failure is None) == expected
 
 
 @given(

@@ -381,7 +381,6 @@ def test_an_append_of_many_batches_gets_an_index_entry_for_each_interval(tmp_pat
     assert active.offset_index.entries == 19 // 2
     assert driven.run(active.offset_index.entry(0)) == (2, 2 * size)
     assert driven.run(active.time_index.entry(0)) == (START_MS + 2, 2)
-    driven.close_files()
 
 
 def expecting(driven: DrivenLog, offset: int, records: bytes | None = None) -> PreparedAppend:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
@@ -17,20 +16,12 @@ from triolog.server.storage.lookups.explain import explain_timestamp
 from triolog.server.storage.lookups.timestamps import check_timestamp, offset_for_timestamp
 from triolog.server.storage.segments.segment_view import TimestampAndOffset
 
-from tests.server.storage.lookups.drawn_logs import DrawnLog, drawn_logs
+from tests.server.storage.lookups.drawn_logs import DrawnLog, drawn_logs, log_of
 from tests.server.storage.lookups.test_at_once import Shown
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven, scan_for_timestamp
 
 LATEST, EARLIEST, MAX = -1, -2, -3
 NOTHING = TimestampAndOffset(-1, -1)
-
-
-def log_of(directory: Path, *timestamps: int, **config: Any) -> DrivenLog:
-    """A log with one batch per timestamp, counted from START_MS."""
-    driven = open_driven(directory, config=LogConfig(**config))
-    for timestamp in timestamps:
-        driven.append(batch(START_MS + timestamp))
-    return driven
 
 
 def test_an_empty_log_has_no_answer_for_any_time(driven: DrivenLog) -> None:

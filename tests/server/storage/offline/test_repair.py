@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -155,11 +156,7 @@ def test_one_batch_with_another_epoch_is_restored(logs: StoppedLogs, slot: int) 
     """Behind the last batch nothing contradicts a higher epoch but the checkpoint."""
     before = contents(logs.path)
     log = sorted(logs.partition().glob("*.log"))[-1]
-    positions = []
-    position = 0
-    for header, _ in iter_batches(log.read_bytes()):
-        positions.append(position)
-        position += header.size_bytes
+    *positions, _ = accumulate((header.size_bytes for header, _ in iter_batches(log.read_bytes())), initial=0)
     flip(log, positions[slot] + 15, 1)
     (restored,) = [action for action in repaired(logs.path).actions if action.kind == "restore"]
     assert "epoch 2 for 0" in restored.text

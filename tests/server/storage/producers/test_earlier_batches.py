@@ -20,6 +20,8 @@ from triolog.server.storage.log.truncate import truncate_to
 from triolog.server.storage.producers import producer_history
 from triolog.server.storage.producers.earlier_batches import batches_path, decode_earlier, encode_earlier, with_earlier
 from triolog.server.storage.producers.producer_entry import BatchMetadata, ProducerEntry
+from triolog.server.storage.producers.producer_snapshots import encode_snapshot
+from triolog.server.storage.producers.sealed_files import crc_of
 
 from tests.support.counts import counts, draws
 from tests.support.crash_fs import CrashFileSystem
@@ -278,3 +280,11 @@ def test_any_flipped_bit_is_noticed() -> None:
     for bit in range(8 * len(data)):
         with pytest.raises(CorruptSnapshotError, match="file"):
             decode_earlier("file", flipped(data, bit))
+
+
+def test_a_file_of_the_snapshots_crc_alone_is_told_from_another(tmp_path: Path) -> None:
+    snapshot = encode_snapshot([entry(9)])
+    data = encode_earlier([entry(1, 9)], crc_of(snapshot))
+    assert with_earlier("file", data, [entry(9)], crc_of(snapshot)) == [entry(1, 9)]
+    with pytest.raises(CorruptSnapshotError, match="belongs to a snapshot with CRC"):
+        with_earlier("file", data, [entry(9)], crc_of(encode_snapshot([entry(10)])))

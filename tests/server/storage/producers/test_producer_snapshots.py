@@ -72,15 +72,6 @@ def test_every_cut_and_every_flipped_bit_is_noticed() -> None:
         decode_snapshot("f", data + b"\0")
 
 
-def replayed(partition: str, end_offset: int) -> ProducerState:
-    state = ProducerState()
-    for path in sorted((CLEAN / partition).glob("*.log")):
-        for each, batch in iter_batches(path.read_bytes()):
-            if each.base_offset < end_offset:
-                state.replay(each, batch)
-    return state
-
-
 UNCOMPACTED = [path for path in sorted(CLEAN.glob("*/*.snapshot")) if path.parent.name != "compacted-0"]
 """Compaction removes batches that later snapshots still count."""
 
@@ -88,7 +79,11 @@ UNCOMPACTED = [path for path in sorted(CLEAN.glob("*/*.snapshot")) if path.paren
 @pytest.mark.parametrize("path", UNCOMPACTED, ids=lambda path: f"{path.parent.name}-{path.stem[-4:]}")
 def test_replaying_the_log_gives_what_kafka_wrote(path: Path) -> None:
     expected = decode_snapshot(str(path), path.read_bytes())
-    state = replayed(path.parent.name, int(path.stem))
+    state = ProducerState()
+    for log in sorted(path.parent.glob("*.log")):
+        for each, batch in iter_batches(log.read_bytes()):
+            if each.base_offset < int(path.stem):
+                state.replay(each, batch)
     found = decode_snapshot("found", encode_snapshot(state.entries.values()))
     assert sorted(found) == sorted(expected)
 
