@@ -25,22 +25,7 @@ from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation, Record, TopicPartition
 from triolog.server.config import LogConfig
 from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE, read_cleaner_offsets
-from triolog.server.storage.disk.checkpoints import (
-    CLEAN_SHUTDOWN_FILE,
-    LOG_START_FILE,
-    META_PROPERTIES_FILE,
-    PARTITION_METADATA_FILE,
-    RECOVERY_POINT_FILE,
-    decode_clean_shutdown,
-    decode_meta_properties,
-    decode_offsets,
-    decode_partition_metadata,
-    decode_uuid,
-    encode_clean_shutdown,
-    encode_meta_properties,
-    encode_offsets,
-    encode_partition_metadata,
-)
+from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.disk.paths import partition_directory
@@ -79,8 +64,10 @@ def opened(
     directory = tmp_path / partition_directory(partition)
     shutil.copytree(source / partition_directory(partition), directory, copy_function=shutil.copyfile)
     directory.chmod(0o755)
-    starts = decode_offsets(LOG_START_FILE, (source / LOG_START_FILE).read_bytes())
-    points = decode_offsets(RECOVERY_POINT_FILE, (source / RECOVERY_POINT_FILE).read_bytes())
+    starts = checkpoints.decode_offsets(checkpoints.LOG_START_FILE, (source / checkpoints.LOG_START_FILE).read_bytes())
+    points = checkpoints.decode_offsets(
+        checkpoints.RECOVERY_POINT_FILE, (source / checkpoints.RECOVERY_POINT_FILE).read_bytes()
+    )
     return open_driven(
         directory,
         config=attrs.evolve(LogConfig().overlay(EXPECTED[partition.topic]["config"]), **config),
@@ -239,32 +226,32 @@ def test_checkpoints_are_encoded_as_kafka_does() -> None:
     assert len(ALL) == len({str(partition) for partition in ALL}) >= 17
     for path in [*GOLDEN.glob("*/*-checkpoint")]:
         data = path.read_bytes()
-        offsets = decode_offsets(str(path), data)
+        offsets = checkpoints.decode_offsets(str(path), data)
         assert offsets
-        assert sorted(encode_offsets(offsets).splitlines(keepends=True)) == sorted(data.splitlines(keepends=True))
-        assert encode_offsets(offsets).splitlines()[:2] == data.splitlines()[:2]
+        assert sorted(checkpoints.encode_offsets(offsets).splitlines(keepends=True)) == sorted(data.splitlines(keepends=True))
+        assert checkpoints.encode_offsets(offsets).splitlines()[:2] == data.splitlines()[:2]
     for path in [*GOLDEN.glob(f"*/*/{LEADER_EPOCH_FILE}")]:
         epochs = decode_leader_epochs(str(path), path.read_bytes())
         assert epochs.latest_epoch is not None
         assert epochs.encode() == path.read_bytes()
-    for path in [*GOLDEN.glob(f"*/*/{PARTITION_METADATA_FILE}")]:
+    for path in [*GOLDEN.glob(f"*/*/{checkpoints.PARTITION_METADATA_FILE}")]:
         data = path.read_bytes()
-        assert encode_partition_metadata(decode_partition_metadata(str(path), data)) == data
-    data = (GOLDEN / "clean" / CLEAN_SHUTDOWN_FILE).read_bytes()
-    epoch = decode_clean_shutdown(data)
+        assert checkpoints.encode_partition_metadata(checkpoints.decode_partition_metadata(str(path), data)) == data
+    data = (GOLDEN / "clean" / checkpoints.CLEAN_SHUTDOWN_FILE).read_bytes()
+    epoch = checkpoints.decode_clean_shutdown(data)
     assert epoch is not None
-    assert encode_clean_shutdown(epoch) == data
-    assert not (GOLDEN / "unclean" / CLEAN_SHUTDOWN_FILE).exists()
+    assert checkpoints.encode_clean_shutdown(epoch) == data
+    assert not (GOLDEN / "unclean" / checkpoints.CLEAN_SHUTDOWN_FILE).exists()
 
 
 @STATES
 def test_meta_properties_are_encoded_as_kafka_does(state: str) -> None:
-    data = (GOLDEN / state / META_PROPERTIES_FILE).read_bytes()
-    fields = decode_meta_properties(META_PROPERTIES_FILE, data)
-    ours = encode_meta_properties(
+    data = (GOLDEN / state / checkpoints.META_PROPERTIES_FILE).read_bytes()
+    fields = checkpoints.decode_meta_properties(checkpoints.META_PROPERTIES_FILE, data)
+    ours = checkpoints.encode_meta_properties(
         cluster_id=fields["cluster.id"],
         node_id=int(fields["node.id"]),
-        directory_id=decode_uuid(fields["directory.id"]),
+        directory_id=checkpoints.decode_uuid(fields["directory.id"]),
     )
     kafkas_lines, our_lines = data.splitlines(keepends=True), ours.splitlines(keepends=True)
     assert our_lines[0] == kafkas_lines[0] == b"#\n"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -15,6 +16,7 @@ from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.log.log import Log
 
 from tests.server.storage.check.test_verify import flip
+from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import DrivenLog, batch, open_driven
 
 FS = OsFileSystem()
@@ -61,12 +63,10 @@ def test_a_segment_that_is_gone_or_another_is_passed_over(driven: DrivenLog) -> 
 
 
 def test_a_file_that_the_disk_refuses_is_told(driven: DrivenLog) -> None:
-    class Failing(OsFileSystem):
-        def read(self, fd: int, size: int, position: int) -> bytes:
-            raise OSError(5, "Input/output error")
-
+    fs = GateFileSystem()
+    fs.fail("read", number=errno.EIO, times=None)
     (order, *_) = orders(driven.log)
-    assert answers([order], Failing()) == [{"error": f"{order['path']}: Input/output error"}]
+    assert answers([order], fs) == [{"error": f"{order['path']}: Input/output error"}]
 
 
 def test_the_bytes_that_are_spent_are_those_of_the_file(driven: DrivenLog) -> None:

@@ -19,14 +19,7 @@ from triolog.server.storage.check.index_matching import IndexFile, OffsetMatchin
 from triolog.server.storage.check.partition_check import PartitionSummary
 from triolog.server.storage.check.verify import verify
 from triolog.server.storage.directory.inventory import read_directory
-from triolog.server.storage.disk.checkpoints import (
-    CLEAN_SHUTDOWN_FILE,
-    HIGH_WATERMARK_FILE,
-    RECOVERY_POINT_FILE,
-    encode_offsets,
-    encode_partition_metadata,
-    random_uuid,
-)
+from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.indexes.offset_index import ENTRY as OFFSET_ENTRY
 from triolog.server.storage.indexes.offset_index import OffsetIndex
@@ -103,10 +96,10 @@ def test_a_log_of_ours_is_clean_whole_and_by_partition(logs: StoppedLogs) -> Non
 def test_an_empty_partition_and_batches_from_before_there_were_epochs_are_well(tmp_path: Path) -> None:
     directory = tmp_path / "old-0"
     directory.mkdir()
-    (tmp_path / CLEAN_SHUTDOWN_FILE).touch()
+    (tmp_path / checkpoints.CLEAN_SHUTDOWN_FILE).touch()
     seen = verified(tmp_path)
     assert (seen.damages, {remark.check for remark in seen.remarks}) == ([], {"name", "topic id"})
-    (tmp_path / CLEAN_SHUTDOWN_FILE).unlink()
+    (tmp_path / checkpoints.CLEAN_SHUTDOWN_FILE).unlink()
     (directory / f"{FIRST}.log").write_bytes(batch(START_MS))
     (directory / "leader-epoch-checkpoint").write_bytes(b"0\n0\n")
     assert verified(directory).damages == []
@@ -315,9 +308,9 @@ def test_a_snapshot_below_the_first_segment_only_has_to_be_readable(logs: Stoppe
     assert ("snapshot", below.name) in damages(logs.path)
 
 
-@pytest.mark.parametrize("name", [RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE])
+@pytest.mark.parametrize("name", [checkpoints.RECOVERY_POINT_FILE, checkpoints.HIGH_WATERMARK_FILE])
 def test_a_checkpoint_behind_the_log_is_damage(logs: StoppedLogs, name: str) -> None:
-    (logs.path / name).write_bytes(encode_offsets({TopicPartition(TOPIC, 0): 10**6, TopicPartition(TOPIC, 1): 0}))
+    (logs.path / name).write_bytes(checkpoints.encode_offsets({TopicPartition(TOPIC, 0): 10**6, TopicPartition(TOPIC, 1): 0}))
     (damage,) = verified(logs.path).damages
     assert damage.file == str(logs.partition())
     assert "1000000, the log ends at" in damage.reason
@@ -328,14 +321,14 @@ def test_a_partition_of_another_topic_of_the_name_is_damage(logs: StoppedLogs) -
     metadata = logs.partition(1) / "partition.metadata"
     good = metadata.read_bytes()
     for _ in range(2):
-        metadata.write_bytes(encode_partition_metadata(random_uuid()))
+        metadata.write_bytes(checkpoints.encode_partition_metadata(checkpoints.random_uuid()))
         assert damages(logs.path) == [("topic id", "partition.metadata")]
         metadata.write_bytes(good)
         (logs.path / "topics.json").unlink(missing_ok=True)
         assert damages(logs.path) == []
 
 
-@pytest.mark.parametrize("name", ["topics.json", "meta.properties", "producer-id-block", RECOVERY_POINT_FILE])
+@pytest.mark.parametrize("name", ["topics.json", "meta.properties", "producer-id-block", checkpoints.RECOVERY_POINT_FILE])
 def test_an_unreadable_file_of_the_directory_is_damage(logs: StoppedLogs, name: str) -> None:
     (logs.path / name).write_bytes(b"version=9\n")
     assert damages(logs.path)[0][1] == name
@@ -345,7 +338,7 @@ def test_zeros_behind_the_log_are_a_remark_only_where_it_was_not_closed(logs: St
     log = sorted(logs.partition().glob("*.log"))[-1]
     log.write_bytes(log.read_bytes() + bytes(5000))
     assert ("batch", log.name) in damages(logs.path)
-    (logs.path / CLEAN_SHUTDOWN_FILE).unlink()
+    (logs.path / checkpoints.CLEAN_SHUTDOWN_FILE).unlink()
     seen = verified(logs.path)
     assert seen.damages == []
     (zeros,) = [remark for remark in seen.remarks if remark.check == "preallocated"]
@@ -364,24 +357,6 @@ HEADERS = [header(2 * number, timestamp=[5, 3, 9, 9, 12][number]) for number in 
 """Last offsets 1, 3, 5, 7, 9 at positions 0, 100, ..., 400."""
 
 
-def offset_failures(*entries: tuple[int, int]) -> tuple[int, int]:
-    """How many entries are wrong, how many out of order."""
-    matching = OffsetMatching(iter(entries))
-    for number, each in enumerate(HEADERS):
-        if number * SIZE >= matching.due:
-            matching.visit(each, number * SIZE)
-    matching.finish()
-    return matching.failures.count, matching.order.count
-
-
-def time_failures(*entries: tuple[int, int]) -> tuple[int, int, bool]:
-    matching = TimeMatching(iter(entries))
-    for each in HEADERS:
-        matching.visit(each)
-    matching.finish()
-    return matching.failures.count, matching.order.count, matching.closing_failure is None
-
-
 @pytest.mark.parametrize(
     ("entries", "expected"),
     [
@@ -397,7 +372,13 @@ def time_failures(*entries: tuple[int, int]) -> tuple[int, int, bool]:
     ],
 )
 def test_offset_entries(entries: Iterable[tuple[int, int]], expected: tuple[int, int]) -> None:
-    assert offset_failures(*entries) == expected
+    """How many entries are wrong, and how many are out of order."""
+    matching = OffsetMatching(iter(entries))
+    for number, each in enumerate(HEADERS):
+        if number * SIZE >= matching.due:
+            matching.visit(each, number * SIZE)
+    matching.finish()
+    assert (matching.failures.count, matching.order.count) == expected
 
 
 @pytest.mark.parametrize(
@@ -414,7 +395,11 @@ def test_offset_entries(entries: Iterable[tuple[int, int]], expected: tuple[int,
     ],
 )
 def test_time_entries(entries: Iterable[tuple[int, int]], expected: tuple[int, int, bool]) -> None:
-    assert time_failures(*entries) == expected
+    matching = TimeMatching(iter(entries))
+    for each in HEADERS:
+        matching.visit(each)
+    matching.finish()
+    assert (matching.failures.count, matching.order.count, matching.closing_failure is None) == expected
 
 
 @given(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,32 +93,28 @@ def test_records_of_keys_that_the_map_has_at_later_offsets_go(tmp_path: Path) ->
     assert sum(group.bytes_read for group in done.groups) < done.result.bytes_read
 
 
-@pytest.mark.parametrize(("first_dirty", "kept"), [(2, [1, 2, 3, 4]), (3, [2, 3, 4]), (4, [3, 4])])
-def test_a_full_map_ends_the_round_where_it_is(tmp_path: Path, first_dirty: int, kept: list[int]) -> None:
-    """Kafka: LogCleanerTest.testPartialSegmentClean."""
+@pytest.fixture
+def driven(tmp_path: Path) -> Iterator[DrivenLog]:
     driven = log_of(tmp_path)
+    yield driven
+    driven.log.drop_maps()
+
+
+@pytest.mark.parametrize(("first_dirty", "kept"), [(2, [1, 2, 3, 4]), (3, [2, 3, 4]), (4, [3, 4])])
+def test_a_full_map_ends_the_round_where_it_is(driven: DrivenLog, first_dirty: int, kept: list[int]) -> None:
+    """Kafka: LogCleanerTest.testPartialSegmentClean."""
     for number in (0, 1, 0, 1, 0):
         put(driven, number, "value")
     for dirty in range(2, first_dirty + 1):
-        compact_with(driven, job_for(driven, dirty, **ONE_KEY_MAP))
+        job = job_for(driven, dirty, **ONE_KEY_MAP)
+        truncations = driven.log.truncations
+        for group in clean(driven.fs, job):
+            if group.cleaned is not None:
+                truncations = driven.run(replace_group(driven.log, job, group, truncations))
     assert offsets(driven) == kept
 
 
-def compact_with(driven: DrivenLog, job: CleaningJob) -> int:
-    """Run a job and put what it makes in place; answers where the next round begins."""
-    work = clean(driven.fs, job)
-    truncations = driven.log.truncations
-    try:
-        while True:
-            group = next(work)
-            if group.cleaned is not None:
-                truncations = driven.run(replace_group(driven.log, job, group, truncations))
-    except StopIteration as stop:
-        return stop.value.next_dirty_offset  # type: ignore[no-any-return]
-
-
-def test_a_map_that_does_not_hold_one_batch_is_an_error_with_the_way_out(tmp_path: Path) -> None:
-    driven = log_of(tmp_path)
+def test_a_map_that_does_not_hold_one_batch_is_an_error_with_the_way_out(tmp_path: Path, driven: DrivenLog) -> None:
     put_all(driven, [(number, number) for number in range(10)])
     with pytest.raises(CleaningError, match="raise cleaner_dedupe_buffer_bytes"):
         compaction.clean(driven, map_bytes=72)
@@ -156,9 +152,8 @@ def test_no_key_with_a_tombstone_survives_its_horizon(tmp_path: Path) -> None:
     assert set(keys(driven)) == {str(number) for number in range(1, 20, 2)} | {"99"}
 
 
-def test_the_last_sequence_of_a_producer_outlives_its_records(tmp_path: Path) -> None:
+def test_the_last_sequence_of_a_producer_outlives_its_records(driven: DrivenLog) -> None:
     """Kafka: LogCleanerTest.testLogCleanerRetainsProducerLastSequence: batches 1, 3 and 4 remain."""
-    driven = log_of(tmp_path)
     put_all(driven, [(0, 0)])
     put_all(driven, [(0, 1)], **idempotent(1, 0))
     put_all(driven, [(0, 2)], **idempotent(2, 0))
@@ -174,9 +169,8 @@ def test_the_last_sequence_of_a_producer_outlives_its_records(tmp_path: Path) ->
     assert {producer_id: entry.last_sequence for producer_id, entry in replayed.entries.items()} == before
 
 
-def test_an_aborted_producer_keeps_its_last_sequence_until_it_writes_again(tmp_path: Path) -> None:
+def test_an_aborted_producer_keeps_its_last_sequence_until_it_writes_again(driven: DrivenLog) -> None:
     """Kafka: LogCleanerTest.testLogCleanerRetainsLastSequenceEvenIfTransactionAborted."""
-    driven = log_of(tmp_path)
     put_all(driven, [(1, 1)], **transactional(9, 0))
     put_all(driven, [(2, 2), (3, 3)], **transactional(9, 1))
     end_transaction(driven, 9, commit=False)
@@ -207,8 +201,7 @@ def known_after_power_cut(driven: DrivenLog) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("unsynced", [1, 4, 5, 9])
-def test_the_newest_batch_of_a_producer_that_no_power_cut_takes_stays_too(tmp_path: Path, unsynced: int) -> None:
-    driven = log_of(tmp_path)
+def test_the_newest_batch_of_a_producer_that_no_power_cut_takes_stays_too(driven: DrivenLog, unsynced: int) -> None:
     put(driven, "a", "old", **idempotent(1, 0))
     put(driven, "b", "old", **idempotent(1, 1))
     put_all(driven, [("a", "new"), ("b", "new")])
@@ -219,8 +212,7 @@ def test_the_newest_batch_of_a_producer_that_no_power_cut_takes_stays_too(tmp_pa
 
 
 @pytest.mark.parametrize("unsynced", [1, 9])
-def test_it_stays_in_the_part_that_was_clean_before(tmp_path: Path, unsynced: int) -> None:
-    driven = log_of(tmp_path)
+def test_it_stays_in_the_part_that_was_clean_before(driven: DrivenLog, unsynced: int) -> None:
     put(driven, "a", "old", **idempotent(1, 0))
     put(driven, "b", "old", **idempotent(1, 1))
     checkpoint = compaction.clean(driven).result.next_dirty_offset
@@ -233,8 +225,7 @@ def test_it_stays_in_the_part_that_was_clean_before(tmp_path: Path, unsynced: in
     assert [offset for offset in last_offsets(driven) if offset < 3] == [], "the later ones are on the device now"
 
 
-def test_an_older_batch_goes_when_a_newer_one_of_its_producer_is_in_the_dirty_part(tmp_path: Path) -> None:
-    driven = log_of(tmp_path)
+def test_an_older_batch_goes_when_a_newer_one_of_its_producer_is_in_the_dirty_part(driven: DrivenLog) -> None:
     put(driven, "a", "old", **idempotent(1, 0))
     checkpoint = compaction.clean(driven).result.next_dirty_offset
     put(driven, "b", "old", **idempotent(1, 1))
@@ -244,9 +235,8 @@ def test_an_older_batch_goes_when_a_newer_one_of_its_producer_is_in_the_dirty_pa
     assert last_offsets(driven)[:2] == [1, 3]
 
 
-def test_batches_of_an_older_epoch_outlive_a_marker_that_a_power_cut_takes(tmp_path: Path) -> None:
+def test_batches_of_an_older_epoch_outlive_a_marker_that_a_power_cut_takes(driven: DrivenLog) -> None:
     """A marker of a new epoch lets the log forget the batches of the old one, while it is not on the device itself."""
-    driven = log_of(tmp_path)
     put(driven, "a", "old", **transactional(1, 0))
     end_transaction(driven, 1, commit=True)
     put(driven, "a", "new")
@@ -282,9 +272,8 @@ def test_aborted_records_vanish_and_what_is_reported_stays_right(tmp_path: Path)
     assert driven.run(first.view().aborted_transactions()) == decode_entries("", content)
 
 
-def test_a_commit_marker_goes_once_its_records_are_gone_and_its_time_has_come(tmp_path: Path) -> None:
+def test_a_commit_marker_goes_once_its_records_are_gone_and_its_time_has_come(driven: DrivenLog) -> None:
     """Kafka: LogCleanerTest.testCommitMarkerRemoval."""
-    driven = log_of(tmp_path)
     put_all(driven, [(1, 1)], **transactional(1, 0))
     put_all(driven, [(2, 2)], **transactional(1, 1))
     end_transaction(driven, 1, commit=True)
@@ -302,9 +291,8 @@ def test_a_commit_marker_goes_once_its_records_are_gone_and_its_time_has_come(tm
 
 
 @pytest.mark.parametrize("rolls", [False, True])
-def test_an_aborted_record_does_not_replace_a_committed_one(tmp_path: Path, rolls: bool) -> None:
+def test_an_aborted_record_does_not_replace_a_committed_one(driven: DrivenLog, rolls: bool) -> None:
     """Also where its marker is in the active segment."""
-    driven = log_of(tmp_path)
     put(driven, 1, "committed")
     put_all(driven, [(1, "aborted")], **transactional(1, 0))
     if rolls:
@@ -319,9 +307,8 @@ def test_an_aborted_record_does_not_replace_a_committed_one(tmp_path: Path, roll
     assert last_offsets(driven) == [0, 1, 2]
 
 
-def test_undecided_records_are_not_cleaned(tmp_path: Path) -> None:
+def test_undecided_records_are_not_cleaned(driven: DrivenLog) -> None:
     """Kafka: LogCleanerManagerTest.testUndecidedTransactionalDataNotCleanable."""
-    driven = log_of(tmp_path)
     put(driven, 1, "old")
     driven.roll()
     put_all(driven, [(1, "open")], **transactional(1, 0))
@@ -330,9 +317,8 @@ def test_undecided_records_are_not_cleaned(tmp_path: Path) -> None:
     assert [record[0] for record in stored(driven)] == [0, 1]
 
 
-def test_the_end_of_the_range_is_kept_when_all_is_superseded(tmp_path: Path) -> None:
+def test_the_end_of_the_range_is_kept_when_all_is_superseded(driven: DrivenLog) -> None:
     """Kafka: LogCleanerTest.testCleanSegmentsRetainingLastEmptyBatch."""
-    driven = log_of(tmp_path)
     put_all(driven, [(1, 1)], **transactional(1, 0))
     end_transaction(driven, 1, commit=False)
     put_all(driven, [(2, 2), (3, 3)], **transactional(2, 0))
@@ -372,8 +358,7 @@ def test_cleaned_files_are_as_long_as_their_content(tmp_path: Path) -> None:
     assert Path(first.time_index.path).stat().st_size == first.time_index.size_in_bytes
 
 
-def test_a_segment_that_stays_as_it_is_is_not_written(tmp_path: Path) -> None:
-    driven = log_of(tmp_path)
+def test_a_segment_that_stays_as_it_is_is_not_written(tmp_path: Path, driven: DrivenLog) -> None:
     for number in range(20):
         put(driven, number, number)
     done = compaction.clean(driven)
@@ -396,8 +381,7 @@ def test_a_cleaned_log_is_as_old_as_the_newest_that_it_replaces(tmp_path: Path) 
     assert Path(driven.log.segments.first.log.path).stat().st_mtime == 1000 + inactive - 1
 
 
-def test_indexes_are_those_of_a_log_that_was_written_that_way(tmp_path: Path) -> None:
-    driven = log_of(tmp_path)
+def test_indexes_are_those_of_a_log_that_was_written_that_way(driven: DrivenLog) -> None:
     for number in range(200):
         put(driven, number % 60, number, timestamp=START_MS + number)
     compaction.clean(driven)
@@ -465,8 +449,7 @@ class _UnsyncedBytes(OsFileSystem):
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_cleaned_segment_is_forced_to_the_device_in_pieces(tmp_path: Path, durable: bool) -> None:
-    driven = log_of(tmp_path)
+def test_a_cleaned_segment_is_forced_to_the_device_in_pieces(driven: DrivenLog, durable: bool) -> None:
     for number in range(24):
         put(driven, number % 20, "x" * (MIB - 100))
     fs = _UnsyncedBytes()
@@ -477,8 +460,7 @@ def test_a_cleaned_segment_is_forced_to_the_device_in_pieces(tmp_path: Path, dur
     driven.close_files()
 
 
-def test_a_job_survives_its_way_to_another_process(tmp_path: Path) -> None:
-    driven = log_of(tmp_path)
+def test_a_job_survives_its_way_to_another_process(driven: DrivenLog) -> None:
     put_all(driven, [(1, 1)], **idempotent(1, 0))
     end_transaction(driven, 2, commit=True)
     job = job_for(driven, 0, max_bytes_per_second=10)

@@ -51,21 +51,16 @@ def names(fs: FileSystem, suffix: str) -> list[str]:
     return [name for name in fs.list_directory(DIRECTORY) if name.endswith(suffix)]
 
 
-def round_moments(segment_bytes: int, *, records: int = 24) -> tuple[list[CrashFileSystem], DrivenLog]:
-    """The disk in front of every change that a round makes, and at its end."""
-    fs = CrashFileSystem(page_bytes=512)
-    driven = filled(DIRECTORY, fs, records)
-    driven.log.config = attrs.evolve(driven.log.config, segment_bytes=segment_bytes)
-    moments = fs.moments()
-    compact(fs, driven.log, None, map_bytes=MAP_BYTES)
-    return [*moments, fs.copy()], driven
-
-
 @pytest.mark.parametrize("segment_bytes", [320, 700, 100_000], ids=["single segments", "pairs", "one group"])
 def test_a_power_cut_at_any_operation_of_a_round_loses_and_doubles_nothing(segment_bytes: int) -> None:
     """Kafka: LogCleanerTest.testRecoveryAfterCrash, on a disk that may drop and reorder what was not synced."""
     rng = draws(20)
-    moments, driven = round_moments(segment_bytes)
+    fs = CrashFileSystem(page_bytes=512)
+    driven = filled(DIRECTORY, fs, 24)
+    driven.log.config = attrs.evolve(driven.log.config, segment_bytes=segment_bytes)
+    moments = fs.moments()
+    compact(fs, driven.log, None, map_bytes=MAP_BYTES)
+    moments = [*moments, fs.copy()]
     for _ in range(counts(400)):
         check_after_crash(rng.choice(moments).crash(rng), driven, rng)
 

@@ -17,16 +17,9 @@ from triolog.protocol.kafka.authorization import AclOperation, AclPermission, Pa
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.server.security.acls import Acl
 from triolog.server.security.quota_entities import checked_entity
+from triolog.server.storage.directory import security_file
 from triolog.server.storage.directory.creations_file import Creation, decode_creations, encode_creations
 from triolog.server.storage.directory.groups_file import GroupsState, decode_groups, encode_groups, read_groups, write_groups
-from triolog.server.storage.directory.security_file import (
-    SECURITY_FILE,
-    SecurityState,
-    decode_security,
-    encode_security,
-    read_security,
-    write_security,
-)
 from triolog.server.storage.directory.topics_file import Topic, decode_deleted_topic_ids, decode_topics, encode_topics
 from triolog.server.storage.disk.checkpoints import encode_uuid
 from triolog.server.storage.disk.filesystem import OsFileSystem
@@ -56,8 +49,10 @@ FILES: Final = {
     ),
     "groups": JsonFile(encode_groups(GroupsState(3, {"group": {"share.delivery.count.limit": "3"}})), decode_groups),
     "security": JsonFile(
-        encode_security(SecurityState(3, quotas={checked_entity([("user", "a")]): {"producer_byte_rate": 1024.0}})),
-        decode_security,
+        security_file.encode_security(
+            security_file.SecurityState(3, quotas={checked_entity([("user", "a")]): {"producer_byte_rate": 1024.0}})
+        ),
+        security_file.decode_security,
     ),
     "derived": JsonFile(encode_facts(Facts(8, {0: IndexFacts(100, 34, 5)})), decode_facts),
 }
@@ -252,7 +247,7 @@ drawn_quotas = st.dictionaries(
     max_size=4,
 )
 security_states = st.builds(
-    lambda generation, users, rules, drawn_quotas: SecurityState(
+    lambda generation, users, rules, drawn_quotas: security_file.SecurityState(
         generation, {(name, each.mechanism): each for name, each in users}, rules, drawn_quotas
     ),
     st.integers(0, 2**40),
@@ -260,7 +255,7 @@ security_states = st.builds(
     st.frozensets(drawn_acls, max_size=4),
     drawn_quotas,
 )
-ONE = SecurityState(
+ONE = security_file.SecurityState(
     3,
     {("alice", ScramMechanism.SCRAM_SHA_256): ScramCredential(ScramMechanism.SCRAM_SHA_256, 4096, b"s", b"k" * 32, b"v" * 32)},
     quotas={checked_entity([("user", "alice"), ("client-id", None)]): {"producer_byte_rate": 1024.0}},
@@ -268,35 +263,35 @@ ONE = SecurityState(
 
 
 @given(security_states)
-def test_security_comes_back(state: SecurityState) -> None:
-    assert decode_security("security.json", encode_security(state)) == state
+def test_security_comes_back(state: security_file.SecurityState) -> None:
+    assert security_file.decode_security("security.json", security_file.encode_security(state)) == state
 
 
 def test_what_is_wrong_is_said_without_a_key() -> None:
-    document = json.loads(encode_security(ONE))
+    document = json.loads(security_file.encode_security(ONE))
     document["scram_credentials"][0]["credential"] = "salt=secret"
     with pytest.raises(CheckpointError) as caught:
-        decode_security("security.json", json.dumps(document).encode())
+        security_file.decode_security("security.json", json.dumps(document).encode())
     assert "secret" not in str(caught.value)
 
 
 def test_nobody_but_its_owner_reads_it(tmp_path: Path) -> None:
     for durable in (True, False):
-        write_security(OsFileSystem(), str(tmp_path), ONE, durable=durable)
-        assert (tmp_path / SECURITY_FILE).stat().st_mode & 0o777 == 0o600
-    assert read_security(OsFileSystem(), str(tmp_path)) == ONE
+        security_file.write_security(OsFileSystem(), str(tmp_path), ONE, durable=durable)
+        assert (tmp_path / security_file.SECURITY_FILE).stat().st_mode & 0o777 == 0o600
+    assert security_file.read_security(OsFileSystem(), str(tmp_path)) == ONE
 
 
 def test_a_power_cut_leaves_the_old_or_the_new() -> None:
     for changes in range(12):
         fs = CrashFileSystem()
-        write_security(fs, "", SecurityState(1), durable=True)
+        security_file.write_security(fs, "", security_file.SecurityState(1), durable=True)
         fs.cut_after(changes)
         try:
-            write_security(fs, "", ONE, durable=True)
+            security_file.write_security(fs, "", ONE, durable=True)
             is_written = True
         except PowerCut:
             is_written = False
-        found = read_security(fs.crash(random.Random(changes)), "")
-        assert found == ONE if is_written else found in (SecurityState(1), ONE)
+        found = security_file.read_security(fs.crash(random.Random(changes)), "")
+        assert found == ONE if is_written else found in (security_file.SecurityState(1), ONE)
     assert is_written

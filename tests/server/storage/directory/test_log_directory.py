@@ -7,7 +7,7 @@ import logging
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -15,19 +15,9 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
 from triolog.server.config import LogConfig
+from triolog.server.storage.directory import partition_directory
 from triolog.server.storage.directory.log_directory import LogDirectory, Offsets
-from triolog.server.storage.directory.partition_directory import (
-    check_topic_id,
-    create_partition,
-    delete_directory,
-    read_topic_id,
-)
-from triolog.server.storage.disk.checkpoints import (
-    CLEAN_SHUTDOWN_FILE,
-    META_PROPERTIES_FILE,
-    InconsistentTopicIdError,
-    decode_offsets,
-)
+from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError, LogDirectoryError
 from triolog.server.storage.recovery.recovery import OpenLog
@@ -55,23 +45,23 @@ def test_a_new_directory_takes_on_the_servers_identity_and_one_of_another_server
         directory_id = directory.directory_id
     with opened(tmp_path) as again:
         assert (again.cluster_id, again.node_id, again.directory_id) == ("cluster", 7, directory_id)
-        before = (tmp_path / META_PROPERTIES_FILE).read_bytes()
+        before = (tmp_path / checkpoints.META_PROPERTIES_FILE).read_bytes()
         again.settle_identity("cluster", 7)
         for cluster_id, node_id, found in (("other", 7, "cluster.id"), ("cluster", 8, "node.id")):
             with pytest.raises(LogDirectoryError, match=f"{found}=.* belongs to another server"):
                 again.settle_identity(cluster_id, node_id)
-    assert (tmp_path / META_PROPERTIES_FILE).read_bytes() == before
+    assert (tmp_path / checkpoints.META_PROPERTIES_FILE).read_bytes() == before
 
 
 def test_an_identity_that_finds_no_space_is_written_with_the_next_checkpoints(tmp_path: Path) -> None:
     fs = GateFileSystem()
-    fs.fail("write", f"{META_PROPERTIES_FILE}.tmp")
+    fs.fail("write", f"{checkpoints.META_PROPERTIES_FILE}.tmp")
     directory = LogDirectory.open(fs, str(tmp_path), durable=True)
     try:
         directory.settle_identity("cluster", 7)
-        assert not (tmp_path / META_PROPERTIES_FILE).exists()
+        assert not (tmp_path / checkpoints.META_PROPERTIES_FILE).exists()
         directory.write_checkpoints({})
-        assert b"cluster.id=cluster" in (tmp_path / META_PROPERTIES_FILE).read_bytes()
+        assert b"cluster.id=cluster" in (tmp_path / checkpoints.META_PROPERTIES_FILE).read_bytes()
     finally:
         directory.close()
     with opened(tmp_path) as again:
@@ -81,10 +71,10 @@ def test_an_identity_that_finds_no_space_is_written_with_the_next_checkpoints(tm
 def test_a_directory_is_locked_while_it_is_open_and_not_when_its_identity_cannot_be_read(tmp_path: Path) -> None:
     with opened(tmp_path), pytest.raises(LogDirectoryError), opened(tmp_path):
         pass
-    (tmp_path / META_PROPERTIES_FILE).write_text("version=1\ncluster.id=a\nnode.id=x\n")
+    (tmp_path / checkpoints.META_PROPERTIES_FILE).write_text("version=1\ncluster.id=a\nnode.id=x\n")
     with pytest.raises(CheckpointError, match="cannot be read"), opened(tmp_path):
         pass
-    (tmp_path / META_PROPERTIES_FILE).unlink()
+    (tmp_path / checkpoints.META_PROPERTIES_FILE).unlink()
     with opened(tmp_path):
         pass
 
@@ -94,11 +84,11 @@ def test_the_marker_of_a_clean_stop_is_there_once(tmp_path: Path) -> None:
     with opened(tmp_path) as directory:
         assert not directory.take_clean_marker()
         directory.mark_clean()
-    assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
+    assert (tmp_path / checkpoints.CLEAN_SHUTDOWN_FILE).exists()
     for was_clean in (True, False):
         with opened(tmp_path) as again:
             assert again.take_clean_marker() is was_clean
-        assert not (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
+        assert not (tmp_path / checkpoints.CLEAN_SHUTDOWN_FILE).exists()
 
 
 def test_checkpoints_are_read_back_and_name_a_log_start_only_while_records_below_it_are_there(tmp_path: Path) -> None:
@@ -108,7 +98,7 @@ def test_checkpoints_are_read_back_and_name_a_log_start_only_while_records_below
         assert again.recovery_points == {FOO: 10, BAR: 3}
         assert again.log_start_offsets == {FOO: 5}
     data = (tmp_path / "replication-offset-checkpoint").read_bytes()
-    assert decode_offsets("file", data) == {FOO: 12, BAR: 4}
+    assert checkpoints.decode_offsets("file", data) == {FOO: 12, BAR: 4}
 
 
 def test_a_checkpoint_that_cannot_be_read_counts_as_empty(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -132,45 +122,32 @@ def test_a_checkpoint_that_says_nothing_new_is_not_written_and_a_directory_that_
             directory.write_checkpoints({FOO: Offsets(11, 13, 5, 0)})
 
 
-class SyncedDirectories(OsFileSystem):
-    """Notes which directories are synced, and refuses some."""
-
-    def __init__(self, **refused: int) -> None:
-        self.synced: list[str] = []
-        self.refused = refused
-
-    def sync_directory(self, path: str) -> None:
-        self.synced.append(path)
-        if Path(path).name in self.refused:
-            raise OSError(self.refused[Path(path).name], "refused", path)
-        super().sync_directory(path)
-
-
 def test_the_names_of_a_new_directory_and_of_those_above_are_on_the_device(tmp_path: Path) -> None:
     """Until its identity is: a start that was cut off in between begins again."""
     path = tmp_path / "new" / "data"
-    above = [str(path.parent), *(str(each) for each in path.parent.parents)]
+    above = [f"{each}/" for each in (path.parent, *path.parent.parents)]
     for _ in range(2):
-        fs = SyncedDirectories()
+        fs = GateFileSystem()
         directory = LogDirectory.open(fs, str(path), durable=True)
         assert fs.synced == above
         directory.close()
     directory = LogDirectory.open(fs, str(path), durable=True)
     directory.settle_identity("cluster", 7)
     directory.close()
-    fs.synced.clear()
+    fs.calls.clear()
     LogDirectory.open(fs, str(path), durable=True).close()
     assert fs.synced == []
 
 
 def test_a_directory_above_that_may_not_be_read_is_passed_over_and_one_that_fails_is_not(tmp_path: Path) -> None:
     path = tmp_path / "new" / "data"
-    fs = SyncedDirectories(new=errno.EACCES)
-    LogDirectory.open(fs, str(path), durable=True).close()
-    assert str(tmp_path) in fs.synced
-    with pytest.raises(OSError, match="refused"):
-        LogDirectory.open(SyncedDirectories(new=errno.EIO), str(path), durable=True)
-    LogDirectory.open(fs, str(path), durable=True).close()
+    fs = GateFileSystem()
+    for number in (errno.EACCES, errno.EIO, errno.EACCES):
+        fs.heal()
+        fs.fail("sync_directory", "/new", number=number, times=None)
+        with pytest.raises(OSError, match="Input/output") if number == errno.EIO else nullcontext():
+            LogDirectory.open(fs, str(path), durable=True).close()
+        assert number == errno.EIO or f"{tmp_path}/" in fs.synced
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -180,10 +157,10 @@ def test_names_are_on_the_device_before_anything_is_loaded(tmp_path: Path, clean
         directory.settle_identity("cluster", 7)
         if clean:
             directory.mark_clean()
-    fs = SyncedDirectories()
+    fs = GateFileSystem()
     directory = LogDirectory.open(fs, str(tmp_path), durable=True)
     assert directory.take_clean_marker() is clean
-    assert fs.synced == [str(tmp_path)]
+    assert fs.synced == [f"{tmp_path}/"]
     directory.close()
 
 
@@ -237,37 +214,37 @@ def request(directory: Path, *, sync_metadata: bool = True) -> OpenLog:
 def test_a_new_partition_has_its_files_and_their_names_are_on_the_device(tmp_path: Path, sync_metadata: bool) -> None:
     """But where nothing outlives the process."""
     fs, directory = GateFileSystem(), tmp_path / "topic-0"
-    log = create_partition(fs, request(directory, sync_metadata=sync_metadata), TOPIC_ID)
+    log = partition_directory.create_partition(fs, request(directory, sync_metadata=sync_metadata), TOPIC_ID)
     names = ["00000000000000000000.log", "leader-epoch-checkpoint", "partition.metadata"]
     assert sorted(path.name for path in directory.iterdir()) == names
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
-    assert read_topic_id(fs, str(directory)) == TOPIC_ID
+    assert partition_directory.read_topic_id(fs, str(directory)) == TOPIC_ID
     assert fs.synced[-1:] == ([f"{directory}/"] if sync_metadata else [])
 
 
 def test_a_directory_of_another_topic_of_that_name_is_refused(tmp_path: Path) -> None:
     """Kafka: PartitionMetadataFileTest.testSetRecordWithDifferentTopicId."""
     fs = OsFileSystem()
-    create_partition(fs, request(tmp_path), TOPIC_ID)
-    check_topic_id(fs, str(tmp_path), TOPIC_ID)
-    with pytest.raises(InconsistentTopicIdError, match="was left by another topic of that name") as caught:
-        check_topic_id(fs, str(tmp_path), uuid.UUID(int=TOPIC_ID.int + 1))
+    partition_directory.create_partition(fs, request(tmp_path), TOPIC_ID)
+    partition_directory.check_topic_id(fs, str(tmp_path), TOPIC_ID)
+    with pytest.raises(checkpoints.InconsistentTopicIdError, match="was left by another topic of that name") as caught:
+        partition_directory.check_topic_id(fs, str(tmp_path), uuid.UUID(int=TOPIC_ID.int + 1))
     assert caught.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 def test_a_directory_without_metadata_belongs_to_any_topic_and_unreadable_metadata_is_an_error(tmp_path: Path) -> None:
-    assert read_topic_id(OsFileSystem(), str(tmp_path)) is None
-    check_topic_id(OsFileSystem(), str(tmp_path), TOPIC_ID)
+    assert partition_directory.read_topic_id(OsFileSystem(), str(tmp_path)) is None
+    partition_directory.check_topic_id(OsFileSystem(), str(tmp_path), TOPIC_ID)
     (tmp_path / "partition.metadata").write_bytes(b"nonsense")
     with pytest.raises(CheckpointError, match=r"partition\.metadata"):
-        read_topic_id(OsFileSystem(), str(tmp_path))
+        partition_directory.read_topic_id(OsFileSystem(), str(tmp_path))
 
 
 def test_a_directory_is_deleted_with_all_in_it_once_or_twice(tmp_path: Path) -> None:
     directory = tmp_path / "topic-0"
-    create_partition(OsFileSystem(), request(directory), TOPIC_ID)
+    partition_directory.create_partition(OsFileSystem(), request(directory), TOPIC_ID)
     (directory / "deeper").mkdir()
     (directory / "deeper" / "file").touch()
     for _ in range(2):
-        delete_directory(OsFileSystem(), str(directory))
+        partition_directory.delete_directory(OsFileSystem(), str(directory))
     assert list(tmp_path.iterdir()) == []

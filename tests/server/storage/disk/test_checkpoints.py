@@ -11,28 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.types import TopicPartition
-from triolog.server.storage.disk.checkpoints import (
-    decode_checkpoint,
-    decode_clean_shutdown,
-    decode_meta_properties,
-    decode_offsets,
-    decode_partition_metadata,
-    decode_uuid,
-    encode_checkpoint,
-    encode_clean_shutdown,
-    encode_meta_properties,
-    encode_offsets,
-    encode_partition_metadata,
-    encode_uuid,
-    random_uuid,
-)
+from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError
-from triolog.server.storage.producers.producer_id_block import (
-    PRODUCER_ID_BLOCK_FILE,
-    read_producer_id_block,
-    write_producer_id_block,
-)
+from triolog.server.storage.producers import producer_id_block
 
 FOO, BAR = TopicPartition("foo", 0), TopicPartition("bar", 3)
 TOPIC_ID = uuid.UUID("c2acf7d7-591e-4689-a804-fb2b3703c088")
@@ -42,10 +24,10 @@ TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True)
 @given(st.dictionaries(st.builds(TopicPartition, TOPICS, st.integers(0, 2**31 - 1)), st.integers(0, 2**63 - 1)))
 def test_offsets_are_version_count_and_a_line_each_and_are_read_back(offsets: dict[TopicPartition, int]) -> None:
     """Kafka: OffsetCheckpointFileWithFailureHandlerTest.shouldPersistAndOverwriteAndReloadFile."""
-    data = encode_offsets(offsets)
+    data = checkpoints.encode_offsets(offsets)
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
     assert data == "".join(f"{line}\n" for line in ("0", len(offsets), *lines)).encode()
-    assert decode_offsets("file", data) == offsets
+    assert checkpoints.decode_offsets("file", data) == offsets
 
 
 @pytest.mark.parametrize(
@@ -57,7 +39,7 @@ def test_offsets_are_version_count_and_a_line_each_and_are_read_back(offsets: di
     ],
 )
 def test_what_others_write_is_read(data: bytes, offsets: dict[TopicPartition, int]) -> None:
-    assert decode_offsets("file", data) == offsets
+    assert checkpoints.decode_offsets("file", data) == offsets
 
 
 @pytest.mark.parametrize(
@@ -84,26 +66,26 @@ def test_what_others_write_is_read(data: bytes, offsets: dict[TopicPartition, in
 def test_what_cannot_be_read_names_the_file_and_the_line(data: bytes, found: str) -> None:
     """Kafka: OffsetCheckpointFileWithFailureHandlerTest.shouldThrowIfVersionIsNotRecognised."""
     with pytest.raises(CheckpointError, match=re.escape(found)) as caught:
-        decode_offsets("/data/some-checkpoint", data)
+        checkpoints.decode_offsets("/data/some-checkpoint", data)
     assert "/data/some-checkpoint" in str(caught.value)
 
 
 def test_a_file_that_was_cut_off_is_refused_at_every_length() -> None:
     """Each line is written with its end: `12` of `1234` must not pass as an offset, or as the first free producer id."""
-    whole = encode_offsets({TopicPartition("topic", 0): 1234})
+    whole = checkpoints.encode_offsets({TopicPartition("topic", 0): 1234})
     for size in range(1, len(whole)):
         if whole[:size] != b"0\n":
             with pytest.raises(CheckpointError):
-                decode_offsets("file", whole[:size])
-    whole = encode_meta_properties(cluster_id="some-cluster", node_id=12, directory_id=TOPIC_ID)
+                checkpoints.decode_offsets("file", whole[:size])
+    whole = checkpoints.encode_meta_properties(cluster_id="some-cluster", node_id=12, directory_id=TOPIC_ID)
     for size in range(len(whole) - len("version=1\n")):
         with pytest.raises(CheckpointError, match="was cut off"):
-            decode_meta_properties("file", whole[:size])
+            checkpoints.decode_meta_properties("file", whole[:size])
 
 
 @given(st.binary(max_size=60))
 def test_garbage_is_a_checkpoint_error(data: bytes) -> None:
-    for decode in (decode_offsets, decode_partition_metadata, decode_meta_properties):
+    for decode in (checkpoints.decode_offsets, checkpoints.decode_partition_metadata, checkpoints.decode_meta_properties):
         try:
             decode("file", data)
         except CheckpointError:
@@ -112,16 +94,16 @@ def test_garbage_is_a_checkpoint_error(data: bytes) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, INT64_MAX), st.integers(0, INT64_MAX))))
 def test_entries_of_numbers_are_read_back(entries: list[tuple[int, int]]) -> None:
-    data = encode_checkpoint(f"{one} {two}" for one, two in entries)
-    assert decode_checkpoint("file", data, fields=2) == entries
+    data = checkpoints.encode_checkpoint(f"{one} {two}" for one, two in entries)
+    assert checkpoints.decode_checkpoint("file", data, fields=2) == entries
 
 
 def test_partition_metadata_is_two_lines_without_a_last_newline() -> None:
     """Kafka: PartitionMetadataFileTest.testMaybeFlushWithTopicIdPresent. A later version is read too."""
-    data = encode_partition_metadata(TOPIC_ID)
-    assert data == f"version: 0\ntopic_id: {encode_uuid(TOPIC_ID)}".encode()
-    assert decode_partition_metadata("file", data) == TOPIC_ID
-    assert decode_partition_metadata("file", data.replace(b"version: 0", b"version: 3")) == TOPIC_ID
+    data = checkpoints.encode_partition_metadata(TOPIC_ID)
+    assert data == f"version: 0\ntopic_id: {checkpoints.encode_uuid(TOPIC_ID)}".encode()
+    assert checkpoints.decode_partition_metadata("file", data) == TOPIC_ID
+    assert checkpoints.decode_partition_metadata("file", data.replace(b"version: 0", b"version: 3")) == TOPIC_ID
 
 
 @pytest.mark.parametrize(
@@ -138,31 +120,34 @@ def test_partition_metadata_is_two_lines_without_a_last_newline() -> None:
 )
 def test_partition_metadata_that_cannot_be_meant_is_refused(data: bytes) -> None:
     with pytest.raises(CheckpointError, match=r"some/partition.metadata"):
-        decode_partition_metadata("some/partition.metadata", data)
+        checkpoints.decode_partition_metadata("some/partition.metadata", data)
 
 
 @given(st.uuids())
 def test_an_id_is_22_characters_that_read_back(value: uuid.UUID) -> None:
-    text = encode_uuid(value)
+    text = checkpoints.encode_uuid(value)
     assert re.fullmatch(r"[A-Za-z0-9_-]{22}", text)
-    assert decode_uuid(text) == value
+    assert checkpoints.decode_uuid(text) == value
     for other in ("", text[1:], text + "A", *(text[:21] + end for end in "+= /")):
         with pytest.raises(ValueError, match="is no id"):
-            decode_uuid(other)
+            checkpoints.decode_uuid(other)
 
 
 def test_random_ids_are_no_reserved_ones_and_do_not_look_like_an_option() -> None:
-    ids = [random_uuid() for _ in range(500)]
+    ids = [checkpoints.random_uuid() for _ in range(500)]
     assert len(set(ids)) == 500
-    assert all(value.int >= 100 and not encode_uuid(value).startswith("-") for value in ids)
+    assert all(value.int >= 100 and not checkpoints.encode_uuid(value).startswith("-") for value in ids)
 
 
 def test_meta_properties_are_read_back() -> None:
     """Without a version they are of version 0."""
-    data = encode_meta_properties(cluster_id="some-cluster", node_id=7, directory_id=TOPIC_ID)
-    fields = {"cluster.id": "some-cluster", "node.id": "7", "directory.id": encode_uuid(TOPIC_ID), "version": "1"}
-    assert decode_meta_properties("file", data) == fields
-    assert decode_meta_properties("file", b"#\n! also a comment = 1\nbroker.id=3\n") == {"broker.id": "3", "version": "0"}
+    data = checkpoints.encode_meta_properties(cluster_id="some-cluster", node_id=7, directory_id=TOPIC_ID)
+    fields = {"cluster.id": "some-cluster", "node.id": "7", "directory.id": checkpoints.encode_uuid(TOPIC_ID), "version": "1"}
+    assert checkpoints.decode_meta_properties("file", data) == fields
+    assert checkpoints.decode_meta_properties("file", b"#\n! also a comment = 1\nbroker.id=3\n") == {
+        "broker.id": "3",
+        "version": "0",
+    }
 
 
 @pytest.mark.parametrize(
@@ -175,28 +160,28 @@ def test_meta_properties_are_read_back() -> None:
 )
 def test_meta_properties_that_cannot_be_meant_are_refused(data: bytes, found: str) -> None:
     with pytest.raises(CheckpointError, match=found):
-        decode_meta_properties("file", data)
+        checkpoints.decode_meta_properties("file", data)
 
 
 def test_the_clean_shutdown_file_has_the_broker_epoch_and_counts_without_one() -> None:
     """Kafka: CleanShutdownFileHandlerTest.testCleanShutdownFileBasic."""
-    assert encode_clean_shutdown(10) == b'{"version":0,"brokerEpoch":10}'
-    assert decode_clean_shutdown(encode_clean_shutdown(10)) == 10
+    assert checkpoints.encode_clean_shutdown(10) == b'{"version":0,"brokerEpoch":10}'
+    assert checkpoints.decode_clean_shutdown(checkpoints.encode_clean_shutdown(10)) == 10
     for data in (b"", b"nonsense", b"[]", b"{}", b'{"version":1,"brokerEpoch":10}', b'{"version":0,"brokerEpoch":"x"}'):
-        assert decode_clean_shutdown(data) is None
-    assert decode_clean_shutdown(b"[" * 100_000) is None
+        assert checkpoints.decode_clean_shutdown(data) is None
+    assert checkpoints.decode_clean_shutdown(b"[" * 100_000) is None
 
 
 FS = OsFileSystem()
 
 
 def test_a_block_of_producer_ids_that_makes_no_sense_is_an_error_and_not_zero(tmp_path: Path) -> None:
-    assert read_producer_id_block(FS, str(tmp_path)) == 0, "no file"
+    assert producer_id_block.read_producer_id_block(FS, str(tmp_path)) == 0, "no file"
     for durable in (True, False):
-        write_producer_id_block(FS, str(tmp_path), 2000, durable=durable)
-        assert (tmp_path / PRODUCER_ID_BLOCK_FILE).read_bytes() == b"0\n1\n2000\n"
-        assert read_producer_id_block(FS, str(tmp_path)) == 2000
+        producer_id_block.write_producer_id_block(FS, str(tmp_path), 2000, durable=durable)
+        assert (tmp_path / producer_id_block.PRODUCER_ID_BLOCK_FILE).read_bytes() == b"0\n1\n2000\n"
+        assert producer_id_block.read_producer_id_block(FS, str(tmp_path)) == 2000
     for data in (b"", b"0\n", b"0\n0\n", b"0\n2\n1\n2\n", b"0\n1\n-5\n", b"1\n1\n5\n", b"0\n1\nx\n", b"\0" * 9):
-        (tmp_path / PRODUCER_ID_BLOCK_FILE).write_bytes(data)
-        with pytest.raises(CheckpointError, match=PRODUCER_ID_BLOCK_FILE):
-            read_producer_id_block(FS, str(tmp_path))
+        (tmp_path / producer_id_block.PRODUCER_ID_BLOCK_FILE).write_bytes(data)
+        with pytest.raises(CheckpointError, match=producer_id_block.PRODUCER_ID_BLOCK_FILE):
+            producer_id_block.read_producer_id_block(FS, str(tmp_path))

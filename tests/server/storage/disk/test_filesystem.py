@@ -14,22 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.server.config import LogConfig
-from triolog.server.storage.disk.filesystem import (
-    CREATE,
-    IOV_MAX,
-    READ,
-    CachedReadUnsupportedError,
-    OsFileSystem,
-    read_file,
-    replace_file,
-)
+from triolog.server.storage.disk import filesystem
 from triolog.server.system import memory_mounts
 from triolog.server.system.memory_mounts import file_system_type, lies_in_memory
 
 from tests.support.crash_fs import CrashFileSystem
+from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import batch, open_driven
 
-FS: Final = OsFileSystem()
+FS: Final = filesystem.OsFileSystem()
 SHARED_MEMORY: Final = os.stat("/dev/shm" if os.path.isdir("/dev/shm") else "/")
 REAL_PWRITE: Final = os.pwrite
 REAL_PREAD: Final = os.pread
@@ -37,7 +30,7 @@ REAL_PREAD: Final = os.pread
 
 @pytest.fixture
 def fd(tmp_path: Path) -> Iterator[int]:
-    found = FS.open(str(tmp_path / "file"), CREATE)
+    found = FS.open(str(tmp_path / "file"), filesystem.CREATE)
     yield found
     FS.close(found)
 
@@ -48,11 +41,11 @@ def content(fd: int) -> bytes:
 
 def test_more_buffers_than_iov_max_and_of_every_kind_are_written(fd: int) -> None:
     kinds = (bytes, bytearray, memoryview)
-    buffers = [kinds[number % 3](b"%05d" % number) for number in range(3 * IOV_MAX + 7)]
+    buffers = [kinds[number % 3](b"%05d" % number) for number in range(3 * filesystem.IOV_MAX + 7)]
     FS.write(fd, buffers, 3)
     assert content(fd) == bytes(3) + b"".join(buffers)
     assert not os.get_inheritable(fd)
-    assert READ & os.O_CLOEXEC
+    assert filesystem.READ & os.O_CLOEXEC
 
 
 @given(st.lists(st.binary(max_size=20), max_size=30), st.integers(0, 50), st.integers(1, 40))
@@ -60,7 +53,7 @@ def test_any_buffers_are_written_however_short_each_write_is(
     tmp_path_factory: pytest.TempPathFactory, buffers: list[bytes], position: int, most: int
 ) -> None:
     path = tmp_path_factory.mktemp("write") / "file"
-    fd = FS.open(str(path), CREATE)
+    fd = FS.open(str(path), filesystem.CREATE)
     try:
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(os, "pwritev", lambda fd, parts, at: REAL_PWRITE(fd, b"".join(parts)[:most], at))
@@ -106,7 +99,7 @@ def _failing(code: int) -> Any:
 def test_a_mount_that_does_not_know_the_flag_says_so(fd: int, monkeypatch: pytest.MonkeyPatch, code: int, mounts: Path) -> None:
     mounts.write_text("")
     monkeypatch.setattr(os, "preadv", _failing(code))
-    with pytest.raises(CachedReadUnsupportedError):
+    with pytest.raises(filesystem.CachedReadUnsupportedError):
         FS.read_cached(fd, 4, 3)
 
 
@@ -183,7 +176,7 @@ def test_directories_are_made_listed_and_removed(tmp_path: Path) -> None:
     FS.make_directory(path)
     FS.make_directory(path)
     for name in ("c", "a", "b"):
-        FS.close(FS.open(f"{path}/{name}", CREATE))
+        FS.close(FS.open(f"{path}/{name}", filesystem.CREATE))
     assert FS.list_directory(path) == ["a", "b", "c"]
     assert FS.is_directory(path)
     assert not FS.is_directory(f"{path}/a")
@@ -197,55 +190,37 @@ def test_directories_are_made_listed_and_removed(tmp_path: Path) -> None:
 def test_a_file_larger_than_asked_for_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"abc")
-    assert read_file(FS, str(path), max_bytes=3) == b"abc"
+    assert filesystem.read_file(FS, str(path), max_bytes=3) == b"abc"
     with pytest.raises(ValueError, match="has 3 bytes, at most 2 are read"):
-        read_file(FS, str(path), max_bytes=2)
+        filesystem.read_file(FS, str(path), max_bytes=2)
     with pytest.raises(FileNotFoundError):
-        read_file(FS, str(tmp_path / "missing"), max_bytes=2)
-
-
-class Noted(OsFileSystem):
-    """Notes what is done, in order."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-
-    def sync(self, fd: int) -> None:
-        self.done.append("sync")
-        super().sync(fd)
-
-    def rename(self, source: str, target: str) -> None:
-        self.done.append("rename")
-        super().rename(source, target)
-
-    def sync_directory(self, path: str) -> None:
-        self.done.append(f"sync {Path(path).name}")
-        super().sync_directory(path)
+        filesystem.read_file(FS, str(tmp_path / "missing"), max_bytes=2)
 
 
 def test_a_file_is_replaced_by_sync_rename_and_directory_sync(tmp_path: Path) -> None:
     """Whatever a crash has left under the temporary name."""
-    durable, fast = Noted(), Noted()
+    durable, fast = GateFileSystem(), GateFileSystem()
     (tmp_path / "file.tmp").write_bytes(b"a much longer leftover of a crash")
-    replace_file(durable, str(tmp_path / "file"), b"content")
+    filesystem.replace_file(durable, str(tmp_path / "file"), b"content")
     assert (tmp_path / "file").read_bytes() == b"content"
-    replace_file(fast, str(tmp_path / "file"), b"other", durable=False)
-    assert durable.done == ["sync", "rename", f"sync {tmp_path.name}"]
-    assert fast.done == ["rename"]
+    filesystem.replace_file(fast, str(tmp_path / "file"), b"other", durable=False)
+    done = [[call.operation for call in fs.calls if call.operation not in ("open", "write", "close")] for fs in (durable, fast)]
+    assert done == [["sync", "rename", "sync_directory"], ["rename"]]
+    assert durable.synced == ["file.tmp", f"{tmp_path}/"]
 
 
 def test_a_file_that_cannot_be_synced_leaves_the_old_one() -> None:
     fs = CrashFileSystem()
-    replace_file(fs, "/file", b"old")
+    filesystem.replace_file(fs, "/file", b"old")
     fs.fail_next("sync", errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
-        replace_file(fs, "/file", b"new")
+        filesystem.replace_file(fs, "/file", b"new")
     assert fs.content("/file") == b"old"
 
 
 def test_free_bytes_are_those_of_the_device(tmp_path: Path) -> None:
-    free = OsFileSystem().free_bytes(str(tmp_path))
+    free = filesystem.OsFileSystem().free_bytes(str(tmp_path))
     assert 0 < free <= shutil.disk_usage(tmp_path).total
     with pytest.raises(FileNotFoundError):
-        OsFileSystem().free_bytes(str(tmp_path / "missing"))
-    assert OsFileSystem().total_bytes(str(tmp_path)) == shutil.disk_usage(tmp_path).total
+        filesystem.OsFileSystem().free_bytes(str(tmp_path / "missing"))
+    assert filesystem.OsFileSystem().total_bytes(str(tmp_path)) == shutil.disk_usage(tmp_path).total

@@ -9,18 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import InvalidTopicError
 from triolog.protocol.types import TopicPartition
-from triolog.server.storage.disk.paths import (
-    DELETE_DIR_SUFFIX,
-    STRAY_DIR_SUFFIX,
-    base_offset_of,
-    check_topic_name,
-    collision_key,
-    is_marked,
-    marked_directory,
-    parse_partition_directory,
-    partition_directory,
-    segment_file,
-)
+from triolog.server.storage.disk import paths
 from triolog.server.storage.errors import LogDirectoryError
 
 
@@ -33,7 +22,7 @@ def test_names_that_are_no_partitions_are_refused() -> None:
         *("topic-1-delete", "-delete", "", "topic-2147483648", "topic-\u0663"),
     ):
         with pytest.raises(LogDirectoryError, match=re.escape(repr(name))):
-            parse_partition_directory(name)
+            paths.parse_partition_directory(name)
 
 
 def test_a_directory_is_split_at_its_last_dash() -> None:
@@ -48,40 +37,40 @@ def test_a_directory_is_split_at_its_last_dash() -> None:
         f"foo-3.{mark}-stray": ("foo", 3),
         f"foo-3.{mark}-future": ("foo", 3),
     }.items():
-        assert parse_partition_directory(name) == partition
+        assert paths.parse_partition_directory(name) == partition
 
 
-@pytest.mark.parametrize("suffix", [DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX])
+@pytest.mark.parametrize("suffix", [paths.DELETE_DIR_SUFFIX, paths.STRAY_DIR_SUFFIX])
 def test_a_marked_directory_has_at_most_255_characters(suffix: str) -> None:
     """Kafka: LocalLogTest.testLogDeleteDirName."""
-    names = [marked_directory(TopicPartition("foo", 3), suffix) for _ in range(2)]
+    names = [paths.marked_directory(TopicPartition("foo", 3), suffix) for _ in range(2)]
     assert all(re.fullmatch(r"foo-3\.[0-9a-f]{32}" + suffix, name) for name in names)
     assert names[0] != names[1]
-    name = marked_directory(TopicPartition("n" * 249, 5), suffix)
+    name = paths.marked_directory(TopicPartition("n" * 249, 5), suffix)
     assert len(name) == 255
-    assert is_marked(name)
-    assert parse_partition_directory(name) == ("n" * (220 - len(suffix)), 5)
+    assert paths.is_marked(name)
+    assert paths.parse_partition_directory(name) == ("n" * (220 - len(suffix)), 5)
 
 
 @given(st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True), st.integers(0, 2**31 - 1))
 def test_every_topic_name_reads_back_from_its_directory(topic: str, partition: int) -> None:
     found = TopicPartition(topic, partition)
-    assert parse_partition_directory(partition_directory(found)) == found
+    assert paths.parse_partition_directory(paths.partition_directory(found)) == found
 
 
 @given(st.integers(0, 2**63 - 1), st.sampled_from([".log", ".index", ".timeindex", ".snapshot"]))
 def test_a_segment_file_is_named_by_20_digits(base_offset: int, suffix: str) -> None:
-    name = segment_file(base_offset, suffix)
+    name = paths.segment_file(base_offset, suffix)
     assert re.fullmatch(r"\d{20}" + re.escape(suffix), name)
-    assert base_offset_of(name) == base_offset
+    assert paths.base_offset_of(name) == base_offset
     for other in ("leader-epoch-checkpoint", "1.log", "0000000000000000000a.log", name[:20], "0" + name):
-        assert base_offset_of(other) is None
+        assert paths.base_offset_of(other) is None
 
 
 def test_topic_names_are_those_of_kafka() -> None:
     for topic in ("a", "...", "n" * 249, "a.b_c-D9", "__consumer_offsets"):
-        check_topic_name(topic)
+        paths.check_topic_name(topic)
     for topic in ("", ".", "..", "n" * 250, "a b", "a/b", "a\n", "\u00fc", "a:b"):
         with pytest.raises(InvalidTopicError):
-            check_topic_name(topic)
-    assert collision_key("a.b_c") == collision_key("a_b.c") != collision_key("a-b_c")
+            paths.check_topic_name(topic)
+    assert paths.collision_key("a.b_c") == paths.collision_key("a_b.c") != paths.collision_key("a-b_c")

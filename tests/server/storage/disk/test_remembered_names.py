@@ -12,21 +12,12 @@ from triolog.server.storage.disk.filesystem import CREATE, READ, WRITE, FileSyst
 from triolog.server.storage.disk.later_syncs import LaterSyncs
 from triolog.server.storage.disk.remembered_names import RememberedNames
 
+from tests.support.call_counting_fs import CallCountingFileSystem
 from tests.support.crash_fs import CrashFileSystem
 
 
-class CountsLooks(OsFileSystem):
-    def __init__(self) -> None:
-        super().__init__()
-        self.looks = 0
-
-    def list_directory(self, path: str) -> list[str]:
-        self.looks += 1
-        return super().list_directory(path)
-
-    def file_size(self, path: str) -> int | None:
-        self.looks += 1
-        return super().file_size(path)
+def looks(fs: CallCountingFileSystem) -> int:
+    return fs.calls["list_directory"] + fs.calls["file_size"]
 
 
 def make(fs: FileSystem, path: str) -> None:
@@ -41,19 +32,19 @@ def directory(tmp_path: Path) -> str:
 
 
 def test_it_is_looked_once_and_not_at_all_for_what_is_not_there(directory: str) -> None:
-    counting = CountsLooks()
+    counting = CallCountingFileSystem()
     names = RememberedNames(counting, directory)
     for _ in range(3):
         listed = names.list_directory(directory)
         assert listed == ["a", "b"]
         listed.clear()  # the caller's own
-    assert counting.looks == 1
+    assert looks(counting) == 1
     assert names.file_size(f"{directory}/c") is None
     for refused in (lambda: names.open(f"{directory}/c", READ), lambda: names.unlink(f"{directory}/c")):
         with pytest.raises(FileNotFoundError) as found:
             refused()
         assert found.value.filename == f"{directory}/c"
-    assert counting.looks == 1
+    assert looks(counting) == 1
     assert names.file_size(f"{directory}/b") == 2
 
 
@@ -79,13 +70,13 @@ def test_what_is_changed_through_it_is_seen(
 
 
 def test_of_its_own_changes_it_knows_without_a_look_and_behind_one_that_failed_it_looks_again(directory: str) -> None:
-    counting = CountsLooks()
+    counting = CallCountingFileSystem()
     names = RememberedNames(counting, directory).fs
     names.list_directory(directory)
     replace_file(names, f"{directory}/c", b"", durable=False)
     names.unlink(f"{directory}/a")
     assert names.list_directory(directory) == ["b", "c"]
-    assert counting.looks == 1
+    assert looks(counting) == 1
     os.mkdir(f"{directory}/sub")
     with pytest.raises(IsADirectoryError):
         names.rename(f"{directory}/b", f"{directory}/sub")

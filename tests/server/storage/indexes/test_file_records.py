@@ -81,9 +81,8 @@ def test_a_slice_of_exactly_one_batch_holds_it_and_one_byte_less_none(tmp_path: 
     assert headers_of(FileSlice(area.file, start, end - 1)) == []
 
 
-def test_reading_leaves_the_place_of_the_next_append_alone(tmp_path: Path) -> None:
+def test_reading_leaves_the_place_of_the_next_append_alone(driven: DrivenLog) -> None:
     """Kafka: FileRecordsTest.testIterationDoesntChangePosition."""
-    driven = open_driven(tmp_path)
     driven.append(batch())
     size = driven.log.active.size
     assert driven.offsets() == [0]
@@ -184,9 +183,8 @@ def test_a_preallocated_file_has_its_length_at_once_and_is_cut_to_its_records(tm
     assert (sizes(driven), driven.offsets()) == ([size, 2 * size], [0, 1, 2])
 
 
-def test_a_truncation_to_the_present_end_truncates_no_file(tmp_path: Path) -> None:
+def test_a_truncation_to_the_present_end_truncates_no_file(driven: DrivenLog) -> None:
     """Kafka: FileRecordsTest.testTruncateNotCalledIfSizeIsSameAsTargetSize."""
-    driven = open_driven(tmp_path)
     driven.append(batch())
     for offset in (1, 2):
         assert [operation for operation in truncate_to(driven.log, offset) if isinstance(operation, Truncate)] == []

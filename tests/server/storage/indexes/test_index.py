@@ -15,14 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from triolog.protocol.limits import INT32_MAX
 from triolog.protocol.types import Bytes
+from triolog.server.storage import errors
 from triolog.server.storage.disk.diskops import Map, Truncate, drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.server.storage.errors import (
-    CorruptIndexError,
-    InvalidOffsetError,
-    SegmentOffsetOverflowError,
-    SnapshotExpiredError,
-)
 from triolog.server.storage.indexes.index import WARM_BYTES, AbstractIndex
 from triolog.server.storage.indexes.offset_index import OffsetIndex
 from triolog.server.storage.indexes.time_index import TimeIndex
@@ -169,7 +164,7 @@ def test_what_a_file_means_when_it_is_loaded(index: AbstractIndex) -> None:
     assert loaded is not None
     assert (loaded.entries, loaded.max_entries, loaded.buffer) == (0, 0, None)
     path.write_bytes(bytes(kind.entry_size + 1))
-    with pytest.raises(CorruptIndexError, match="not a whole number"):
+    with pytest.raises(errors.CorruptIndexError, match="not a whole number"):
         drive(FS, kind.load(str(path), BASE, 240))
 
 
@@ -186,7 +181,7 @@ def test_a_last_entry_that_cannot_follow_the_first_is_corrupt(
     first = (5, 10) if kind is OffsetIndex else (10, 5)
     path = tmp_path / "index"
     path.write_bytes(encoded(kind(str(path), BASE, 240), [first, last]))
-    with pytest.raises(CorruptIndexError, match="cannot follow the first one"):
+    with pytest.raises(errors.CorruptIndexError, match="cannot follow the first one"):
         drive(FS, kind.load(str(path), BASE, 240))
 
 
@@ -231,10 +226,10 @@ def test_truncate_to_keeps_exactly_the_entries_below_the_offset(
 def test_a_map_of_fewer_bytes_than_expected_expires_the_snapshot(index: AbstractIndex) -> None:
     _append(index, 1)
     drive(FS, index.trim())
-    with pytest.raises(SnapshotExpiredError, match="expected"):
+    with pytest.raises(errors.SnapshotExpiredError, match="expected"):
         Map(index, 2 * index.entry_size).run(FS)
     Path(index.path).unlink()
-    with pytest.raises(SnapshotExpiredError, match="is gone"):
+    with pytest.raises(errors.SnapshotExpiredError, match="is gone"):
         Map(index, index.entry_size).run(FS)
 
 
@@ -250,7 +245,7 @@ def test_only_offsets_of_32_bits_above_the_base_offset_fit(index: AbstractIndex)
     assert index.can_append_offset(BASE + INT32_MAX)
     for offset in (BASE - 1, BASE + INT32_MAX + 1):
         assert not index.can_append_offset(offset)
-        with pytest.raises(SegmentOffsetOverflowError, match=str(offset)):
+        with pytest.raises(errors.SegmentOffsetOverflowError, match=str(offset)):
             index.relative_offset(offset)
 
 
@@ -297,7 +292,7 @@ def test_the_31st_of_30_offset_entries_and_one_that_is_not_above_the_last_are_re
     assert drive(FS, offsets.lookup(92_000)) == (BASE, 0)
     drive(FS, offsets.append(BASE + 1, 0))
     for offset in (BASE + 1, BASE):
-        with pytest.raises(InvalidOffsetError, match=f"offset {offset} is not above the last one, {BASE + 1}"):
+        with pytest.raises(errors.InvalidOffsetError, match=f"offset {offset} is not above the last one, {BASE + 1}"):
             drive(FS, offsets.append(offset, 1))
     for number in range(2, 31):
         drive(FS, offsets.append(BASE + number, number))
@@ -340,7 +335,7 @@ def test_the_last_slot_is_reserved(times: TimeIndex) -> None:
         put(times, number * 10, BASE + number * 10)
     with pytest.raises(ValueError, match="29 of 30 entries are taken, the last is reserved"):
         put(times, 10_000, BASE + 1000)
-    with pytest.raises(InvalidOffsetError, match=f"offset {BASE + 235} is below the last one"):
+    with pytest.raises(errors.InvalidOffsetError, match=f"offset {BASE + 235} is below the last one"):
         put(times, 10_000, BASE + 235, skip_full_check=True)
     put(times, 10_000, BASE + 1000, skip_full_check=True)
     assert (times.entries, times.last_entry) == (30, (10_000, BASE + 1000))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,11 @@ def append(index: TransactionIndex, txn: AbortedTxn) -> Procedure[None]:
     index.take(index.entries + 1, txn.last_offset)
 
 
-def opened(path: Path, base_offset: int = 0) -> TransactionIndex:
+def opened(path: Path, base_offset: int = 0, appended: Sequence[AbortedTxn] = ()) -> TransactionIndex:
     index = TransactionIndex(f"{path}/{base_offset:020d}.txnindex", base_offset)
     drive(FS, index.load())
+    for txn in appended:
+        drive(FS, append(index, txn))
     return index
 
 
@@ -94,9 +97,7 @@ def test_aborted_transactions_of_a_range(start: int, stop: int, count: int, comp
 
 @pytest.mark.parametrize(("offset", "left"), [(0, 0), (15, 1), (16, 2), (51, 4)])
 def test_truncation_drops_the_entries_of_markers_at_or_behind_the_offset(tmp_path: Path, offset: int, left: int) -> None:
-    index = opened(tmp_path)
-    for txn in FOUR:
-        drive(FS, append(index, txn))
+    index = opened(tmp_path, appended=FOUR)
     drive(FS, index.truncate_to(offset))
     assert entries(index) == entries(opened(tmp_path)) == FOUR[:left]
     drive(FS, append(index, AbortedTxn(9, 50, 60, 61)))
@@ -105,9 +106,7 @@ def test_truncation_drops_the_entries_of_markers_at_or_behind_the_offset(tmp_pat
 
 @pytest.mark.parametrize("entries_before", [0, 2])
 def test_what_a_failed_append_left_behind_the_entries_is_trimmed(tmp_path: Path, entries_before: int) -> None:
-    index = opened(tmp_path)
-    for txn in FOUR[:entries_before]:
-        drive(FS, append(index, txn))
+    index = opened(tmp_path, appended=FOUR[:entries_before])
     with Path(index.path).open("ab") as stream:
         stream.write(encode_entry(FOUR[3])[: 40 % ENTRY_BYTES])
     drive(FS, index.trim())
@@ -117,9 +116,7 @@ def test_what_a_failed_append_left_behind_the_entries_is_trimmed(tmp_path: Path,
 
 @pytest.mark.parametrize("size", [0, 10, ENTRY_BYTES, 4 * ENTRY_BYTES - 1])
 def test_a_file_that_is_shorter_than_its_entries_is_no_file_of_fewer(tmp_path: Path, size: int) -> None:
-    index = opened(tmp_path)
-    for txn in FOUR:
-        drive(FS, append(index, txn))
+    index = opened(tmp_path, appended=FOUR)
     os.truncate(index.path, size)
     with pytest.raises(SnapshotExpiredError, match=f"has {size} bytes where {4 * ENTRY_BYTES} were expected"):
         entries(index)

@@ -9,17 +9,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.protocol.errors import (
-    CorruptRecordError,
-    ErrorCode,
-    ExpectedOffsetError,
-    InvalidRecordError,
-    InvalidTimestampError,
-    RecordBatchTooLargeError,
-    RecordTooLargeError,
-    RequestError,
-    UnsupportedCompressionTypeError,
-)
+from triolog.protocol import errors
 from triolog.protocol.limits import INT32_MAX
 from triolog.protocol.records.batch import BatchHeader, check_batch, end_txn_marker, iter_batches
 from triolog.protocol.records.builder import BatchBuilder, build_batch
@@ -62,7 +52,7 @@ def test_counts_that_disagree_with_each_other_or_with_the_records_are_refused(
 ) -> None:
     """Kafka: LogValidatorTest.testInconsistentCountAndOffset, testUnmatchedNumberOfRecords."""
     records = batch(START_MS, START_MS, START_MS, compression_type=codec)
-    with pytest.raises(InvalidRecordError, match="topic-0: "):
+    with pytest.raises(errors.InvalidRecordError, match="topic-0: "):
         prepare(patched(records, last_offset_delta=delta, records_count=count))
 
 
@@ -73,9 +63,9 @@ def test_inner_offsets_that_do_not_count_up_are_refused(codec: CompressionType) 
     for offset in range(0, 40, 2):
         builder.append_at(offset, START_MS, None, b"value")
     records = builder.build()
-    with pytest.raises(InvalidRecordError):
+    with pytest.raises(errors.InvalidRecordError):
         prepare(records)
-    with pytest.raises(InvalidRecordError):
+    with pytest.raises(errors.InvalidRecordError):
         prepare(patched(records, last_offset_delta=19))
 
 
@@ -83,7 +73,7 @@ def test_inner_offsets_that_do_not_count_up_are_refused(codec: CompressionType) 
 def test_two_batches_are_refused_where_one_is_expected(codec: CompressionType) -> None:
     """Kafka: LogValidatorTest.checkOnlyOneBatch."""
     records = batch(compression_type=codec) + batch(compression_type=codec)
-    with pytest.raises(InvalidRecordError, match="there are 2 record batches, exactly one"):
+    with pytest.raises(errors.InvalidRecordError, match="there are 2 record batches, exactly one"):
         prepare(records, one_batch=True)
     assert prepare(records).records_count == 2
 
@@ -100,34 +90,34 @@ def test_a_coordinators_marker_is_stored_uncompressed_whatever_the_topic_says() 
 def test_a_flipped_bit_is_a_corrupt_record(position: int) -> None:
     records = bytearray(batch())
     records[position] ^= 0x40
-    with pytest.raises(CorruptRecordError, match="topic-0: batch at offset 0 carries CRC"):
+    with pytest.raises(errors.CorruptRecordError, match="topic-0: batch at offset 0 carries CRC"):
         prepare(records)
 
 
 def test_max_message_bytes_counts_the_whole_batch_and_again_what_it_is_rebuilt_as() -> None:
     records = batch()
     assert prepare(records, LogConfig(max_message_bytes=len(records))).size == len(records)
-    with pytest.raises(RecordTooLargeError, match=f"above max.message.bytes={len(records) - 1}"):
+    with pytest.raises(errors.RecordTooLargeError, match=f"above max.message.bytes={len(records) - 1}"):
         prepare(records, LogConfig(max_message_bytes=len(records) - 1))
     sent = batch(value=bytes(5000), compression_type=CompressionType.GZIP)
     config = LogConfig(compression_type=CompressionType.NONE, max_message_bytes=1000)
-    with pytest.raises(RecordTooLargeError, match=r"after conversion to compression.type"):
+    with pytest.raises(errors.RecordTooLargeError, match=r"after conversion to compression.type"):
         prepare(sent, config)
 
 
 @pytest.mark.parametrize(
     ("records", "error", "message"),
     [
-        (b"", InvalidRecordError, "no record batch"),
-        (batch(base_offset=7), InvalidRecordError, "base offset 7; producers send 0"),
-        (batch() + batch()[:70], CorruptRecordError, "the last batch is incomplete: 70 bytes are left behind"),
-        (patched(batch(), attributes=5), UnsupportedCompressionTypeError, "codec 5"),
-        (patched(batch(), attributes=0x10), InvalidRecordError, "transactional and names no producer"),
-        (MARKER, InvalidRecordError, "control batch"),
+        (b"", errors.InvalidRecordError, "no record batch"),
+        (batch(base_offset=7), errors.InvalidRecordError, "base offset 7; producers send 0"),
+        (batch() + batch()[:70], errors.CorruptRecordError, "the last batch is incomplete: 70 bytes are left behind"),
+        (patched(batch(), attributes=5), errors.UnsupportedCompressionTypeError, "codec 5"),
+        (patched(batch(), attributes=0x10), errors.InvalidRecordError, "transactional and names no producer"),
+        (MARKER, errors.InvalidRecordError, "control batch"),
         *(
             (
                 patched(batch(compression_type=codec, producer_id=1234, producer_epoch=0, base_sequence=0), base_sequence=-2),
-                InvalidRecordError,
+                errors.InvalidRecordError,
                 "producer 1234 sent base sequence -2",
             )
             for codec in CompressionType
@@ -135,7 +125,7 @@ def test_max_message_bytes_counts_the_whole_batch_and_again_what_it_is_rebuilt_a
     ],
 )
 def test_what_no_producer_sends_is_refused_and_the_partition_named(
-    records: bytes, error: type[RequestError], message: str
+    records: bytes, error: type[errors.RequestError], message: str
 ) -> None:
     """Kafka: LogValidatorTest.testControlRecordsNotAllowedFromClients, LogValidatorTest.checkInvalidSequence."""
     with pytest.raises(error, match=f"topic-0: .*{message}"):
@@ -147,7 +137,7 @@ def test_an_append_above_segment_bytes_is_answered_alone(tmp_path: Path) -> None
     large, small = batch(value=bytes(100)), batch()
     driven = open_driven(tmp_path, config=LogConfig(segment_bytes=len(large) - 1))
     answers = driven.append_group([driven.prepare(small), driven.prepare(large), driven.prepare(small)])
-    assert isinstance(answers[1], RecordBatchTooLargeError)
+    assert isinstance(answers[1], errors.RecordBatchTooLargeError)
     assert f"above segment.bytes={len(large) - 1}" in answers[1].message
     assert [answer.base_offset for answer in answers if isinstance(answer, AppendResult)] == [0, 1]
     assert driven.offsets() == [0, 1]
@@ -159,7 +149,7 @@ def test_a_compacted_topic_refuses_records_without_a_key(codec: CompressionType)
     config = LogConfig(cleanup_policy=("compact",))
     keyed, unkeyed = (START_MS, b"key", b"value", ()), (START_MS, None, b"value", ())
     for records in ([unkeyed, keyed], [keyed, unkeyed], [unkeyed]):
-        with pytest.raises(InvalidRecordError, match="a record has no key"):
+        with pytest.raises(errors.InvalidRecordError, match="a record has no key"):
             prepare(build_batch(records, compression_type=codec), config)
     assert prepare(build_batch([keyed, keyed], compression_type=codec), config).records_count == 2
 
@@ -170,7 +160,7 @@ def test_a_timestamp_too_far_in_the_past_or_the_future_is_refused(codec: Compres
     """Kafka: LogValidatorTest.testRecordWithPastTimestampIsRejected, testRecordWithFutureTimestampIsRejected,
     testInvalidTimestampExceptionHasBatchIndex."""
     config = LogConfig().overlay({f"message.timestamp.{bound}.max.ms": str(DAY_MS)})
-    with pytest.raises(InvalidTimestampError, match=rf"more than message\.timestamp\.{bound}\.max\.ms=86400000"):
+    with pytest.raises(errors.InvalidTimestampError, match=rf"more than message\.timestamp\.{bound}\.max\.ms=86400000"):
         prepare(batch(START_MS, START_MS + distance_ms, START_MS, compression_type=codec), config)
 
 
@@ -183,10 +173,10 @@ def test_timestamps_on_the_bounds_are_accepted_and_any_under_log_append_time() -
 
 def test_a_batch_that_declares_log_append_time_is_refused_where_the_log_sets_it() -> None:
     declared = batch(START_MS, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=START_MS)
-    with pytest.raises(InvalidTimestampError, match="declares LogAppendTime"):
+    with pytest.raises(errors.InvalidTimestampError, match="declares LogAppendTime"):
         prepare(declared, APPEND_TIME)
     nothing = batch(START_MS, timestamp_type=TimestampType.LOG_APPEND_TIME)
-    with pytest.raises(InvalidTimestampError, match="declares LogAppendTime"):
+    with pytest.raises(errors.InvalidTimestampError, match="declares LogAppendTime"):
         prepare(nothing)
 
 
@@ -208,10 +198,9 @@ def test_a_wrong_max_timestamp_is_corrected_together_with_the_crc(codec: Compres
 
 
 @CODECS
-def test_a_batch_is_stored_bit_for_bit_behind_its_stamp(tmp_path: Path, codec: CompressionType) -> None:
+def test_a_batch_is_stored_bit_for_bit_behind_its_stamp(driven: DrivenLog, codec: CompressionType) -> None:
     """Kafka: LogValidatorTest.checkNonCompressed, testRelativeOffsetAssignmentCompressedV2,
     UnifiedLogTest.testAppendMessageWithNullPayload."""
-    driven = open_driven(tmp_path)
     driven.append(batch(START_MS, value=None))
     (record,) = driven.records()
     assert (record.offset, record.key, record.value) == (0, None, None)
@@ -313,9 +302,8 @@ def test_the_first_synced_append_also_syncs_the_name_of_its_file(tmp_path: Path,
     assert [each for each in second.operations if not isinstance(each, Write)] == [file]
 
 
-def test_a_synced_append_takes_earlier_segments_and_their_indexes_with_it(tmp_path: Path) -> None:
+def test_a_synced_append_takes_earlier_segments_and_their_indexes_with_it(driven: DrivenLog) -> None:
     """Recovery trusts indexes below the recovery point, so they are on the device before it moves past them."""
-    driven = open_driven(tmp_path)
     driven.append(batch())
     earlier = driven.log.active
     driven.roll()
@@ -342,7 +330,7 @@ def test_rolling_by_time_during_appends(tmp_path: Path) -> None:
     # The segment's first batch has no timestamp: the clock counts, however far ahead a record is.
     assert segments_after(clock() + 3601) == 4
     clock.advance(3601)
-    with pytest.raises(InvalidRecordError):
+    with pytest.raises(errors.InvalidRecordError):
         driven.append(b"")
     assert driven.append_group([]) == []
     assert len(driven.log.segments) == 4, "an empty append never rolls"
@@ -376,9 +364,9 @@ def test_header_validation_trusts_the_header(tmp_path: Path) -> None:
     config = LogConfig(record_validation=RecordValidation.HEADER)
     wrong = patched(batch(START_MS), max_timestamp=START_MS + 5)
     assert prepare(wrong, config).max_timestamp == START_MS + 5
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(errors.CorruptRecordError):
         prepare(wrong[:-1] + b"!", config)
-    with pytest.raises(InvalidTimestampError):
+    with pytest.raises(errors.InvalidTimestampError):
         prepare(patched(batch(START_MS), max_timestamp=START_MS + INT32_MAX), config)
 
 
@@ -393,7 +381,6 @@ def test_an_append_of_many_batches_gets_an_index_entry_for_each_interval(tmp_pat
     assert active.offset_index.entries == 19 // 2
     assert driven.run(active.offset_index.entry(0)) == (2, 2 * size)
     assert driven.run(active.time_index.entry(0)) == (START_MS + 2, 2)
-    driven.close_files()
 
 
 def expecting(driven: DrivenLog, offset: int, records: bytes | None = None) -> PreparedAppend:
@@ -404,11 +391,11 @@ def of_producer(sequence: int, *timestamps: int) -> bytes:
     return batch(*timestamps or (START_MS,), producer_id=7, producer_epoch=0, base_sequence=sequence)
 
 
-def outcome(answer: AppendResult | RequestError) -> int | str:
+def outcome(answer: AppendResult | errors.RequestError) -> int | str:
     if isinstance(answer, AppendResult):
         return answer.base_offset
-    assert isinstance(answer, ExpectedOffsetError)
-    assert answer.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert isinstance(answer, errors.ExpectedOffsetError)
+    assert answer.code is errors.ErrorCode.OFFSET_OUT_OF_RANGE
     return f"ends at {answer.log_end_offset}"
 
 
@@ -416,15 +403,14 @@ def test_an_append_goes_where_the_log_ends_or_nowhere_and_one_that_is_refused_do
     driven = open_driven(tmp_path, config=LogConfig(segment_bytes=len(batch())))
     driven.append(batch())
     (answer,) = driven.append_group([expecting(driven, 0)])
-    assert isinstance(answer, RequestError)
+    assert isinstance(answer, errors.RequestError)
     assert answer.message.startswith("topic-0: the log ends at offset 1, expected_offset is 0; nothing was appended")
     assert len(driven.log.segments) == 1
     assert [outcome(each) for each in driven.append_group([expecting(driven, 1)])] == [1]
     assert len(driven.log.segments) == 2
 
 
-def test_what_comes_again_is_answered_as_the_first_time_though_the_log_has_gone_on(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
+def test_what_comes_again_is_answered_as_the_first_time_though_the_log_has_gone_on(driven: DrivenLog) -> None:
     assert outcome(driven.append_group([expecting(driven, 0, of_producer(0))])[0]) == 0
     driven.append(batch())
     again = driven.append_group([expecting(driven, 0, of_producer(0)), expecting(driven, 1, of_producer(1))])
@@ -435,9 +421,8 @@ def test_what_comes_again_is_answered_as_the_first_time_though_the_log_has_gone_
 
 @pytest.mark.parametrize("comes_between", [False, True])
 def test_the_rest_of_an_append_that_a_crash_has_cut_follows_its_beginning_or_is_refused(
-    tmp_path: Path, comes_between: bool
+    driven: DrivenLog, comes_between: bool
 ) -> None:
-    driven = open_driven(tmp_path)
     driven.append(of_producer(0))
     if comes_between:
         driven.append(batch())

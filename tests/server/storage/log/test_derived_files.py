@@ -16,10 +16,10 @@ from triolog.server.config import LogConfig
 from triolog.server.storage.cleaner.compact import compact
 from triolog.server.storage.errors import CheckpointError
 from triolog.server.storage.log.derived_files import FILE_NAME, Facts, IndexFacts, decode_facts, encode_facts, read_facts
-from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.storage.log.retention import expire_segments, increment_log_start_offset, take_out_below
 from triolog.server.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 
+from tests.support.compaction import end_transaction
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.golden import GOLDEN
 from tests.support.logs import DrivenLog, batch, open_driven
@@ -33,20 +33,14 @@ def send(driven: DrivenLog, sequence: int, *, key: bytes | None = None) -> None:
     driven.append(batch(key=key, producer_id=1, producer_epoch=0, base_sequence=sequence, is_transactional=True))
 
 
-def end(driven: DrivenLog, *, commit: bool) -> None:
-    driven.append_group(
-        [prepare_marker(producer_id=1, producer_epoch=0, commit=commit, coordinator_epoch=0, now_ms=driven.clock())]
-    )
-
-
 def log_of(directory: Path | str, **options: object) -> DrivenLog:
     """Two closed segments with an aborted and a committed transaction each, an active one with an aborted transaction."""
     driven = open_driven(directory, **options)  # type: ignore[arg-type]
     for number in range(3):
         send(driven, 2 * number)
-        end(driven, commit=False)
+        end_transaction(driven, 1, commit=False)
         send(driven, 2 * number + 1)
-        end(driven, commit=True)
+        end_transaction(driven, 1, commit=True)
         if number < 2:
             driven.roll()
     return driven
@@ -140,7 +134,7 @@ def test_a_segment_that_kafka_wrote_on_is_not_judged_by_what_was_known_of_it(
     base = [segment.base_offset for segment in driven.log.segments][slot]
     if slot == 2:
         send(other, 6)
-        end(other, commit=False)
+        end_transaction(other, 1, commit=False)
     other.close()
     for path in Path(other.log.directory).glob(f"{base:020}.*"):
         shutil.copy(path, driven.log.directory)
@@ -169,7 +163,7 @@ def test_a_compacted_segment_is_known_by_its_new_index(tmp_path: Path, caplog: p
     for number in range(4):
         send(driven, 2 * number, key=b"a")
         send(driven, 2 * number + 1, key=b"b")
-        end(driven, commit=number % 2 == 1)
+        end_transaction(driven, 1, commit=number % 2 == 1)
         driven.roll()
     driven.flush()
     assert compact(driven.fs, driven.log, None) is not None
@@ -288,7 +282,7 @@ def test_a_log_without_aborted_transactions_or_deleted_records_has_no_file(tmp_p
     driven = open_driven(tmp_path / NAME)
     driven.append(batch())
     send(driven, 0)
-    end(driven, commit=True)
+    end_transaction(driven, 1, commit=True)
     driven.roll()
     driven.close()
     driven.reopen(was_clean=False).close()

@@ -33,6 +33,7 @@ from triolog.server.storage.log.reconfigure import reconfigure
 from triolog.server.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.lookups.fetch import fetch_batches, readable_bytes
 
+from tests.server.storage.check.test_verify import flip
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
 FS: Final = OsFileSystem()
@@ -133,10 +134,8 @@ def gapped(directory: Path, **config: Any) -> DrivenLog:
     for offset in range(10):
         driven.append(batch(START_MS + offset))
     path = directory / "00000000000000000000.log"
-    data = bytearray(path.read_bytes())
-    data[4 * SIZE + 70] ^= 1
-    data[5 * SIZE + 70] ^= 1
-    path.write_bytes(data)
+    for slot in (4, 5):
+        flip(path, slot * SIZE + 70, 0)
     return driven.reopen(was_clean=False)
 
 

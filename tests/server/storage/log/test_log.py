@@ -63,9 +63,8 @@ def test_the_readable_end_of_each_segment_follows_the_high_watermark(tmp_path: P
 
 
 @pytest.mark.parametrize("is_full", [False, True])
-def test_rolling_an_empty_active_segment_makes_it_anew(tmp_path: Path, is_full: bool) -> None:
+def test_rolling_an_empty_active_segment_makes_it_anew(driven: DrivenLog, is_full: bool) -> None:
     """Kafka: UnifiedLogTest.testRollSegmentThatAlreadyExists."""
-    driven = open_driven(tmp_path)
     before = driven.log.active
     if is_full:
         driven.run(driven.log.active.become_inactive())
@@ -150,9 +149,8 @@ def test_the_name_of_a_rolled_segment_is_synced_before_its_records_count_as_flus
     assert SyncDirectory(driven.log.directory) in (*empty.operations, *driven.log.plan_flush().operations)
 
 
-def test_only_files_that_exist_are_renamed_and_the_handles_follow(tmp_path: Path) -> None:
+def test_only_files_that_exist_are_renamed_and_the_handles_follow(tmp_path: Path, driven: DrivenLog) -> None:
     """Kafka: LogSegmentTest.testChangeFileSuffixes."""
-    driven = open_driven(tmp_path)
     driven.append(batch())
     driven.roll()
     fresh = driven.log.active

@@ -83,9 +83,8 @@ def configs() -> st.SearchStrategy[LogConfig]:
     )
 
 
-def all_limits() -> st.SearchStrategy[BatchLimits]:
-    few = st.sampled_from([1, 3, 100_000])
-    return st.just(UNLIMITED) | st.builds(BatchLimits, records=few, headers_per_record=few, batches=few)
+FEW: Final = st.sampled_from([1, 3, 100_000])
+LIMITS: Final = st.just(UNLIMITED) | st.builds(BatchLimits, records=FEW, headers_per_record=FEW, batches=FEW)
 
 
 @given(plain_batches(), st.sampled_from([bytes, bytearray, memoryview]))
@@ -195,7 +194,7 @@ def test_limits_hold() -> None:
     assert [check(records, LogConfig(), BatchLimits(records=most)) for most in (10, 9)] == [True, False]
 
 
-@given(batches(), configs(), all_limits())
+@given(batches(), configs(), LIMITS)
 def test_what_is_accepted_is_what_the_long_way_makes_of_it(records: bytes, config: LogConfig, limits: BatchLimits) -> None:
     check(records, config, limits)
 

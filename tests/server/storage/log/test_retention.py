@@ -249,21 +249,15 @@ def test_the_oldest_segments_of_all_logs_go_first_until_it_is_enough(tmp_path: P
     assert oldest_first([], 1) == {}
 
 
-def flushed(records: int, **config: Any) -> tuple[CrashFileSystem, DrivenLog]:
-    """All of it is on the device."""
-    fs = CrashFileSystem()
-    make_on_device(fs, "/data/topic-0")
-    driven = log_of("/data/topic-0", records, fs=fs, **config)
-    driven.flush()
-    fs.sync_directory("/data/topic-0")
-    return fs, driven
-
-
 @given(st.integers(0, 2**32), st.integers(0, 60))
 def test_without_a_checkpoint_a_power_cut_at_any_moment_leaves_a_log_that_starts_further_up_and_has_no_hole(
     seed: int, changes: int
 ) -> None:
-    fs, driven = flushed(33, retention_bytes=8 * SIZE)
+    fs = CrashFileSystem()
+    make_on_device(fs, "/data/topic-0")
+    driven = log_of("/data/topic-0", 33, fs=fs, retention_bytes=8 * SIZE)
+    driven.flush()
+    fs.sync_directory("/data/topic-0")
     driven.run(expire_segments(driven.log, driven.clock()))
     assert driven.run(let_go_below(driven.log, driven.log.log_start_offset)) == 5
     fs.cut_after(changes)

@@ -17,6 +17,7 @@ from triolog.server.storage.log.prepare import PreparedAppend, prepare_marker
 from triolog.server.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.producers.producer_snapshots import list_snapshots
 
+from tests.support.compaction import end_transaction
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven, scan_for_timestamp
 
@@ -34,12 +35,6 @@ def transactional(pid: int, sequence: int, *timestamps: int, txn: bool = True, e
 
 def marker(pid: int, *, committed: bool, epoch: int = 0) -> PreparedAppend:
     return prepare_marker(producer_id=pid, producer_epoch=epoch, commit=committed, coordinator_epoch=0, now_ms=START_MS)
-
-
-def end(driven: DrivenLog, pid: int, *, committed: bool) -> int:
-    (answer,) = driven.append_group([marker(pid, committed=committed)])
-    assert isinstance(answer, AppendResult), answer
-    return answer.base_offset
 
 
 def values(records: list[Record]) -> list[int]:
@@ -62,8 +57,7 @@ def test_a_sequence_that_does_not_follow_is_refused_and_a_duplicate_is_answered_
     assert driven.offsets() == [0, 1]
 
 
-def test_an_append_of_several_batches_is_known_again_as_a_whole(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
+def test_an_append_of_several_batches_is_known_again_as_a_whole(driven: DrivenLog) -> None:
     options: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0}
     both = batch(base_sequence=0, **options) + batch(base_sequence=1, **options)
     assert driven.append(both) == AppendResult(0, 1, -1, 0)
@@ -87,9 +81,8 @@ def test_under_log_append_time_a_duplicate_gets_the_time_of_the_first(tmp_path: 
     assert first.log_append_time == START_MS
 
 
-def test_committed_reads_end_at_the_first_open_transaction(tmp_path: Path) -> None:
+def test_committed_reads_end_at_the_first_open_transaction(driven: DrivenLog) -> None:
     """Kafka: UnifiedLogTest.testFetchUpToLastStableOffset."""
-    driven = open_driven(tmp_path)
     driven.append(batch())
     send(driven, 1, 0)
     driven.append(batch())
@@ -99,13 +92,12 @@ def test_committed_reads_end_at_the_first_open_transaction(tmp_path: Path) -> No
     assert driven.read(1, isolation=COMMITTED).records == b""
     found = [header.base_offset for header, _ in iter_batches(driven.read(0, isolation=COMMITTED).records)]
     assert found == [0], "consumers take what they get for decided"
-    assert end(driven, 1, committed=True) == 3
+    assert end_transaction(driven, 1, commit=True) == 3
     assert driven.log.last_stable_offset == 4
     assert values(driven.records(COMMITTED)) == [0, 1, 2]
 
 
-def test_lookups_by_time_of_committed_readers_end_at_the_last_stable_offset(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
+def test_lookups_by_time_of_committed_readers_end_at_the_last_stable_offset(driven: DrivenLog) -> None:
     driven.append(batch(START_MS, START_MS + 10))
     send(driven, 1, 0, START_MS + 20)
     driven.append(batch(START_MS + 30))
@@ -117,10 +109,9 @@ def test_lookups_by_time_of_committed_readers_end_at_the_last_stable_offset(tmp_
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_the_last_stable_offset_waits_for_the_high_watermark(tmp_path: Path, committed: bool) -> None:
+def test_the_last_stable_offset_waits_for_the_high_watermark(driven: DrivenLog, committed: bool) -> None:
     """Kafka: UnifiedLogTest.testFirstUnstableOffsetWithTransactionalData,
     testReadCommittedWithConcurrentHighWatermarkUpdates."""
-    driven = open_driven(tmp_path)
     send(driven, 1, 0)
     driven.append(batch())
     plan = plan_append(driven.log, [marker(1, committed=committed)], sync=False)
@@ -137,14 +128,13 @@ def test_the_marker_of_an_aborted_transaction_can_lie_in_a_later_segment(tmp_pat
     send(driven, 1, 0)
     for _ in range(12):
         driven.append(batch())
-    end(driven, 1, committed=False)
+    end_transaction(driven, 1, commit=False)
     assert len(driven.log.segments) >= 3
     assert values(driven.records(COMMITTED)) == list(range(1, 13))
 
 
-def test_the_first_unstable_offset_is_not_below_the_log_start_offset(tmp_path: Path) -> None:
+def test_the_first_unstable_offset_is_not_below_the_log_start_offset(driven: DrivenLog) -> None:
     """Kafka: UnifiedLogTest.testLastStableOffsetDoesNotExceedLogStartOffsetMidSegment."""
-    driven = open_driven(tmp_path)
     for sequence in range(6):
         send(driven, 1, sequence)
     driven.log.log_start_offset = 5
@@ -154,8 +144,9 @@ def test_the_first_unstable_offset_is_not_below_the_log_start_offset(tmp_path: P
     assert driven.read(5, isolation=COMMITTED).records == b""
 
 
-def test_the_name_of_a_new_transaction_index_is_synced_before_the_recovery_point_leaves_its_segment(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
+def test_the_name_of_a_new_transaction_index_is_synced_before_the_recovery_point_leaves_its_segment(
+    tmp_path: Path, driven: DrivenLog
+) -> None:
     driven.flush()
     send(driven, 1, 0)
     driven.flush()
@@ -179,9 +170,8 @@ def test_a_transaction_index_is_on_the_device_when_its_segment_is_closed_below_t
     driven.log.drop_maps()
 
 
-def test_the_snapshot_of_a_roll_is_synced_before_the_recovery_point_passes_it(tmp_path: Path) -> None:
+def test_the_snapshot_of_a_roll_is_synced_before_the_recovery_point_passes_it(tmp_path: Path, driven: DrivenLog) -> None:
     """By a flush, or by the sync of the next append; once is enough."""
-    driven = open_driven(tmp_path)
     send(driven, 1, 0, txn=False)
     driven.roll()
     wanted = {SyncFile(f"{tmp_path}/{1:020d}.snapshot"), SyncFile(f"{tmp_path}/{1:020d}.batches")}
@@ -193,9 +183,8 @@ def test_the_snapshot_of_a_roll_is_synced_before_the_recovery_point_passes_it(tm
     assert wanted.isdisjoint(driven.log.plan_flush().operations)
 
 
-def test_truncation_leaves_the_snapshots_at_or_below_its_offset(tmp_path: Path) -> None:
+def test_truncation_leaves_the_snapshots_at_or_below_its_offset(tmp_path: Path, driven: DrivenLog) -> None:
     """Kafka: UnifiedLogTest.testProducerIdMapTruncateTo."""
-    driven = open_driven(tmp_path)
     for sequence in range(3):
         send(driven, 1, sequence, txn=False)
         if sequence:
@@ -209,9 +198,8 @@ def test_truncation_leaves_the_snapshots_at_or_below_its_offset(tmp_path: Path) 
         assert last == (offset - 1 if offset else None)
 
 
-def test_truncation_deletes_the_snapshot_of_a_clean_stop_behind_its_offset(tmp_path: Path) -> None:
+def test_truncation_deletes_the_snapshot_of_a_clean_stop_behind_its_offset(tmp_path: Path, driven: DrivenLog) -> None:
     """It has the name of no segment, so it does not go with one; the log can grow past its offset with other batches."""
-    driven = open_driven(tmp_path)
     for sequence in range(3):
         send(driven, 1, sequence, txn=False)
     driven.close()
@@ -221,10 +209,9 @@ def test_truncation_deletes_the_snapshot_of_a_clean_stop_behind_its_offset(tmp_p
     assert driven.run(list_snapshots(str(tmp_path))) == []
 
 
-def test_truncating_fully_removes_every_snapshot(tmp_path: Path) -> None:
+def test_truncating_fully_removes_every_snapshot(tmp_path: Path, driven: DrivenLog) -> None:
     """Kafka: ProducerStateManagerTest.testTruncateFullyAndStartAt,
     UnifiedLogTest.testTakeSnapshotOnRollAndDeleteSnapshotOnRecoveryPointCheckpoint: a flush deletes none here."""
-    driven = open_driven(tmp_path)
     for sequence in range(3):
         send(driven, 1, sequence, txn=False)
         driven.roll()
@@ -242,7 +229,7 @@ def test_a_cut_transaction_index_is_on_the_device_before_the_log_goes_on() -> No
     fs = CrashFileSystem()
     driven = open_driven("/log", fs=fs)
     send(driven, 1, 0)
-    end(driven, 1, committed=False)
+    end_transaction(driven, 1, commit=False)
     driven.roll()
     driven.flush()
     path = f"/log/{0:020}.txnindex"
@@ -251,8 +238,9 @@ def test_a_cut_transaction_index_is_on_the_device_before_the_log_goes_on() -> No
     assert not fs.durable_content(path)
 
 
-def test_the_snapshot_of_a_clean_stop_may_have_the_name_of_a_segment_that_was_cut_off(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
+def test_the_snapshot_of_a_clean_stop_may_have_the_name_of_a_segment_that_was_cut_off(
+    tmp_path: Path, driven: DrivenLog
+) -> None:
     send(driven, 1, 0)
     driven.append(batch())
     driven.roll()
@@ -274,7 +262,7 @@ def test_every_operation_that_fails_leaves_producers_as_they_were() -> None:
     before = (dict(driven.log.producers.entries), driven.log.last_stable_offset)
     fs.fail_next("write", errno.ENOSPC)
     with pytest.raises(OSError, match="No space left"):
-        end(driven, 1, committed=False)
+        end_transaction(driven, 1, commit=False)
     assert (driven.log.producers.entries, driven.log.last_stable_offset) == before
-    end(driven, 1, committed=False)
+    end_transaction(driven, 1, commit=False)
     assert driven.log.active.transaction_index.entries == 1

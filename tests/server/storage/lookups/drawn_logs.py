@@ -1,19 +1,28 @@
-"""Logs that hypothesis draws: appends and rolls, any log start offset, and any high watermark between two appends."""
+"""Logs of given timestamps, and drawn ones: appends and rolls, any log start offset, any high watermark between two appends."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import attrs
 from hypothesis import strategies as st
 from triolog.protocol.types import NO_TIMESTAMP
 from triolog.server.config import LogConfig
 
-from tests.support.logs import DrivenLog, batch, open_driven
+from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
 TIMES = st.one_of(st.just(NO_TIMESTAMP), st.integers(0, 40))
 SIZES = st.just(5)
 INTERVALS = st.integers(0, 300)
+
+
+def log_of(directory: Path, *timestamps: int, **config: Any) -> DrivenLog:
+    """A log with one batch per timestamp, counted from START_MS."""
+    driven = open_driven(directory, config=LogConfig(**config))
+    for timestamp in timestamps:
+        driven.append(batch(START_MS + timestamp))
+    return driven
 
 
 @attrs.frozen

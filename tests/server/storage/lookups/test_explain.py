@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import CorruptRecordError, OffsetOutOfRangeError
-from triolog.server.config import LogConfig
 from triolog.server.storage.disk.diskops import Read
 from triolog.server.storage.lookups import explain
 from triolog.server.storage.lookups.explain import explain_offset, explain_timestamp, whole_log, with_segments
 
-from tests.support.logs import START_MS, DrivenLog, batch, open_driven
+from tests.server.storage.check.test_verify import flip
+from tests.server.storage.lookups.drawn_logs import log_of
+from tests.support.logs import START_MS, DrivenLog, batch
 
 SIZE = len(batch())
 
@@ -30,21 +31,15 @@ def by_offset(driven: DrivenLog, offset: int, is_cached: Callable[[Read], bool] 
 @pytest.fixture
 def driven(tmp_path: Path) -> Iterator[DrivenLog]:
     """25 batches of one record, stamped START_MS + offset, ten to a segment, an index entry for every second one."""
-    found = open_driven(tmp_path, config=LogConfig(segment_bytes=10 * SIZE, index_interval_bytes=SIZE))
-    for offset in range(25):
-        found.append(batch(START_MS + offset))
+    found = log_of(tmp_path, *range(25), segment_bytes=10 * SIZE, index_interval_bytes=SIZE)
     yield found
-    for segment in found.log.segments:
-        for index in segment.indexes:
-            index.buffer = None
+    found.log.drop_maps()
 
 
 def test_a_lookup_by_offset_passes_over_a_damaged_magic_byte_as_a_fetch_does(driven: DrivenLog) -> None:
     """The batch at offset 14 is the one that the index leads to, and 15 lies behind it."""
     path = Path(driven.log.segments.values(10, 11)[0].log.path)
-    damaged = bytearray(path.read_bytes())
-    damaged[4 * SIZE + 16] ^= 1
-    path.write_bytes(damaged)
+    flip(path, 4 * SIZE + 16, 0)
     assert by_offset(driven, 15)["answer"]["position"] == 5 * SIZE
     with pytest.raises(CorruptRecordError):
         by_offset(driven, 14)

@@ -15,10 +15,10 @@ from triolog.server.config import GapPolicy, LogConfig
 from triolog.server.storage.disk.paths import INDEX_SUFFIX, segment_file
 from triolog.server.storage.errors import OffsetInGapError
 from triolog.server.storage.log.gaps import OffsetGap
-from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.storage.lookups.fetch import readable_bytes
 from triolog.server.storage.lookups.producer_batches import find_producer_records
 
+from tests.support.compaction import end_transaction
 from tests.support.counts import counts
 from tests.support.flipped_files import flipped
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
@@ -31,9 +31,8 @@ def first_offsets(driven: DrivenLog, offset: int, max_bytes: int = 1 << 20, *, m
     return [header.base_offset for header, _ in iter_batches(fetched.records)]
 
 
-def test_a_read_from_a_gap_between_segments_goes_on_in_the_next_one(tmp_path: Path) -> None:
+def test_a_read_from_a_gap_between_segments_goes_on_in_the_next_one(driven: DrivenLog) -> None:
     """Kafka: UnifiedLogTest.testReadAtLogGap."""
-    driven = open_driven(tmp_path)
     driven.append(batch())
     driven.append(batch(*THREE))
     driven.roll()
@@ -77,9 +76,8 @@ def test_reads_outside_of_the_log_are_out_of_range(tmp_path: Path) -> None:
             driven.read(offset)
 
 
-def test_the_first_batch_comes_whole_where_one_is_asked_for(tmp_path: Path) -> None:
+def test_the_first_batch_comes_whole_where_one_is_asked_for(driven: DrivenLog) -> None:
     """Kafka: UnifiedLogTest.testReadWithMinMessage, testReadWithTooSmallMaxLength. Otherwise the answer is cut at max_bytes."""
-    driven = open_driven(tmp_path)
     for _ in range(3):
         driven.append(batch())
     for offset in range(3):
@@ -92,16 +90,14 @@ def test_the_first_batch_comes_whole_where_one_is_asked_for(tmp_path: Path) -> N
         driven.read(0, -1)
 
 
-def test_a_compressed_batch_comes_whole_from_any_of_its_offsets(tmp_path: Path) -> None:
+def test_a_compressed_batch_comes_whole_from_any_of_its_offsets(driven: DrivenLog) -> None:
     """Kafka: UnifiedLogTest.testCompressedMessages."""
-    driven = open_driven(tmp_path)
     for _ in range(2):
         driven.append(batch(START_MS, START_MS, compression_type=CompressionType.GZIP))
     assert [first_offsets(driven, offset)[0] for offset in range(4)] == [0, 0, 2, 2]
 
 
-def test_an_answer_ends_with_its_segment_and_before_the_high_watermark(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
+def test_an_answer_ends_with_its_segment_and_before_the_high_watermark(driven: DrivenLog) -> None:
     for number in range(4):
         driven.append(batch())
         if number == 1:
@@ -131,8 +127,7 @@ def filled(directory: Path) -> DrivenLog:
             batch(START_MS, value=b"aborted", producer_id=7, producer_epoch=0, base_sequence=number, is_transactional=True)
         )
         driven.append(batch(START_MS + number, value=b"between"))
-        end = prepare_marker(producer_id=7, producer_epoch=0, commit=False, coordinator_epoch=0, now_ms=START_MS)
-        driven.append_group([end])
+        end_transaction(driven, 7, commit=False)
     driven.roll()
     driven.append(batch(START_MS + 9))
     driven.close()

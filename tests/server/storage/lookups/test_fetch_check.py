@@ -15,6 +15,7 @@ from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.log.leader_epochs import EpochEntry
 
 from tests.support.counts import counts, draws
+from tests.support.flipped_files import flipped
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
 CONFIG = LogConfig(fetch_check_crcs=True, index_interval_bytes=300, segment_bytes=4000)
@@ -34,11 +35,7 @@ def filled(tmp_path: Path, config: LogConfig = CONFIG) -> DrivenLog:
 
 
 def flip(path: Path, bit: int) -> None:
-    with path.open("r+b") as stream:
-        stream.seek(bit // 8)
-        byte = stream.read(1)[0]
-        stream.seek(bit // 8)
-        stream.write(bytes([byte ^ 1 << bit % 8]))
+    path.write_bytes(flipped(path.read_bytes(), bit))
 
 
 def read_from(driven: DrivenLog, offset: int, max_bytes: int) -> list[bytes]:
@@ -207,23 +204,19 @@ def test_a_lookup_by_time_does_not_look_into_a_damaged_batch(tmp_path: Path) -> 
     driven.log.drop_maps()
 
 
-def in_a_minute_each(tmp_path: Path, *, interval: int, checked: bool) -> tuple[DrivenLog, StoredBatches]:
-    """Batches of one record, all of an odd size: no flipped bit of a length leads from one to another."""
-    config = LogConfig(fetch_check_crcs=checked, index_interval_bytes=interval, segment_bytes=2000)
-    driven = open_driven(tmp_path, config=config)
-    value = next(b"\x07" * size for size in (100, 101) if len(batch(value=b"\x07" * size)) % 2)
-    for minute in range(BATCHES):
-        driven.append(batch(START_MS + minute, value=value))
-    assert len(driven.log.segments) >= 3
-    return driven, batches_of(driven)
-
-
 @pytest.mark.parametrize("checked", [False, True], ids=["unchecked", "checked"])
 @pytest.mark.parametrize("interval", [0, 300, 4096])
 def test_behind_a_damaged_length_or_magic_a_time_and_an_offset_are_found(tmp_path: Path, interval: int, checked: bool) -> None:
     """A time is refused where it can be nowhere but in the damaged batch. Also behind a length that says that the batch goes on
     behind the end of its segment: a reader was led into the next one."""
-    driven, batches = in_a_minute_each(tmp_path, interval=interval, checked=checked)
+    config = LogConfig(fetch_check_crcs=checked, index_interval_bytes=interval, segment_bytes=2000)
+    driven = open_driven(tmp_path, config=config)
+    # All of an odd size: no flipped bit of a length leads from one to another.
+    value = next(b"\x07" * size for size in (100, 101) if len(batch(value=b"\x07" * size)) % 2)
+    for minute in range(BATCHES):
+        driven.append(batch(START_MS + minute, value=value))
+    assert len(driven.log.segments) >= 3
+    batches = batches_of(driven)
     chosen = [(number, bit) for number in range(BATCHES) for bit in FRAME_BITS]
     for number, bit in draws(7).sample(chosen, counts(100)):
         path, position, _, _ = batches[number]

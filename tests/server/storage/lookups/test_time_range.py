@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,7 @@ from triolog.server.storage.lookups.fetch import FetchedRecords
 from triolog.server.storage.lookups.fetched_records import aborted_pairs
 from triolog.server.storage.lookups.time_range import fetch_range
 
+from tests.server.storage.lookups import drawn_logs
 from tests.support.compaction import clean, end_transaction
 from tests.support.counts import counts
 from tests.support.gate_fs import GateFileSystem
@@ -77,24 +79,12 @@ def scan(driven: DrivenLog, wanted: TimeRange, isolation: Isolation = Isolation.
     return [record for record in driven.records(isolation, skip_gaps=True) if wanted.holds(record.timestamp)]
 
 
-def log_of(directory: Path, *timestamps: int, **config: Any) -> DrivenLog:
-    """A log with one batch per timestamp, counted from START_MS, an index entry for every second one."""
-    driven = open_driven(directory, config=LogConfig(**({"index_interval_bytes": SIZE} | config)))
-    for timestamp in timestamps:
-        driven.append(batch(START_MS + timestamp))
-    return driven
+log_of: Final = functools.partial(drawn_logs.log_of, index_interval_bytes=SIZE)
+"""With an index entry for every second batch."""
 
 
 def offsets(records: Sequence[Record]) -> list[int]:
     return [record.offset for record in records]
-
-
-def large_log(directory: Path) -> DrivenLog:
-    """400 batches of 1 KB, a millisecond apart, 40 to a segment."""
-    driven = open_driven(directory, config=LogConfig(segment_bytes=43_000))
-    for timestamp in range(400):
-        driven.append(batch(START_MS + timestamp, value=b"x" * 1000))
-    return driven
 
 
 def bytes_read(driven: DrivenLog, wanted: TimeRange) -> int:
@@ -198,7 +188,10 @@ def test_a_gap_inside_of_a_range_is_refused_or_passed_over(tmp_path: Path) -> No
 
 
 def test_segments_behind_the_range_are_not_read_and_what_a_restart_forgot_is_looked_up_once(tmp_path: Path) -> None:
-    driven = large_log(tmp_path)
+    """Of 400 batches of 1 KB, a millisecond apart, 40 to a segment."""
+    driven = open_driven(tmp_path, config=LogConfig(segment_bytes=43_000))
+    for timestamp in range(400):
+        driven.append(batch(START_MS + timestamp, value=b"x" * 1000))
     assert bytes_read(driven, times(50, 60)) < 60_000
     driven.close()
     again = driven.reopen(was_clean=True)

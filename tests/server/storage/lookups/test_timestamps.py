@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
@@ -17,7 +16,7 @@ from triolog.server.storage.lookups.explain import explain_timestamp
 from triolog.server.storage.lookups.timestamps import check_timestamp, offset_for_timestamp
 from triolog.server.storage.segments.segment_view import TimestampAndOffset
 
-from tests.server.storage.lookups.drawn_logs import DrawnLog, drawn_logs
+from tests.server.storage.lookups.drawn_logs import DrawnLog, drawn_logs, log_of
 from tests.server.storage.lookups.test_at_once import Shown
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven, scan_for_timestamp
 
@@ -25,18 +24,9 @@ LATEST, EARLIEST, MAX = -1, -2, -3
 NOTHING = TimestampAndOffset(-1, -1)
 
 
-def log_of(directory: Path, *timestamps: int, **config: Any) -> DrivenLog:
-    """A log with one batch per timestamp, counted from START_MS."""
-    driven = open_driven(directory, config=LogConfig(**config))
-    for timestamp in timestamps:
-        driven.append(batch(START_MS + timestamp))
-    return driven
-
-
-def test_an_empty_log_has_no_answer_for_any_time(tmp_path: Path) -> None:
+def test_an_empty_log_has_no_answer_for_any_time(driven: DrivenLog) -> None:
     """Kafka: UnifiedLogTest.testFetchOffsetByTimestampIncludesLeaderEpoch, LogOffsetTest.testEmptyLogsGetOffsets,
     LogOffsetTest.testFetchOffsetByTimestampForMaxTimestampAfterTruncate."""
-    driven = open_driven(tmp_path)
     for _ in range(2):
         assert driven.offset_for(0) == driven.offset_for(INT64_MAX) == driven.offset_for(MAX) == NOTHING
         assert driven.offset_for(EARLIEST) == driven.offset_for(LATEST) == TimestampAndOffset(-1, 0, 0)
@@ -80,8 +70,7 @@ def test_ten_records_the_last_stamped_later(tmp_path: Path) -> None:
     assert driven.reopen(was_clean=True, log_start_offset=1).offset_for(EARLIEST) == TimestampAndOffset(-1, 1, 0)
 
 
-def test_a_high_watermark_inside_a_batch_hides_the_rest_of_it(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
+def test_a_high_watermark_inside_a_batch_hides_the_rest_of_it(driven: DrivenLog) -> None:
     driven.append(batch(START_MS, START_MS + 10, START_MS + 20))
     driven.log.set_high_watermark(2, 0, driven.log.active.size)
     assert driven.offset_for(START_MS + 10).offset == 1
@@ -99,8 +88,7 @@ def test_under_log_append_time_every_record_has_the_time_of_its_batch(tmp_path: 
     assert driven.offset_for(MAX)[:2] == (START_MS + 10, 3)
 
 
-def test_a_bomb_is_not_decompressed_to_look_for_a_time(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path)
+def test_a_bomb_is_not_decompressed_to_look_for_a_time(driven: DrivenLog) -> None:
     driven.append(batch(START_MS, START_MS + 1, value=bytes(500_000), compression_type=CompressionType.GZIP))
     snapshot = attrs.evolve(driven.log.snapshot(), max_decompressed_bytes=100_000)
     with pytest.raises(RecordTooLargeError):

@@ -14,24 +14,11 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.config import LogConfig
 from triolog.server.storage.directory.creations_file import CREATIONS_FILE, Creation, encode_creations
 from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, decode_topics, encode_topics
-from triolog.server.storage.disk.checkpoints import (
-    CLEAN_SHUTDOWN_FILE,
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
-    PARTITION_METADATA_FILE,
-    RECOVERY_POINT_FILE,
-    decode_offsets,
-    encode_offsets,
-    encode_partition_metadata,
-)
+from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import LogDirectoryError
 from triolog.server.storage.offline.backup import BackupPlan, PartitionBackup, make_backup, plan_backup
-from triolog.server.storage.producers.producer_id_block import (
-    PRODUCER_ID_BLOCK_FILE,
-    read_producer_id_block,
-    write_producer_id_block,
-)
+from triolog.server.storage.producers import producer_id_block
 
 from tests.server.storage.check.test_verify import verified
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
@@ -60,21 +47,26 @@ def made(plan: BackupPlan, target: Path, *, links: bool = True) -> list[Partitio
 
 def opened(path: Path, *, was_clean: bool = True) -> DrivenLog:
     config = LogConfig().overlay(CONFIGS)
-    point = decode_offsets("", (path / RECOVERY_POINT_FILE).read_bytes())[PARTITION]
+    point = checkpoints.decode_offsets("", (path / checkpoints.RECOVERY_POINT_FILE).read_bytes())[PARTITION]
     directory = path / str(PARTITION)
     return open_driven(directory, topic_partition=PARTITION, config=config, was_clean=was_clean, recovery_point=point)
 
 
 def test_the_copy_has_every_record_and_verifies_and_its_checkpoints_match_it(logs: StoppedLogs, tmp_path: Path) -> None:
-    (logs.path / LOG_START_FILE).write_bytes(encode_offsets({PARTITION: 5, TopicPartition("gone", 0): 7}))
-    (logs.path / RECOVERY_POINT_FILE).write_bytes(encode_offsets({PARTITION: 10**6}))
+    (logs.path / checkpoints.LOG_START_FILE).write_bytes(
+        checkpoints.encode_offsets({PARTITION: 5, TopicPartition("gone", 0): 7})
+    )
+    (logs.path / checkpoints.RECOVERY_POINT_FILE).write_bytes(checkpoints.encode_offsets({PARTITION: 10**6}))
     copy = tmp_path / "copy"
     ends = {backup.topic_partition: backup.log_end_offset for backup in made(planned(logs), copy)}
-    assert not (copy / CLEAN_SHUTDOWN_FILE).exists()
-    read = {name: decode_offsets(name, (copy / name).read_bytes()) for name in (HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE)}
-    assert read[HIGH_WATERMARK_FILE] == ends
-    assert read[RECOVERY_POINT_FILE][PARTITION] == int(sorted(logs.partition().glob("*.log"))[-1].stem)
-    assert decode_offsets("", (copy / LOG_START_FILE).read_bytes()) == {PARTITION: 5}
+    assert not (copy / checkpoints.CLEAN_SHUTDOWN_FILE).exists()
+    read = {
+        name: checkpoints.decode_offsets(name, (copy / name).read_bytes())
+        for name in (checkpoints.HIGH_WATERMARK_FILE, checkpoints.RECOVERY_POINT_FILE)
+    }
+    assert read[checkpoints.HIGH_WATERMARK_FILE] == ends
+    assert read[checkpoints.RECOVERY_POINT_FILE][PARTITION] == int(sorted(logs.partition().glob("*.log"))[-1].stem)
+    assert checkpoints.decode_offsets("", (copy / checkpoints.LOG_START_FILE).read_bytes()) == {PARTITION: 5}
     assert verified(copy).damages == []
     driven = opened(copy, was_clean=False)
     assert driven.records() == logs.records[PARTITION]
@@ -165,7 +157,7 @@ def test_a_topic_that_is_being_made_meanwhile_is_not_in_the_copy(logs: StoppedLo
     for number in range(2):
         directory = logs.path / f"made-{number}"
         directory.mkdir()
-        (directory / PARTITION_METADATA_FILE).write_bytes(encode_partition_metadata(made.topic_id))
+        (directory / checkpoints.PARTITION_METADATA_FILE).write_bytes(checkpoints.encode_partition_metadata(made.topic_id))
         (directory / "00000000000000000000.log").touch()
 
     class MadeMeanwhile(OsFileSystem):
@@ -197,41 +189,36 @@ def test_the_copy_is_for_its_owner_alone(logs: StoppedLogs, tmp_path: Path, link
     assert {mode for path, mode in modes.items() if path not in linked} == {0o700, 0o600}
 
 
-class ListedDirectories(OsFileSystem):
-    """Notes which directories were listed, in order."""
-
-    def __init__(self) -> None:
-        self.listed: list[str] = []
-
-    def list_directory(self, path: str) -> list[str]:
-        self.listed.append(os.path.basename(path))
-        return super().list_directory(path)
-
-
 def test_internal_topics_are_noted_before_the_others(logs: StoppedLogs) -> None:
     """An offset that is committed meanwhile is not in the copy: it could lie behind the end of its copied log."""
     (logs.path / "__consumer_offsets-0").mkdir()
     (logs.path / "a-0").mkdir()
-    fs = ListedDirectories()
-    plan_backup(fs, str(logs.path), never)
-    noted = list(dict.fromkeys(reversed(fs.listed)))[::-1]
+    listed: list[str] = []
+
+    class Listing(OsFileSystem):
+        def list_directory(self, path: str) -> list[str]:
+            listed.append(os.path.basename(path))
+            return super().list_directory(path)
+
+    plan_backup(Listing(), str(logs.path), never)
+    noted = list(dict.fromkeys(reversed(listed)))[::-1]
     assert noted.index("__consumer_offsets-0") < min(noted.index(name) for name in ("a-0", str(PARTITION)))
 
 
 def test_producer_ids_are_noted_behind_the_logs(logs: StoppedLogs, tmp_path: Path) -> None:
     """Ids that are given out while logs are noted may be in them: where the copy is served they are not free."""
-    block = logs.path / PRODUCER_ID_BLOCK_FILE
-    write_producer_id_block(OsFileSystem(), str(logs.path), 1000, durable=False)
+    block = logs.path / producer_id_block.PRODUCER_ID_BLOCK_FILE
+    producer_id_block.write_producer_id_block(OsFileSystem(), str(logs.path), 1000, durable=False)
 
-    class TakesABlock(ListedDirectories):
+    class TakesABlock(OsFileSystem):
         def list_directory(self, path: str) -> list[str]:
             if path.endswith(str(PARTITION)):
-                write_producer_id_block(OsFileSystem(), str(logs.path), 2000, durable=False)
+                producer_id_block.write_producer_id_block(OsFileSystem(), str(logs.path), 2000, durable=False)
             return super().list_directory(path)
 
     made(plan_backup(TakesABlock(), str(logs.path), never), tmp_path / "copy")
-    assert (tmp_path / "copy" / PRODUCER_ID_BLOCK_FILE).read_bytes() == block.read_bytes()
-    assert read_producer_id_block(OsFileSystem(), str(tmp_path / "copy")) == 2000
+    assert (tmp_path / "copy" / producer_id_block.PRODUCER_ID_BLOCK_FILE).read_bytes() == block.read_bytes()
+    assert producer_id_block.read_producer_id_block(OsFileSystem(), str(tmp_path / "copy")) == 2000
 
 
 def test_a_target_that_cannot_be_and_one_partition_are_refused(logs: StoppedLogs, tmp_path: Path) -> None:

@@ -36,11 +36,11 @@ from triolog.server.storage.disk.checkpoints import (
 from triolog.server.storage.disk.filesystem import FileSystem, read_file, replace_file
 from triolog.server.storage.errors import LogDirectoryError
 from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
-from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.storage.offline.export_kafka import Exported, execute_export, locked
 from triolog.server.storage.offline.export_plan import STAGED_SUFFIX, check_source, check_target, plan_export, read_offsets
 from triolog.server.storage.producers.producer_snapshots import decode_snapshot
 
+from tests.support.compaction import end_transaction
 from tests.support.counts import seeds
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
@@ -239,8 +239,7 @@ def test_only_producers_with_open_transactions_go_along(fs: CrashFileSystem) -> 
     for producer_id in (5, 6, 7):
         is_transactional = producer_id != 7
         log.append(batch(producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=is_transactional))
-    marker = prepare_marker(producer_id=5, producer_epoch=0, commit=True, coordinator_epoch=0, now_ms=START_MS)
-    log.append_group([marker])
+    end_transaction(log, 5, commit=True)
     log.close()
     export(fs)
     path = f"{TARGET}/{FULL}/{12:020d}.snapshot"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -14,15 +15,7 @@ from triolog.server.config import LogConfig
 from triolog.server.storage.check.stored_records import DecidedTransactions, RecordRange, stored_batches
 from triolog.server.storage.check.verify import verify
 from triolog.server.storage.directory.inventory import read_directory
-from triolog.server.storage.disk.checkpoints import (
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
-    RECOVERY_POINT_FILE,
-    decode_offsets,
-    encode_offsets,
-    encode_partition_metadata,
-    random_uuid,
-)
+from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem, replace_file
 from triolog.server.storage.log.gaps import read_gaps
 from triolog.server.storage.offline.repair_actions import Action, joined
@@ -112,7 +105,7 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(logs: StoppedLogs) -> None
     for number, path in enumerate(sorted(logs.partition().glob("0*"))):
         if path.stat().st_size > 40 and number % 3 == 0:
             flip(path, 33, 2)
-    (logs.path / HIGH_WATERMARK_FILE).write_bytes(encode_offsets({TopicPartition(TOPIC, 0): 10**6}))
+    (logs.path / checkpoints.HIGH_WATERMARK_FILE).write_bytes(checkpoints.encode_offsets({TopicPartition(TOPIC, 0): 10**6}))
     before = contents(logs.path)
     planned = repaired(logs.path, dry_run=True)
     assert contents(logs.path) == before
@@ -163,11 +156,7 @@ def test_one_batch_with_another_epoch_is_restored(logs: StoppedLogs, slot: int) 
     """Behind the last batch nothing contradicts a higher epoch but the checkpoint."""
     before = contents(logs.path)
     log = sorted(logs.partition().glob("*.log"))[-1]
-    positions = []
-    position = 0
-    for header, _ in iter_batches(log.read_bytes()):
-        positions.append(position)
-        position += header.size_bytes
+    *positions, _ = accumulate((header.size_bytes for header, _ in iter_batches(log.read_bytes())), initial=0)
     flip(log, positions[slot] + 15, 1)
     (restored,) = [action for action in repaired(logs.path).actions if action.kind == "restore"]
     assert "epoch 2 for 0" in restored.text
@@ -193,14 +182,14 @@ def test_a_damaged_topic_id_comes_back_and_another_topics_stays(logs: StoppedLog
     flip(path, 30, 1)
     repaired(logs.path)
     assert path.read_bytes() == good
-    foreign = encode_partition_metadata(random_uuid())
+    foreign = checkpoints.encode_partition_metadata(checkpoints.random_uuid())
     path.write_bytes(foreign)
     summary = repaired(logs.path)
     assert [finding.check for finding in summary.left] == ["topic id"]
     assert path.read_bytes() == foreign
 
 
-@pytest.mark.parametrize("name", [RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE])
+@pytest.mark.parametrize("name", [checkpoints.RECOVERY_POINT_FILE, checkpoints.HIGH_WATERMARK_FILE, checkpoints.LOG_START_FILE])
 def test_an_unreadable_checkpoint_is_made_anew_and_offsets_behind_the_log_are_set_to_its_end(
     logs: StoppedLogs, name: str
 ) -> None:
@@ -208,10 +197,10 @@ def test_an_unreadable_checkpoint_is_made_anew_and_offsets_behind_the_log_are_se
     before, path = contents(logs.path), logs.path / name
     assert repaired(logs.path) == RepairSummary(damages=0, actions=(), left=())
     assert contents(logs.path) == before
-    if name != LOG_START_FILE:
-        path.write_bytes(encode_offsets(dict.fromkeys(decode_offsets(name, before[name]), 10**6)))
+    if name != checkpoints.LOG_START_FILE:
+        path.write_bytes(checkpoints.encode_offsets(dict.fromkeys(checkpoints.decode_offsets(name, before[name]), 10**6)))
         repaired(logs.path)
-        assert decode_offsets(name, path.read_bytes()) == decode_offsets(name, before[name])
+        assert checkpoints.decode_offsets(name, path.read_bytes()) == checkpoints.decode_offsets(name, before[name])
     path.write_bytes(b"\xff\xff")
     assert repaired(logs.path).left == ()
     assert path.read_bytes() == before[name]

@@ -7,12 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from triolog.protocol.errors import (
-    InvalidProducerEpochError,
-    InvalidTxnStateError,
-    OutOfOrderSequenceError,
-    TransactionCoordinatorFencedError,
-)
+from triolog.protocol import errors
 from triolog.protocol.limits import INT32_MAX
 from triolog.protocol.records.batch import BatchHeader, increment_sequence
 from triolog.server.storage.indexes.transaction_index import AbortedTxn
@@ -23,78 +18,71 @@ from tests.support.logs import TOPIC_PARTITION
 from tests.support.producer_appends import PID, append, end, header
 
 
-def test_sequences_follow_each_other_and_epochs_fence() -> None:
+def test_sequences_follow_each_other_and_epochs_fence(state: ProducerState) -> None:
     """Kafka: ProducerStateManagerTest.testBasicIdMapping, where a batch that is there already is out of order for the manager
     because the log has looked for it before."""
-    state = ProducerState()
     append(state, 0, 0)
     append(state, 1, 1)
     assert state.cursor().admit(TOPIC_PARTITION, [header(1)]) is not None
     for wrong in (3, 5):
-        with pytest.raises(OutOfOrderSequenceError, match=f"sent sequence {wrong} after 1"):
+        with pytest.raises(errors.OutOfOrderSequenceError, match=f"sent sequence {wrong} after 1"):
             append(state, wrong, 2)
     append(state, 0, 2, epoch=1)
-    with pytest.raises(InvalidProducerEpochError, match="sent epoch 0, the log knows 1"):
+    with pytest.raises(errors.InvalidProducerEpochError, match="sent epoch 0, the log knows 1"):
         append(state, 2, 3)
 
 
-def test_a_new_epoch_begins_with_zero_also_where_a_marker_has_raised_it() -> None:
+def test_a_new_epoch_begins_with_zero_also_where_a_marker_has_raised_it(state: ProducerState) -> None:
     """Kafka: ProducerStateManagerTest.testOutOfSequenceAfterControlRecordEpochBump."""
-    state = ProducerState()
     append(state, 0, 0, txn=True)
     append(state, 1, 1, txn=True)
     end(state, 2, epoch=1)
     for epoch in (1, 2):
-        with pytest.raises(OutOfOrderSequenceError):
+        with pytest.raises(errors.OutOfOrderSequenceError):
             append(state, 2, 3, epoch=epoch, txn=True)
     append(state, 0, 3, epoch=1, txn=True)
-    with pytest.raises(OutOfOrderSequenceError, match="begins its epoch 2 with sequence 1, a new epoch begins with 0"):
+    with pytest.raises(errors.OutOfOrderSequenceError, match="begins its epoch 2 with sequence 1, a new epoch begins with 0"):
         append(state, 1, 4, epoch=2, txn=True)
 
 
-def test_a_marker_without_state_leaves_its_epoch_and_no_sequence() -> None:
+def test_a_marker_without_state_leaves_its_epoch_and_no_sequence(state: ProducerState) -> None:
     """Kafka: ProducerStateManagerTest.testAppendTxnMarkerWithNoProducerState."""
-    state = ProducerState()
     assert end(state, 0, epoch=2) is None
     assert (state.entries[PID].epoch, state.entries[PID].last_sequence) == (2, -1)
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(errors.InvalidProducerEpochError):
         append(state, 0, 1, epoch=1)
-    with pytest.raises(OutOfOrderSequenceError):
+    with pytest.raises(errors.OutOfOrderSequenceError):
         append(state, 17, 1, epoch=2)
     append(state, 0, 1, epoch=2)
 
 
-def test_sequences_wrap_inside_a_batch() -> None:
+def test_sequences_wrap_inside_a_batch(state: ProducerState) -> None:
     """Kafka: ProducerStateManagerTest.testProducerSequenceWithWrapAroundBatchRecord."""
-    state = ProducerState()
     append(state, INT32_MAX - 10, 2000, count=21)
     (stored,) = state.entries[PID].batches
     assert stored == BatchMetadata(9, 2020, 20, 0)
     assert (stored.first_sequence, stored.first_offset) == (INT32_MAX - 10, 2000)
 
 
-def test_after_the_largest_sequence_only_zero_follows() -> None:
+def test_after_the_largest_sequence_only_zero_follows(state: ProducerState) -> None:
     """Kafka: ProducerStateManagerTest.testProducerSequenceInvalidWrapAround."""
-    state = ProducerState()
     append(state, INT32_MAX, 0)
-    with pytest.raises(OutOfOrderSequenceError):
+    with pytest.raises(errors.OutOfOrderSequenceError):
         append(state, 1, 1)
     append(state, 0, 1)
 
 
-def test_a_plain_batch_inside_an_open_transaction_is_an_invalid_state() -> None:
+def test_a_plain_batch_inside_an_open_transaction_is_an_invalid_state(state: ProducerState) -> None:
     """Kafka: ProducerStateManagerTest.testNonTransactionalAppendWithOngoingTransaction."""
-    state = ProducerState()
     append(state, 0, 0, txn=True)
-    with pytest.raises(InvalidTxnStateError, match="has a transaction open since offset 0"):
+    with pytest.raises(errors.InvalidTxnStateError, match="has a transaction open since offset 0"):
         append(state, 1, 1)
-    with pytest.raises(OutOfOrderSequenceError):  # which Kafka looks for before
+    with pytest.raises(errors.OutOfOrderSequenceError):  # which Kafka looks for before
         append(state, 3, 1)
 
 
-def test_a_coordinators_batches_without_sequence_are_not_checked() -> None:
+def test_a_coordinators_batches_without_sequence_are_not_checked(state: ProducerState) -> None:
     """Kafka: ProducerStateManagerTest.testSequenceNotValidatedForGroupMetadataTopic."""
-    state = ProducerState()
     for offset in (0, 1):
         one = header(-1, offset, txn=True)
         cursor = state.cursor()
@@ -104,9 +92,8 @@ def test_a_coordinators_batches_without_sequence_are_not_checked() -> None:
     assert state.entries[PID].last_data_offset == 1
 
 
-def test_overlapping_transactions_report_the_last_stable_offset_of_their_moment() -> None:
+def test_overlapping_transactions_report_the_last_stable_offset_of_their_moment(state: ProducerState) -> None:
     """Kafka: ProducerStateManagerTest.testLastStableOffsetCompletedTxn."""
-    state = ProducerState()
     for pid, offset in ((1, 990), (2, 1015), (3, 1047)):
         append(state, 0, offset, pid=pid, txn=True)
     assert end(state, 1100, pid=1, abort=True) == AbortedTxn(1, 990, 1100, 1015)
@@ -114,21 +101,19 @@ def test_overlapping_transactions_report_the_last_stable_offset_of_their_moment(
     assert end(state, 1102, pid=2, abort=True) == AbortedTxn(2, 1015, 1102, 1103)
 
 
-def test_epochs_of_coordinators_and_of_producers_fence_markers() -> None:
+def test_epochs_of_coordinators_and_of_producers_fence_markers(state: ProducerState) -> None:
     """Kafka: ProducerStateManagerTest.testCoordinatorFencing, UnifiedLogTest.testZombieCoordinatorFenced (also for an empty
     transaction), UnifiedLogTest.testEndTxnWithFencedProducerEpoch."""
-    state = ProducerState()
     append(state, 0, 0, epoch=5, txn=True)
-    with pytest.raises(InvalidProducerEpochError, match="the marker for producer 7 has epoch 4, the log knows 5"):
+    with pytest.raises(errors.InvalidProducerEpochError, match="the marker for producer 7 has epoch 4, the log knows 5"):
         end(state, 1, epoch=4)
     for offset, coordinator_epoch in ((1, 1), (2, 1), (3, 2)):
         end(state, offset, epoch=5, coordinator_epoch=coordinator_epoch)
-    with pytest.raises(TransactionCoordinatorFencedError, match="comes from coordinator epoch 1, the log knows 2"):
+    with pytest.raises(errors.TransactionCoordinatorFencedError, match="comes from coordinator epoch 1, the log knows 2"):
         end(state, 4, epoch=5, coordinator_epoch=1)
 
 
-def test_a_transaction_that_opens_and_ends_on_one_cursor_is_complete() -> None:
-    state = ProducerState()
+def test_a_transaction_that_opens_and_ends_on_one_cursor_is_complete(state: ProducerState) -> None:
     append(state, 0, 5, pid=8, txn=True)
     cursor = state.cursor()
     cursor.add(header(0, 6, txn=True), 6)
@@ -161,7 +146,7 @@ def test_the_last_five_batches_of_a_producer_are_known_again_and_no_others(
                 assert found is not None
                 assert (found.how_many, found.first.first_offset) == (1, again.base_offset)
             else:
-                with pytest.raises(OutOfOrderSequenceError):
+                with pytest.raises(errors.OutOfOrderSequenceError):
                     state.cursor().admit(TOPIC_PARTITION, [again])
             continue
         sequence = increment_sequence(mine[-1].last_sequence, 1) if mine else first_sequence
@@ -187,7 +172,7 @@ def test_the_batches_of_an_append_that_are_stored_are_counted(data: st.DataObjec
     stop = data.draw(st.integers(start + 1, len(batches)))
     known = min(stop, stored) - start
     if known and min(stop, stored) <= stored - 5:
-        with pytest.raises(OutOfOrderSequenceError):
+        with pytest.raises(errors.OutOfOrderSequenceError):
             state.cursor().admit(TOPIC_PARTITION, batches[start:stop])
         return
     found = state.cursor().admit(TOPIC_PARTITION, batches[start:stop])
@@ -199,10 +184,9 @@ def test_the_batches_of_an_append_that_are_stored_are_counted(data: st.DataObjec
     assert found.last.last_sequence == batches[start + known - 1].last_sequence
 
 
-def test_a_batch_that_begins_a_transaction_by_itself_is_the_first_of_its_producer() -> None:
+def test_a_batch_that_begins_a_transaction_by_itself_is_the_first_of_its_producer(state: ProducerState) -> None:
     """KIP-890: where nothing is known of a producer, a later sequence says that something is missing."""
-    state = ProducerState()
-    with pytest.raises(OutOfOrderSequenceError, match="begins a transaction with sequence 3"):
+    with pytest.raises(errors.OutOfOrderSequenceError, match="begins a transaction with sequence 3"):
         state.cursor().admit(TOPIC_PARTITION, [header(3)], joins_transaction=True)
     assert state.cursor().admit(TOPIC_PARTITION, [header(3)]) is None
     assert state.cursor().admit(TOPIC_PARTITION, [header(0)], joins_transaction=True) is None

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.protocol.records.batch import BatchHeader, iter_batches, parse_header
-from triolog.protocol.records.builder import build_batch
+from triolog.protocol.records.batch import iter_batches
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CorruptSnapshotError
@@ -28,6 +27,7 @@ from triolog.server.storage.producers.producer_state import ProducerState
 from tests.support.flipped_files import flipped
 from tests.support.golden import GOLDEN
 from tests.support.logs import TOPIC_PARTITION
+from tests.support.producer_appends import header
 
 CLEAN = GOLDEN / "clean"
 
@@ -72,15 +72,6 @@ def test_every_cut_and_every_flipped_bit_is_noticed() -> None:
         decode_snapshot("f", data + b"\0")
 
 
-def replayed(partition: str, end_offset: int) -> ProducerState:
-    state = ProducerState()
-    for path in sorted((CLEAN / partition).glob("*.log")):
-        for header, batch in iter_batches(path.read_bytes()):
-            if header.base_offset < end_offset:
-                state.replay(header, batch)
-    return state
-
-
 UNCOMPACTED = [path for path in sorted(CLEAN.glob("*/*.snapshot")) if path.parent.name != "compacted-0"]
 """Compaction removes batches that later snapshots still count."""
 
@@ -88,7 +79,11 @@ UNCOMPACTED = [path for path in sorted(CLEAN.glob("*/*.snapshot")) if path.paren
 @pytest.mark.parametrize("path", UNCOMPACTED, ids=lambda path: f"{path.parent.name}-{path.stem[-4:]}")
 def test_replaying_the_log_gives_what_kafka_wrote(path: Path) -> None:
     expected = decode_snapshot(str(path), path.read_bytes())
-    state = replayed(path.parent.name, int(path.stem))
+    state = ProducerState()
+    for log in sorted(path.parent.glob("*.log")):
+        for each, batch in iter_batches(log.read_bytes()):
+            if each.base_offset < int(path.stem):
+                state.replay(each, batch)
     found = decode_snapshot("found", encode_snapshot(state.entries.values()))
     assert sorted(found) == sorted(expected)
 
@@ -126,7 +121,7 @@ def test_a_snapshot_inside_a_transaction_has_its_start_and_the_last_batch(tmp_pa
     """Kafka: ProducerStateManagerTest.testRecoverFromSnapshotUnfinishedTransaction."""
     state = ProducerState()
     for offset in (0, 1):
-        state.replay(transactional(offset), b"")
+        state.replay(header(offset, offset, txn=True), b"")
     drive(FS, take_snapshot(str(tmp_path), state, durable=True))
     assert drive(FS, load_newest(str(tmp_path), [2], 0, 2)).entries == state.entries, "with what lies beside it"
     Path(batches_path(str(tmp_path), 2)).unlink()
@@ -134,21 +129,7 @@ def test_a_snapshot_inside_a_transaction_has_its_start_and_the_last_batch(tmp_pa
     (last,) = loaded.entries[7].batches
     assert (last.first_sequence, last.last_sequence) == (1, 1)
     assert loaded.entries[7].current_txn_first_offset == loaded.first_unstable_offset == 0
-    assert loaded.cursor().admit(TOPIC_PARTITION, [transactional(2)]) is None
-
-
-def transactional(number: int) -> BatchHeader:
-    """A batch of one record of a producer that has sent nothing else: its offset is its sequence."""
-    return parse_header(
-        build_batch(
-            [(1000, None, b"value", ())],
-            base_offset=number,
-            producer_id=7,
-            producer_epoch=0,
-            base_sequence=number,
-            is_transactional=True,
-        )
-    )
+    assert loaded.cursor().admit(TOPIC_PARTITION, [header(2, 2, txn=True)]) is None
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ from triolog.server.storage.producers.unsynced_transactions import MOST_RANGES, 
 from tests.support.producer_appends import PID, append, end, header
 
 
-def test_the_first_unstable_offset_moves_when_the_marker_is_below_the_high_watermark() -> None:
+def test_the_first_unstable_offset_moves_when_the_marker_is_below_the_high_watermark(state: ProducerState) -> None:
     """Kafka: ProducerStateManagerTest.testFirstUnstableOffset."""
-    state = ProducerState()
     append(state, 0, 99, txn=True)
     assert state.first_unstable_offset == 99
     append(state, 0, 105, pid=8, txn=True)
@@ -101,9 +100,8 @@ def test_transactions_that_are_not_synced_are_not_remembered_one_by_one() -> Non
     assert (state.first_unsynced_offset, state.unsynced_producers) == (None, set())
 
 
-def test_an_idle_producer_expires_and_may_go_on_with_any_sequence() -> None:
+def test_an_idle_producer_expires_and_may_go_on_with_any_sequence(state: ProducerState) -> None:
     """Kafka: ProducerStateManagerTest.testPidExpirationTimeout, testProducersWithOngoingTransactionsDontExpire."""
-    state = ProducerState()
     append(state, 0, 0, timestamp=1000)
     append(state, 0, 1, pid=8, timestamp=1000, txn=True)
     assert state.expire(1099, 100) == 0
@@ -112,8 +110,7 @@ def test_an_idle_producer_expires_and_may_go_on_with_any_sequence() -> None:
     append(state, 4711, 2)
 
 
-def test_a_cursor_that_is_not_committed_changes_nothing() -> None:
-    state = ProducerState()
+def test_a_cursor_that_is_not_committed_changes_nothing(state: ProducerState) -> None:
     append(state, 0, 0, txn=True)
     before = (dict(state.entries), state.ongoing, state.first_unstable_offset, state.end_offset)
     cursor = state.cursor()
@@ -123,10 +120,9 @@ def test_a_cursor_that_is_not_committed_changes_nothing() -> None:
     assert (state.entries, state.ongoing, state.first_unstable_offset, state.end_offset) == before
 
 
-def test_replay_refuses_nothing() -> None:
+def test_replay_refuses_nothing(state: ProducerState) -> None:
     """Kafka: UnifiedLogTest.testDuplicateAppendToFollower, testMultipleProducersWithDuplicatesInSingleAppend: what is
     stored was accepted once."""
-    state = ProducerState()
     for offset, sequence in enumerate((0, 0, 7, 3)):
         state.replay(header(sequence, offset, epoch=2 if offset < 2 else 1), b"")
     marker = end_txn_marker(producer_id=PID, producer_epoch=0, commit=True, timestamp=5, coordinator_epoch=1, base_offset=4)

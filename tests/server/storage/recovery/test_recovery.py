@@ -12,7 +12,6 @@ from typing import Final
 import pytest
 from triolog.protocol.limits import INT32_MAX
 from triolog.server.config import LogConfig
-from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import StorageError
 from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES
 from triolog.server.storage.log.gaps import FILE_NAME as GAPS_FILE
@@ -20,6 +19,7 @@ from triolog.server.storage.log.gaps import NO_FILE, OffsetGap
 from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from triolog.server.storage.log.truncate import truncate_to
 
+from tests.server.storage.check.test_verify import flip
 from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven, untimed
 
@@ -148,12 +148,6 @@ def test_a_log_file_above_32_bits_is_refused(tmp_path: Path) -> None:
         open_driven(tmp_path)
 
 
-def flip(path: Path, position: int, mask: int = 1) -> None:
-    damaged = bytearray(path.read_bytes())
-    damaged[position] ^= mask
-    path.write_bytes(damaged)
-
-
 def without(records: int, *lost: int) -> list[int]:
     return [offset for offset in range(records) if offset not in lost]
 
@@ -162,7 +156,7 @@ def test_a_damaged_batch_costs_itself_and_nothing_else(tmp_path: Path, caplog: p
     driven = log_of(tmp_path, 35)
     path = tmp_path / "00000000000000000010.log"
     original = path.read_bytes()
-    flip(path, 4 * SIZE + 70)
+    flip(path, 4 * SIZE + 70, 0)
     damaged = path.read_bytes()[4 * SIZE : 5 * SIZE]
     with caplog.at_level(logging.WARNING):
         again = driven.reopen(was_clean=False)
@@ -181,7 +175,7 @@ def test_a_damaged_batch_costs_itself_and_nothing_else(tmp_path: Path, caplog: p
 
 def test_a_gap_is_remembered_until_it_lies_below_the_log_start_and_its_bytes_stay(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 35)
-    flip(tmp_path / "00000000000000000010.log", 4 * SIZE + 70)
+    flip(tmp_path / "00000000000000000010.log", 4 * SIZE + 70, 0)
     driven = driven.reopen(was_clean=False)
     expected = driven.log.gaps
     for was_clean in (False, True):
@@ -200,8 +194,8 @@ def test_a_gap_is_remembered_until_it_lies_below_the_log_start_and_its_bytes_sta
 def test_zeros_that_the_device_gave_back_are_a_gap_without_a_file_and_two_damages_at_one_position_two(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 35)
     path = tmp_path / "00000000000000000010.log"
-    for mask in (1, 2):
-        flip(path, 4 * SIZE + 70, mask)
+    for bit in (0, 1):
+        flip(path, 4 * SIZE + 70, bit)
         driven = driven.reopen(was_clean=False)
     kept = f"00000000000000000010.log.corrupt-{4 * SIZE}"
     gaps = (OffsetGap(14, 15, kept), OffsetGap(15, 16, kept + ".2"))
@@ -218,7 +212,7 @@ def test_zeros_that_the_device_gave_back_are_a_gap_without_a_file_and_two_damage
 def test_what_is_cut_off_the_end_is_kept_beside_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     driven = log_of(tmp_path, 8)
     path = Path(driven.log.active.log.path)
-    flip(path, 7 * SIZE + 70)
+    flip(path, 7 * SIZE + 70, 0)
     tail = path.read_bytes()[7 * SIZE :]
     with caplog.at_level(logging.WARNING):
         again = driven.reopen(was_clean=False)
@@ -232,7 +226,7 @@ def test_what_is_cut_off_the_end_is_kept_beside_the_log(tmp_path: Path, caplog: 
 def test_promised_offsets_at_the_end_are_a_gap_and_are_not_given_out_again(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 8)
     path = Path(driven.log.active.log.path)
-    flip(path, 7 * SIZE + 70)
+    flip(path, 7 * SIZE + 70, 0)
     again = driven.reopen(was_clean=False, recovery_point=8)
     kept = f"{path.name}.corrupt-{7 * SIZE}"
     assert untimed(again.log.gaps) == (OffsetGap(7, 8, kept),)
@@ -258,7 +252,7 @@ def test_a_whole_segment_of_garbage_is_a_gap_and_at_the_end_no_log_end(tmp_path:
 
 def test_segments_are_scanned_from_the_one_on_that_holds_the_recovery_point(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 35)
-    flip(tmp_path / "00000000000000000000.log", 70)
+    flip(tmp_path / "00000000000000000000.log", 70, 0)
     path = tmp_path / "00000000000000000010.log"
     path.write_bytes(path.read_bytes()[: 7 * SIZE - 1])
     gap = OffsetGap(16, 20, f"{path.name}.corrupt-{6 * SIZE}")
@@ -302,13 +296,11 @@ def test_all_that_was_scanned_is_synced_before_the_log_is_served(tmp_path: Path)
 
 
 def test_a_log_that_cannot_be_synced_after_recovery_is_not_served(tmp_path: Path) -> None:
-    class FailingSync(OsFileSystem):
-        def sync(self, fd: int) -> None:
-            raise OSError(errno.EIO, "failed sync")
-
     log_of(tmp_path, 5)
-    with pytest.raises(OSError, match="failed sync"):
-        open_driven(tmp_path, fs=FailingSync(), config=SMALL, was_clean=False)
+    fs = GateFileSystem()
+    fs.fail("sync", number=errno.EIO, times=None)
+    with pytest.raises(OSError, match="Input/output error"):
+        open_driven(tmp_path, fs=fs, config=SMALL, was_clean=False)
 
 
 def test_leader_epochs_are_restored_from_the_batches(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

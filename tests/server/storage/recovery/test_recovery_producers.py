@@ -26,7 +26,7 @@ from triolog.server.storage.producers.producer_snapshots import decode_snapshot,
 
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.golden import GOLDEN
-from tests.support.logs import DrivenLog, open_driven
+from tests.support.logs import DrivenLog, batch, open_driven
 
 GOLDEN_LOGS: Final = [(state, topic) for state in ("clean", "unclean") for topic in ("txn", "idem", "compacted")]
 PRODUCER: Final = 7
@@ -37,12 +37,6 @@ def opened(tmp_path: Path, state: str, topic: str, *, was_clean: bool, recovery_
     shutil.copytree(GOLDEN / state / str(partition), tmp_path / str(partition), copy_function=shutil.copyfile)
     (tmp_path / str(partition)).chmod(0o755)
     return open_driven(tmp_path / str(partition), topic_partition=partition, was_clean=was_clean, recovery_point=recovery_point)
-
-
-def kafkas_snapshots(topic: str) -> dict[int, list[ProducerEntry]]:
-    """What Kafka wrote on its clean stop, by offset."""
-    paths = (GOLDEN / "clean" / f"{topic}-0").glob("*.snapshot")
-    return {int(path.stem): decode_snapshot(str(path), path.read_bytes()) for path in paths}
 
 
 def newest_batches(driven: DrivenLog) -> dict[int, ProducerEntry]:
@@ -60,9 +54,9 @@ def aborted(driven: DrivenLog) -> list[list[AbortedTxn]]:
 def test_producers_are_what_kafkas_snapshot_says(tmp_path: Path, state: str, topic: str, was_clean: bool) -> None:
     """And without a snapshot the log says the same."""
     driven = opened(tmp_path, state, topic, was_clean=was_clean)
-    snapshots = kafkas_snapshots(topic)
-    expected = {entry.producer_id: entry for entry in snapshots[max(snapshots)]}
-    assert driven.log.producers.end_offset == driven.log.log_end_offset == max(snapshots)
+    newest = max((GOLDEN / "clean" / f"{topic}-0").glob("*.snapshot"))
+    expected = {entry.producer_id: entry for entry in decode_snapshot(str(newest), newest.read_bytes())}
+    assert driven.log.producers.end_offset == driven.log.log_end_offset == int(newest.stem)
     assert newest_batches(driven) == expected
     if state == "unclean":
         point = decode_offsets("", (GOLDEN / "unclean" / RECOVERY_POINT_FILE).read_bytes())[TopicPartition(topic, 0)]
@@ -277,15 +271,15 @@ def test_a_batch_that_compaction_emptied_still_tells_the_last_sequence(tmp_path:
     assert (last_sequence(driven), driven.log.log_end_offset, driven.offsets()) == (1, 25, [])
 
 
+def sequenced(producer_id: int, sequence: int, count: int = 1) -> bytes:
+    return batch(*[1] * count, value=bytes(30), producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
 @pytest.mark.parametrize("was_clean", [True, False])
 def test_an_append_of_several_batches_is_known_again_by_its_last_one_after_a_restart(
     tmp_path: Path, was_clean: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its answer was lost; of its producer the snapshot tells the newest batch alone, as where compaction left that one."""
-
-    def sequenced(producer_id: int, sequence: int, count: int = 1) -> bytes:
-        records = [(1, None, bytes(30), ())] * count
-        return build_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
 
     driven = open_driven(tmp_path, config=LogConfig().overlay({"segment.bytes": "600"}))
     driven.append(sequenced(8, 0))
@@ -307,7 +301,6 @@ def test_an_append_of_several_batches_is_known_again_by_its_last_one_after_a_res
         driven.append(sequenced(PRODUCER, 1) + sequenced(PRODUCER, 3))
     driven.append(sequenced(PRODUCER, 4))
     assert driven.offsets() == list(range(7))
-    driven.close_files()
 
 
 def forget_earlier_batches(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,10 +312,7 @@ def forget_earlier_batches(directory: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def three_batches(producer_id: int = PRODUCER) -> list[bytes]:
     """Sequences 0 and 1, 2, and 3 to 5."""
-    return [
-        build_batch([(1, None, bytes(30), ())] * count, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
-        for sequence, count in ((0, 2), (2, 1), (3, 3))
-    ]
+    return [sequenced(producer_id, sequence, count) for sequence, count in ((0, 2), (2, 1), (3, 3))]
 
 
 def cut_in(tmp_path: Path, batches: list[bytes], whole: int) -> DrivenLog:
@@ -357,7 +347,6 @@ def test_of_an_append_that_a_kill_cut_in_two_the_rest_is_stored_when_it_is_sent_
             driven.append(batches[0] + batches[2])
     assert driven.offsets() == list(range(8 if comes_between else 7))
     assert last_sequence(driven) == 5
-    driven.close_files()
 
 
 @pytest.mark.parametrize("lost", [0, 1])
@@ -377,7 +366,6 @@ def test_an_append_out_of_which_a_power_cut_took_a_batch_does_not_count_as_store
     with pytest.raises(OutOfOrderSequenceError, match=f"damage took out {gap}"):
         driven.append(b"".join(batches))
     assert driven.append(batches[2]).base_offset == 4, "by itself it is there"
-    driven.close_files()
 
 
 def test_a_rest_that_is_larger_than_a_segment_may_be_by_now_is_refused(tmp_path: Path) -> None:
@@ -389,7 +377,6 @@ def test_a_rest_that_is_larger_than_a_segment_may_be_by_now_is_refused(tmp_path:
         driven.append(b"".join(batches))
     answer = driven.append(batches[0] + batches[1])
     assert (answer.base_offset, answer.last_offset) == (1, 3)
-    driven.close_files()
 
 
 def test_a_rest_is_stored_although_only_the_newest_batch_is_remembered_and_a_roll_comes_first(
@@ -408,4 +395,3 @@ def test_a_rest_is_stored_although_only_the_newest_batch_is_remembered_and_a_rol
     assert isinstance(first, AppendResult)
     assert isinstance(last, AppendResult)
     assert (first.base_offset, first.last_offset, last.last_offset) == (1, 6, 12)
-    driven.close_files()

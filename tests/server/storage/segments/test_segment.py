@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,8 +52,7 @@ class Segment:
             buffers=list(batches),
             size=size,
         )
-        for write in self.of.writes_for(cursor):
-            drive(FS, _one(write))
+        drive(FS, (write for write in self.of.writes_for(cursor)))
         self.of.commit(cursor)
         return size
 
@@ -89,10 +87,6 @@ class Segment:
 
     def waited(self, now_ms: int, timestamp: int) -> int:
         return self.of.time_waited_for_roll(self.of.cursor(), now_ms, timestamp)
-
-
-def _one(operation: Any) -> Iterator[Any]:
-    yield operation
 
 
 def test_an_append_call_of_many_batches_has_at_most_one_entry(tmp_path: Path) -> None:
@@ -375,19 +369,3 @@ def test_every_match_equals_a_scan(all_bases: set[int], offset: int) -> None:
     assert base(found.higher(offset)) == min((one for one in ordered if one > offset), default=None)
     assert bases(found.higher_segments(offset)) == [one for one in ordered if one > offset]
     assert found.active.base_offset == ordered[-1]
-
-
-def test_a_removed_segment_is_gone() -> None:
-    found = segments(1, 3, 5)
-    middle = found.floor(3)
-    assert middle is not None
-    found.remove(middle)
-    assert bases(list(found)) == [1, 5]
-    assert found.floor(4) is found.first
-
-
-def test_size_is_the_sum_of_all() -> None:
-    found = segments(1, 3)
-    for one, size in zip(found, (10, 20), strict=True):
-        one.size = size
-    assert found.size_in_bytes == 30

@@ -11,29 +11,14 @@ from triolog.protocol.records.batch import check_batch
 from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import TopicPartition
 from triolog.server.storage.disk.paths import STAGE_DIRECTORY
-from triolog.server.storage.shared.stage_files import (
-    StagedBytes,
-    StagedChunk,
-    append_staged,
-    check_staged,
-    copy_staged,
-    file_name,
-    find_staged,
-    measure_staged,
-    read_stamped,
-    stage_name,
-    sync_staged,
-    task_prefix,
-    unlink_staged,
-    version_of,
-)
+from triolog.server.storage.shared import stage_files
 
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import START_MS, batch
 
-NAME: Final = stage_name("query", 7)
-PATH: Final = f"/data/{STAGE_DIRECTORY}/{NAME}/{file_name('task', TopicPartition('t', 0))}"
-NOTHING: Final = StagedBytes(0, 0)
+NAME: Final = stage_files.stage_name("query", 7)
+PATH: Final = f"/data/{STAGE_DIRECTORY}/{NAME}/{stage_files.file_name('task', TopicPartition('t', 0))}"
+NOTHING: Final = stage_files.StagedBytes(0, 0)
 TWO: Final = batch(START_MS, START_MS)
 
 
@@ -44,56 +29,58 @@ def fs() -> CrashFileSystem:
     return made
 
 
-def read(fs: CrashFileSystem, start: int, end: int, **options: int) -> StagedChunk:
+def read(fs: CrashFileSystem, start: int, end: int, **options: int) -> stage_files.StagedChunk:
     settings = {"producer_id": 9, "producer_epoch": 3, "next_record": 0, "first_record": 0, "max_bytes": 10**6} | options
-    return read_stamped(fs, PATH, start, end, **settings)
+    return stage_files.read_stamped(fs, PATH, start, end, **settings)
 
 
 def test_batches_come_one_behind_the_other_with_size_and_crc_of_all(fs: CrashFileSystem) -> None:
-    first = append_staged(fs, PATH, NOTHING, [TWO])
-    second = append_staged(fs, PATH, first, [TWO, TWO])
-    assert second == measure_staged(fs, PATH) == (3 * len(TWO), crc32c(TWO * 3))
-    assert append_staged(fs, PATH, None, [TWO]) == (4 * len(TWO), crc32c(TWO * 4))
-    assert list(find_staged(fs, "/data")) == [(NAME, PATH, 4 * len(TWO))]
-    assert check_staged(fs, PATH, measure_staged(fs, PATH), "it") == (8, len(TWO))
+    first = stage_files.append_staged(fs, PATH, NOTHING, [TWO])
+    second = stage_files.append_staged(fs, PATH, first, [TWO, TWO])
+    assert second == stage_files.measure_staged(fs, PATH) == (3 * len(TWO), crc32c(TWO * 3))
+    assert stage_files.append_staged(fs, PATH, None, [TWO]) == (4 * len(TWO), crc32c(TWO * 4))
+    assert list(stage_files.find_staged(fs, "/data")) == [(NAME, PATH, 4 * len(TWO))]
+    assert stage_files.check_staged(fs, PATH, stage_files.measure_staged(fs, PATH), "it") == (8, len(TWO))
 
 
 def test_a_write_that_fails_leaves_the_file_as_it_was(fs: CrashFileSystem) -> None:
-    staged = append_staged(fs, PATH, NOTHING, [TWO])
+    staged = stage_files.append_staged(fs, PATH, NOTHING, [TWO])
     fs.fail_next("write", errno.ENOSPC, after_bytes=10)
     with pytest.raises(OSError, match="No space"):
-        append_staged(fs, PATH, staged, [TWO])
-    assert measure_staged(fs, PATH) == staged
-    append_staged(fs, PATH, staged, [TWO] * 2)
-    assert append_staged(fs, PATH, NOTHING, [TWO]) == measure_staged(fs, PATH), "what lies where nothing should is written over"
+        stage_files.append_staged(fs, PATH, staged, [TWO])
+    assert stage_files.measure_staged(fs, PATH) == staged
+    stage_files.append_staged(fs, PATH, staged, [TWO] * 2)
+    assert stage_files.append_staged(fs, PATH, NOTHING, [TWO]) == stage_files.measure_staged(fs, PATH), (
+        "what lies where nothing should is written over"
+    )
 
 
 def test_names_tell_versions_and_tasks_apart_and_hide_what_they_are_made_of() -> None:
-    assert stage_name("query", 1) != stage_name("query", 11) != stage_name("query1", 1)
-    assert version_of(stage_name("../..", 11)) == 11
-    assert (version_of("else"), version_of("x-y")) == (None, None)
-    names = {file_name(task, TopicPartition("t", number)) for task in ("a", "a/b") for number in range(2)}
+    assert stage_files.stage_name("query", 1) != stage_files.stage_name("query", 11) != stage_files.stage_name("query1", 1)
+    assert stage_files.version_of(stage_files.stage_name("../..", 11)) == 11
+    assert (stage_files.version_of("else"), stage_files.version_of("x-y")) == (None, None)
+    names = {stage_files.file_name(task, TopicPartition("t", number)) for task in ("a", "a/b") for number in range(2)}
     assert len(names) == 4
     assert not any("/" in name for name in names)
-    assert sum(name.startswith(task_prefix("a")) for name in names) == 2
+    assert sum(name.startswith(stage_files.task_prefix("a")) for name in names) == 2
 
 
 def test_another_size_or_crc_is_refused_and_a_batch_that_is_cut_off_whatever_its_crc(fs: CrashFileSystem) -> None:
     with pytest.raises(InvalidRequestError, match="it is not staged"):
-        check_staged(fs, PATH, NOTHING, "it")
-    append_staged(fs, PATH, NOTHING, [TWO])
+        stage_files.check_staged(fs, PATH, NOTHING, "it")
+    stage_files.append_staged(fs, PATH, NOTHING, [TWO])
     with pytest.raises(InvalidRequestError, match=r"it has .* bytes staged, 5 were named"):
-        check_staged(fs, PATH, StagedBytes(5, 0), "it")
+        stage_files.check_staged(fs, PATH, stage_files.StagedBytes(5, 0), "it")
     with pytest.raises(CorruptRecordError, match="0x00000005 was named"):
-        check_staged(fs, PATH, StagedBytes(len(TWO), 5), "it")
-    staged = append_staged(fs, PATH, NOTHING, [TWO, TWO[:-1]])
+        stage_files.check_staged(fs, PATH, stage_files.StagedBytes(len(TWO), 5), "it")
+    staged = stage_files.append_staged(fs, PATH, NOTHING, [TWO, TWO[:-1]])
     with pytest.raises(CorruptRecordError, match=f"cut off at {len(TWO)} of {2 * len(TWO) - 1} bytes"):
-        check_staged(fs, PATH, staged, "it")
+        stage_files.check_staged(fs, PATH, staged, "it")
 
 
 def test_batches_are_read_with_a_producer_and_the_sequences_of_their_records(fs: CrashFileSystem) -> None:
     """Which start again behind the largest."""
-    size, _ = append_staged(fs, PATH, NOTHING, [TWO] * 5)
+    size, _ = stage_files.append_staged(fs, PATH, NOTHING, [TWO] * 5)
     chunk = read(fs, 0, size, next_record=10, max_bytes=2 * len(TWO))
     assert (chunk.position, chunk.next_record) == (2 * len(TWO), 14)
     rest = read(fs, chunk.position, size, next_record=chunk.next_record, first_record=16)
@@ -108,7 +95,7 @@ def test_batches_are_read_with_a_producer_and_the_sequences_of_their_records(fs:
 
 
 def test_a_batch_whose_bytes_changed_is_never_given_a_new_crc(fs: CrashFileSystem) -> None:
-    size, _ = append_staged(fs, PATH, NOTHING, [TWO[:-1] + b"?"])
+    size, _ = stage_files.append_staged(fs, PATH, NOTHING, [TWO[:-1] + b"?"])
     with pytest.raises(CorruptRecordError, match="carries CRC"):
         read(fs, 0, size)
     with pytest.raises(CorruptRecordError, match="no whole batch at 0"):
@@ -117,41 +104,41 @@ def test_a_batch_whose_bytes_changed_is_never_given_a_new_crc(fs: CrashFileSyste
 
 def test_wanted_batches_are_copied_as_they_are_from_several_files(fs: CrashFileSystem) -> None:
     other, target = f"{PATH}2", f"{PATH}3"
-    size, _ = append_staged(fs, PATH, NOTHING, [TWO] * 150)
-    more, _ = append_staged(fs, other, NOTHING, [batch(START_MS)] * 3)
+    size, _ = stage_files.append_staged(fs, PATH, NOTHING, [TWO] * 150)
+    more, _ = stage_files.append_staged(fs, other, NOTHING, [batch(START_MS)] * 3)
     sources = [(PATH, size), (other, more - len(batch(START_MS)))]
-    staged, count = copy_staged(fs, sources, target, lambda number: number != 4)
+    staged, count = stage_files.copy_staged(fs, sources, target, lambda number: number != 4)
     assert count == 149 * 2 + 2
-    assert staged == measure_staged(fs, target)
+    assert staged == stage_files.measure_staged(fs, target)
     assert staged.size_bytes == 149 * len(TWO) + 2 * len(batch(START_MS))
-    assert check_staged(fs, target, staged, "it").records_count == count
-    assert copy_staged(fs, sources, f"{PATH}4", lambda number: False) == (NOTHING, 0)
+    assert stage_files.check_staged(fs, target, staged, "it").records_count == count
+    assert stage_files.copy_staged(fs, sources, f"{PATH}4", lambda number: False) == (NOTHING, 0)
     with pytest.raises(CorruptRecordError, match="no whole batches up to"):
-        copy_staged(fs, [(PATH, size - 1)], f"{PATH}5", lambda number: True)
+        stage_files.copy_staged(fs, [(PATH, size - 1)], f"{PATH}5", lambda number: True)
 
 
 def test_what_was_synced_is_on_the_device_and_after_a_failed_sync_once_it_is_named_as_doubtful(fs: CrashFileSystem) -> None:
-    staged = append_staged(fs, PATH, NOTHING, [TWO])
+    staged = stage_files.append_staged(fs, PATH, NOTHING, [TWO])
     fs.fail_next("sync", errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
-        sync_staged(fs, "/data", NAME, [PATH])
-    sync_staged(fs, "/data", NAME, [PATH])
+        stage_files.sync_staged(fs, "/data", NAME, [PATH])
+    stage_files.sync_staged(fs, "/data", NAME, [PATH])
     assert fs.durable_content(PATH) == b""
-    sync_staged(fs, "/data", NAME, [PATH], {PATH: staged})
+    stage_files.sync_staged(fs, "/data", NAME, [PATH], {PATH: staged})
     assert fs.durable_content(PATH) == TWO
     with pytest.raises(CorruptRecordError, match="has not the bytes any more"):
-        sync_staged(fs, "/data", NAME, [PATH], {PATH: StagedBytes(len(TWO), 5)})
-    append_staged(fs, PATH, staged, [TWO])
-    sync_staged(fs, "/data", NAME, [PATH])
+        stage_files.sync_staged(fs, "/data", NAME, [PATH], {PATH: stage_files.StagedBytes(len(TWO), 5)})
+    stage_files.append_staged(fs, PATH, staged, [TWO])
+    stage_files.sync_staged(fs, "/data", NAME, [PATH])
     assert fs.durable_content(PATH) == TWO * 2
 
 
 def test_an_empty_directory_goes_with_its_last_file(fs: CrashFileSystem) -> None:
     other = f"{PATH}2"
     for path in (PATH, other):
-        append_staged(fs, path, NOTHING, [TWO])
-    unlink_staged(fs, [PATH, f"{PATH}3"])
-    assert list(find_staged(fs, "/data")) == [(NAME, other, len(TWO))]
-    unlink_staged(fs, [other])
+        stage_files.append_staged(fs, path, NOTHING, [TWO])
+    stage_files.unlink_staged(fs, [PATH, f"{PATH}3"])
+    assert list(stage_files.find_staged(fs, "/data")) == [(NAME, other, len(TWO))]
+    stage_files.unlink_staged(fs, [other])
     assert fs.list_directory(f"/data/{STAGE_DIRECTORY}") == []
-    assert list(find_staged(fs, "/elsewhere")) == []
+    assert list(stage_files.find_staged(fs, "/elsewhere")) == []
