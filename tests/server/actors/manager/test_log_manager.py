@@ -18,19 +18,7 @@ from triolog.protocol.errors import ErrorCode, InvalidConfigError, RequestError,
 from triolog.protocol.types import LATEST_TIMESTAMP, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.directory.topics_file import TOPICS_FILE, decode_topics
-from triolog.server.storage.disk.checkpoints import (
-    CLEAN_SHUTDOWN_FILE,
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
-    MAX_CHECKPOINT_BYTES,
-    META_PROPERTIES_FILE,
-    RECOVERY_POINT_FILE,
-    decode_meta_properties,
-    decode_offsets,
-    encode_offsets,
-    encode_partition_metadata,
-    random_uuid,
-)
+from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.errors import CheckpointError, LogDirectoryError, LogOfflineError, StorageError
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
@@ -45,11 +33,11 @@ MARKERS_SINCE: Final = {"txn": 1}
 
 
 def has_marker(directory: Path) -> bool:
-    return (directory / CLEAN_SHUTDOWN_FILE).exists()
+    return (directory / checkpoints.CLEAN_SHUTDOWN_FILE).exists()
 
 
 def offsets_in(directory: Path, name: str) -> dict[TopicPartition, int]:
-    return decode_offsets(name, (directory / name).read_bytes())
+    return checkpoints.decode_offsets(name, (directory / name).read_bytes())
 
 
 def topics_in(directory: Path) -> tuple[int, list[str]]:
@@ -249,8 +237,8 @@ async def test_after_a_clean_stop_there_is_a_marker_and_the_next_start_scans_no_
             assert not has_marker(tmp_path)
             assert [directory.was_clean for directory in broker._manager.directories] == [was_clean]
             assert [gap.start_offset for gap in actor_of(broker).log.gaps] == ([] if was_clean else [4])
-        (tmp_path / CLEAN_SHUTDOWN_FILE).unlink()
-        (tmp_path / RECOVERY_POINT_FILE).unlink()
+        (tmp_path / checkpoints.CLEAN_SHUTDOWN_FILE).unlink()
+        (tmp_path / checkpoints.RECOVERY_POINT_FILE).unlink()
 
 
 async def test_checkpoints_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
@@ -260,9 +248,9 @@ async def test_checkpoints_are_written_as_kafka_writes_them(tmp_path: Path) -> N
         for partition in (TopicPartition("a", 0), TopicPartition("b", 1), TopicPartition("b", 1)):
             await broker.writer.append(partition, value("x"))
         await broker._manager.write_checkpoints()
-        assert (tmp_path / RECOVERY_POINT_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
-        assert (tmp_path / HIGH_WATERMARK_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
-        assert (tmp_path / LOG_START_FILE).read_text() == "0\n0\n"
+        assert (tmp_path / checkpoints.RECOVERY_POINT_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
+        assert (tmp_path / checkpoints.HIGH_WATERMARK_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
+        assert (tmp_path / checkpoints.LOG_START_FILE).read_text() == "0\n0\n"
 
 
 async def test_what_is_enqueued_when_the_server_stops_is_still_done(tmp_path: Path, fs: GateFileSystem) -> None:
@@ -354,7 +342,10 @@ async def test_identity_is_chosen_once_and_directories_of_others_are_refused(tmp
         identity = broker.cluster_id, broker.node_id
     async with running_broker(tmp_path / "two", tmp_path / "one") as broker:
         assert (broker.cluster_id, broker.node_id) == identity
-    fields = [decode_meta_properties("", (tmp_path / name / META_PROPERTIES_FILE).read_bytes()) for name in ("one", "two")]
+    fields = [
+        checkpoints.decode_meta_properties("", (tmp_path / name / checkpoints.META_PROPERTIES_FILE).read_bytes())
+        for name in ("one", "two")
+    ]
     assert fields[0]["cluster.id"] == fields[1]["cluster.id"] == identity[0]
     assert fields[0]["directory.id"] != fields[1]["directory.id"]
     async with running_broker(tmp_path / "other"):
@@ -365,7 +356,7 @@ async def test_identity_is_chosen_once_and_directories_of_others_are_refused(tmp
         ({}, "other", "cluster.id="),
     ]
     for key, second, said in wrong:
-        with pytest.raises(LogDirectoryError, match=rf"{META_PROPERTIES_FILE}.*{said}.*belongs to another server"):
+        with pytest.raises(LogDirectoryError, match=rf"{checkpoints.META_PROPERTIES_FILE}.*{said}.*belongs to another server"):
             async with running_broker(tmp_path / "one", tmp_path / second, **key):
                 pass
 
@@ -394,8 +385,8 @@ async def test_the_copy_of_topics_json_with_the_highest_generation_counts(tmp_pa
     ("name", "damage", "error"),
     [
         (TOPICS_FILE, lambda path: path.write_text("{"), CheckpointError),
-        (TOPICS_FILE, lambda path: os.truncate(path, MAX_CHECKPOINT_BYTES + 1), StorageError),
-        (META_PROPERTIES_FILE, lambda path: os.truncate(path, MAX_CHECKPOINT_BYTES + 1), StorageError),
+        (TOPICS_FILE, lambda path: os.truncate(path, checkpoints.MAX_CHECKPOINT_BYTES + 1), StorageError),
+        (checkpoints.META_PROPERTIES_FILE, lambda path: os.truncate(path, checkpoints.MAX_CHECKPOINT_BYTES + 1), StorageError),
         ("photos", Path.mkdir, LogDirectoryError),
     ],
     ids=["unreadable", "too large topics", "too large properties", "foreign directory"],
@@ -452,7 +443,12 @@ def a_directory_as_segment(directory: Path) -> None:
     ("damage", "said"),
     [
         (a_directory_as_segment, "00000000000000000007.log"),
-        (lambda path: (path / "partition.metadata").write_bytes(encode_partition_metadata(random_uuid())), "topic id"),
+        (
+            lambda path: (path / "partition.metadata").write_bytes(
+                checkpoints.encode_partition_metadata(checkpoints.random_uuid())
+            ),
+            "topic id",
+        ),
         (shutil.rmtree, "none of the log directories {} holds it"),
     ],
 )
@@ -472,12 +468,12 @@ async def test_a_partition_that_cannot_be_opened_is_offline(tmp_path: Path, dama
 
 async def test_checkpoints_of_an_offline_partition_are_kept(tmp_path: Path) -> None:
     await make_three(tmp_path)
-    (tmp_path / LOG_START_FILE).write_bytes(encode_offsets({TopicPartition(TOPIC, 1): 1}))
+    (tmp_path / checkpoints.LOG_START_FILE).write_bytes(checkpoints.encode_offsets({TopicPartition(TOPIC, 1): 1}))
     a_directory_as_segment(tmp_path / "topic-1")
     async with running_broker(tmp_path):
         pass
-    assert offsets_in(tmp_path, LOG_START_FILE) == {TopicPartition(TOPIC, 1): 1}
-    assert offsets_in(tmp_path, RECOVERY_POINT_FILE) == {TopicPartition(TOPIC, number): 1 for number in range(3)}
+    assert offsets_in(tmp_path, checkpoints.LOG_START_FILE) == {TopicPartition(TOPIC, 1): 1}
+    assert offsets_in(tmp_path, checkpoints.RECOVERY_POINT_FILE) == {TopicPartition(TOPIC, number): 1 for number in range(3)}
     (tmp_path / "topic-1" / "00000000000000000007.log").rmdir()
     async with running_broker(tmp_path) as broker:
         assert broker.reader.snapshot(TopicPartition(TOPIC, 1)).log_start_offset == 1
@@ -510,7 +506,7 @@ def kafka_directory(tmp_path: Path, state: str) -> Path:
 @pytest.mark.parametrize("state", ["clean", "unclean"])
 async def test_every_topic_of_a_kafka_directory_is_adopted_and_served(tmp_path: Path, state: str) -> None:
     directory = kafka_directory(tmp_path, state)
-    properties = decode_meta_properties("", (directory / META_PROPERTIES_FILE).read_bytes())
+    properties = checkpoints.decode_meta_properties("", (directory / checkpoints.META_PROPERTIES_FILE).read_bytes())
     configs = {name: topic["config"] for name, topic in EXPECTED.items()}
     for adopted in (configs, {}):
         async with running_broker(directory, adopted_topics=adopted) as broker:
@@ -551,7 +547,7 @@ async def test_topics_are_adopted_without_space_and_stored_with_the_next_change(
     async with one_partition(tmp_path) as broker:
         topic_id = broker.topics.describe(TOPIC).topic_id
         await broker.writer.append(PARTITION, value("kept"))
-    for name in (TOPICS_FILE, META_PROPERTIES_FILE):
+    for name in (TOPICS_FILE, checkpoints.META_PROPERTIES_FILE):
         (tmp_path / name).unlink()
     fs.fail("write", ".tmp", number=errno.ENOSPC, times=None)
     async with running_broker(tmp_path, fs=fs) as broker:
@@ -562,7 +558,7 @@ async def test_topics_are_adopted_without_space_and_stored_with_the_next_change(
         await broker.topics.create("other")
         assert topics_in(tmp_path)[1] == ["other", TOPIC]
         await broker._manager.write_checkpoints()
-        assert (tmp_path / META_PROPERTIES_FILE).exists()
+        assert (tmp_path / checkpoints.META_PROPERTIES_FILE).exists()
 
 
 async def test_a_directory_that_could_not_be_deleted_is_tried_again(tmp_path: Path, fs: GateFileSystem) -> None:
