@@ -172,7 +172,7 @@ def test_a_member_that_leaves_takes_its_vote_along(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("protocols", [(("range", b"more"),), (("range", b"topics"), ("sticky", b""))])
-def test_a_follower_gets_the_current_generation_unless_it_says_something_else(
+def test_a_follower_gets_the_current_generation_unless_it_changes(
     bench: Bench, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
     leader, follower = bench.stable(2)

@@ -39,8 +39,8 @@ async def serving(directory: Path, **settings: Any) -> AsyncIterator[door.Broker
 
 
 @pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[door.Broker]:
-    async with serving(tmp_path) as broker:
+async def broker(tmp_path: Path, fs: GateFileSystem) -> AsyncIterator[door.Broker]:
+    async with serving(tmp_path, fs=fs) as broker:
         yield broker
 
 
@@ -193,16 +193,15 @@ async def test_nobody_has_an_assignment_before_it_is_on_the_device(tmp_path: Pat
         assert state(broker) is door.GroupState.STABLE
 
 
-async def test_an_assignment_that_cannot_be_written_is_given_to_nobody(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with serving(tmp_path, fs=fs) as broker:
-        await broker.offsets.commit("other", [(PARTITION, 1, None)])
-        joined = await join(broker)
-        fs.fail("write", f"{OFFSETS_TOPIC}-0/00000000000000000000.log")
-        answer = await sync(broker, joined)
-        assert answer == door.SyncAnswer(error=ErrorCode.NOT_COORDINATOR)
-        assert heartbeat(broker, joined) is ErrorCode.REBALANCE_IN_PROGRESS
-        again = await join(broker, joined.member_id)
-        assert (await sync(broker, again)).error is ErrorCode.NONE
+async def test_an_assignment_that_cannot_be_written_is_given_to_nobody(broker: door.Broker, fs: GateFileSystem) -> None:
+    await broker.offsets.commit("other", [(PARTITION, 1, None)])
+    joined = await join(broker)
+    fs.fail("write", f"{OFFSETS_TOPIC}-0/00000000000000000000.log")
+    answer = await sync(broker, joined)
+    assert answer == door.SyncAnswer(error=ErrorCode.NOT_COORDINATOR)
+    assert heartbeat(broker, joined) is ErrorCode.REBALANCE_IN_PROGRESS
+    again = await join(broker, joined.member_id)
+    assert (await sync(broker, again)).error is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
@@ -288,20 +287,19 @@ async def test_a_group_with_members_accepts_their_commits_once_they_have_an_assi
     assert await committed_offset(broker, GROUP, PARTITION) == 2
 
 
-async def test_a_first_commit_is_refused_when_a_member_joins_meanwhile(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with serving(tmp_path, fs=fs) as broker:
-        refused: list[ErrorCode] = []
+async def test_a_first_commit_is_refused_when_a_member_joins_meanwhile(broker: door.Broker, fs: GateFileSystem) -> None:
+    refused: list[ErrorCode] = []
 
-        async def commit() -> None:
-            try:
-                await broker.offsets.commit(GROUP, [(PARTITION, 1, None)])
-            except RequestError as exc:
-                refused.append(exc.code)
+    async def commit() -> None:
+        try:
+            await broker.offsets.commit(GROUP, [(PARTITION, 1, None)])
+        except RequestError as exc:
+            refused.append(exc.code)
 
-        async with held(fs.hold("make_directory", "__consumer_offsets-0"), commit):
-            await join(broker)
-        assert refused == [ErrorCode.UNKNOWN_MEMBER_ID]
-        assert await broker.offsets.fetch(GROUP) == []
+    async with held(fs.hold("make_directory", "__consumer_offsets-0"), commit):
+        await join(broker)
+    assert refused == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert await broker.offsets.fetch(GROUP) == []
 
 
 async def test_offsets_expire_when_the_last_member_has_been_gone_for_the_retention(tmp_path: Path, clock: Clock) -> None:
@@ -327,9 +325,7 @@ async def test_offsets_expire_when_the_last_member_has_been_gone_for_the_retenti
         assert broker.groups.listings() == []
 
 
-async def test_offsets_expire_although_the_log_refused_the_empty_group(
-    tmp_path: Path, fs: GateFileSystem, clock: Clock
-) -> None:
+async def test_offsets_expire_though_the_log_refused_the_empty_group(tmp_path: Path, fs: GateFileSystem, clock: Clock) -> None:
     async with serving(tmp_path, clock=clock, fs=fs) as broker:
         coordinator = broker.groups
         joined = await become_member(broker)

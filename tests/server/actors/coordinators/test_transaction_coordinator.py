@@ -46,8 +46,8 @@ async def two_partitions(directory: Path, **settings: Any) -> AsyncIterator[Brok
 
 
 @pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with two_partitions(tmp_path) as broker:
+async def broker(tmp_path: Path, fs: GateFileSystem) -> AsyncIterator[Broker]:
+    async with two_partitions(tmp_path, fs=fs) as broker:
         yield broker
 
 
@@ -219,33 +219,31 @@ async def test_epochs_go_up_until_a_new_producer_id_is_due(broker: Broker) -> No
     assert await committed_values(broker, PARTITION) == ["new"]
 
 
-async def test_who_comes_while_a_transaction_ends_is_told_to_try_again(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with two_partitions(tmp_path, fs=fs) as broker:
-        producer = await TransactionalProducer.start(broker)
-        await producer.produce(PARTITION, "a")
-        async with held(fs.hold("write", ".log"), producer.commit):
-            for call in (
-                producer.commit(),
-                producer.abort(),
-                broker.producers.init("mover", TIMEOUT_MS),
-                producer.produce(OTHER, "b"),
-            ):
-                with refused(ErrorCode.CONCURRENT_TRANSACTIONS) as error:
-                    await call
-                assert error.value.retriable
-        await producer.commit()
-        assert await committed_values(broker, PARTITION) == ["a"]
+async def test_who_comes_while_a_transaction_ends_is_told_to_try_again(broker: Broker, fs: GateFileSystem) -> None:
+    producer = await TransactionalProducer.start(broker)
+    await producer.produce(PARTITION, "a")
+    async with held(fs.hold("write", ".log"), producer.commit):
+        for call in (
+            producer.commit(),
+            producer.abort(),
+            broker.producers.init("mover", TIMEOUT_MS),
+            producer.produce(OTHER, "b"),
+        ):
+            with refused(ErrorCode.CONCURRENT_TRANSACTIONS) as error:
+                await call
+            assert error.value.retriable
+    await producer.commit()
+    assert await committed_values(broker, PARTITION) == ["a"]
 
 
-async def test_an_end_whose_caller_went_away_is_carried_out(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with two_partitions(tmp_path, fs=fs) as broker:
-        producer = await TransactionalProducer.start(broker)
-        await producer.produce(PARTITION, "a")
-        await producer.produce(OTHER, "b")
-        async with held(fs.hold("write", ".log"), producer.commit) as nursery:
-            nursery.cancel_scope.cancel()
-        assert state_of(broker).state is transactions.TransactionState.COMPLETE_COMMIT
-        assert [await committed_values(broker, each) for each in (PARTITION, OTHER)] == [["a"], ["b"]]
+async def test_an_end_whose_caller_went_away_is_carried_out(broker: Broker, fs: GateFileSystem) -> None:
+    producer = await TransactionalProducer.start(broker)
+    await producer.produce(PARTITION, "a")
+    await producer.produce(OTHER, "b")
+    async with held(fs.hold("write", ".log"), producer.commit) as nursery:
+        nursery.cancel_scope.cancel()
+    assert state_of(broker).state is transactions.TransactionState.COMPLETE_COMMIT
+    assert [await committed_values(broker, each) for each in (PARTITION, OTHER)] == [["a"], ["b"]]
 
 
 async def test_a_transaction_index_that_is_damaged_while_it_is_served_is_an_answer(tmp_path: Path) -> None:
@@ -357,53 +355,49 @@ async def test_a_partition_that_is_gone_or_knows_a_later_epoch_does_not_hold_up_
     await TransactionalProducer.start(broker)
 
 
-async def test_a_decided_outcome_is_written_once_the_partition_can_be(
-    tmp_path: Path, fs: GateFileSystem, mock_clock: MockClock
-) -> None:
-    async with two_partitions(tmp_path, fs=fs) as broker:
-        producer = await TransactionalProducer.start(broker)
-        await producer.produce(PARTITION, "a")
-        await producer.produce(OTHER, "b")
-        fs.fail("write", f"{TOPIC}-1/00000000000000000000.log", times=None)
-        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-            await producer.commit()
-        assert state_of(broker).state is transactions.TransactionState.PREPARE_COMMIT
-        assert await committed_values(broker, PARTITION) == ["a"]
-        with refused(ErrorCode.INVALID_TXN_STATE):
-            await producer.abort()
-        with refused(ErrorCode.CONCURRENT_TRANSACTIONS):
-            await producer.produce(PARTITION, "c")
-        fs.heal()
-        mock_clock.jump(11)
-        await until(lambda: is_idle(broker))
-        assert state_of(broker).state is transactions.TransactionState.COMPLETE_COMMIT
-        assert await committed_values(broker, OTHER) == ["b"]
-        assert await markers(broker, PARTITION) == 1
+async def test_a_decided_outcome_is_written_once_it_can_be(broker: Broker, fs: GateFileSystem, mock_clock: MockClock) -> None:
+    producer = await TransactionalProducer.start(broker)
+    await producer.produce(PARTITION, "a")
+    await producer.produce(OTHER, "b")
+    fs.fail("write", f"{TOPIC}-1/00000000000000000000.log", times=None)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
         await producer.commit()
+    assert state_of(broker).state is transactions.TransactionState.PREPARE_COMMIT
+    assert await committed_values(broker, PARTITION) == ["a"]
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        await producer.abort()
+    with refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+        await producer.produce(PARTITION, "c")
+    fs.heal()
+    mock_clock.jump(11)
+    await until(lambda: is_idle(broker))
+    assert state_of(broker).state is transactions.TransactionState.COMPLETE_COMMIT
+    assert await committed_values(broker, OTHER) == ["b"]
+    assert await markers(broker, PARTITION) == 1
+    await producer.commit()
 
 
-async def test_a_step_that_cannot_be_written_is_not_taken(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_a_step_that_cannot_be_written_is_not_taken(broker: Broker, fs: GateFileSystem) -> None:
     states_log = f"{transactions.TRANSACTIONS_TOPIC}-0/00000000000000000000.log"
-    async with two_partitions(tmp_path, fs=fs) as broker:
-        await TransactionalProducer.start(broker, "first")
-        fs.fail("write", states_log)
-        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-            await TransactionalProducer.start(broker)
-        assert list(broker.transactions.ids.owners) == ["first"]
-        producer = await TransactionalProducer.start(broker)
-        assert producer.producer_epoch == 0
-        fs.fail("write", states_log)
-        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-            await producer.produce(PARTITION, "a")
-        assert broker.reader.snapshot(PARTITION).log_end_offset == 0
-        await producer.produce(PARTITION, "b")
-        fs.fail("write", states_log)
-        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-            await producer.commit()
-        assert state_of(broker).state is transactions.TransactionState.ONGOING
-        assert await markers(broker, PARTITION) == 0
+    await TransactionalProducer.start(broker, "first")
+    fs.fail("write", states_log)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        await TransactionalProducer.start(broker)
+    assert list(broker.transactions.ids.owners) == ["first"]
+    producer = await TransactionalProducer.start(broker)
+    assert producer.producer_epoch == 0
+    fs.fail("write", states_log)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        await producer.produce(PARTITION, "a")
+    assert broker.reader.snapshot(PARTITION).log_end_offset == 0
+    await producer.produce(PARTITION, "b")
+    fs.fail("write", states_log)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
         await producer.commit()
-        assert await committed_values(broker, PARTITION) == ["b"]
+    assert state_of(broker).state is transactions.TransactionState.ONGOING
+    assert await markers(broker, PARTITION) == 0
+    await producer.commit()
+    assert await committed_values(broker, PARTITION) == ["b"]
 
 
 async def test_a_state_that_cannot_be_read_takes_only_its_partition_out_of_service(tmp_path: Path) -> None:

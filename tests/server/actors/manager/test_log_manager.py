@@ -139,9 +139,7 @@ async def test_of_two_creations_at_once_one_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("operation", "suffix"), [("write", f"{TOPICS_FILE}.tmp"), ("open", f"{TOPIC}-1/00000000000000000000.log")]
 )
-async def test_a_creation_that_the_disk_refuses_leaves_nothing(
-    tmp_path: Path, fs: GateFileSystem, operation: str, suffix: str
-) -> None:
+async def test_a_refused_creation_leaves_nothing(tmp_path: Path, fs: GateFileSystem, operation: str, suffix: str) -> None:
     async with running_broker(tmp_path / "one", tmp_path / "two", fs=fs) as broker:
         fs.fail(operation, suffix, times=2)
         with pytest.raises(LogOfflineError, match="could not be made"):
@@ -310,9 +308,7 @@ async def test_a_block_that_fails_or_is_cancelled_ends_in_a_clean_stop(tmp_path:
     assert has_marker(tmp_path)
 
 
-async def test_a_failed_stop_keeps_the_error_of_the_block(
-    tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failed_stop_keeps_the_error(tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture) -> None:
     async def block() -> None:
         async with one_partition(tmp_path, fs=fs) as broker:
             await broker.writer.append(PARTITION, value("x"))

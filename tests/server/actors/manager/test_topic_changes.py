@@ -147,11 +147,10 @@ async def test_a_number_of_partitions_can_only_grow_and_to_the_limit(tmp_path: P
         assert not (tmp_path / "topic-2").exists()
 
 
-async def test_partitions_are_on_the_device_before_they_are_seen(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with one_partition(tmp_path, fs=fs) as broker:
-        async with held(fs.hold("sync", f"{TOPICS_FILE}.tmp"), broker.topics.create_partitions, TOPIC, 2):
-            with pytest.raises(RequestError, match="partitions 0 to 0"):
-                await broker.writer.append(TopicPartition(TOPIC, 1), value("x"))
+async def test_partitions_are_on_the_device_before_they_are_seen(broker: Broker, fs: GateFileSystem) -> None:
+    async with held(fs.hold("sync", f"{TOPICS_FILE}.tmp"), broker.topics.create_partitions, TOPIC, 2):
+        with pytest.raises(RequestError, match="partitions 0 to 0"):
+            await broker.writer.append(TopicPartition(TOPIC, 1), value("x"))
 
 
 async def test_a_stray_partition_is_adopted_by_the_next_growth(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -157,9 +157,7 @@ async def test_a_log_too_large_for_memory_is_offline_until_there_is_space(
         assert committed(broker) == 8
 
 
-async def test_logs_are_served_once_there_is_space(
-    tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_logs_are_served_given_space(tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with waiting_broker(tmp_path, fs) as broker:
         waiting = broker._manager.waiting

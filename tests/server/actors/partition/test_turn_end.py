@@ -54,7 +54,7 @@ async def test_the_appends_of_a_turn_are_answered_at_its_end_without_the_task(tm
     ],
     ids=["it is synced", "the second one is synced", "the third one rolls", "it is large"],
 )
-async def test_what_takes_long_is_left_to_the_task_whole_and_in_order(
+async def test_what_takes_long_the_task_does_in_order(
     tmp_path: Path, durability: str, topic: dict[str, str], size: int
 ) -> None:
     answers: Answered = []

@@ -213,9 +213,7 @@ async def test_a_commit_that_was_cancelled_when_it_was_decided_is_carried_out(br
     ],
     ids=str,
 )
-async def test_a_commit_of_what_is_not_staged_changes_nothing(
-    broker: Broker, change: dict[str, Any], code: ErrorCode, complaint: str
-) -> None:
+async def test_a_wrong_commit_changes_nothing(broker: Broker, change: dict[str, Any], code: ErrorCode, complaint: str) -> None:
     share = await stage(broker, "1", "aa")
     staged = share.staged._replace(**{key: number for key, number in change.items() if key in ("size_bytes", "crc")})
     wrong = share._replace(staged=staged)._replace(**{key: each for key, each in change.items() if key in share._fields})

@@ -54,41 +54,39 @@ async def test_a_connection_that_ends_while_it_stages_leaves_nothing_waiting(tmp
         assert files_in(tmp_path) == []
 
 
-async def test_what_is_touched_while_other_leftovers_are_thrown_away_stays(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with one_partition(tmp_path, fs=fs) as broker:
-        stages = stages_of(broker)
-        shares = {name: await stage(broker, "1", name, application=name) for name in "ABC"}
-        for left in stages._stages.values():
-            left.touched = -float("inf")
-        expired: list[int] = []
+async def test_what_is_touched_while_other_leftovers_are_thrown_away_stays(broker: Broker, fs: GateFileSystem) -> None:
+    stages = stages_of(broker)
+    shares = {name: await stage(broker, "1", name, application=name) for name in "ABC"}
+    for left in stages._stages.values():
+        left.touched = -float("inf")
+    expired: list[int] = []
 
-        async def expire() -> None:
-            expired.append(await stages.expire())
+    async def expire() -> None:
+        expired.append(await stages.expire())
 
-        async with held(fs.hold("unlink", FILE, most=1), expire):
-            again = await stage(broker, "1", "more", application="B")
-            assert (await broker.stage_commits.commit("C", 0, [shares["C"]])).by_this_call
-        assert expired == [1]
-        assert (await broker.stage_commits.commit("B", 0, [again])).by_this_call
-        assert await values_from(broker) == [b"C", b"B", b"more"]
+    async with held(fs.hold("unlink", FILE, most=1), expire):
+        again = await stage(broker, "1", "more", application="B")
+        assert (await broker.stage_commits.commit("C", 0, [shares["C"]])).by_this_call
+    assert expired == [1]
+    assert (await broker.stage_commits.commit("B", 0, [again])).by_this_call
+    assert await values_from(broker) == [b"C", b"B", b"more"]
 
 
-async def test_a_file_that_cannot_be_deleted_counts_once_and_is_written_over(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with one_partition(tmp_path, fs=fs) as broker:
-        await stage(broker, "1", "longer than the other")
-        shares: list[StagedShare] = []
+async def test_a_file_that_stays_counts_once_and_is_written_over(tmp_path: Path, broker: Broker, fs: GateFileSystem) -> None:
+    await stage(broker, "1", "longer than the other")
+    shares: list[StagedShare] = []
 
-        async def stage_again() -> None:
-            shares.append(await stage(broker, "1", "short"))
+    async def stage_again() -> None:
+        shares.append(await stage(broker, "1", "short"))
 
-        async with held(fs.hold("unlink", FILE), broker.stage_commits.abort, APPLICATION, 0) as nursery:
-            fs.fail("unlink", FILE, number=errno.EIO)
-            nursery.start_soon(stage_again)
-            await until(lambda: len(stages_of(broker).names()) == 1)
-        await broker.stage_commits.commit(APPLICATION, 0, shares)
-        assert await values_from(broker) == [b"short"]
-        assert stages_of(broker).staged_bytes == 0
-        assert files_in(tmp_path) == []
+    async with held(fs.hold("unlink", FILE), broker.stage_commits.abort, APPLICATION, 0) as nursery:
+        fs.fail("unlink", FILE, number=errno.EIO)
+        nursery.start_soon(stage_again)
+        await until(lambda: len(stages_of(broker).names()) == 1)
+    await broker.stage_commits.commit(APPLICATION, 0, shares)
+    assert await values_from(broker) == [b"short"]
+    assert stages_of(broker).staged_bytes == 0
+    assert files_in(tmp_path) == []
 
 
 async def test_a_directory_that_goes_while_a_file_is_made_in_it_is_made_again(tmp_path: Path) -> None:
@@ -129,16 +127,15 @@ async def test_a_commit_of_many_tasks_compares_no_task_with_every_other(broker: 
     assert CountedName.compared < 10 * len(shares)
 
 
-async def test_what_was_certainly_not_decided_can_be_thrown_away(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with one_partition(tmp_path, fs=fs) as broker:
-        await broker.stage_commits.commit(APPLICATION, 0, [])
-        share = await stage(broker, "1", "a", version=1)
-        fs.fail("write", COMMITS_LOG)
-        with pytest.raises(AppendFailedError, match="nothing of the append is stored"):
-            await broker.stage_commits.commit(APPLICATION, 1, [share])
-        await broker.stage_commits.abort(APPLICATION, 1)
-        assert stages_of(broker).staged_bytes == 0
-        assert (await broker.stage_commits.commit(APPLICATION, 1, [])).by_this_call
+async def test_what_was_certainly_not_decided_can_be_thrown_away(broker: Broker, fs: GateFileSystem) -> None:
+    await broker.stage_commits.commit(APPLICATION, 0, [])
+    share = await stage(broker, "1", "a", version=1)
+    fs.fail("write", COMMITS_LOG)
+    with pytest.raises(AppendFailedError, match="nothing of the append is stored"):
+        await broker.stage_commits.commit(APPLICATION, 1, [share])
+    await broker.stage_commits.abort(APPLICATION, 1)
+    assert stages_of(broker).staged_bytes == 0
+    assert (await broker.stage_commits.commit(APPLICATION, 1, [])).by_this_call
 
 
 async def test_a_log_of_commits_that_refuses_is_not_asked_every_second(broker: Broker) -> None:
@@ -195,9 +192,7 @@ async def test_nothing_is_forgotten_while_the_log_of_commits_cannot_be_read(tmp_
         assert broker.stage_commits.last_version("other") == 0
 
 
-async def test_many_commits_share_what_is_kept_in_memory(
-    tmp_path: Path, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_commits_share_their_memory(tmp_path: Path, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_broker(tmp_path, fs=fs) as broker:
         await broker.topics.create(TOPIC, 2)
         commits = commits_of(broker)
@@ -212,9 +207,7 @@ async def test_many_commits_share_what_is_kept_in_memory(
         assert (await values_from(broker), await values_from(broker, OTHER)) == ([b"a"], [b"b"])
 
 
-async def test_a_commit_that_takes_long_holds_up_no_transaction(
-    tmp_path: Path, fs: GateFileSystem, mock_clock: MockClock
-) -> None:
+async def test_a_long_commit_holds_up_no_transaction(tmp_path: Path, fs: GateFileSystem, mock_clock: MockClock) -> None:
     async with running_broker(tmp_path, fs=fs) as broker:
         await broker.topics.create(TOPIC, 2)
         producer = await TransactionalProducer.start(broker, timeout_ms=5000)

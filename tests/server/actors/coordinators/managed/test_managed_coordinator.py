@@ -293,9 +293,7 @@ async def test_heartbeats_with_missing_topics_or_tasks_to_give_up_have_to_wait(f
 
 
 @pytest.mark.parametrize("kind", ["consumer"], indirect=True)
-async def test_members_of_a_consumer_group_commit_at_their_epoch_and_get_topics_that_change(
-    fast_path: Path, kind: Kind
-) -> None:
+async def test_members_of_a_consumer_group_commit_at_their_epoch_and_follow_topics(fast_path: Path, kind: Kind) -> None:
     async with kind.serving(fast_path) as broker:
         beat = await kind.settled(broker)
         member = door.CommittingMember(generation=1, member_id="a")
