@@ -83,7 +83,7 @@ def test_what_is_too_much_is_refused_before_anything_is_kept(bench: Bench, chang
     assert len(bench.groups) == 0
 
 
-def test_groups_have_a_limit() -> None:
+def test_groups_and_what_all_members_say_of_themselves_have_limits() -> None:
     bench = Bench(attrs.evolve(NO_DELAY, max_groups=2))
     for name in ("a", "b"):
         assert error_of(bench, bench.join(group_id=name)) is ErrorCode.MEMBER_ID_REQUIRED
@@ -91,9 +91,6 @@ def test_groups_have_a_limit() -> None:
     assert error_of(bench, bench.join(group_id="a")) is ErrorCode.MEMBER_ID_REQUIRED
     bench.advance(SESSION_MS)
     assert error_of(bench, bench.join(group_id="c")) is ErrorCode.MEMBER_ID_REQUIRED
-
-
-def test_what_all_members_say_of_themselves_has_a_limit() -> None:
     bench = Bench(attrs.evolve(NO_DELAY, max_metadata_bytes=100))
     large = (("range", bytes(50)),)
     member_id, _ = bench.enter(protocols=large)
@@ -104,16 +101,13 @@ def test_what_all_members_say_of_themselves_has_a_limit() -> None:
     assert error_of(bench, bench.join(group_id="other", protocols=large)) is ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_a_stable_group_that_is_full_lets_nobody_in_but_its_members() -> None:
+def test_a_full_group_lets_nobody_in_but_its_members_and_members_that_are_gone_do_not_fill_it() -> None:
     bench = Bench(attrs.evolve(NO_DELAY, max_size=2))
     leader, follower = bench.stable(2)
     assert error_of(bench, bench.join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert error_of(bench, bench.join(follower)) is ErrorCode.NONE
     assert bench.state() is values.GroupState.STABLE
     assert bench.is_waiting(bench.join(leader))
-
-
-def test_members_that_are_gone_do_not_fill_a_group_but_are_limited() -> None:
     bench = Bench(attrs.evolve(NO_DELAY, max_size=2))
     bench.stable(2, ["one", "two"], session_timeout_ms=1_000_000)
     bench.leave(values.LeavingMember("", "two"))

@@ -79,13 +79,6 @@ async def become_member(broker: door.Broker, *, group: str = GROUP, **changes: A
     return joined
 
 
-async def become_empty(broker: door.Broker) -> None:
-    """A group that its only member has left, as the log knows."""
-    joined = await become_member(broker)
-    broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
-    await until(lambda: not broker.groups._members.is_being_stored(GROUP))
-
-
 def heartbeat(broker: door.Broker, joined: door.JoinAnswer) -> ErrorCode:
     return broker.groups.heartbeat(door.Heartbeat(group_id=GROUP, generation=joined.generation, member_id=joined.member_id))
 
@@ -400,7 +393,8 @@ async def test_only_a_group_without_members_is_deleted(tmp_path: Path, is_stored
 
 async def test_a_deletion_that_has_begun_refuses_members_and_is_completed(tmp_path: Path, fs: GateFileSystem) -> None:
     async with serving(tmp_path, fs=fs, durability="fsync") as broker:
-        await become_empty(broker)
+        broker.groups.leave(GROUP, [door.LeavingMember((await become_member(broker)).member_id)])
+        await until(lambda: not broker.groups._members.is_being_stored(GROUP))
         fs.fail("write", f"{OFFSETS_TOPIC}-0/00000000000000000000.log")
         with pytest.raises(RequestError, match="KAFKA_STORAGE_ERROR"):
             await broker.groups.delete(GROUP)

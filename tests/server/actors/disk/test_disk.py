@@ -22,6 +22,7 @@ from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Read, Sync, 
 from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.indexes.offset_index import OffsetIndex
 
+from tests.support.brokers import until
 from tests.support.gate_fs import GateFileSystem, held
 
 
@@ -99,19 +100,13 @@ async def test_a_file_that_cannot_be_opened_is_an_os_error(tmp_path: Path, fs: G
     assert (tmp_path / "good").read_bytes() == b""
 
 
-async def test_work_that_has_begun_is_awaited_when_it_is_cancelled(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_work_that_has_begun_is_awaited_when_it_is_cancelled(tmp_path: Path, disk: Disk, fs: GateFileSystem) -> None:
     file = writable(tmp_path / "log")
-    scope = trio.CancelScope()
-    async with open_disk(fs) as disk:
-
-        async def writer() -> None:
-            with scope:
-                await disk.run([Write(file, 0, [b"whole"])], [file])
-
-        async with held(fs.hold("write"), writer):
-            scope.cancel()
+    async with held(fs.hold("write"), disk.run, [Write(file, 0, [b"whole"])], [file]) as nursery:
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
             await trio.testing.wait_all_tasks_blocked()
-            assert file.leases == 1
+        assert file.leases == 1
     assert (tmp_path / "log").read_bytes() == b"whole"
 
 
@@ -258,22 +253,14 @@ async def test_a_released_file_is_closed_when_the_last_lease_goes(tmp_path: Path
         assert answers == [b"0123456789"]
 
 
-async def test_closing_all_waits_for_what_runs(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_closing_all_waits_for_what_runs(tmp_path: Path, disk: Disk, fs: GateFileSystem) -> None:
     file = writable(tmp_path / "log")
-    closed = trio.Event()
-
-    async def close_all() -> None:
-        await disk.files.close_all()
-        closed.set()
-
-    async with open_disk(fs) as disk, trio.open_nursery() as nursery:
-        async with held(fs.hold("write"), disk.run, [Write(file, 0, [b"x"]), Sync(file)], [file]):
-            nursery.start_soon(close_all)
-            await trio.testing.wait_all_tasks_blocked()
-            assert not closed.is_set()
-            assert fs.open_paths == [file.path]
-        await closed.wait()
-        assert fs.open_paths == []
+    async with held(fs.hold("write"), disk.run, [Write(file, 0, [b"x"]), Sync(file)], [file]) as nursery:
+        nursery.start_soon(disk.files.close_all)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(nursery.child_tasks) == 2
+        assert fs.open_paths == [file.path]
+    assert fs.open_paths == []
     assert (tmp_path / "log").read_bytes() == b"x"
 
 
@@ -302,9 +289,7 @@ async def test_a_file_that_many_open_or_map_counts_once(tmp_path: Path, disk: Di
                 nursery.start_soon(disk.read, index.mapped(1) if operation == "map" else reading(file))
             await gate.reached(5)
     assert disk.budget.held == 1
-    with trio.fail_after(30):
-        while len(fs.open_paths) > 1:
-            await trio.lowlevel.checkpoint()
+    await until(lambda: len(fs.open_paths) == 1)
 
 
 async def test_a_map_of_a_file_that_was_replaced_meanwhile_is_not_kept(tmp_path: Path, disk: Disk, fs: GateFileSystem) -> None:

@@ -63,32 +63,21 @@ async def test_a_topic_is_there_after_a_restart_with_its_records_and_configurati
 
 
 async def test_a_topic_is_on_the_device_before_its_creation_is_answered(tmp_path: Path, fs: GateFileSystem) -> None:
-    made = trio.Event()
     async with running_broker(tmp_path, fs=fs) as broker:
-
-        async def create() -> None:
-            await broker.topics.create(TOPIC)
-            made.set()
-
-        async with held(fs.hold("sync", f"{TOPICS_FILE}.tmp"), create):
+        async with held(fs.hold("sync", f"{TOPICS_FILE}.tmp"), broker.topics.create, TOPIC) as nursery:
             await settled()
-            assert not made.is_set()
-        await made.wait()
+            assert len(nursery.child_tasks) == 1
         assert topics_in(tmp_path)[1] == [TOPIC]
         assert fs.count("sync_directory", f"/{TOPIC}-0") >= 1
 
 
 async def test_a_creation_that_is_cancelled_half_way_is_made_all_the_same(tmp_path: Path, fs: GateFileSystem) -> None:
-    scope = trio.CancelScope()
+    holding = fs.hold("open", f"{TOPIC}-0/00000000000000000000.log", most=1)
     async with running_broker(tmp_path, fs=fs) as broker:
-
-        async def create() -> None:
-            with scope:
-                await broker.topics.create(TOPIC, 2)
-
-        async with held(fs.hold("open", f"{TOPIC}-0/00000000000000000000.log", most=1), create):
-            scope.cancel()
-            await settled()
+        async with held(holding, broker.topics.create, TOPIC, 2) as nursery:
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await settled()
         assert len(broker.topics.describe(TOPIC).partitions) == 2
         await broker.writer.append(PARTITION, value("x"))
 
@@ -121,19 +110,12 @@ async def test_an_impossible_topic_is_refused_also_by_validation(tmp_path: Path)
 
 
 async def test_of_two_creations_at_once_one_is_refused(tmp_path: Path) -> None:
-    outcomes: list[str] = []
-    async with running_broker(tmp_path) as broker, trio.open_nursery() as nursery:
-
-        async def create() -> None:
-            try:
-                await broker.topics.create(TOPIC)
-                outcomes.append("made")
-            except TopicAlreadyExistsError:
-                outcomes.append("refused")
-
-        nursery.start_soon(create)
-        nursery.start_soon(create)
-    assert sorted(outcomes) == ["made", "refused"]
+    async with running_broker(tmp_path) as broker:
+        with pytest.RaisesGroup(TopicAlreadyExistsError):
+            async with trio.open_nursery(strict_exception_groups=True) as nursery:
+                nursery.start_soon(broker.topics.create, TOPIC)
+                nursery.start_soon(broker.topics.create, TOPIC)
+        assert list(broker.topics.names()) == [TOPIC]
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,11 @@ from tests.support.sync_counting_fs import SyncCountingFileSystem, made_director
 LOG = "00000000000000000000.log"
 
 
-async def append_to_each(broker: Broker, topic: str, partitions: int) -> None:
+async def fill(broker: Broker, partitions: int) -> None:
+    await broker.topics.create("t", partitions)
     for number in range(partitions):
         for text in ("one", "two", "three"):
-            await broker.writer.append(TopicPartition(topic, number), value(text))
+            await broker.writer.append(TopicPartition("t", number), value(text))
 
 
 def recovery_points(fs: CrashFileSystem, directory: Path) -> dict[int, int]:
@@ -55,8 +56,7 @@ def path(fs: SyncCountingFileSystem, tmp_path: Path) -> Path:
 async def left_unclean(fs: CrashFileSystem, path: Path, partitions: int) -> None:
     """Logs of which none was ever forced to the device, as a killed server leaves them."""
     async with running_broker(path, fs=fs) as broker:
-        await broker.topics.create("t", partitions)
-        await append_to_each(broker, "t", partitions)
+        await fill(broker, partitions)
         killed = fs.copy()
     fs._root = killed._root
     assert fs.file_size(f"{path}/{CLEAN_SHUTDOWN_FILE}") is None
@@ -78,8 +78,7 @@ async def syncs(tmp_path: Path, partitions: int, when: str) -> int:
         if when == "start":
             assert end_offsets(broker) == [3] * partitions
             return fs.syncs - before
-        await broker.topics.create("t", partitions)
-        await append_to_each(broker, "t", partitions)
+        await fill(broker, partitions)
         before = fs.syncs
     return fs.syncs - before
 
@@ -91,8 +90,7 @@ async def test_fifty_logs_take_as_many_syncs_as_two(tmp_path: Path, when: str) -
 
 async def test_after_a_stop_a_power_cut_takes_nothing_and_a_start_is_clean(fs: SyncCountingFileSystem, path: Path) -> None:
     async with running_broker(path, fs=fs) as broker:
-        await broker.topics.create("t", 10)
-        await append_to_each(broker, "t", 10)
+        await fill(broker, 10)
     for seed in range(20):
         after = fs.copy().crash(random.Random(seed))
         assert after.file_size(f"{path}/{CLEAN_SHUTDOWN_FILE}") is not None
@@ -138,8 +136,7 @@ async def test_a_log_not_on_the_device_is_not_called_clean(fs: SyncCountingFileS
     """Also where the kernel has lost its pages: the error belongs to one file, all of the file system is synced at once, and
     nobody had asked about that file before."""
     async with running_broker(path, fs=fs) as broker:
-        await broker.topics.create("t", 10)
-        await append_to_each(broker, "t", 10)
+        await fill(broker, 10)
         if is_lost:
             fs.fail_write_back(f"{path}/t-7/{LOG}")
         else:

@@ -242,6 +242,10 @@ async def test_a_full_disk_in_the_middle_of_a_write_leaves_nothing(tmp_path: Pat
         actor = actor_of(broker)
         await broker.writer.append(PARTITION, value("before"))
         size = path.stat().st_size
+        fs.fail("write", ".log", after_bytes=70)
+        with pytest.raises(RequestError, match="nothing of the append is stored"):
+            await broker.writer.append(PARTITION, value("torn"))
+        assert path.stat().st_size == size, "not only when the next append comes"
         async with held(fs.hold("write", ".log"), send, actor, answers):
             fs.fail("write", ".log", after_bytes=70)
             await send(actor, answers, count=5)
@@ -264,17 +268,6 @@ async def test_a_full_disk_in_the_middle_of_a_write_leaves_nothing(tmp_path: Pat
         assert (await values_from(broker))[-1] == b"after"
     async with one_partition(tmp_path) as broker:
         assert (await values_from(broker))[-1] == b"after"
-
-
-async def test_what_a_failed_write_put_down_is_taken_back_at_once(tmp_path: Path, broker: Broker, fs: GateFileSystem) -> None:
-    """Not only when the next append comes: it may be shorter, or there may be none before the stop."""
-    path = tmp_path / "topic-0" / "00000000000000000000.log"
-    await broker.writer.append(PARTITION, value("before"))
-    size = path.stat().st_size
-    fs.fail("write", ".log", after_bytes=70)
-    with pytest.raises(RequestError, match="nothing of the append is stored"):
-        await broker.writer.append(PARTITION, value("torn"))
-    assert path.stat().st_size == size
 
 
 async def test_a_full_disk_while_rolling_refuses_the_append_and_the_next_one_rolls(tmp_path: Path, fs: GateFileSystem) -> None:
@@ -472,16 +465,12 @@ async def test_a_caller_cancelled_before_it_is_enqueued_changes_nothing(broker: 
 
 
 async def test_a_caller_cancelled_after_it_is_enqueued_has_its_append_done_whole(broker: Broker, fs: GateFileSystem) -> None:
-    scope = trio.CancelScope()
-
-    async def gone() -> None:
-        with scope:
-            await broker.writer.append(PARTITION, [(START_MS, None, b"1", ()), (START_MS, None, b"2", ())])
-
-    async with held(fs.hold("write", ".log"), gone):
-        scope.cancel()
-        await settled()
-        assert scope.cancelled_caught
+    records = [(START_MS, None, b"1", ()), (START_MS, None, b"2", ())]
+    async with held(fs.hold("write", ".log"), broker.writer.append, PARTITION, records) as nursery:
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await settled()
+        assert not nursery.child_tasks
     assert (await broker.writer.append(PARTITION, value("3"))).base_offset == 2
     assert await values_from(broker) == [b"1", b"2", b"3"]
 

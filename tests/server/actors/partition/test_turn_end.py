@@ -18,7 +18,7 @@ from triolog.server.storage.errors import AppendFailedError
 from triolog.server.storage.log.append import AppendResult
 
 from tests.server.actors.partition.appending import Answered, answered, offsets, prepared
-from tests.support.brokers import actor_of, one_partition, values_from
+from tests.support.brokers import actor_of, one_partition, until, values_from
 from tests.support.counts import seeds
 from tests.support.gate_fs import GateFileSystem
 
@@ -165,9 +165,7 @@ async def test_any_interleaving_gives_offsets_in_the_order_of_sending(tmp_path: 
                     case _:
                         with broker.disk.gathering:
                             send(random.randrange(6))
-            with trio.fail_after(30):
-                while len(answers) < sent:
-                    await trio.lowlevel.checkpoint()
+            await until(lambda: len(answers) == sent)
         assert {number: answer.base_offset for number, answer in answers if isinstance(answer, AppendResult)} == {
             number: number for number in range(sent)
         }
