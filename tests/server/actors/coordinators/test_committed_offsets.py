@@ -275,8 +275,7 @@ async def test_many_offsets_expire_in_several_batches(tmp_path: Path, clock: Clo
 
 
 async def test_a_topic_of_the_same_name_does_not_inherit_offsets(tmp_path: Path) -> None:
-    async with running_broker(tmp_path) as broker:
-        await broker.topics.create(TOPIC)
+    async with one_partition(tmp_path) as broker:
         await broker.topics.create("kept")
         await commit(broker, 5)
         await commit(broker, 6, partition=TopicPartition("kept", 0))

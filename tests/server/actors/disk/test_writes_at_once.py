@@ -20,14 +20,6 @@ from tests.support.gate_fs import GateFileSystem, held
 FILE = FileHandle(path="log", writable=True)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 def small(size: int = 1) -> list[DiskOp]:
     return [Write(FILE, 0, [bytes(size)])]
 
@@ -67,29 +59,30 @@ def test_larger_writes_are_left_to_threads_once_a_turn_is_full() -> None:
 
 
 def test_after_a_slow_write_threads_write_for_a_while_and_for_longer_when_it_happens_again() -> None:
-    clock = Clock()
-    writes = writes_at_once.WritesAtOnce(clock=clock)
+    now_s = 100.0
+    writes = writes_at_once.WritesAtOnce(clock=lambda: now_s)
 
     def write(seconds: float) -> None:
+        nonlocal now_s
         assert writes.suits(OsFileSystem(), small())
-        clock.now_s += seconds
+        now_s += seconds
         writes.done()
 
     write(writes_at_once.SLOW_S / 2)
     pauses = []
     for _ in range(12):
         write(2 * writes_at_once.SLOW_S)
-        since_s = clock.now_s
+        since_s = now_s
         while not writes.suits(OsFileSystem(), small()):
-            clock.now_s += writes_at_once.FIRST_PAUSE_S / 2
-        pauses.append(clock.now_s - since_s)
+            now_s += writes_at_once.FIRST_PAUSE_S / 2
+        pauses.append(now_s - since_s)
     assert pauses[:4] == pytest.approx(
         [writes_at_once.FIRST_PAUSE_S * 2**power for power in range(4)], abs=writes_at_once.FIRST_PAUSE_S / 2
     )
     assert pauses[-1] == pytest.approx(writes_at_once.LONGEST_PAUSE_S, abs=writes_at_once.FIRST_PAUSE_S / 2)
-    clock.now_s += writes_at_once.LONGEST_PAUSE_S
+    now_s += writes_at_once.LONGEST_PAUSE_S
     write(2 * writes_at_once.SLOW_S)
-    clock.now_s += writes_at_once.FIRST_PAUSE_S
+    now_s += writes_at_once.FIRST_PAUSE_S
     assert writes.suits(OsFileSystem(), small())
 
 

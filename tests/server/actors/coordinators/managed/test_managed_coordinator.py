@@ -28,7 +28,6 @@ from tests.support.transactions import committed_offset
 GROUP: Final = "group"
 SESSION_S: Final = 45.0
 DAY_MS: Final = 86_400_000
-COORDINATORS: Final = {"consumer": "consumers", "share": "share", "streams": "streams"}
 
 
 @attrs.frozen(kw_only=True)
@@ -49,7 +48,7 @@ class Kind:
             yield broker
 
     def coordinator(self, broker: door.Broker) -> Any:
-        return getattr(broker.groups, COORDINATORS[self.name])
+        return getattr(broker.groups, "consumers" if self.name == "consumer" else self.name)
 
     async def heartbeat(self, broker: door.Broker, request: Any = None, **changes: Any) -> Any:
         groups = broker.groups

@@ -90,7 +90,7 @@ async def test_a_state_that_could_not_be_made_is_made_with_the_next_heartbeat(br
 
 
 @pytest.mark.parametrize("is_empty", [False, True])
-async def test_a_share_group_is_no_other_kind_until_it_is_deleted(broker: Broker, is_empty: bool) -> None:
+async def test_a_share_group_is_no_other_kind_until_it_is_gone(broker: Broker, states: KeptShareStates, is_empty: bool) -> None:
     await heartbeat(broker)
     if is_empty:
         await heartbeat(broker, LEAVE)
@@ -108,6 +108,10 @@ async def test_a_share_group_is_no_other_kind_until_it_is_deleted(broker: Broker
         with pytest.raises(RequestError, match=r"^GROUP_ID_NOT_FOUND"):
             await call
     if is_empty:
+        await broker.groups.delete(GROUP)
+        assert (states.states, broker.groups.listings()) == ({}, [])
+        assert (await heartbeat(broker)).member_epoch == 2
+        await heartbeat(broker, LEAVE)
         await broker.groups.delete(GROUP)
         assert (await broker.groups.consumer_heartbeat(CONSUMER)).member_epoch == 1
 
@@ -149,14 +153,6 @@ async def test_a_name_that_two_kinds_want_at_once_is_of_one(fast_path: Path, sta
                 await broker.offsets.commit(GROUP, [(PARTITION, 1, None)])
         assert await broker.offsets.fetch(GROUP) == []
         assert [each.group_type for each in broker.groups.listings()] == ["share", "share"]
-
-
-async def test_a_deleted_group_is_gone_with_its_states(broker: Broker, states: KeptShareStates) -> None:
-    await heartbeat(broker)
-    await heartbeat(broker, LEAVE)
-    await broker.groups.delete(GROUP)
-    assert (states.states, broker.groups.listings()) == ({}, [])
-    assert (await heartbeat(broker)).member_epoch == 2
 
 
 async def test_start_offsets_are_altered_described_and_deleted(broker: Broker, states: KeptShareStates) -> None:
