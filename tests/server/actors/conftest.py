@@ -24,7 +24,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    """With the topic TOPIC of one partition."""
-    async with one_partition(tmp_path) as broker:
+async def broker(tmp_path: Path, fs: GateFileSystem) -> AsyncIterator[Broker]:
+    """With the topic TOPIC of one partition. It leaves no descriptor uncounted."""
+    async with one_partition(tmp_path, fs=fs) as broker:
         yield broker
+    assert fs.open_paths == []

@@ -260,12 +260,3 @@ def test_nothing_is_left_of_members_that_come_and_go(bench: Bench) -> None:
     for each in list(bench.groups.idle_groups()):
         bench.groups.forget(each)
     assert len(bench.groups) == 0
-
-
-def test_all_who_wait_are_answered_when_the_coordinator_stops(bench: Bench) -> None:
-    leader, _ = bench.stable(2)
-    joining = bench.join(leader)
-    bench.enter(group_id="other")
-    bench.enter(group_id="other")
-    bench.take(bench.groups.close())
-    assert bench.joined(joining).error is ErrorCode.NOT_COORDINATOR

@@ -5,18 +5,11 @@ from __future__ import annotations
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.server.groups.values import (
-    MAX_MEMBER_METADATA_BYTES,
-    MAX_MEMBER_PROTOCOLS,
-    GroupSettings,
-    GroupState,
-    JoinAnswer,
-    LeavingMember,
-)
+from triolog.server.groups import values
 
 from tests.support.group_bench import SESSION_MS, Bench
 
-NO_DELAY = GroupSettings(initial_rebalance_delay_ms=0)
+NO_DELAY = values.GroupSettings(initial_rebalance_delay_ms=0)
 
 
 def error_of(bench: Bench, caller: int) -> ErrorCode:
@@ -26,13 +19,13 @@ def error_of(bench: Bench, caller: int) -> ErrorCode:
 def test_who_has_no_member_id_gets_one_and_has_to_come_again(bench: Bench) -> None:
     """[KIP-394] So that a client that never gets its answer leaves no member behind."""
     answer = bench.joined(bench.join())
-    assert answer == JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id="client-0")
+    assert answer == values.JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id="client-0")
     assert bench.member_ids() == []
     joined = bench.joined(bench.join("client-0"))
     assert (joined.error, joined.member_id, joined.leader, joined.generation) == (ErrorCode.NONE, "client-0", "client-0", 1)
     assert (joined.protocol_type, joined.protocol, joined.skip_assignment) == ("consumer", "range", False)
     assert [each.member_id for each in joined.members] == bench.member_ids() == ["client-0"]
-    assert bench.state() is GroupState.COMPLETING_REBALANCE
+    assert bench.state() is values.GroupState.COMPLETING_REBALANCE
     older = bench.joined(bench.join(group_id="older", client_id="c" * 30_000, requires_known_member_id=False))
     assert (older.error, older.member_id, older.generation) == (ErrorCode.NONE, "c" * 255 + "-1", 1), "before version 4"
 
@@ -44,7 +37,7 @@ def test_a_member_id_that_was_given_out_is_for_one_session_and_one_dynamic_membe
     assert error_of(bench, bench.join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert error_of(bench, bench.join(member_id, group_instance_id="one")) is ErrorCode.UNKNOWN_MEMBER_ID
     bench.advance(SESSION_MS - 1)
-    assert bench.state("other") is GroupState.EMPTY
+    assert bench.state("other") is values.GroupState.EMPTY
     assert error_of(bench, bench.join(member_id)) is ErrorCode.NONE
     bench.sync(member_id, 1)
     bench.advance(1)
@@ -54,7 +47,7 @@ def test_a_member_id_that_was_given_out_is_for_one_session_and_one_dynamic_membe
 
 def test_a_member_id_of_a_group_that_is_gone_or_never_was_is_not_known(bench: Bench) -> None:
     answer = bench.joined(bench.join("somebody"))
-    assert answer == JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id="somebody")
+    assert answer == values.JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id="somebody")
     assert len(bench.groups) == 0
     bench.stable(1)
     assert error_of(bench, bench.join("somebody")) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -75,8 +68,8 @@ def test_a_session_timeout_is_within_the_bounds(bench: Bench) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"protocols": tuple((f"p{number}", b"") for number in range(MAX_MEMBER_PROTOCOLS + 1))},
-        {"protocols": (("p", bytes(MAX_MEMBER_METADATA_BYTES)),)},
+        {"protocols": tuple((f"p{number}", b"") for number in range(values.MAX_MEMBER_PROTOCOLS + 1))},
+        {"protocols": (("p", bytes(values.MAX_MEMBER_METADATA_BYTES)),)},
         {"protocols": (("p" * 32_768, b""),)},
         {"protocol_type": "é" * 16_384},
         {"rebalance_timeout_ms": 2**31},
@@ -90,7 +83,7 @@ def test_what_is_too_much_is_refused_before_anything_is_kept(bench: Bench, chang
     assert len(bench.groups) == 0
 
 
-def test_groups_have_a_limit() -> None:
+def test_groups_and_what_all_members_say_of_themselves_have_limits() -> None:
     bench = Bench(attrs.evolve(NO_DELAY, max_groups=2))
     for name in ("a", "b"):
         assert error_of(bench, bench.join(group_id=name)) is ErrorCode.MEMBER_ID_REQUIRED
@@ -98,9 +91,6 @@ def test_groups_have_a_limit() -> None:
     assert error_of(bench, bench.join(group_id="a")) is ErrorCode.MEMBER_ID_REQUIRED
     bench.advance(SESSION_MS)
     assert error_of(bench, bench.join(group_id="c")) is ErrorCode.MEMBER_ID_REQUIRED
-
-
-def test_what_all_members_say_of_themselves_has_a_limit() -> None:
     bench = Bench(attrs.evolve(NO_DELAY, max_metadata_bytes=100))
     large = (("range", bytes(50)),)
     member_id, _ = bench.enter(protocols=large)
@@ -111,25 +101,22 @@ def test_what_all_members_say_of_themselves_has_a_limit() -> None:
     assert error_of(bench, bench.join(group_id="other", protocols=large)) is ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_a_stable_group_that_is_full_lets_nobody_in_but_its_members() -> None:
+def test_a_full_group_lets_nobody_in_but_its_members_and_members_that_are_gone_do_not_fill_it() -> None:
     bench = Bench(attrs.evolve(NO_DELAY, max_size=2))
     leader, follower = bench.stable(2)
     assert error_of(bench, bench.join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert error_of(bench, bench.join(follower)) is ErrorCode.NONE
-    assert bench.state() is GroupState.STABLE
+    assert bench.state() is values.GroupState.STABLE
     assert bench.is_waiting(bench.join(leader))
-
-
-def test_members_that_are_gone_do_not_fill_a_group_but_are_limited() -> None:
     bench = Bench(attrs.evolve(NO_DELAY, max_size=2))
     bench.stable(2, ["one", "two"], session_timeout_ms=1_000_000)
-    bench.leave(LeavingMember("", "two"))
+    bench.leave(values.LeavingMember("", "two"))
     joining = [bench.join(group_instance_id=f"new-{number}", session_timeout_ms=1_000_000) for number in range(3)]
     assert error_of(bench, joining.pop()) is ErrorCode.GROUP_MAX_SIZE_REACHED
     bench.advance(60_000)
     assert [error_of(bench, caller) for caller in joining] == [ErrorCode.NONE, ErrorCode.NONE]
     assert len(bench.member_ids()) == 3
-    bench.leave(LeavingMember("", "new-1"))
+    bench.leave(values.LeavingMember("", "new-1"))
     joining = [bench.join(group_instance_id=f"newer-{number}", session_timeout_ms=1_000_000) for number in range(3)]
     assert [bench.is_waiting(caller) for caller in joining] == [True, True, False]
     assert len(bench.member_ids()) == 4
@@ -140,7 +127,7 @@ def test_a_group_that_became_too_large_leaves_the_last_to_join_out() -> None:
     members = bench.stable(3)
     bench.settings = attrs.evolve(NO_DELAY, max_size=2)
     bench.restart()
-    assert bench.state() is GroupState.PREPARING_REBALANCE
+    assert bench.state() is values.GroupState.PREPARING_REBALANCE
     callers = [bench.join(each) for each in members]
     assert [error_of(bench, caller) for caller in callers] == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.GROUP_MAX_SIZE_REACHED]
     assert bench.member_ids() == members[:2]
@@ -154,12 +141,12 @@ def test_who_has_another_protocol_type_or_no_protocol_in_common_is_refused(bench
     _, follower = bench.stable(2)
     assert error_of(bench, bench.join(**changes)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert error_of(bench, bench.join(follower, **changes)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert bench.state() is GroupState.STABLE
+    assert bench.state() is values.GroupState.STABLE
     assert bench.heartbeat(follower, 2) is ErrorCode.NONE
 
 
 def test_the_protocol_is_the_one_that_most_members_like_best_of_those_that_all_speak() -> None:
-    bench = Bench(GroupSettings(initial_rebalance_delay_ms=3_000))
+    bench = Bench(values.GroupSettings(initial_rebalance_delay_ms=3_000))
     likes = ["range sticky all", "sticky all", "all sticky", "sticky range all"]
     entered = [bench.enter(protocols=tuple((name, name.encode()) for name in each.split())) for each in likes]
     bench.advance(60_000)
@@ -179,13 +166,13 @@ def test_a_member_that_leaves_takes_its_vote_along(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("protocols", [(("range", b"more"),), (("range", b"topics"), ("sticky", b""))])
-def test_a_follower_gets_the_current_generation_unless_it_says_something_else(
+def test_a_follower_gets_the_current_generation_unless_it_changes(
     bench: Bench, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
     leader, follower = bench.stable(2)
     answer = bench.joined(bench.join(follower))
     assert (answer.generation, answer.leader, answer.members, answer.protocol) == (2, leader, (), "range")
-    assert bench.state() is GroupState.STABLE
+    assert bench.state() is values.GroupState.STABLE
     assert bench.synced(bench.sync(follower, 2)).assignment == follower.encode()
     caller = bench.join(follower, protocols=protocols)
     assert bench.is_waiting(caller)
@@ -199,7 +186,7 @@ def test_who_joins_again_while_the_assignment_is_awaited_gets_the_same_answer_un
     again = bench.joined(bench.join(leader))
     assert again == bench.joined(caller)
     assert [each.member_id for each in again.members] == [leader]
-    assert bench.state() is GroupState.COMPLETING_REBALANCE
+    assert bench.state() is values.GroupState.COMPLETING_REBALANCE
     assert bench.joined(bench.join(leader, protocols=(("range", b"other"),))).generation == 2
 
 

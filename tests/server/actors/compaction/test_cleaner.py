@@ -86,11 +86,6 @@ def job_of(broker: Broker, **settings: Any) -> CleaningJob:
     return plan_round(log, drive(OsFileSystem(), choose(log, None, START_MS)), START_MS, map_bytes=1 << 20, **settings)
 
 
-def due_ratio(broker: Broker, partition: TopicPartition) -> float:
-    """How dirty a log is."""
-    return drive(OsFileSystem(), choose(actor_of(broker, partition).log, None, START_MS)).dirty_ratio
-
-
 def leftovers(directory: Path) -> list[str]:
     return [path.name for path in directory.rglob("*") if path.suffix in (".cleaned", ".swap")]
 
@@ -207,7 +202,8 @@ async def test_the_dirtiest_log_comes_first_or_the_next_one(tmp_path: Path, monk
             await broker.writer.append(other, [(START_MS, b"k", str(number).encode() * 9, ())])
         await until(lambda: recovered(broker) and recovered(broker, other))
         cleaner = cleaner_of(broker)
-        dirtiest = max((PARTITION, other), key=lambda each: due_ratio(broker, each))
+        found = {each: choose(actor_of(broker, each).log, None, START_MS) for each in (PARTITION, other)}
+        dirtiest = max(found, key=lambda each: drive(OsFileSystem(), found[each]).dirty_ratio)
         run_round = Cleaner._run_round
         tried: list[TopicPartition] = []
 

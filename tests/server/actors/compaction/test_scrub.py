@@ -28,17 +28,13 @@ async def fill(broker: Broker) -> None:
     await until(lambda: log.recovery_point >= log.active.base_offset)
 
 
-def flip(path: str) -> None:
-    data = bytearray(Path(path).read_bytes())
-    data[200] ^= 1
-    Path(path).write_bytes(data)
-
-
 async def test_damage_in_a_closed_segment_is_said_once_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with running_broker(tmp_path, topic=SMALL) as broker:
         await fill(broker)
         path = actor_of(broker).log.segments.first.log.path
-        flip(path)
+        data = bytearray(Path(path).read_bytes())
+        data[200] ^= 1
+        Path(path).write_bytes(data)
         scrub = Scrub(broker._manager, open_child_process)
         with trio.fail_after(60), caplog.at_level(logging.ERROR):
             await scrub.run_pass()
@@ -57,7 +53,6 @@ async def test_it_is_off_by_default_and_runs_by_itself_when_it_is_on(tmp_path: P
             await Scrub(broker._manager, open_child_process).run()
     async with running_broker(tmp_path / "on", topic=SMALL, scrub_bytes_per_second=1 << 30, scrub_interval_ms=5) as broker:
         await fill(broker)
-
         await until(lambda: broker.scrub.statistics().bytes_read > 0)
         assert broker.scrub.statistics().damages == 0
 

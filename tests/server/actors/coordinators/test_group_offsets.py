@@ -71,11 +71,6 @@ def marker(*, commits: bool) -> bytes:
     return end_txn_marker(producer_id=PRODUCER, producer_epoch=0, commit=commits, timestamp=START_MS, coordinator_epoch=0)
 
 
-def offset_in(offsets: GroupOffsets) -> int | None:
-    found = offsets.offsets("group").get(PLACE)
-    return None if found is None else found.value.offset
-
-
 @pytest.mark.parametrize(
     ("batches", "expected", "pending"),
     [
@@ -94,7 +89,8 @@ def offset_in(offsets: GroupOffsets) -> int | None:
 )
 def test_the_last_record_that_counts_is_the_groups_offset(batches: list[bytes], expected: int | None, pending: bool) -> None:
     offsets = replayed(*batches)
-    assert offset_in(offsets) == expected
+    found = offsets.offsets("group").get(PLACE)
+    assert (found and found.value.offset) == expected
     assert offsets.pending("group") == ({PLACE} if pending else set())
     assert offsets.groups() == (set() if expected is None and not pending else {"group"})
 

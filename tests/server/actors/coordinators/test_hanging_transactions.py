@@ -71,33 +71,29 @@ async def test_another_transaction_of_the_producer_is_watched_anew(broker: Broke
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_an_abort_that_fails_is_tried_again(
-    tmp_path: Path, fs: GateFileSystem, mock_clock: MockClock, times: int
-) -> None:
-    async with one_partition(tmp_path, fs=fs) as broker:
-        await append_without_joining(broker)
-        await abort_overdue(broker)
-        mock_clock.jump(LIMIT_S)
-        fs.fail("write", "topic-0/00000000000000000000.log", times=times)
-        assert [await abort_overdue(broker) for _ in range(times + 1)] == [0] * times + [1]
+async def test_a_failed_abort_is_tried_again(broker: Broker, fs: GateFileSystem, mock_clock: MockClock, times: int) -> None:
+    await append_without_joining(broker)
+    await abort_overdue(broker)
+    mock_clock.jump(LIMIT_S)
+    fs.fail("write", "topic-0/00000000000000000000.log", times=times)
+    assert [await abort_overdue(broker) for _ in range(times + 1)] == [0] * times + [1]
 
 
 async def test_a_transaction_that_began_while_the_abort_waited_stays_open(
-    tmp_path: Path, fs: GateFileSystem, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+    broker: Broker, fs: GateFileSystem, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With the same epoch, behind the end of the one that was overdue."""
-    async with one_partition(tmp_path, fs=fs) as broker:
-        await append_without_joining(broker)
-        await abort_overdue(broker)
-        mock_clock.jump(LIMIT_S)
-        actor = actor_of(broker)
-        ended = prepare_marker(producer_id=77, producer_epoch=4, commit=True, coordinator_epoch=0, now_ms=START_MS)
-        records = [(START_MS, None, b"begun", ())]
-        batch = build_batch(records, producer_id=77, producer_epoch=4, base_sequence=1, is_transactional=True)
-        async with held(fs.hold("write", "topic-0/00000000000000000000.log"), store, actor, ended, lambda _: None) as nursery:
-            nursery.start_soon(broker.writer.append, PARTITION, batch)
-            await trio.testing.wait_all_tasks_blocked()
-            nursery.start_soon(abort_overdue, broker)
-            await trio.testing.wait_all_tasks_blocked()
-        assert actor.log.producers.ongoing == {77: 2}
-        assert "producer 77" not in caplog.text
+    await append_without_joining(broker)
+    await abort_overdue(broker)
+    mock_clock.jump(LIMIT_S)
+    actor = actor_of(broker)
+    ended = prepare_marker(producer_id=77, producer_epoch=4, commit=True, coordinator_epoch=0, now_ms=START_MS)
+    records = [(START_MS, None, b"begun", ())]
+    batch = build_batch(records, producer_id=77, producer_epoch=4, base_sequence=1, is_transactional=True)
+    async with held(fs.hold("write", "topic-0/00000000000000000000.log"), store, actor, ended, lambda _: None) as nursery:
+        nursery.start_soon(broker.writer.append, PARTITION, batch)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(abort_overdue, broker)
+        await trio.testing.wait_all_tasks_blocked()
+    assert actor.log.producers.ongoing == {77: 2}
+    assert "producer 77" not in caplog.text

@@ -13,14 +13,8 @@ import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
+from triolog.protocol.coordinator import transactions
 from triolog.protocol.coordinator.partitioner import coordinator_partition
-from triolog.protocol.coordinator.transactions import (
-    TRANSACTIONS_TOPIC,
-    TransactionLogValue,
-    TransactionState,
-    decode_transaction_value,
-    encode_transaction_key,
-)
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
@@ -37,7 +31,7 @@ from tests.support.logs import START_MS, Clock
 from tests.support.transactions import TIMEOUT_MS, TransactionalProducer, committed_values, is_stable
 
 OTHER = TopicPartition(TOPIC, 1)
-STATES: Final = TopicPartition(TRANSACTIONS_TOPIC, 0)
+STATES: Final = TopicPartition(transactions.TRANSACTIONS_TOPIC, 0)
 GROUP: Final = "group"
 DAY_MS: Final = 86_400_000
 
@@ -52,12 +46,12 @@ async def two_partitions(directory: Path, **settings: Any) -> AsyncIterator[Brok
 
 
 @pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with two_partitions(tmp_path) as broker:
+async def broker(tmp_path: Path, fs: GateFileSystem) -> AsyncIterator[Broker]:
+    async with two_partitions(tmp_path, fs=fs) as broker:
         yield broker
 
 
-def state_of(broker: Broker, transactional_id: str = "mover") -> TransactionLogValue:
+def state_of(broker: Broker, transactional_id: str = "mover") -> transactions.TransactionLogValue:
     value = broker.transactions.ids.owners[transactional_id].value
     assert value is not None
     return value
@@ -67,10 +61,6 @@ def is_idle(broker: Broker, transactional_id: str = "mover") -> bool:
     """No transaction of the id is open or ending, and nobody works on it."""
     owner = broker.transactions.ids.owners[transactional_id]
     return owner.value is not None and owner.value.state in IDLE_STATES and not owner.is_busy
-
-
-async def states_in_log(broker: Broker) -> list[TransactionState]:
-    return [decode_transaction_value(record.value or b"").state for record in await records_from(broker, STATES)]
 
 
 async def markers(broker: Broker, partition: TopicPartition) -> int:
@@ -100,18 +90,13 @@ async def test_the_log_holds_every_step_in_order(broker: Broker) -> None:
     await producer.commit()
     await producer.produce(PARTITION, "d")
     await producer.abort()
-    assert await states_in_log(broker) == [
-        TransactionState.EMPTY,
-        TransactionState.ONGOING,
-        TransactionState.ONGOING,
-        TransactionState.PREPARE_COMMIT,
-        TransactionState.COMPLETE_COMMIT,
-        TransactionState.ONGOING,
-        TransactionState.PREPARE_ABORT,
-        TransactionState.COMPLETE_ABORT,
-    ]
-    assert {record.key for record in await records_from(broker, STATES)} == {encode_transaction_key("mover")}
-    assert broker.topics.describe(TRANSACTIONS_TOPIC).configs == INTERNAL_TOPIC_CONFIG
+    written = await records_from(broker, STATES)
+    states = [transactions.decode_transaction_value(record.value or b"").state for record in written]
+    assert " ".join(state.name for state in states) == (
+        "EMPTY ONGOING ONGOING PREPARE_COMMIT COMPLETE_COMMIT ONGOING PREPARE_ABORT COMPLETE_ABORT"
+    )
+    assert {record.key for record in written} == {transactions.encode_transaction_key("mover")}
+    assert broker.topics.describe(transactions.TRANSACTIONS_TOPIC).configs == INTERNAL_TOPIC_CONFIG
 
 
 async def test_ending_again_the_same_way_is_fine_and_writes_nothing(broker: Broker) -> None:
@@ -146,7 +131,7 @@ async def test_a_partition_has_joined_before_its_first_batch_is_appended(tmp_pat
         producer = await TransactionalProducer.start(broker)
         async with held(fs.hold("sync", ".log"), producer.produce, PARTITION, "a"):
             assert broker.reader.snapshot(PARTITION).log_end_offset == 0
-            assert state_of(broker).state is TransactionState.EMPTY
+            assert state_of(broker).state is transactions.TransactionState.EMPTY
         assert broker.reader.snapshot(PARTITION).log_end_offset == 1
 
 
@@ -154,8 +139,8 @@ async def test_ids_have_their_partition_of_the_topic(tmp_path: Path) -> None:
     async with two_partitions(tmp_path, transaction_state_log_num_partitions=5) as broker:
         for name in ("a", "b", "c", "d", "e", "f"):
             await TransactionalProducer.start(broker, name)
-            place = TopicPartition(TRANSACTIONS_TOPIC, coordinator_partition(name, 5))
-            assert (await records_from(broker, place))[-1].key == encode_transaction_key(name)
+            place = TopicPartition(transactions.TRANSACTIONS_TOPIC, coordinator_partition(name, 5))
+            assert (await records_from(broker, place))[-1].key == transactions.encode_transaction_key(name)
     async with two_partitions(tmp_path) as broker:
         assert {name: (await TransactionalProducer.start(broker, name)).producer_epoch for name in "abcdef"} == dict.fromkeys(
             "abcdef", 1
@@ -201,7 +186,7 @@ async def test_a_name_or_a_timeout_that_cannot_be_is_refused(broker: Broker) -> 
     for name in ("", "t" * 40_000):
         with refused(ErrorCode.INVALID_REQUEST):
             await broker.producers.init(name, TIMEOUT_MS)
-    assert TRANSACTIONS_TOPIC not in broker.topics.names()
+    assert transactions.TRANSACTIONS_TOPIC not in broker.topics.names()
 
 
 async def test_epochs_go_up_until_a_new_producer_id_is_due(broker: Broker) -> None:
@@ -225,33 +210,31 @@ async def test_epochs_go_up_until_a_new_producer_id_is_due(broker: Broker) -> No
     assert await committed_values(broker, PARTITION) == ["new"]
 
 
-async def test_who_comes_while_a_transaction_ends_is_told_to_try_again(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with two_partitions(tmp_path, fs=fs) as broker:
-        producer = await TransactionalProducer.start(broker)
-        await producer.produce(PARTITION, "a")
-        async with held(fs.hold("write", ".log"), producer.commit):
-            for call in (
-                producer.commit(),
-                producer.abort(),
-                broker.producers.init("mover", TIMEOUT_MS),
-                producer.produce(OTHER, "b"),
-            ):
-                with refused(ErrorCode.CONCURRENT_TRANSACTIONS) as error:
-                    await call
-                assert error.value.retriable
-        await producer.commit()
-        assert await committed_values(broker, PARTITION) == ["a"]
+async def test_who_comes_while_a_transaction_ends_is_told_to_try_again(broker: Broker, fs: GateFileSystem) -> None:
+    producer = await TransactionalProducer.start(broker)
+    await producer.produce(PARTITION, "a")
+    async with held(fs.hold("write", ".log"), producer.commit):
+        for call in (
+            producer.commit(),
+            producer.abort(),
+            broker.producers.init("mover", TIMEOUT_MS),
+            producer.produce(OTHER, "b"),
+        ):
+            with refused(ErrorCode.CONCURRENT_TRANSACTIONS) as error:
+                await call
+            assert error.value.retriable
+    await producer.commit()
+    assert await committed_values(broker, PARTITION) == ["a"]
 
 
-async def test_an_end_whose_caller_went_away_is_carried_out(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with two_partitions(tmp_path, fs=fs) as broker:
-        producer = await TransactionalProducer.start(broker)
-        await producer.produce(PARTITION, "a")
-        await producer.produce(OTHER, "b")
-        async with held(fs.hold("write", ".log"), producer.commit) as nursery:
-            nursery.cancel_scope.cancel()
-        assert state_of(broker).state is TransactionState.COMPLETE_COMMIT
-        assert [await committed_values(broker, each) for each in (PARTITION, OTHER)] == [["a"], ["b"]]
+async def test_an_end_whose_caller_went_away_is_carried_out(broker: Broker, fs: GateFileSystem) -> None:
+    producer = await TransactionalProducer.start(broker)
+    await producer.produce(PARTITION, "a")
+    await producer.produce(OTHER, "b")
+    async with held(fs.hold("write", ".log"), producer.commit) as nursery:
+        nursery.cancel_scope.cancel()
+    assert state_of(broker).state is transactions.TransactionState.COMPLETE_COMMIT
+    assert [await committed_values(broker, each) for each in (PARTITION, OTHER)] == [["a"], ["b"]]
 
 
 async def test_a_transaction_index_that_is_damaged_while_it_is_served_is_an_answer(tmp_path: Path) -> None:
@@ -280,10 +263,10 @@ async def test_a_transaction_is_aborted_after_its_timeout(broker: Broker, mock_c
     await quick.produce(OTHER, "quick")
     mock_clock.jump(4.9)
     await broker.transactions.finish_overdue()
-    assert state_of(broker).state is TransactionState.ONGOING
+    assert state_of(broker).state is transactions.TransactionState.ONGOING
     mock_clock.jump(1.1)
     await until(lambda: is_idle(broker))
-    assert state_of(broker).state is TransactionState.COMPLETE_ABORT
+    assert state_of(broker).state is transactions.TransactionState.COMPLETE_ABORT
     assert is_stable(broker, PARTITION)
     with refused(ErrorCode.PRODUCER_FENCED):
         await producer.commit()
@@ -321,7 +304,7 @@ async def test_a_restart_does_not_lengthen_a_timeout(tmp_path: Path, clock: Cloc
         mock_clock.jump(11)
         for name in left:
             await until(partial(is_idle, broker, name))
-            assert state_of(broker, name).state is TransactionState.COMPLETE_ABORT
+            assert state_of(broker, name).state is transactions.TransactionState.COMPLETE_ABORT
     async with two_partitions(tmp_path, clock=clock) as broker:
         producer = await TransactionalProducer.start(broker, "a", timeout_ms=10_000)
         await producer.produce(PARTITION, "later")
@@ -363,59 +346,55 @@ async def test_a_partition_that_is_gone_or_knows_a_later_epoch_does_not_hold_up_
     await TransactionalProducer.start(broker)
 
 
-async def test_a_decided_outcome_is_written_once_the_partition_can_be(
-    tmp_path: Path, fs: GateFileSystem, mock_clock: MockClock
-) -> None:
-    async with two_partitions(tmp_path, fs=fs) as broker:
-        producer = await TransactionalProducer.start(broker)
+async def test_a_decided_outcome_is_written_once_it_can_be(broker: Broker, fs: GateFileSystem, mock_clock: MockClock) -> None:
+    producer = await TransactionalProducer.start(broker)
+    await producer.produce(PARTITION, "a")
+    await producer.produce(OTHER, "b")
+    fs.fail("write", f"{TOPIC}-1/00000000000000000000.log", times=None)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        await producer.commit()
+    assert state_of(broker).state is transactions.TransactionState.PREPARE_COMMIT
+    assert await committed_values(broker, PARTITION) == ["a"]
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        await producer.abort()
+    with refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+        await producer.produce(PARTITION, "c")
+    fs.heal()
+    mock_clock.jump(11)
+    await until(lambda: is_idle(broker))
+    assert state_of(broker).state is transactions.TransactionState.COMPLETE_COMMIT
+    assert await committed_values(broker, OTHER) == ["b"]
+    assert await markers(broker, PARTITION) == 1
+    await producer.commit()
+
+
+async def test_a_step_that_cannot_be_written_is_not_taken(broker: Broker, fs: GateFileSystem) -> None:
+    states_log = f"{transactions.TRANSACTIONS_TOPIC}-0/00000000000000000000.log"
+    await TransactionalProducer.start(broker, "first")
+    fs.fail("write", states_log)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        await TransactionalProducer.start(broker)
+    assert list(broker.transactions.ids.owners) == ["first"]
+    producer = await TransactionalProducer.start(broker)
+    assert producer.producer_epoch == 0
+    fs.fail("write", states_log)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
         await producer.produce(PARTITION, "a")
-        await producer.produce(OTHER, "b")
-        fs.fail("write", f"{TOPIC}-1/00000000000000000000.log", times=None)
-        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-            await producer.commit()
-        assert state_of(broker).state is TransactionState.PREPARE_COMMIT
-        assert await committed_values(broker, PARTITION) == ["a"]
-        with refused(ErrorCode.INVALID_TXN_STATE):
-            await producer.abort()
-        with refused(ErrorCode.CONCURRENT_TRANSACTIONS):
-            await producer.produce(PARTITION, "c")
-        fs.heal()
-        mock_clock.jump(11)
-        await until(lambda: is_idle(broker))
-        assert state_of(broker).state is TransactionState.COMPLETE_COMMIT
-        assert await committed_values(broker, OTHER) == ["b"]
-        assert await markers(broker, PARTITION) == 1
+    assert broker.reader.snapshot(PARTITION).log_end_offset == 0
+    await producer.produce(PARTITION, "b")
+    fs.fail("write", states_log)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
         await producer.commit()
-
-
-async def test_a_step_that_cannot_be_written_is_not_taken(tmp_path: Path, fs: GateFileSystem) -> None:
-    states_log = f"{TRANSACTIONS_TOPIC}-0/00000000000000000000.log"
-    async with two_partitions(tmp_path, fs=fs) as broker:
-        await TransactionalProducer.start(broker, "first")
-        fs.fail("write", states_log)
-        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-            await TransactionalProducer.start(broker)
-        assert list(broker.transactions.ids.owners) == ["first"]
-        producer = await TransactionalProducer.start(broker)
-        assert producer.producer_epoch == 0
-        fs.fail("write", states_log)
-        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-            await producer.produce(PARTITION, "a")
-        assert broker.reader.snapshot(PARTITION).log_end_offset == 0
-        await producer.produce(PARTITION, "b")
-        fs.fail("write", states_log)
-        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-            await producer.commit()
-        assert state_of(broker).state is TransactionState.ONGOING
-        assert await markers(broker, PARTITION) == 0
-        await producer.commit()
-        assert await committed_values(broker, PARTITION) == ["b"]
+    assert state_of(broker).state is transactions.TransactionState.ONGOING
+    assert await markers(broker, PARTITION) == 0
+    await producer.commit()
+    assert await committed_values(broker, PARTITION) == ["b"]
 
 
 async def test_a_state_that_cannot_be_read_takes_only_its_partition_out_of_service(tmp_path: Path) -> None:
     async with two_partitions(tmp_path) as broker:
-        await broker._manager.create_internal_topic(TRANSACTIONS_TOPIC, 1, INTERNAL_TOPIC_CONFIG)
-        batch = build_batch([(START_MS, encode_transaction_key("mover"), b"\x00\x63", ())])
+        await broker._manager.create_internal_topic(transactions.TRANSACTIONS_TOPIC, 1, INTERNAL_TOPIC_CONFIG)
+        batch = build_batch([(START_MS, transactions.encode_transaction_key("mover"), b"\x00\x63", ())])
         actor = actor_of(broker, STATES)
         prepared = prepare_append(batch, STATES, actor.config, now_ms=START_MS, origin=AppendOrigin.COORDINATOR)
         await store(actor, prepared, lambda _: None)
@@ -481,7 +460,7 @@ async def test_partitions_that_have_not_joined_are_refused(broker: Broker) -> No
     producer = await TransactionalProducer.start(broker)
     with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         await broker.transactions.add_partitions(*producer.identity, [PARTITION, TopicPartition(TOPIC, 2)])
-    assert state_of(broker).state is TransactionState.EMPTY
+    assert state_of(broker).state is transactions.TransactionState.EMPTY
     with refused(ErrorCode.INVALID_TXN_STATE):
         broker.transactions.check_joined(*producer.identity, [PARTITION])
     await broker.transactions.add_partitions(*producer.identity, [PARTITION])

@@ -93,24 +93,6 @@ def test_ending_is_done_once_and_never_the_other_way(commit: bool) -> None:
                 steps.needs_end("id", value(state), commit=commit)
 
 
-@pytest.mark.parametrize(
-    ("known", "producer_id", "epoch", "code"),
-    [
-        (None, 7, 3, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        (value(), 8, 3, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        (value(), 7, 2, ErrorCode.PRODUCER_FENCED),
-        (value(), 7, 4, ErrorCode.PRODUCER_FENCED),
-    ],
-)
-def test_only_the_current_producer_may_act(
-    known: TransactionLogValue | None, producer_id: int, epoch: int, code: ErrorCode
-) -> None:
-    with pytest.raises(RequestError) as refused:
-        steps.check_producer("id", known, producer_id, epoch)
-    assert refused.value.code is code
-    assert steps.check_producer("id", value(), 7, 3) == value()
-
-
 def test_behind_the_last_epoch_the_next_producer_id_begins() -> None:
     last = value(S.ONGOING, producer_epoch=steps.LAST_CLIENT_EPOCH)
     decided = steps.prepared(last, commit=True, now_ms=99, client_version=V2, new_producer_id=8)

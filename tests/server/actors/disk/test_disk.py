@@ -22,6 +22,7 @@ from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Read, Sync, 
 from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.indexes.offset_index import OffsetIndex
 
+from tests.support.brokers import until
 from tests.support.gate_fs import GateFileSystem, held
 
 
@@ -38,6 +39,12 @@ async def open_disk(fs: GateFileSystem, limit: int = 100) -> AsyncIterator[Disk]
                 await disk.files.close_all()
             nursery.cancel_scope.cancel()
     assert fs.open_paths == []
+
+
+@pytest.fixture
+async def disk(fs: GateFileSystem) -> AsyncIterator[Disk]:
+    async with open_disk(fs) as disk:
+        yield disk
 
 
 def writable(path: Path) -> FileHandle:
@@ -93,23 +100,17 @@ async def test_a_file_that_cannot_be_opened_is_an_os_error(tmp_path: Path, fs: G
     assert (tmp_path / "good").read_bytes() == b""
 
 
-async def test_work_that_has_begun_is_awaited_when_it_is_cancelled(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_work_that_has_begun_is_awaited_when_it_is_cancelled(tmp_path: Path, disk: Disk, fs: GateFileSystem) -> None:
     file = writable(tmp_path / "log")
-    scope = trio.CancelScope()
-    async with open_disk(fs) as disk:
-
-        async def writer() -> None:
-            with scope:
-                await disk.run([Write(file, 0, [b"whole"])], [file])
-
-        async with held(fs.hold("write"), writer):
-            scope.cancel()
+    async with held(fs.hold("write"), disk.run, [Write(file, 0, [b"whole"])], [file]) as nursery:
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
             await trio.testing.wait_all_tasks_blocked()
-            assert file.leases == 1
+        assert file.leases == 1
     assert (tmp_path / "log").read_bytes() == b"whole"
 
 
-async def test_errors_of_a_driven_procedure_are_thrown_into_it(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_errors_of_a_driven_procedure_are_thrown_into_it(tmp_path: Path, disk: Disk, fs: GateFileSystem) -> None:
     file = writable(tmp_path / "log")
 
     def procedure() -> Generator[DiskOp, Any, str]:
@@ -119,10 +120,9 @@ async def test_errors_of_a_driven_procedure_are_thrown_into_it(tmp_path: Path, f
             return f"saw {exc.errno}"
         return "saw nothing"
 
-    async with open_disk(fs) as disk:
-        fs.fail("write", number=errno.EIO)
-        assert await disk.drive(procedure()) == f"saw {errno.EIO}"
-        assert await disk.drive(procedure()) == "saw nothing"
+    fs.fail("write", number=errno.EIO)
+    assert await disk.drive(procedure()) == f"saw {errno.EIO}"
+    assert await disk.drive(procedure()) == "saw nothing"
 
 
 @pytest.mark.parametrize("is_cached", [True, False])
@@ -157,9 +157,7 @@ async def test_a_mount_without_nowait_is_asked_once_per_file(tmp_path: Path, fs:
 
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only where the system has RWF_NOWAIT can it be taken away")
 @pytest.mark.parametrize("is_known", [True, False])
-async def test_a_system_without_nowait_reads_in_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool
-) -> None:
+async def test_without_nowait_reads_are_in_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool) -> None:
     asked = []
 
     def refuse(*arguments: object) -> int:
@@ -255,22 +253,14 @@ async def test_a_released_file_is_closed_when_the_last_lease_goes(tmp_path: Path
         assert answers == [b"0123456789"]
 
 
-async def test_closing_all_waits_for_what_runs(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_closing_all_waits_for_what_runs(tmp_path: Path, disk: Disk, fs: GateFileSystem) -> None:
     file = writable(tmp_path / "log")
-    closed = trio.Event()
-
-    async def close_all() -> None:
-        await disk.files.close_all()
-        closed.set()
-
-    async with open_disk(fs) as disk, trio.open_nursery() as nursery:
-        async with held(fs.hold("write"), disk.run, [Write(file, 0, [b"x"]), Sync(file)], [file]):
-            nursery.start_soon(close_all)
-            await trio.testing.wait_all_tasks_blocked()
-            assert not closed.is_set()
-            assert fs.open_paths == [file.path]
-        await closed.wait()
-        assert fs.open_paths == []
+    async with held(fs.hold("write"), disk.run, [Write(file, 0, [b"x"]), Sync(file)], [file]) as nursery:
+        nursery.start_soon(disk.files.close_all)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(nursery.child_tasks) == 2
+        assert fs.open_paths == [file.path]
+    assert fs.open_paths == []
     assert (tmp_path / "log").read_bytes() == b"x"
 
 
@@ -288,60 +278,54 @@ async def test_an_index_that_is_mapped_counts_until_it_is_evicted(tmp_path: Path
 
 
 @pytest.mark.parametrize("operation", ["map", "open"])
-async def test_a_file_opened_or_mapped_by_many_counts_once(tmp_path: Path, fs: GateFileSystem, operation: str) -> None:
+async def test_a_file_that_many_open_or_map_counts_once(tmp_path: Path, disk: Disk, fs: GateFileSystem, operation: str) -> None:
     """Fifty readers of a hundred indexes filled a budget of 8,000, and from then on each took the others' maps away."""
     path = tmp_path / "0.index"
     path.write_bytes(bytes(10))
     index, file = OffsetIndex(str(path), 0, 8), FileHandle(path=str(path))
-    async with open_disk(fs) as disk:
-        async with trio.open_nursery() as nursery:
-            with fs.hold(operation) as gate:
-                for _ in range(5):
-                    nursery.start_soon(disk.read, index.mapped(1) if operation == "map" else reading(file))
-                await gate.reached(5)
-        assert disk.budget.held == 1
-        with trio.fail_after(30):
-            while len(fs.open_paths) > 1:
-                await trio.lowlevel.checkpoint()
+    async with trio.open_nursery() as nursery:
+        with fs.hold(operation) as gate:
+            for _ in range(5):
+                nursery.start_soon(disk.read, index.mapped(1) if operation == "map" else reading(file))
+            await gate.reached(5)
+    assert disk.budget.held == 1
+    await until(lambda: len(fs.open_paths) <= 1)
 
 
-async def test_a_map_of_a_file_that_was_replaced_meanwhile_is_not_kept(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_a_map_of_a_file_that_was_replaced_meanwhile_is_not_kept(tmp_path: Path, disk: Disk, fs: GateFileSystem) -> None:
     path = tmp_path / "0.index"
     path.write_bytes(bytes(16))
     index = OffsetIndex(str(path), 0, 16)
     index.tail = index.tail._replace(entries=2)
-    async with open_disk(fs) as disk:
-        async with held(fs.hold("map"), disk.read, index.mapped(1)):
-            await disk.drive(index.replace(index.empty_tail(), b""))
-        assert index.buffer is None
+    async with held(fs.hold("map"), disk.read, index.mapped(1)):
+        await disk.drive(index.replace(index.empty_tail(), b""))
+    assert index.buffer is None
 
 
-async def test_a_procedure_is_done_at_once_or_would_wait_at_its_operation(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_a_procedure_is_done_at_once_or_waits_at_its_operation(tmp_path: Path, disk: Disk, fs: GateFileSystem) -> None:
     file = stored(tmp_path / "log")
-    async with open_disk(fs) as disk:
-        with pytest.raises(WouldWaitError) as raised:
-            disk.read_nowait(reading(file))
-        assert raised.value.operation == Read(file, 0, 10)
-        assert await disk.read(reading(file)) == b"0123456789"
-        assert disk.read_nowait(reading(file, 3, 4)) == b"456"
-        fs.fail("read_cached", number=errno.EIO)
-        with pytest.raises(OSError, match="log"):
-            disk.read_nowait(reading(file))
+    with pytest.raises(WouldWaitError) as raised:
+        disk.read_nowait(reading(file))
+    assert raised.value.operation == Read(file, 0, 10)
+    assert await disk.read(reading(file)) == b"0123456789"
+    assert disk.read_nowait(reading(file, 3, 4)) == b"456"
+    fs.fail("read_cached", number=errno.EIO)
+    with pytest.raises(OSError, match="log"):
+        disk.read_nowait(reading(file))
 
 
-async def test_a_procedure_that_works_for_long_would_wait_when_its_turn_is_over(fs: GateFileSystem) -> None:
+async def test_a_procedure_that_works_for_long_would_wait_when_its_turn_is_over(disk: Disk) -> None:
     def working(pauses: int) -> Generator[DiskOp | None, Any, str]:
         for _ in range(pauses):
             yield None
         return "done"
 
-    async with open_disk(fs) as disk:
-        fit = STEPS_PER_TURN // STEPS_PER_PAUSE - 1
-        assert disk.read_nowait(working(fit)) == "done"
-        with pytest.raises(WouldWaitError) as raised:
-            disk.read_nowait(working(1))
-        assert raised.value.operation is None
-        assert await disk.read(working(10 * fit)) == "done"
+    fit = STEPS_PER_TURN // STEPS_PER_PAUSE - 1
+    assert disk.read_nowait(working(fit)) == "done"
+    with pytest.raises(WouldWaitError) as raised:
+        disk.read_nowait(working(1))
+    assert raised.value.operation is None
+    assert await disk.read(working(10 * fit)) == "done"
 
 
 async def test_a_long_read_from_the_cache_lets_others_have_their_turn(tmp_path: Path) -> None:

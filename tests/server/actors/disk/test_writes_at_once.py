@@ -7,16 +7,9 @@ from pathlib import Path
 
 import pytest
 from triolog.protocol.limits import KIB
+from triolog.server.actors.disk import writes_at_once
 from triolog.server.actors.disk.faulty_disk import FaultyFileSystem
 from triolog.server.actors.disk.turns import Turns
-from triolog.server.actors.disk.writes_at_once import (
-    FIRST_PAUSE_S,
-    LONGEST_PAUSE_S,
-    MAX_BYTES,
-    SLOW_S,
-    SMALL_BYTES,
-    WritesAtOnce,
-)
 from triolog.server.faults.disk_faults import DiskFaults, DiskRule
 from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Sync, Truncate, Write
 from triolog.server.storage.disk.filesystem import OsFileSystem
@@ -25,14 +18,6 @@ from tests.server.actors.disk.test_disk import open_disk, writable
 from tests.support.gate_fs import GateFileSystem, held
 
 FILE = FileHandle(path="log", writable=True)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def small(size: int = 1) -> list[DiskOp]:
@@ -44,27 +29,27 @@ def small(size: int = 1) -> list[DiskOp]:
     [
         (small(), True),
         ([Write(FILE, 0, [b"a", b"bc"]), Write(FILE, 3, [b"d"])], True),
-        (small(MAX_BYTES), True),
-        (small(MAX_BYTES + 1), False),
-        ([*small(MAX_BYTES), *small()], False),
-        ([*small(SMALL_BYTES), *small(SMALL_BYTES)], True),
+        (small(writes_at_once.MAX_BYTES), True),
+        (small(writes_at_once.MAX_BYTES + 1), False),
+        ([*small(writes_at_once.MAX_BYTES), *small()], False),
+        ([*small(writes_at_once.SMALL_BYTES), *small(writes_at_once.SMALL_BYTES)], True),
         ([*small(), Sync(FILE)], False),
         ([Truncate(FILE, 0)], False),
     ],
 )
 def test_only_small_writes_that_nothing_is_forced_to_the_device_with(operations: list[DiskOp], suits: bool) -> None:
-    assert WritesAtOnce().suits(OsFileSystem(), operations) is suits
+    assert writes_at_once.WritesAtOnce().suits(OsFileSystem(), operations) is suits
 
 
 def test_larger_writes_are_left_to_threads_once_a_turn_is_full() -> None:
     turns = Turns()
-    writes = WritesAtOnce(turns)
+    writes = writes_at_once.WritesAtOnce(turns)
     turns.begin()
     together = 0
     while writes.suits(OsFileSystem(), small(128 * KIB)):
         together += 1
     assert 8 <= together <= 32
-    assert writes.suits(OsFileSystem(), small(SMALL_BYTES))
+    assert writes.suits(OsFileSystem(), small(writes_at_once.SMALL_BYTES))
     turns.begin()
     assert writes.suits(OsFileSystem(), small(128 * KIB))
     faults = DiskFaults()
@@ -74,27 +59,30 @@ def test_larger_writes_are_left_to_threads_once_a_turn_is_full() -> None:
 
 
 def test_after_a_slow_write_threads_write_for_a_while_and_for_longer_when_it_happens_again() -> None:
-    clock = Clock()
-    writes = WritesAtOnce(clock=clock)
+    now_s = 100.0
+    writes = writes_at_once.WritesAtOnce(clock=lambda: now_s)
 
     def write(seconds: float) -> None:
+        nonlocal now_s
         assert writes.suits(OsFileSystem(), small())
-        clock.now_s += seconds
+        now_s += seconds
         writes.done()
 
-    write(SLOW_S / 2)
+    write(writes_at_once.SLOW_S / 2)
     pauses = []
     for _ in range(12):
-        write(2 * SLOW_S)
-        since_s = clock.now_s
+        write(2 * writes_at_once.SLOW_S)
+        since_s = now_s
         while not writes.suits(OsFileSystem(), small()):
-            clock.now_s += FIRST_PAUSE_S / 2
-        pauses.append(clock.now_s - since_s)
-    assert pauses[:4] == pytest.approx([FIRST_PAUSE_S * 2**power for power in range(4)], abs=FIRST_PAUSE_S / 2)
-    assert pauses[-1] == pytest.approx(LONGEST_PAUSE_S, abs=FIRST_PAUSE_S / 2)
-    clock.now_s += LONGEST_PAUSE_S
-    write(2 * SLOW_S)
-    clock.now_s += FIRST_PAUSE_S
+            now_s += writes_at_once.FIRST_PAUSE_S / 2
+        pauses.append(now_s - since_s)
+    assert pauses[:4] == pytest.approx(
+        [writes_at_once.FIRST_PAUSE_S * 2**power for power in range(4)], abs=writes_at_once.FIRST_PAUSE_S / 2
+    )
+    assert pauses[-1] == pytest.approx(writes_at_once.LONGEST_PAUSE_S, abs=writes_at_once.FIRST_PAUSE_S / 2)
+    now_s += writes_at_once.LONGEST_PAUSE_S
+    write(2 * writes_at_once.SLOW_S)
+    now_s += writes_at_once.FIRST_PAUSE_S
     assert writes.suits(OsFileSystem(), small())
 
 

@@ -73,9 +73,7 @@ def starts(broker: Broker) -> list[int]:
     return [actor_of(broker, partition).log.log_start_offset for partition in (LOGS, AUDIT, ORDERS)]
 
 
-async def test_oldest_segments_are_dropped_until_the_reserve_is_free(
-    tmp_path: Path, fs: ShrinkingDevice, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_oldest_segments_free_the_reserve(tmp_path: Path, fs: ShrinkingDevice, caplog: pytest.LogCaptureFixture) -> None:
     async with guarded(tmp_path, fs) as broker:
         guard = broker._manager.guard
         await guard.check()
@@ -130,9 +128,7 @@ async def test_what_retention_has_taken_out_goes_before_anything_is_given_up(tmp
         assert (described.is_refusing, described.given_up_segments) == (False, 0)
 
 
-async def test_without_segments_to_drop_appends_are_refused(
-    tmp_path: Path, fs: ShrinkingDevice, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_appends_without_room_are_refused(tmp_path: Path, fs: ShrinkingDevice, caplog: pytest.LogCaptureFixture) -> None:
     async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE) as broker:
         await broker.topics.create("orders")
         await broker._manager.create_internal_topic("__consumer_offsets", 1, {})
@@ -212,9 +208,7 @@ async def test_the_default_reserve_is_1_percent_up_to_64_mib(tmp_path: Path, tot
             assert (starts(broker), described.free_bytes) == ([0, 0, 0], None), "without a reserve nothing happens"
 
 
-async def test_logs_above_log_max_bytes_drop_segments_or_refuse_appends(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_above_log_max_bytes_segments_go_or_appends_are_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = {"segment.bytes": str(5 * SIZE)}
     async with running_broker(tmp_path, topic=settings) as broker:
         await fill(broker)

@@ -11,18 +11,8 @@ from typing import Final
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import Isolation, TopicPartition
+from triolog.server import broker as door
 from triolog.server.actors.manager.gaps import passes
-from triolog.server.broker import (
-    AcquireMode,
-    Broker,
-    FetchPartition,
-    OffsetReset,
-    ReaderView,
-    ShareConfig,
-    ShareFetch,
-    ShareKey,
-    note_gaps,
-)
 
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, records_from
 from tests.support.damaged_batches import damage_batch
@@ -33,7 +23,7 @@ REFUSE: Final = {"gap.policy": "refuse"}
 
 
 @asynccontextmanager
-async def damaged(directory: Path, **topic: str) -> AsyncIterator[Broker]:
+async def damaged(directory: Path, **topic: str) -> AsyncIterator[door.Broker]:
     """Offsets 0 to 8 in three batches, of which recovery took the middle one."""
     async with one_partition(directory) as broker:
         for _ in range(3):
@@ -44,15 +34,16 @@ async def damaged(directory: Path, **topic: str) -> AsyncIterator[Broker]:
         yield broker
 
 
-async def fetched(broker: Broker, offset: int, client: str = "consumer", **view: bool | None) -> list[int]:
+async def fetched(broker: door.Broker, offset: int, client: str = "consumer", **view: bool | None) -> list[int]:
     """The base offsets of what a client is answered; nothing where it is refused."""
-    answers = await broker.reader.fetch([FetchPartition(PARTITION, offset, LARGE)], max_bytes=LARGE, view=ReaderView(**view))  # type: ignore[arg-type]
-    note_gaps(broker.gaps.passes, client, "127.0.0.1", answers)
+    asked = [door.FetchPartition(PARTITION, offset, LARGE)]
+    answers = await broker.reader.fetch(asked, max_bytes=LARGE, view=door.ReaderView(**view))  # type: ignore[arg-type]
+    door.note_gaps(broker.gaps.passes, client, "127.0.0.1", answers)
     [answer] = answers
     return [] if answer.fetched is None else [int.from_bytes(answer.fetched.records[:8], "big")]
 
 
-async def commit(broker: Broker, group: str, offset: int) -> None:
+async def commit(broker: door.Broker, group: str, offset: int) -> None:
     assert await broker.offsets.commit(group, [(PARTITION, offset, None)]) == [None]
 
 
@@ -125,12 +116,12 @@ async def test_a_group_is_counted_that_commits_across_a_range(tmp_path: Path) ->
         assert broker.gaps.passes.counts().groups == {("at the stop", TOPIC): 1}
 
 
-async def share_take(broker: Broker) -> tuple[list[tuple[int, int, int]], list[ErrorCode]]:
-    key = ShareKey("sharers", broker.topics.id_of(TOPIC), 0)
-    broker.shares.config_of = lambda _: ShareConfig(offset_reset=OffsetReset.EARLIEST)
+async def share_take(broker: door.Broker) -> tuple[list[tuple[int, int, int]], list[ErrorCode]]:
+    key = door.ShareKey("sharers", broker.topics.id_of(TOPIC), 0)
+    broker.shares.config_of = lambda _: door.ShareConfig(offset_reset=door.OffsetReset.EARLIEST)
     if broker.shares.read_summary(*key) is None:
         await broker.shares.initialize(*key)
-    fetch = ShareFetch(
+    fetch = door.ShareFetch(
         group_id="sharers",
         member_id="m",
         partitions=[key],
@@ -138,7 +129,7 @@ async def share_take(broker: Broker) -> tuple[list[tuple[int, int, int]], list[E
         max_bytes=LARGE,
         max_records=100,
         batch_size=100,
-        mode=AcquireMode.RECORD_LIMIT,
+        mode=door.AcquireMode.RECORD_LIMIT,
     )
     found, _ = await broker.share_fetches.take(fetch, is_last=True)
     errors = [each.error.code for each in found if each.error is not None]
@@ -168,13 +159,13 @@ async def test_a_share_group_stands_under_refuse_until_the_range_is_accepted(tmp
 @pytest.mark.parametrize("isolation", Isolation)
 async def test_readers_and_lookups_by_time_pass_over_a_gap(tmp_path: Path, isolation: Isolation) -> None:
     async with damaged(tmp_path) as broker:
-        found = await records_from(broker, view=ReaderView(isolation))
+        found = await records_from(broker, view=door.ReaderView(isolation))
         assert [record.offset for record in found] == [0, 1, 2, 6, 7, 8]
         assert (await broker.reader.offset_for_time(PARTITION, START_MS, isolation)).offset == 0
         await broker.logs.delete_records(PARTITION, 4)
         assert (await broker.reader.offset_for_time(PARTITION, START_MS, isolation)).offset == 6
         assert (await broker.reader.offset_for_time(PARTITION, -2, isolation)).offset == 4
-        assert [record.offset for record in await records_from(broker, offset=4, view=ReaderView(isolation))] == [6, 7, 8]
+        assert [record.offset for record in await records_from(broker, offset=4, view=door.ReaderView(isolation))] == [6, 7, 8]
 
 
 async def test_what_is_deleted_is_not_listed_and_what_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -97,9 +97,7 @@ async def test_a_hold_outlives_a_restart_and_the_retention_of_offsets(tmp_path: 
         assert await retain(broker) == 20
 
 
-async def test_past_its_bounds_the_oldest_are_dropped_and_logged(
-    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_past_its_bounds_the_oldest_are_dropped(tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     keys = {"disk_full_policy": "drop-oldest", "retention_hold_max_bytes": str(10 * SIZE)}
     with caplog.at_level(logging.WARNING):
         async with held_topic(tmp_path, clock, **keys) as broker:
@@ -111,9 +109,7 @@ async def test_past_its_bounds_the_oldest_are_dropped_and_logged(
         assert actor_of(broker).log.derived.dropped == Dropped(8, 8 * SIZE, 2, 10)
 
 
-async def test_appends_past_the_bounds_wait_for_a_commit(
-    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_appends_past_its_bounds_await_a_commit(tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     async with held_topic(tmp_path, clock, retention_hold_max_bytes=str(15 * SIZE)) as broker:
         guard = broker._manager.guard
         await commit(broker, 3)

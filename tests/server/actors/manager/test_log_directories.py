@@ -17,20 +17,22 @@ from triolog.server.storage.directory.topics_file import TOPICS_FILE
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE
 from triolog.server.storage.errors import LogDirectoryError, LogOfflineError
 
-from tests.support.brokers import TOPIC, actor_of, running_broker, until, value, values_from
+from tests.support.brokers import TOPIC, actor_of, one_partition, running_broker, until, value, values_from
 from tests.support.gate_fs import GateFileSystem
 
 FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 
 
-async def fill(one: Path, two: Path) -> None:
+async def filled(directory: Path) -> tuple[Path, Path]:
     """Partition 0 in the first directory, 1 in the second, a record in each."""
+    one, two = directory / "one", directory / "two"
     async with running_broker(one, two) as broker:
         await broker.topics.create(TOPIC, 2)
         for partition in (FIRST, SECOND):
             await broker.writer.append(partition, value(str(partition.partition)))
         assert (one / "topic-0").exists()
         assert (two / "topic-1").exists()
+    return one, two
 
 
 def errors_of(broker: Broker) -> list[bool]:
@@ -57,8 +59,7 @@ async def test_a_directory_that_cannot_be_used_at_the_start_is_left_out_and_the_
     tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture, breaks: Callable[[GateFileSystem, Path], None]
 ) -> None:
     """Kafka: LogLoaderTest.testLogRecoveryIsCalledUponBrokerCrash (the directory goes offline, the start goes on)."""
-    one, two = tmp_path / "one", tmp_path / "two"
-    await fill(one, two)
+    one, two = await filled(tmp_path)
     breaks(fs, two)
     async with running_broker(one, two, fs=fs) as broker:
         assert errors_of(broker) == [False, True]
@@ -73,8 +74,7 @@ async def test_a_directory_that_cannot_be_used_at_the_start_is_left_out_and_the_
 
 
 async def test_a_directory_that_is_back_serves_its_partitions_but_not_deleted_ones(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    await fill(one, two)
+    one, two = await filled(tmp_path)
     for step in ("append", "delete", "create"):
         fs = GateFileSystem()
         a_device_that_cannot_be_read(fs, two)
@@ -103,8 +103,7 @@ async def test_a_directory_that_is_back_serves_its_partitions_but_not_deleted_on
 async def test_a_directory_whose_checkpoints_fail_is_taken_out_with_its_partitions(
     tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture, operation: str
 ) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    await fill(one, two)
+    one, two = await filled(tmp_path)
     async with running_broker(one, two, fs=fs) as broker:
         await broker.writer.append(SECOND, value("x"))
         fs.fail(operation, f"two/{RECOVERY_POINT_FILE}.tmp", number=errno.EIO, times=None)
@@ -124,8 +123,7 @@ async def test_a_directory_whose_checkpoints_fail_is_taken_out_with_its_partitio
 
 
 async def test_a_full_disk_takes_nothing_out_of_service(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with running_broker(tmp_path, fs=fs) as broker:
-        await broker.topics.create(TOPIC)
+    async with one_partition(tmp_path, fs=fs) as broker:
         await broker.writer.append(FIRST, value("x"))
         fs.fail("write", f"{RECOVERY_POINT_FILE}.tmp", number=errno.ENOSPC)
         with pytest.raises(OSError, match="No space"):
@@ -143,8 +141,7 @@ async def test_without_any_directory_the_server_does_not_start_or_ends(tmp_path:
         async with running_broker(tmp_path / "one", tmp_path / "two"):
             pass
     with pytest.RaisesGroup(LogDirectoryError, allow_unwrapped=True, flatten_subgroups=True):
-        async with running_broker(tmp_path / "three", fs=fs, checkpoint_interval_ms=100) as broker:
-            await broker.topics.create(TOPIC)
+        async with one_partition(tmp_path / "three", fs=fs, checkpoint_interval_ms=100) as broker:
             fs.fail("write", f"{RECOVERY_POINT_FILE}.tmp", number=errno.EIO, times=None)
             await broker.writer.append(FIRST, value("x"))
             await trio.sleep_forever()

@@ -18,19 +18,7 @@ from triolog.protocol.errors import ErrorCode, InvalidConfigError, RequestError,
 from triolog.protocol.types import LATEST_TIMESTAMP, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.directory.topics_file import TOPICS_FILE, decode_topics
-from triolog.server.storage.disk.checkpoints import (
-    CLEAN_SHUTDOWN_FILE,
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
-    MAX_CHECKPOINT_BYTES,
-    META_PROPERTIES_FILE,
-    RECOVERY_POINT_FILE,
-    decode_meta_properties,
-    decode_offsets,
-    encode_offsets,
-    encode_partition_metadata,
-    random_uuid,
-)
+from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.errors import CheckpointError, LogDirectoryError, LogOfflineError, StorageError
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
@@ -45,11 +33,11 @@ MARKERS_SINCE: Final = {"txn": 1}
 
 
 def has_marker(directory: Path) -> bool:
-    return (directory / CLEAN_SHUTDOWN_FILE).exists()
+    return (directory / checkpoints.CLEAN_SHUTDOWN_FILE).exists()
 
 
 def offsets_in(directory: Path, name: str) -> dict[TopicPartition, int]:
-    return decode_offsets(name, (directory / name).read_bytes())
+    return checkpoints.decode_offsets(name, (directory / name).read_bytes())
 
 
 def topics_in(directory: Path) -> tuple[int, list[str]]:
@@ -75,32 +63,21 @@ async def test_a_topic_is_there_after_a_restart_with_its_records_and_configurati
 
 
 async def test_a_topic_is_on_the_device_before_its_creation_is_answered(tmp_path: Path, fs: GateFileSystem) -> None:
-    made = trio.Event()
     async with running_broker(tmp_path, fs=fs) as broker:
-
-        async def create() -> None:
-            await broker.topics.create(TOPIC)
-            made.set()
-
-        async with held(fs.hold("sync", f"{TOPICS_FILE}.tmp"), create):
+        async with held(fs.hold("sync", f"{TOPICS_FILE}.tmp"), broker.topics.create, TOPIC) as nursery:
             await settled()
-            assert not made.is_set()
-        await made.wait()
+            assert len(nursery.child_tasks) == 1
         assert topics_in(tmp_path)[1] == [TOPIC]
         assert fs.count("sync_directory", f"/{TOPIC}-0") >= 1
 
 
 async def test_a_creation_that_is_cancelled_half_way_is_made_all_the_same(tmp_path: Path, fs: GateFileSystem) -> None:
-    scope = trio.CancelScope()
+    holding = fs.hold("open", f"{TOPIC}-0/00000000000000000000.log", most=1)
     async with running_broker(tmp_path, fs=fs) as broker:
-
-        async def create() -> None:
-            with scope:
-                await broker.topics.create(TOPIC, 2)
-
-        async with held(fs.hold("open", f"{TOPIC}-0/00000000000000000000.log", most=1), create):
-            scope.cancel()
-            await settled()
+        async with held(holding, broker.topics.create, TOPIC, 2) as nursery:
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await settled()
         assert len(broker.topics.describe(TOPIC).partitions) == 2
         await broker.writer.append(PARTITION, value("x"))
 
@@ -133,27 +110,18 @@ async def test_an_impossible_topic_is_refused_also_by_validation(tmp_path: Path)
 
 
 async def test_of_two_creations_at_once_one_is_refused(tmp_path: Path) -> None:
-    outcomes: list[str] = []
-    async with running_broker(tmp_path) as broker, trio.open_nursery() as nursery:
-
-        async def create() -> None:
-            try:
-                await broker.topics.create(TOPIC)
-                outcomes.append("made")
-            except TopicAlreadyExistsError:
-                outcomes.append("refused")
-
-        nursery.start_soon(create)
-        nursery.start_soon(create)
-    assert sorted(outcomes) == ["made", "refused"]
+    async with running_broker(tmp_path) as broker:
+        with pytest.RaisesGroup(TopicAlreadyExistsError):
+            async with trio.open_nursery(strict_exception_groups=True) as nursery:
+                nursery.start_soon(broker.topics.create, TOPIC)
+                nursery.start_soon(broker.topics.create, TOPIC)
+        assert list(broker.topics.names()) == [TOPIC]
 
 
 @pytest.mark.parametrize(
     ("operation", "suffix"), [("write", f"{TOPICS_FILE}.tmp"), ("open", f"{TOPIC}-1/00000000000000000000.log")]
 )
-async def test_a_creation_that_the_disk_refuses_leaves_nothing(
-    tmp_path: Path, fs: GateFileSystem, operation: str, suffix: str
-) -> None:
+async def test_a_refused_creation_leaves_nothing(tmp_path: Path, fs: GateFileSystem, operation: str, suffix: str) -> None:
     async with running_broker(tmp_path / "one", tmp_path / "two", fs=fs) as broker:
         fs.fail(operation, suffix, times=2)
         with pytest.raises(LogOfflineError, match="could not be made"):
@@ -249,8 +217,8 @@ async def test_after_a_clean_stop_there_is_a_marker_and_the_next_start_scans_no_
             assert not has_marker(tmp_path)
             assert [directory.was_clean for directory in broker._manager.directories] == [was_clean]
             assert [gap.start_offset for gap in actor_of(broker).log.gaps] == ([] if was_clean else [4])
-        (tmp_path / CLEAN_SHUTDOWN_FILE).unlink()
-        (tmp_path / RECOVERY_POINT_FILE).unlink()
+        (tmp_path / checkpoints.CLEAN_SHUTDOWN_FILE).unlink()
+        (tmp_path / checkpoints.RECOVERY_POINT_FILE).unlink()
 
 
 async def test_checkpoints_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
@@ -260,9 +228,9 @@ async def test_checkpoints_are_written_as_kafka_writes_them(tmp_path: Path) -> N
         for partition in (TopicPartition("a", 0), TopicPartition("b", 1), TopicPartition("b", 1)):
             await broker.writer.append(partition, value("x"))
         await broker._manager.write_checkpoints()
-        assert (tmp_path / RECOVERY_POINT_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
-        assert (tmp_path / HIGH_WATERMARK_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
-        assert (tmp_path / LOG_START_FILE).read_text() == "0\n0\n"
+        assert (tmp_path / checkpoints.RECOVERY_POINT_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
+        assert (tmp_path / checkpoints.HIGH_WATERMARK_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
+        assert (tmp_path / checkpoints.LOG_START_FILE).read_text() == "0\n0\n"
 
 
 async def test_what_is_enqueued_when_the_server_stops_is_still_done(tmp_path: Path, fs: GateFileSystem) -> None:
@@ -322,9 +290,7 @@ async def test_a_block_that_fails_or_is_cancelled_ends_in_a_clean_stop(tmp_path:
     assert has_marker(tmp_path)
 
 
-async def test_a_failed_stop_keeps_the_error_of_the_block(
-    tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failed_stop_keeps_the_error(tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture) -> None:
     async def block() -> None:
         async with one_partition(tmp_path, fs=fs) as broker:
             await broker.writer.append(PARTITION, value("x"))
@@ -354,7 +320,10 @@ async def test_identity_is_chosen_once_and_directories_of_others_are_refused(tmp
         identity = broker.cluster_id, broker.node_id
     async with running_broker(tmp_path / "two", tmp_path / "one") as broker:
         assert (broker.cluster_id, broker.node_id) == identity
-    fields = [decode_meta_properties("", (tmp_path / name / META_PROPERTIES_FILE).read_bytes()) for name in ("one", "two")]
+    fields = [
+        checkpoints.decode_meta_properties("", (tmp_path / name / checkpoints.META_PROPERTIES_FILE).read_bytes())
+        for name in ("one", "two")
+    ]
     assert fields[0]["cluster.id"] == fields[1]["cluster.id"] == identity[0]
     assert fields[0]["directory.id"] != fields[1]["directory.id"]
     async with running_broker(tmp_path / "other"):
@@ -365,7 +334,7 @@ async def test_identity_is_chosen_once_and_directories_of_others_are_refused(tmp
         ({}, "other", "cluster.id="),
     ]
     for key, second, said in wrong:
-        with pytest.raises(LogDirectoryError, match=rf"{META_PROPERTIES_FILE}.*{said}.*belongs to another server"):
+        with pytest.raises(LogDirectoryError, match=rf"{checkpoints.META_PROPERTIES_FILE}.*{said}.*belongs to another server"):
             async with running_broker(tmp_path / "one", tmp_path / second, **key):
                 pass
 
@@ -394,8 +363,8 @@ async def test_the_copy_of_topics_json_with_the_highest_generation_counts(tmp_pa
     ("name", "damage", "error"),
     [
         (TOPICS_FILE, lambda path: path.write_text("{"), CheckpointError),
-        (TOPICS_FILE, lambda path: os.truncate(path, MAX_CHECKPOINT_BYTES + 1), StorageError),
-        (META_PROPERTIES_FILE, lambda path: os.truncate(path, MAX_CHECKPOINT_BYTES + 1), StorageError),
+        (TOPICS_FILE, lambda path: os.truncate(path, checkpoints.MAX_CHECKPOINT_BYTES + 1), StorageError),
+        (checkpoints.META_PROPERTIES_FILE, lambda path: os.truncate(path, checkpoints.MAX_CHECKPOINT_BYTES + 1), StorageError),
         ("photos", Path.mkdir, LogDirectoryError),
     ],
     ids=["unreadable", "too large topics", "too large properties", "foreign directory"],
@@ -452,7 +421,12 @@ def a_directory_as_segment(directory: Path) -> None:
     ("damage", "said"),
     [
         (a_directory_as_segment, "00000000000000000007.log"),
-        (lambda path: (path / "partition.metadata").write_bytes(encode_partition_metadata(random_uuid())), "topic id"),
+        (
+            lambda path: (path / "partition.metadata").write_bytes(
+                checkpoints.encode_partition_metadata(checkpoints.random_uuid())
+            ),
+            "topic id",
+        ),
         (shutil.rmtree, "none of the log directories {} holds it"),
     ],
 )
@@ -472,12 +446,12 @@ async def test_a_partition_that_cannot_be_opened_is_offline(tmp_path: Path, dama
 
 async def test_checkpoints_of_an_offline_partition_are_kept(tmp_path: Path) -> None:
     await make_three(tmp_path)
-    (tmp_path / LOG_START_FILE).write_bytes(encode_offsets({TopicPartition(TOPIC, 1): 1}))
+    (tmp_path / checkpoints.LOG_START_FILE).write_bytes(checkpoints.encode_offsets({TopicPartition(TOPIC, 1): 1}))
     a_directory_as_segment(tmp_path / "topic-1")
     async with running_broker(tmp_path):
         pass
-    assert offsets_in(tmp_path, LOG_START_FILE) == {TopicPartition(TOPIC, 1): 1}
-    assert offsets_in(tmp_path, RECOVERY_POINT_FILE) == {TopicPartition(TOPIC, number): 1 for number in range(3)}
+    assert offsets_in(tmp_path, checkpoints.LOG_START_FILE) == {TopicPartition(TOPIC, 1): 1}
+    assert offsets_in(tmp_path, checkpoints.RECOVERY_POINT_FILE) == {TopicPartition(TOPIC, number): 1 for number in range(3)}
     (tmp_path / "topic-1" / "00000000000000000007.log").rmdir()
     async with running_broker(tmp_path) as broker:
         assert broker.reader.snapshot(TopicPartition(TOPIC, 1)).log_start_offset == 1
@@ -510,7 +484,7 @@ def kafka_directory(tmp_path: Path, state: str) -> Path:
 @pytest.mark.parametrize("state", ["clean", "unclean"])
 async def test_every_topic_of_a_kafka_directory_is_adopted_and_served(tmp_path: Path, state: str) -> None:
     directory = kafka_directory(tmp_path, state)
-    properties = decode_meta_properties("", (directory / META_PROPERTIES_FILE).read_bytes())
+    properties = checkpoints.decode_meta_properties("", (directory / checkpoints.META_PROPERTIES_FILE).read_bytes())
     configs = {name: topic["config"] for name, topic in EXPECTED.items()}
     for adopted in (configs, {}):
         async with running_broker(directory, adopted_topics=adopted) as broker:
@@ -551,7 +525,7 @@ async def test_topics_are_adopted_without_space_and_stored_with_the_next_change(
     async with one_partition(tmp_path) as broker:
         topic_id = broker.topics.describe(TOPIC).topic_id
         await broker.writer.append(PARTITION, value("kept"))
-    for name in (TOPICS_FILE, META_PROPERTIES_FILE):
+    for name in (TOPICS_FILE, checkpoints.META_PROPERTIES_FILE):
         (tmp_path / name).unlink()
     fs.fail("write", ".tmp", number=errno.ENOSPC, times=None)
     async with running_broker(tmp_path, fs=fs) as broker:
@@ -562,7 +536,7 @@ async def test_topics_are_adopted_without_space_and_stored_with_the_next_change(
         await broker.topics.create("other")
         assert topics_in(tmp_path)[1] == ["other", TOPIC]
         await broker._manager.write_checkpoints()
-        assert (tmp_path / META_PROPERTIES_FILE).exists()
+        assert (tmp_path / checkpoints.META_PROPERTIES_FILE).exists()
 
 
 async def test_a_directory_that_could_not_be_deleted_is_tried_again(tmp_path: Path, fs: GateFileSystem) -> None:

@@ -106,13 +106,18 @@ MOST_MADE: Final = {"clean": 0, "killed": 2}
 async def calls_of_a_start(directory: Path, partitions: int, how: str) -> Counter[str]:
     """What is done to logs of two records, which were stopped in order, or written to once more and killed then."""
     left = directory / "left"
+
+    async def append_to_all(broker: Broker) -> None:
+        for number in range(partitions):
+            await broker.writer.append(TopicPartition("t", number), value("x"))
+
     async with running_broker(directory / "first") as broker:
         await broker.topics.create("t", partitions)
-        await append_to_all(broker, partitions)
+        await append_to_all(broker)
     shutil.copytree(directory / "first", left)
     if how == "killed":
         async with running_broker(directory / "first") as broker:
-            await append_to_all(broker, partitions)
+            await append_to_all(broker)
             shutil.rmtree(left)
             shutil.copytree(directory / "first", left)
     fs = CallCountingFileSystem()
@@ -121,11 +126,6 @@ async def calls_of_a_start(directory: Path, partitions: int, how: str) -> Counte
         ends = [each.log_end_offset for each in broker.topics.describe("t").partitions]
         assert ends == [2 if how == "killed" else 1] * partitions
     return calls
-
-
-async def append_to_all(broker: Broker, partitions: int) -> None:
-    for number in range(partitions):
-        await broker.writer.append(TopicPartition("t", number), value("x"))
 
 
 @pytest.mark.parametrize("how", ["clean", "killed"])

@@ -23,10 +23,11 @@ from tests.support.sync_counting_fs import SyncCountingFileSystem, made_director
 LOG = "00000000000000000000.log"
 
 
-async def append_to_each(broker: Broker, topic: str, partitions: int) -> None:
+async def fill(broker: Broker, partitions: int) -> None:
+    await broker.topics.create("t", partitions)
     for number in range(partitions):
         for text in ("one", "two", "three"):
-            await broker.writer.append(TopicPartition(topic, number), value(text))
+            await broker.writer.append(TopicPartition("t", number), value(text))
 
 
 def recovery_points(fs: CrashFileSystem, directory: Path) -> dict[int, int]:
@@ -55,8 +56,7 @@ def path(fs: SyncCountingFileSystem, tmp_path: Path) -> Path:
 async def left_unclean(fs: CrashFileSystem, path: Path, partitions: int) -> None:
     """Logs of which none was ever forced to the device, as a killed server leaves them."""
     async with running_broker(path, fs=fs) as broker:
-        await broker.topics.create("t", partitions)
-        await append_to_each(broker, "t", partitions)
+        await fill(broker, partitions)
         killed = fs.copy()
     fs._root = killed._root
     assert fs.file_size(f"{path}/{CLEAN_SHUTDOWN_FILE}") is None
@@ -78,8 +78,7 @@ async def syncs(tmp_path: Path, partitions: int, when: str) -> int:
         if when == "start":
             assert end_offsets(broker) == [3] * partitions
             return fs.syncs - before
-        await broker.topics.create("t", partitions)
-        await append_to_each(broker, "t", partitions)
+        await fill(broker, partitions)
         before = fs.syncs
     return fs.syncs - before
 
@@ -89,12 +88,9 @@ async def test_fifty_logs_take_as_many_syncs_as_two(tmp_path: Path, when: str) -
     assert await syncs(tmp_path / "two", 2, when) == await syncs(tmp_path / "fifty", 50, when)
 
 
-async def test_after_a_stop_a_power_cut_takes_nothing_and_the_next_start_is_clean(
-    fs: SyncCountingFileSystem, path: Path
-) -> None:
+async def test_after_a_stop_a_power_cut_takes_nothing_and_a_start_is_clean(fs: SyncCountingFileSystem, path: Path) -> None:
     async with running_broker(path, fs=fs) as broker:
-        await broker.topics.create("t", 10)
-        await append_to_each(broker, "t", 10)
+        await fill(broker, 10)
     for seed in range(20):
         after = fs.copy().crash(random.Random(seed))
         assert after.file_size(f"{path}/{CLEAN_SHUTDOWN_FILE}") is not None
@@ -136,14 +132,11 @@ async def test_a_log_that_cannot_be_forced_to_the_device_at_a_start_is_offline(f
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-async def test_a_log_that_cannot_be_forced_to_the_device_is_not_called_clean(
-    fs: SyncCountingFileSystem, path: Path, is_lost: bool
-) -> None:
+async def test_a_log_not_on_the_device_is_not_called_clean(fs: SyncCountingFileSystem, path: Path, is_lost: bool) -> None:
     """Also where the kernel has lost its pages: the error belongs to one file, all of the file system is synced at once, and
     nobody had asked about that file before."""
     async with running_broker(path, fs=fs) as broker:
-        await broker.topics.create("t", 10)
-        await append_to_each(broker, "t", 10)
+        await fill(broker, 10)
         if is_lost:
             fs.fail_write_back(f"{path}/t-7/{LOG}")
         else:
@@ -191,9 +184,7 @@ async def test_where_not_all_can_be_synced_at_once_each_file_is(fs: SyncCounting
             assert fs.durable_content(f"{path}/many-{number}/00000000000000000000.log") == b""
 
 
-async def test_a_partition_that_one_directory_cannot_sync_is_made_in_another_one(
-    fs: SyncCountingFileSystem, tmp_path: Path
-) -> None:
+async def test_what_one_directory_cannot_sync_is_made_in_another(fs: SyncCountingFileSystem, tmp_path: Path) -> None:
     paths = made_directories(fs, tmp_path, 2)
     async with running_broker(*paths, fs=fs) as broker:
         for _ in paths:
@@ -206,9 +197,7 @@ async def test_a_partition_that_one_directory_cannot_sync_is_made_in_another_one
         assert [each.error for each in broker.topics.describe("many").partitions] == [None] * 4
 
 
-async def test_a_topic_that_no_directory_can_sync_is_not_made_and_leaves_nothing(
-    fs: SyncCountingFileSystem, path: Path
-) -> None:
+async def test_a_topic_that_no_directory_can_sync_is_not_made_nor_left(fs: SyncCountingFileSystem, path: Path) -> None:
     async with running_broker(path, fs=fs) as broker:
         fs.fail_next("sync_all", errno.EIO)
         fs.refuses = "many-2/"
@@ -243,9 +232,7 @@ async def test_what_no_directory_can_store_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("skipped", range(4))
-async def test_a_topic_whose_directory_fails_at_any_sync_is_whole_or_absent(
-    fs: SyncCountingFileSystem, path: Path, skipped: int
-) -> None:
+async def test_a_topic_is_whole_or_absent_whichever_sync_fails(fs: SyncCountingFileSystem, path: Path, skipped: int) -> None:
     """Simulated seed 90541: topics.json named it, and its files were taken back."""
     async with running_broker(path, fs=fs) as broker:
         fs.fail_next("sync_directory", errno.EIO, skip=skipped)

@@ -22,9 +22,7 @@ def has_written(directory: Path, line: str) -> bool:
     return line in (directory / HIGH_WATERMARK_FILE).read_text()
 
 
-async def test_checkpoints_are_written_and_tried_again(
-    tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_checkpoints_are_tried_again(tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture) -> None:
     async with one_partition(tmp_path, fs=fs, checkpoint_interval_ms=1) as broker:
         await broker.writer.append(PARTITION, value("x"))
         await until(lambda: has_written(tmp_path, f"{TOPIC} 0 1\n"))

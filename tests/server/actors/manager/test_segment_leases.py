@@ -118,20 +118,19 @@ async def test_leases_have_a_longest_time_and_a_largest_number(tmp_path: Path) -
 
 
 async def test_a_lease_that_is_renewed_while_others_end_stays(
-    tmp_path: Path, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, broker: Broker, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One whose caller is gone before it has it leaves nothing."""
     monkeypatch.setattr(segment_leases, "CHECK_S", float("inf"))
-    async with one_partition(tmp_path, fs=fs) as broker:
-        await broker.writer.append(PARTITION, value("a"))
-        async with held(fs.hold("link", ".log"), broker.leases.take, [PARTITION], HOUR_MS) as nursery:
-            nursery.cancel_scope.cancel()
-        assert len(broker.leases) == 0
-        assert list((tmp_path / LEASE_DIRECTORY).rglob("*.log")) == []
-        first = await broker.leases.take([PARTITION], HOUR_MS)
-        second = await broker.leases.take([PARTITION], HOUR_MS)
-        first.ends_at = second.ends_at = -float("inf")
-        async with held(fs.hold("unlink", ".log", most=1), broker.leases.end_overdue):
-            await broker.leases.renew(second.lease_id, HOUR_MS)
-        assert len(broker.leases) == 1
-        assert [Path(leased(each).directory).exists() for each in (first, second)] == [False, True]
+    await broker.writer.append(PARTITION, value("a"))
+    async with held(fs.hold("link", ".log"), broker.leases.take, [PARTITION], HOUR_MS) as nursery:
+        nursery.cancel_scope.cancel()
+    assert len(broker.leases) == 0
+    assert list((tmp_path / LEASE_DIRECTORY).rglob("*.log")) == []
+    first = await broker.leases.take([PARTITION], HOUR_MS)
+    second = await broker.leases.take([PARTITION], HOUR_MS)
+    first.ends_at = second.ends_at = -float("inf")
+    async with held(fs.hold("unlink", ".log", most=1), broker.leases.end_overdue):
+        await broker.leases.renew(second.lease_id, HOUR_MS)
+    assert len(broker.leases) == 1
+    assert [Path(leased(each).directory).exists() for each in (first, second)] == [False, True]

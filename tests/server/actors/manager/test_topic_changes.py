@@ -147,11 +147,10 @@ async def test_a_number_of_partitions_can_only_grow_and_to_the_limit(tmp_path: P
         assert not (tmp_path / "topic-2").exists()
 
 
-async def test_partitions_are_on_the_device_before_they_are_seen(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with one_partition(tmp_path, fs=fs) as broker:
-        async with held(fs.hold("sync", f"{TOPICS_FILE}.tmp"), broker.topics.create_partitions, TOPIC, 2):
-            with pytest.raises(RequestError, match="partitions 0 to 0"):
-                await broker.writer.append(TopicPartition(TOPIC, 1), value("x"))
+async def test_partitions_are_on_the_device_before_they_are_seen(broker: Broker, fs: GateFileSystem) -> None:
+    async with held(fs.hold("sync", f"{TOPICS_FILE}.tmp"), broker.topics.create_partitions, TOPIC, 2):
+        with pytest.raises(RequestError, match="partitions 0 to 0"):
+            await broker.writer.append(TopicPartition(TOPIC, 1), value("x"))
 
 
 async def test_a_stray_partition_is_adopted_by_the_next_growth(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -196,10 +195,11 @@ async def test_records_in_the_way_stay_also_when_their_directory_cannot_be_liste
             assert b"precious" in (tmp_path / "topic-1" / f"{0:020d}.log").read_bytes()
 
 
-def cut_off(directory: Path, name: str, topic_id: str, *, first: int = 0, partitions: int = 9) -> None:
-    """Let it look as if the server had ended while it made that."""
-    generation, _ = decode_topics(TOPICS_FILE, (directory / TOPICS_FILE).read_bytes())
-    creation = Creation(name=name, topic_id=decode_uuid(topic_id), first_partition=first, partitions=partitions)
+def cut_off(directory: Path, name: str, topic_id: str, older: bytes, *, partitions: int = 9) -> None:
+    """Let it look as if the server had ended while it made that, with an older list of topics."""
+    (directory / TOPICS_FILE).write_bytes(older)
+    generation, _ = decode_topics(TOPICS_FILE, older)
+    creation = Creation(name=name, topic_id=decode_uuid(topic_id), first_partition=0, partitions=partitions)
     (directory / CREATIONS_FILE).write_bytes(encode_creations(generation, [creation]))
 
 
@@ -224,8 +224,7 @@ async def test_partitions_with_records_are_adopted(tmp_path: Path, caplog: pytes
         older = (tmp_path / TOPICS_FILE).read_bytes()
         topic_id = await broker.topics.create(TOPIC, 2)
         await broker.writer.append(TopicPartition(TOPIC, 1), value("precious"))
-    (tmp_path / TOPICS_FILE).write_bytes(older)
-    cut_off(tmp_path, TOPIC, topic_id)
+    cut_off(tmp_path, TOPIC, topic_id, older)
     if not has_list:
         (tmp_path / TOPICS_FILE).unlink()
     async with running_broker(tmp_path) as broker:
@@ -251,8 +250,7 @@ async def test_a_directory_that_was_out_of_service_loses_what_was_being_made_whe
         older = [(path / TOPICS_FILE).read_bytes() for path in (one, two)]
         topic_id = await broker.topics.create(TOPIC, 4)
     for path, data in zip((one, two), older, strict=True):
-        (path / TOPICS_FILE).write_bytes(data)
-        cut_off(path, TOPIC, topic_id, partitions=4)
+        cut_off(path, TOPIC, topic_id, data, partitions=4)
     async with running_broker(one) as broker:
         assert list(broker.topics.names()) == []
         await broker.topics.create(TOPIC, 3, {"retention.ms": "5"})
@@ -268,9 +266,8 @@ async def test_creations_are_kept_while_a_directory_has_older_topics(tmp_path: P
     async with running_broker(one, two) as broker:
         older = (two / TOPICS_FILE).read_bytes()
         topic_id = await broker.topics.create(TOPIC, 2, {"retention.ms": "5"})
-    (two / TOPICS_FILE).write_bytes(older)
-    cut_off(one, TOPIC, topic_id, partitions=2)
-    cut_off(two, TOPIC, topic_id, partitions=2)
+    cut_off(one, TOPIC, topic_id, (one / TOPICS_FILE).read_bytes(), partitions=2)
+    cut_off(two, TOPIC, topic_id, older, partitions=2)
     fs.fail("write", f"two/{TOPICS_FILE}.tmp", times=None)
     async with running_broker(one, two, fs=fs) as broker:
         assert broker.topics.describe(TOPIC).configs == {"retention.ms": "5"}
@@ -283,8 +280,7 @@ async def test_leftovers_that_stay_are_reported(tmp_path: Path, fs: GateFileSyst
     async with one_partition(tmp_path) as broker:
         older = (tmp_path / TOPICS_FILE).read_bytes()
         topic_id = await broker.topics.create("made", 2)
-    (tmp_path / TOPICS_FILE).write_bytes(older)
-    cut_off(tmp_path, "made", topic_id)
+    cut_off(tmp_path, "made", topic_id, older)
     fs.fail("unlink", "made-1/00000000000000000000.log", number=errno.EIO, times=None)
     async with running_broker(tmp_path, fs=fs) as broker:
         assert list(broker.topics.names()) == [TOPIC]

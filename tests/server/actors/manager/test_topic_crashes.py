@@ -194,9 +194,7 @@ async def test_a_start_that_undoes_or_completes_a_change_and_is_cut_off_itself_i
 @pytest.mark.parametrize("directories", ONE_OR_TWO)
 @pytest.mark.parametrize("operation", ["open", "write", "sync", "rename", "make_directory", "sync_directory", "unlink"])
 @pytest.mark.parametrize("name", ["create", "grow", "alter"])
-async def test_a_change_that_the_disk_refuses_is_whole_or_absent(
-    tmp_path: Path, name: str, operation: str, directories: int
-) -> None:
+async def test_a_change_that_is_refused_is_whole_or_absent(tmp_path: Path, name: str, operation: str, directories: int) -> None:
     """Also where what was begun cannot be taken back at once: the operation fails twice."""
     change, after = CHANGES[name]
     paths = paths_in(tmp_path, directories)

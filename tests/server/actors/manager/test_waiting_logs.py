@@ -88,6 +88,11 @@ def free_space(fs: GateFileSystem) -> None:
     fs.free = 1 << 30
 
 
+async def find_space(broker: Broker, fs: GateFileSystem) -> None:
+    free_space(fs)
+    await broker._manager.waiting.check()
+
+
 @asynccontextmanager
 async def waiting_broker(directory: Path, fs: GateFileSystem, **settings: Any) -> AsyncIterator[Broker]:
     """On the directory of `write_log`, without room until it stops."""
@@ -148,8 +153,7 @@ async def test_a_log_too_large_for_memory_is_offline_until_there_is_space(
         assert "it cannot be read meanwhile" in caplog.text
         await broker._manager.waiting.check()
         assert "waits for space" in (await refused(values_from, broker)).message
-        free_space(fs)
-        await broker._manager.waiting.check()
+        await find_space(broker, fs)
         await append(broker, RECORDS, 2)
         assert await values_from(broker) == numbered(0, RECORDS + 2)
         assert committed(broker) == 7
@@ -157,15 +161,12 @@ async def test_a_log_too_large_for_memory_is_offline_until_there_is_space(
         assert committed(broker) == 8
 
 
-async def test_logs_are_served_once_there_is_space(
-    tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_logs_are_served_given_space(tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with waiting_broker(tmp_path, fs) as broker:
         waiting = broker._manager.waiting
         assert (len(waiting), waiting.overlay.held_bytes > 0) == (2, True)
-        free_space(fs)
-        await waiting.check()
+        await find_space(broker, fs)
         assert (len(waiting), waiting.overlay.held_bytes) == (0, 0)
         assert actor_of(broker).log.refusal is None
         assert broker.topics.describe(TOPIC).partitions[0].waiting is None
@@ -197,8 +198,7 @@ async def test_a_waiting_reader_gets_the_first_record_appended_afterwards(tmp_pa
         nursery.start_soon(read)
         await settled()
         await broker._manager.waiting.check()
-        free_space(fs)
-        await broker._manager.waiting.check()
+        await find_space(broker, fs)
         await settled()
         assert found == []
         await append(broker, RECORDS, 1)
@@ -294,8 +294,7 @@ async def test_retention_deletes_segments_of_a_waiting_log(tmp_path: Path, fs: G
         assert sorted(path.name for path in (tmp_path / "topic-0").glob("*.log")) == [f"{base:020d}.log" for base in (15, 20)]
         assert await values_from(broker, offset=15) == numbered(15, 8)
         assert await manager.retention.run_pass() == 0
-        free_space(fs)
-        await manager.waiting.check()
+        await find_space(broker, fs)
         await append(broker, RECORDS, 1)
         assert broker.topics.describe(TOPIC).partitions[0].log_start_offset == 15
         assert await values_from(broker, offset=15) == numbered(15, 9)
@@ -359,8 +358,7 @@ async def test_a_transaction_that_was_open_goes_on_when_there_is_space(tmp_path:
         producer = attrs.evolve(producer, broker=broker)
         assert (await refused(producer.commit)).retriable
         assert await committed_values(broker, PARTITION) == []
-        free_space(fs)
-        await broker._manager.waiting.check()
+        await find_space(broker, fs)
         await producer.commit()
         await until(lambda: is_stable(broker, PARTITION))
         assert await committed_values(broker, PARTITION) == ["moved"]

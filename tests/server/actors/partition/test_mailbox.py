@@ -12,9 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from triolog.server.actors.partition.mailbox import Mailbox, MailboxClosedError
 
-
-async def settled() -> None:
-    await trio.testing.wait_all_tasks_blocked()
+settled = trio.testing.wait_all_tasks_blocked
 
 
 async def test_take_stops_before_its_byte_limit_but_takes_one_of_any_size() -> None:

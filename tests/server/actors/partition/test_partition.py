@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +36,6 @@ from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import START_MS, batch
 
 settled = trio.testing.wait_all_tasks_blocked
-
-
-@pytest.fixture
-async def broker(tmp_path: Path, fs: GateFileSystem) -> AsyncIterator[Broker]:
-    """It leaves no descriptor uncounted."""
-    async with one_partition(tmp_path, fs=fs) as broker:
-        yield broker
-    assert fs.open_paths == []
 
 
 def losing(broker: Broker, fs: GateFileSystem, times: int = 1) -> Callable[[AppendResult | RequestError], None]:
@@ -250,6 +242,10 @@ async def test_a_full_disk_in_the_middle_of_a_write_leaves_nothing(tmp_path: Pat
         actor = actor_of(broker)
         await broker.writer.append(PARTITION, value("before"))
         size = path.stat().st_size
+        fs.fail("write", ".log", after_bytes=70)
+        with pytest.raises(RequestError, match="nothing of the append is stored"):
+            await broker.writer.append(PARTITION, value("torn"))
+        assert path.stat().st_size == size, "not only when the next append comes"
         async with held(fs.hold("write", ".log"), send, actor, answers):
             fs.fail("write", ".log", after_bytes=70)
             await send(actor, answers, count=5)
@@ -274,18 +270,6 @@ async def test_a_full_disk_in_the_middle_of_a_write_leaves_nothing(tmp_path: Pat
         assert (await values_from(broker))[-1] == b"after"
 
 
-async def test_what_a_failed_write_put_down_is_taken_back_at_once(tmp_path: Path, fs: GateFileSystem) -> None:
-    """Not only when the next append comes: it may be shorter, or there may be none before the stop."""
-    path = tmp_path / "topic-0" / "00000000000000000000.log"
-    async with one_partition(tmp_path, fs=fs) as broker:
-        await broker.writer.append(PARTITION, value("before"))
-        size = path.stat().st_size
-        fs.fail("write", ".log", after_bytes=70)
-        with pytest.raises(RequestError, match="nothing of the append is stored"):
-            await broker.writer.append(PARTITION, value("torn"))
-        assert path.stat().st_size == size
-
-
 async def test_a_full_disk_while_rolling_refuses_the_append_and_the_next_one_rolls(tmp_path: Path, fs: GateFileSystem) -> None:
     async with one_partition(tmp_path, fs=fs, topic={"segment.bytes": "200"}) as broker:
         await broker.writer.append(PARTITION, value("a" * 80))
@@ -306,9 +290,7 @@ async def test_a_full_disk_while_rolling_refuses_the_append_and_the_next_one_rol
     ("suffix", "durability"),
     [("0.log", "fsync"), ("0.index", "fsync"), ("0.timeindex", "fsync"), (".snapshot", "fsync"), (".snapshot", "group:1")],
 )
-async def test_a_failed_sync_of_a_roll_takes_the_log_offline(
-    tmp_path: Path, fs: GateFileSystem, suffix: str, durability: str
-) -> None:
+async def test_a_roll_whose_sync_fails_ends_the_log(tmp_path: Path, fs: GateFileSystem, suffix: str, durability: str) -> None:
     """The recovery point has passed the segment: recovery would trust a file that the kernel has lost. A second sync may
     succeed silently, for the kernel has forgotten what it could not write."""
     async with one_partition(tmp_path, fs=fs, durability=durability, topic={"segment.bytes": "200"}) as broker:
@@ -459,41 +441,36 @@ async def test_a_reader_of_a_log_being_emptied_finds_it_empty(broker: Broker, fs
     assert await values_from(broker, offset=10) == [b"b"]
 
 
-async def test_a_caller_cancelled_before_it_is_enqueued_changes_nothing(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_a_caller_cancelled_before_it_is_enqueued_changes_nothing(broker: Broker, fs: GateFileSystem) -> None:
     answers: Answered = []
-    async with one_partition(tmp_path, fs=fs) as broker:
-        actor = actor_of(broker)
-        actor._mailbox.max_commands = 1
-        scope = trio.CancelScope()
+    actor = actor_of(broker)
+    actor._mailbox.max_commands = 1
+    scope = trio.CancelScope()
 
-        async def impatient() -> None:
-            with scope:
-                await broker.writer.append(PARTITION, value("never"))
+    async def impatient() -> None:
+        with scope:
+            await broker.writer.append(PARTITION, value("never"))
 
-        async with trio.open_nursery() as nursery:
-            async with held(fs.hold("write", ".log"), send, actor, answers):
-                await send(actor, answers)
-                nursery.start_soon(impatient)
-                await settled()
-                scope.cancel()
-                await settled()
-                assert scope.cancelled_caught
-        await answered(answers, 2)
-        assert await visible(broker) == 2
-        assert (await broker.writer.append(PARTITION, value("next"))).base_offset == 2
+    async with trio.open_nursery() as nursery:
+        async with held(fs.hold("write", ".log"), send, actor, answers):
+            await send(actor, answers)
+            nursery.start_soon(impatient)
+            await settled()
+            scope.cancel()
+            await settled()
+            assert scope.cancelled_caught
+    await answered(answers, 2)
+    assert await visible(broker) == 2
+    assert (await broker.writer.append(PARTITION, value("next"))).base_offset == 2
 
 
 async def test_a_caller_cancelled_after_it_is_enqueued_has_its_append_done_whole(broker: Broker, fs: GateFileSystem) -> None:
-    scope = trio.CancelScope()
-
-    async def gone() -> None:
-        with scope:
-            await broker.writer.append(PARTITION, [(START_MS, None, b"1", ()), (START_MS, None, b"2", ())])
-
-    async with held(fs.hold("write", ".log"), gone):
-        scope.cancel()
-        await settled()
-        assert scope.cancelled_caught
+    records = [(START_MS, None, b"1", ()), (START_MS, None, b"2", ())]
+    async with held(fs.hold("write", ".log"), broker.writer.append, PARTITION, records) as nursery:
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await settled()
+        assert not nursery.child_tasks
     assert (await broker.writer.append(PARTITION, value("3"))).base_offset == 2
     assert await values_from(broker) == [b"1", b"2", b"3"]
 
@@ -506,52 +483,50 @@ async def test_an_append_that_times_out_happens_all_the_same(broker: Broker, fs:
     assert await values_from(broker) == [b"late", b"next"]
 
 
-async def test_appends_that_wait_when_the_topic_is_deleted_are_all_answered(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_appends_that_wait_when_the_topic_is_deleted_are_all_answered(broker: Broker, fs: GateFileSystem) -> None:
     answers: Answered = []
-    async with one_partition(tmp_path, fs=fs) as broker:
-        actor = actor_of(broker)
-        actor._mailbox.max_commands = 3
-        async with trio.open_nursery() as nursery:
-            async with held(fs.hold("write", ".log"), send, actor, answers):
-                await send(actor, answers, count=3)
-                nursery.start_soon(send, actor, answers)
-                await settled()
-                nursery.start_soon(broker.topics.delete, TOPIC)
-                await settled()
-        assert len(answers) == 5
-        refused = [answer for answer in answers if isinstance(answer, RequestError)]
-        assert [each.code for each in refused] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        with pytest.raises(RequestError, match="no topic"):
-            await broker.writer.append(PARTITION, value("x"))
-        await send(actor, answers)
-        assert isinstance(answers[-1], RequestError)
-        with pytest.raises(RequestError, match="deleted"):
-            actor.snapshot()
-        with pytest.raises(RequestError, match="deleted"):
-            await actor.perform(lambda log: truncate_to(log, 0))
+    actor = actor_of(broker)
+    actor._mailbox.max_commands = 3
+    async with trio.open_nursery() as nursery:
+        async with held(fs.hold("write", ".log"), send, actor, answers):
+            await send(actor, answers, count=3)
+            nursery.start_soon(send, actor, answers)
+            await settled()
+            nursery.start_soon(broker.topics.delete, TOPIC)
+            await settled()
+    assert len(answers) == 5
+    refused = [answer for answer in answers if isinstance(answer, RequestError)]
+    assert [each.code for each in refused] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    with pytest.raises(RequestError, match="no topic"):
+        await broker.writer.append(PARTITION, value("x"))
+    await send(actor, answers)
+    assert isinstance(answers[-1], RequestError)
+    with pytest.raises(RequestError, match="deleted"):
+        actor.snapshot()
+    with pytest.raises(RequestError, match="deleted"):
+        await actor.perform(lambda log: truncate_to(log, 0))
 
 
-async def test_a_change_of_the_log_takes_its_turn_between_appends(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_a_change_of_the_log_takes_its_turn_between_appends(broker: Broker, fs: GateFileSystem) -> None:
     answers: Answered = []
     outcomes: list[bool] = []
-    async with one_partition(tmp_path, fs=fs) as broker:
-        actor = actor_of(broker)
+    actor = actor_of(broker)
 
-        async def cut() -> None:
-            outcomes.append(await actor.perform(lambda log: truncate_to(log, 2)))
+    async def cut() -> None:
+        outcomes.append(await actor.perform(lambda log: truncate_to(log, 2)))
 
-        async with trio.open_nursery() as nursery:
-            async with held(fs.hold("write", ".log"), send, actor, answers):
-                await send(actor, answers, count=3)
-                nursery.start_soon(cut)
-                await settled()
-                await send(actor, answers)
-        await answered(answers, 5)
-        with pytest.raises(ValueError, match="truncate to offset -1"):
-            await actor.perform(lambda log: truncate_to(log, -1))
-        assert outcomes == [True]
-        assert offsets(answers) == [0, 1, 2, 3, 2]
-        assert [record.offset for record in await records_from(broker)] == [0, 1, 2]
+    async with trio.open_nursery() as nursery:
+        async with held(fs.hold("write", ".log"), send, actor, answers):
+            await send(actor, answers, count=3)
+            nursery.start_soon(cut)
+            await settled()
+            await send(actor, answers)
+    await answered(answers, 5)
+    with pytest.raises(ValueError, match="truncate to offset -1"):
+        await actor.perform(lambda log: truncate_to(log, -1))
+    assert outcomes == [True]
+    assert offsets(answers) == [0, 1, 2, 3, 2]
+    assert [record.offset for record in await records_from(broker)] == [0, 1, 2]
 
 
 async def test_an_unhandled_exception_in_the_actor_ends_the_broker_and_answers_all(tmp_path: Path) -> None:

@@ -8,19 +8,16 @@ from typing import Final, NamedTuple
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.records.batch import with_producer
-from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, Committed, ReaderView, StagedShare
 from triolog.server.storage.disk.paths import STAGE_DIRECTORY
 
+from tests.server.actors.stages.test_stage_commits import APPLICATION, OTHER, batch, decide
 from tests.support.brokers import PARTITION, TOPIC, running_broker, value, values_from
 from tests.support.crash_fs import CrashFileSystem, distinct
-from tests.support.logs import START_MS
 from tests.support.memory_image import put
 from tests.support.sync_counting_fs import made_directories
 
-OTHER: Final = TopicPartition(TOPIC, 1)
-APPLICATION: Final = "query"
 SMALL_FILES: Final = {"segment.bytes": "220", "segment.index.bytes": "120"}
 """Two or three batches to a segment: what is looked for after a crash lies in several."""
 
@@ -49,15 +46,10 @@ async def look(broker: Broker) -> Seen:
     )
 
 
-def one_batch(text: str) -> bytes:
-    return build_batch([(START_MS, None, text.encode(), ())])
-
-
 async def stage(broker: Broker, version: int, task: str, partition: TopicPartition, *texts: str) -> StagedShare:
     """One batch for each text."""
     for text in texts:
-        batch = one_batch(text)
-        staged = await broker.stages.write(await broker.stages.announce(APPLICATION, version, task, partition, batch))
+        staged = await broker.stages.write(await broker.stages.announce(APPLICATION, version, task, partition, batch(text)))
     return StagedShare(task, partition, staged)
 
 
@@ -151,17 +143,15 @@ async def cut_off_with_a_hole(folder: Path, holes: set[int], appended: int) -> t
     async with running_broker(path, fs=fs) as broker:
         await broker.topics.create(TOPIC, 2)
         shares = [await stage(broker, 0, "0", PARTITION, *"abcde"), await stage(broker, 0, "0", OTHER, "f")]
-        commits = broker.stage_commits
-        await commits.log.ensure()
-        async with commits.log.turn(APPLICATION) as owner:
-            await commits._decide(owner, 0, shares)
-            assert owner.value is not None
-            producer = owner.value.producer_id, owner.value.producer_epoch
-            for number, text in enumerate("abcde"[:appended]):
-                await broker.writer.append(PARTITION, bytes(with_producer(one_batch(text), *producer, number)))
-            cut_off = fs.copy()
+        await decide(broker, shares)
+        decided = broker.stage_commits.log.applications[APPLICATION].value
+        assert decided is not None
+        for number, text in enumerate("abcde"[:appended]):
+            records = with_producer(batch(text), decided.producer_id, decided.producer_epoch, number)
+            await broker.writer.append(PARTITION, bytes(records))
+        cut_off = fs.copy()
     log = f"{path}/{PARTITION}/00000000000000000000.log"
-    data, size = bytearray(cut_off.content(log)), len(one_batch("a"))
+    data, size = bytearray(cut_off.content(log)), len(batch("a"))
     for number in holes:
         data[number * size : (number + 1) * size] = bytes(size)
     put(cut_off, log, bytes(data))

@@ -17,8 +17,7 @@ from triolog.protocol.records.batch import with_producer
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.stages import stage_appends
-from triolog.server.actors.stages.stage_commits import StageCommits
-from triolog.server.actors.stages.stages import SMALLEST_FILE_BYTES, Stages
+from triolog.server.actors.stages.stages import SMALLEST_FILE_BYTES
 from triolog.server.broker import Broker, Committed, StagedBytes, StagedShare, StageWrite
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk.filesystem import OsFileSystem
@@ -36,14 +35,6 @@ APPLICATION: Final = "query"
 
 def batch(*texts: str) -> bytes:
     return build_batch([(START_MS, None, text.encode(), ()) for text in texts])
-
-
-def commits_of(broker: Broker) -> StageCommits:
-    return broker.stage_commits
-
-
-def stages_of(broker: Broker) -> Stages:
-    return commits_of(broker).stages
 
 
 async def stage(
@@ -114,7 +105,7 @@ async def test_a_decided_commit_is_carried_out_from_where_it_was_cut_off(tmp_pat
         for text in "abc":
             share = await stage(broker, "1", text)
         await decide(broker, [share])
-        decided = commits_of(broker).log.applications[APPLICATION].value
+        decided = broker.stage_commits.log.applications[APPLICATION].value
         assert decided is not None
         [(_, file, _)] = find_staged(OsFileSystem(), str(tmp_path))
         first = Path(file).read_bytes()[: len(batch("a"))]
@@ -134,7 +125,7 @@ async def test_records_of_a_partition_come_in_the_order_of_the_tasks_and_only_na
     first = await stage(broker, "0.1", "a", "b")
     await broker.stage_commits.commit(APPLICATION, 0, [first, second])
     assert await values_from(broker) == [b"a", b"b", b"c"]
-    assert stages_of(broker).staged_bytes == 0
+    assert broker.stage_commits.stages.staged_bytes == 0
     for application in ("x" * 255, "ü/../..", "x"):
         share = await stage(broker, "1/..", application, application=application)
         assert (await broker.stage_commits.commit(application, 0, [share])).by_this_call, "applications are for themselves"
@@ -153,7 +144,7 @@ async def test_a_commit_of_many_batches_is_one_sequence(tmp_path: Path, monkeypa
         assert (await values_from(broker))[::2] == [text.encode() for text in texts]
         [entry] = actor_of(broker).log.producers.entries.values()
         assert entry.last_sequence == 199
-        owner = commits_of(broker).log.applications[APPLICATION]
+        owner = broker.stage_commits.log.applications[APPLICATION]
         assert owner.value is not None
         owner.value = attrs.evolve(owner.value, producer_epoch=2**15 - 1)
         await broker.stage_commits.commit(APPLICATION, 1, [await stage(broker, "1", "b", version=1)])
@@ -182,11 +173,11 @@ async def test_a_version_below_the_last_one_changes_nothing_and_its_files_go(tmp
         late = await stage(broker, "1", "late", version=4)
         assert await broker.stage_commits.commit(APPLICATION, 4, [late]) == (False, ())
         assert await values_from(broker) == [b"a"]
-        assert stages_of(broker).staged_bytes == 0
+        assert broker.stage_commits.stages.staged_bytes == 0
         for version in (3, 9):
             await stage(broker, "1", "a", version=version)
     async with one_partition(tmp_path) as broker:
-        assert stages_of(broker).names() == [stage_name(APPLICATION, 9)]
+        assert broker.stage_commits.stages.names() == [stage_name(APPLICATION, 9)]
 
 
 async def test_a_commit_that_was_cancelled_when_it_was_decided_is_carried_out(broker: Broker) -> None:
@@ -195,7 +186,7 @@ async def test_a_commit_that_was_cancelled_when_it_was_decided_is_carried_out(br
         nursery.start_soon(broker.stage_commits.commit, APPLICATION, 0, [share])
         await until(lambda: broker.stage_commits.last_version(APPLICATION) == 0)
         nursery.cancel_scope.cancel()
-    await until(lambda: commits_of(broker).log.applications[APPLICATION].users == 0)
+    await until(lambda: broker.stage_commits.log.applications[APPLICATION].users == 0)
     answer = await broker.stage_commits.commit(APPLICATION, 0, [])
     assert not answer.by_this_call
     assert await values_from(broker) == [b"a"]
@@ -213,9 +204,7 @@ async def test_a_commit_that_was_cancelled_when_it_was_decided_is_carried_out(br
     ],
     ids=str,
 )
-async def test_a_commit_of_what_is_not_staged_changes_nothing(
-    broker: Broker, change: dict[str, Any], code: ErrorCode, complaint: str
-) -> None:
+async def test_a_wrong_commit_changes_nothing(broker: Broker, change: dict[str, Any], code: ErrorCode, complaint: str) -> None:
     share = await stage(broker, "1", "aa")
     staged = share.staged._replace(**{key: number for key, number in change.items() if key in ("size_bytes", "crc")})
     wrong = share._replace(staged=staged)._replace(**{key: each for key, each in change.items() if key in share._fields})
@@ -253,16 +242,16 @@ async def test_what_an_append_would_refuse_is_not_staged(broker: Broker, records
         await broker.stages.announce(APPLICATION, 0, "1", PARTITION, records)
     with pytest.raises(InvalidTopicError):
         await broker.stages.announce(APPLICATION, 0, "1", TopicPartition("__stage_commits", 0), batch("a"))
-    assert stages_of(broker).staged_bytes == 0
-    assert stages_of(broker).names() == []
+    assert broker.stage_commits.stages.staged_bytes == 0
+    assert broker.stage_commits.stages.names() == []
 
 
 async def test_staging_nothing_returns_how_much_is_there_and_takes_no_space(broker: Broker) -> None:
     share = await stage(broker, "1", "a")
-    names, staged = stages_of(broker).names(), stages_of(broker).staged_bytes
+    names, staged = broker.stage_commits.stages.names(), broker.stage_commits.stages.staged_bytes
     for task, expected in (("1", share.staged), ("2", (0, 0)), ("3", (0, 0))):
         assert await broker.stages.write(await broker.stages.announce(APPLICATION, 0, task, PARTITION, b"")) == expected
-    assert (stages_of(broker).names(), stages_of(broker).staged_bytes) == (names, staged)
+    assert (broker.stage_commits.stages.names(), broker.stage_commits.stages.staged_bytes) == (names, staged)
 
 
 async def test_what_is_staged_has_a_limit(tmp_path: Path) -> None:
@@ -343,11 +332,11 @@ async def test_staging_under_the_same_name_while_that_is_thrown_away_waits_for_i
     async with trio.open_nursery() as nursery:
         for number in range(8):
             nursery.start_soon(partial(stage_again, is_cancelled=number % 3 == 1))
-            nursery.start_soon(stages_of(broker).drop, APPLICATION, 0)
+            nursery.start_soon(broker.stage_commits.stages.drop, APPLICATION, 0)
             await trio.lowlevel.checkpoint()
-    await stages_of(broker).drop(APPLICATION, 0)
+    await broker.stage_commits.stages.drop(APPLICATION, 0)
     assert list(find_staged(OsFileSystem(), str(tmp_path))) == []
-    assert stages_of(broker).staged_bytes == 0
+    assert broker.stage_commits.stages.staged_bytes == 0
     share = await stage(broker, "1", "b")
     await broker.stage_commits.commit(APPLICATION, 0, [share])
     assert await values_from(broker) == [b"b"]
@@ -358,7 +347,7 @@ async def test_what_nobody_touches_is_thrown_away_after_its_time(tmp_path: Path,
         await stage(broker, "1", "a")
         mock_clock.jump(5)
         await until(lambda: not list((tmp_path / STAGE_DIRECTORY).iterdir()))
-        assert stages_of(broker).names() == []
+        assert broker.stage_commits.stages.names() == []
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -384,9 +373,9 @@ async def test_an_application_that_is_silent_for_long_is_forgotten(tmp_path: Pat
     async with one_partition(tmp_path, clock=clock, stage_commit_expiration_ms=5000) as broker:
         await broker.stage_commits.commit(APPLICATION, 0, [])
         clock.advance(4999)
-        assert await commits_of(broker).expire() == 0
+        assert await broker.stage_commits.expire() == 0
         clock.advance(1)
-        assert await commits_of(broker).expire() == 1
+        assert await broker.stage_commits.expire() == 1
         assert broker.stage_commits.last_version(APPLICATION) is None
     async with one_partition(tmp_path, clock=clock) as broker:
         assert broker.stage_commits.last_version(APPLICATION) is None
@@ -458,8 +447,8 @@ async def test_what_a_decision_names_is_kept_when_nobody_knows_whether_it_was_st
         with pytest.raises(LogOfflineError, match="a test wants it so"):
             await broker.stage_commits.commit(APPLICATION, 1, [share])
         await broker.stage_commits.abort(APPLICATION, 1)
-        assert await stages_of(broker).expire() == 0
-        assert stages_of(broker).find(stage_name(APPLICATION, 1), "1", PARTITION) is not None
+        assert await broker.stage_commits.stages.expire() == 0
+        assert broker.stage_commits.stages.find(stage_name(APPLICATION, 1), "1", PARTITION) is not None
     async with one_partition(tmp_path) as broker:
         assert (await broker.stage_commits.commit(APPLICATION, 1, [share])).by_this_call
         assert await values_from(broker) == [b"a"]
@@ -467,7 +456,7 @@ async def test_what_a_decision_names_is_kept_when_nobody_knows_whether_it_was_st
 
 async def decide(broker: Broker, shares: list[StagedShare]) -> None:
     """Store the decision and nothing more, as a crash behind it does."""
-    commits = commits_of(broker)
+    commits = broker.stage_commits
     await commits.log.ensure()
     async with commits.log.turn(APPLICATION) as owner:
         await commits._decide(owner, 0, shares)

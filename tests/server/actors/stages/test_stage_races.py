@@ -19,7 +19,7 @@ from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
 from triolog.server.storage.shared.stage_files import file_name, find_staged, stage_name
 
-from tests.server.actors.stages.test_stage_commits import APPLICATION, OTHER, batch, commits_of, decide, stage, stages_of
+from tests.server.actors.stages.test_stage_commits import APPLICATION, OTHER, batch, decide, stage
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, values_from
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import Clock
@@ -45,50 +45,48 @@ async def test_a_connection_that_ends_while_it_stages_leaves_nothing_waiting(tmp
                 nursery.cancel_scope.cancel()
                 gate.release()
         for partition in (PARTITION, OTHER):
-            file = stages_of(broker).find(stage_name(APPLICATION, 0), "1", partition)
+            file = broker.stage_commits.stages.find(stage_name(APPLICATION, 0), "1", partition)
             assert file is not None
             assert file.last_write is not None
             assert file.last_write.is_set()
         await broker.stage_commits.abort(APPLICATION, 0)
-        assert stages_of(broker).staged_bytes == 0
+        assert broker.stage_commits.stages.staged_bytes == 0
         assert files_in(tmp_path) == []
 
 
-async def test_what_is_touched_while_other_leftovers_are_thrown_away_stays(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with one_partition(tmp_path, fs=fs) as broker:
-        stages = stages_of(broker)
-        shares = {name: await stage(broker, "1", name, application=name) for name in "ABC"}
-        for left in stages._stages.values():
-            left.touched = -float("inf")
-        expired: list[int] = []
+async def test_what_is_touched_while_other_leftovers_are_thrown_away_stays(broker: Broker, fs: GateFileSystem) -> None:
+    stages = broker.stage_commits.stages
+    shares = {name: await stage(broker, "1", name, application=name) for name in "ABC"}
+    for left in stages._stages.values():
+        left.touched = -float("inf")
+    expired: list[int] = []
 
-        async def expire() -> None:
-            expired.append(await stages.expire())
+    async def expire() -> None:
+        expired.append(await stages.expire())
 
-        async with held(fs.hold("unlink", FILE, most=1), expire):
-            again = await stage(broker, "1", "more", application="B")
-            assert (await broker.stage_commits.commit("C", 0, [shares["C"]])).by_this_call
-        assert expired == [1]
-        assert (await broker.stage_commits.commit("B", 0, [again])).by_this_call
-        assert await values_from(broker) == [b"C", b"B", b"more"]
+    async with held(fs.hold("unlink", FILE, most=1), expire):
+        again = await stage(broker, "1", "more", application="B")
+        assert (await broker.stage_commits.commit("C", 0, [shares["C"]])).by_this_call
+    assert expired == [1]
+    assert (await broker.stage_commits.commit("B", 0, [again])).by_this_call
+    assert await values_from(broker) == [b"C", b"B", b"more"]
 
 
-async def test_a_file_that_cannot_be_deleted_counts_once_and_is_written_over(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with one_partition(tmp_path, fs=fs) as broker:
-        await stage(broker, "1", "longer than the other")
-        shares: list[StagedShare] = []
+async def test_a_file_that_stays_counts_once_and_is_written_over(tmp_path: Path, broker: Broker, fs: GateFileSystem) -> None:
+    await stage(broker, "1", "longer than the other")
+    shares: list[StagedShare] = []
 
-        async def stage_again() -> None:
-            shares.append(await stage(broker, "1", "short"))
+    async def stage_again() -> None:
+        shares.append(await stage(broker, "1", "short"))
 
-        async with held(fs.hold("unlink", FILE), broker.stage_commits.abort, APPLICATION, 0) as nursery:
-            fs.fail("unlink", FILE, number=errno.EIO)
-            nursery.start_soon(stage_again)
-            await until(lambda: len(stages_of(broker).names()) == 1)
-        await broker.stage_commits.commit(APPLICATION, 0, shares)
-        assert await values_from(broker) == [b"short"]
-        assert stages_of(broker).staged_bytes == 0
-        assert files_in(tmp_path) == []
+    async with held(fs.hold("unlink", FILE), broker.stage_commits.abort, APPLICATION, 0) as nursery:
+        fs.fail("unlink", FILE, number=errno.EIO)
+        nursery.start_soon(stage_again)
+        await until(lambda: len(broker.stage_commits.stages.names()) == 1)
+    await broker.stage_commits.commit(APPLICATION, 0, shares)
+    assert await values_from(broker) == [b"short"]
+    assert broker.stage_commits.stages.staged_bytes == 0
+    assert files_in(tmp_path) == []
 
 
 async def test_a_directory_that_goes_while_a_file_is_made_in_it_is_made_again(tmp_path: Path) -> None:
@@ -129,21 +127,20 @@ async def test_a_commit_of_many_tasks_compares_no_task_with_every_other(broker: 
     assert CountedName.compared < 10 * len(shares)
 
 
-async def test_what_was_certainly_not_decided_can_be_thrown_away(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with one_partition(tmp_path, fs=fs) as broker:
-        await broker.stage_commits.commit(APPLICATION, 0, [])
-        share = await stage(broker, "1", "a", version=1)
-        fs.fail("write", COMMITS_LOG)
-        with pytest.raises(AppendFailedError, match="nothing of the append is stored"):
-            await broker.stage_commits.commit(APPLICATION, 1, [share])
-        await broker.stage_commits.abort(APPLICATION, 1)
-        assert stages_of(broker).staged_bytes == 0
-        assert (await broker.stage_commits.commit(APPLICATION, 1, [])).by_this_call
+async def test_what_was_certainly_not_decided_can_be_thrown_away(broker: Broker, fs: GateFileSystem) -> None:
+    await broker.stage_commits.commit(APPLICATION, 0, [])
+    share = await stage(broker, "1", "a", version=1)
+    fs.fail("write", COMMITS_LOG)
+    with pytest.raises(AppendFailedError, match="nothing of the append is stored"):
+        await broker.stage_commits.commit(APPLICATION, 1, [share])
+    await broker.stage_commits.abort(APPLICATION, 1)
+    assert broker.stage_commits.stages.staged_bytes == 0
+    assert (await broker.stage_commits.commit(APPLICATION, 1, [])).by_this_call
 
 
 async def test_a_log_of_commits_that_refuses_is_not_asked_every_second(broker: Broker) -> None:
     await decide(broker, [await stage(broker, "1", "a")])
-    commits = commits_of(broker)
+    commits = broker.stage_commits
     owner = commits.log.applications[APPLICATION]
     actor_of(broker, TopicPartition("__stage_commits", 0)).take_offline("a test wants it so")
     owner.retry_at = 0.0
@@ -156,7 +153,7 @@ async def test_a_commit_is_not_taken_for_an_earlier_one_of_its_epoch(tmp_path: P
     """Damage can take records out of the log of commits, and a backup may hold an older one than of the partitions."""
     async with one_partition(tmp_path, durability=durability) as broker:
         await broker.stage_commits.commit(APPLICATION, 0, [await stage(broker, "1", "a")])
-        owner = commits_of(broker).log.applications[APPLICATION]
+        owner = broker.stage_commits.log.applications[APPLICATION]
         older = owner.value
         await broker.stage_commits.commit(APPLICATION, 1, [await stage(broker, "1", "b", version=1)])
         owner.value = older
@@ -177,10 +174,10 @@ async def test_nothing_is_forgotten_while_the_log_of_commits_cannot_be_read(tmp_
     good = log.read_bytes()
     log.write_bytes(good[:-1] + b"?")
     async with one_partition(tmp_path, clock=clock, stage_commit_expiration_ms=1) as broker:
-        for left in stages_of(broker)._stages.values():
+        for left in broker.stage_commits.stages._stages.values():
             left.touched = -float("inf")
         clock.advance(1000)
-        commits = commits_of(broker)
+        commits = broker.stage_commits
         with pytest.raises(LogOfflineError, match="the commits of staged records cannot be served"):
             await broker.stage_commits.commit(APPLICATION, 1, [share])
         with pytest.raises(LogOfflineError, match="cannot be served"):
@@ -195,12 +192,10 @@ async def test_nothing_is_forgotten_while_the_log_of_commits_cannot_be_read(tmp_
         assert broker.stage_commits.last_version("other") == 0
 
 
-async def test_many_commits_share_what_is_kept_in_memory(
-    tmp_path: Path, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_commits_share_their_memory(tmp_path: Path, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_broker(tmp_path, fs=fs) as broker:
         await broker.topics.create(TOPIC, 2)
-        commits = commits_of(broker)
+        commits = broker.stage_commits
         commits._appending.total_tokens = 1
         first = await stage(broker, "1", "a", application="A")
         second = await stage(broker, "1", "b", application="B", partition=OTHER)
@@ -212,15 +207,13 @@ async def test_many_commits_share_what_is_kept_in_memory(
         assert (await values_from(broker), await values_from(broker, OTHER)) == ([b"a"], [b"b"])
 
 
-async def test_a_commit_that_takes_long_holds_up_no_transaction(
-    tmp_path: Path, fs: GateFileSystem, mock_clock: MockClock
-) -> None:
+async def test_a_long_commit_holds_up_no_transaction(tmp_path: Path, fs: GateFileSystem, mock_clock: MockClock) -> None:
     async with running_broker(tmp_path, fs=fs) as broker:
         await broker.topics.create(TOPIC, 2)
         producer = await TransactionalProducer.start(broker, timeout_ms=5000)
         await producer.produce(OTHER, "late")
         await decide(broker, [await stage(broker, "1", "a")])
-        commits_of(broker).log.applications[APPLICATION].retry_at = 0.0
+        broker.stage_commits.log.applications[APPLICATION].retry_at = 0.0
         with fs.hold("write", f"{PARTITION}/00000000000000000000.log") as gate:
             mock_clock.jump(2)
             await gate.reached()

@@ -46,11 +46,6 @@ class Flash:
         return await self.wear.look()
 
 
-@pytest.fixture
-def mock_clock() -> MockClock:
-    return MockClock()
-
-
 @asynccontextmanager
 async def flash(tmp_path: Path, clock: MockClock, *names: str, **settings: Any) -> AsyncIterator[Flash]:
     """With a log directory of each name, all of them on the disk."""

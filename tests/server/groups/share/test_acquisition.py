@@ -7,33 +7,26 @@ from typing import Final
 
 import pytest
 from triolog.protocol.errors import RequestError
+from triolog.server.groups.share import values
 from triolog.server.groups.share.acquisition import Acquisition
 from triolog.server.groups.share.config import ShareConfig
 from triolog.server.groups.share.partition_state import SharePartitionState
-from triolog.server.groups.share.values import (
-    Acknowledgement,
-    AcquiredRecords,
-    AcquireMode,
-    OffsetRange,
-    RecordState,
-    StateBatch,
-)
 
-OPTIMIZED, LIMITED = AcquireMode
-TENS: Final = [OffsetRange(first, first + 9) for first in range(0, 50, 10)]
+OPTIMIZED, LIMITED = values.AcquireMode
+TENS: Final = [values.OffsetRange(first, first + 9) for first in range(0, 50, 10)]
 ACCEPT, RELEASE = 1, 2
 
 
 def take(
     state: SharePartitionState,
-    fetched: Sequence[OffsetRange] = TENS,
+    fetched: Sequence[values.OffsetRange] = TENS,
     *,
     max_records: int = 500,
     batch_size: int = 500,
-    mode: AcquireMode = OPTIMIZED,
+    mode: values.AcquireMode = OPTIMIZED,
     member: str = "member",
-    aborted: Sequence[OffsetRange] = (),
-) -> list[AcquiredRecords]:
+    aborted: Sequence[values.OffsetRange] = (),
+) -> list[values.AcquiredRecords]:
     offset = state.next_fetch_offset()
     read = [each for each in fetched if each.last >= offset]
     acquisition = Acquisition(state, member, mode, batch_size, 0)
@@ -41,7 +34,7 @@ def take(
 
 
 def give_back(state: SharePartitionState, first: int, last: int, kind: int = RELEASE) -> None:
-    state.commit(state.acknowledge("member", [Acknowledgement(first, last, [kind])], 0))
+    state.commit(state.acknowledge("member", [values.Acknowledgement(first, last, [kind])], 0))
 
 
 def test_new_records_come_in_whole_record_batches_and_in_pieces_of_the_wanted_size() -> None:
@@ -54,7 +47,7 @@ def test_new_records_come_in_whole_record_batches_and_in_pieces_of_the_wanted_si
     state = SharePartitionState(0)
     assert take(state, max_records=25, mode=LIMITED) == [(0, 24, 1)], "no more than wanted; others get the rest"
     assert take(state, max_records=25, mode=LIMITED) == [(25, 29, 1), (30, 49, 1)]
-    for mode in AcquireMode:
+    for mode in values.AcquireMode:
         assert take(SharePartitionState(50), mode=mode) == []
         for most in (0, -1):
             assert take(SharePartitionState(0), max_records=most, mode=mode) == []
@@ -62,7 +55,7 @@ def test_new_records_come_in_whole_record_batches_and_in_pieces_of_the_wanted_si
 
 def test_offsets_without_records_are_passed_over_and_given_up() -> None:
     state = SharePartitionState(0)
-    assert take(state, [OffsetRange(5, 9), OffsetRange(20, 24)]) == [(5, 24, 1)]
+    assert take(state, [values.OffsetRange(5, 9), values.OffsetRange(20, 24)]) == [(5, 24, 1)]
     assert state.start_offset == 5
     state = SharePartitionState(0)
     take(state, batch_size=10, max_records=30)
@@ -96,7 +89,7 @@ def test_what_is_refused_in_part_has_not_happened() -> None:
     state = SharePartitionState(0)
     take(state, max_records=10)
     with pytest.raises(RequestError):
-        state.acknowledge("member", [Acknowledgement(0, 9, [ACCEPT]), Acknowledgement(20, 29, [ACCEPT])], 0)
+        state.acknowledge("member", [values.Acknowledgement(0, 9, [ACCEPT]), values.Acknowledgement(20, 29, [ACCEPT])], 0)
     give_back(state, 0, 9)
     assert take(state, max_records=10) == [(0, 9, 2)]
 
@@ -110,8 +103,11 @@ def test_records_of_aborted_transactions_nobody_gets() -> None:
 
 
 def test_after_a_restart_offsets_that_are_not_stored_come_as_new() -> None:
-    stored = [StateBatch(10, 14, RecordState.ACKNOWLEDGED, 1), StateBatch(20, 24, RecordState.AVAILABLE, 2)]
+    stored = [
+        values.StateBatch(10, 14, values.RecordState.ACKNOWLEDGED, 1),
+        values.StateBatch(20, 24, values.RecordState.AVAILABLE, 2),
+    ]
     assert take(SharePartitionState.restored(5, stored)) == [(5, 9, 1), (15, 19, 1), (20, 24, 3), (25, 49, 1)]
-    state = SharePartitionState.restored(0, [StateBatch(30, 34, RecordState.AVAILABLE, 1)])
+    state = SharePartitionState.restored(0, [values.StateBatch(30, 34, values.RecordState.AVAILABLE, 1)])
     assert take(state, max_records=15) == [(0, 19, 1)], "up to the end of a record batch"
     assert take(state, max_records=12) == [(20, 29, 1), (30, 34, 2)]

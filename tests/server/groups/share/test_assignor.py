@@ -69,9 +69,7 @@ def test_members_differ_by_one_at_most_when_they_begin_with_nothing(names: set[s
 
 
 @given(st.sets(st.sampled_from(NAMES), min_size=1), assignables, st.dictionaries(st.sampled_from(NAMES), owned))
-def test_members_and_partitions_have_their_part_at_most(
-    names: set[str], assignable: Assignable, before: dict[str, Partitions]
-) -> None:
+def test_nobody_has_more_than_his_part(names: set[str], assignable: Assignable, before: dict[str, Partitions]) -> None:
     partitions = all_partitions(assignable, frozenset(TOPICS))
     assigned = assign_simple(same("".join(names), *TOPICS, owned_by=before), assignable)
     if not partitions:

@@ -219,16 +219,3 @@ def test_the_first_heartbeat_writes_what_kafka_does_in_its_order(driven: DrivenS
         (10, True),
         (11, False),
     ]
-
-
-def test_a_restart_finds_members_assignments_and_states(driven: DrivenShareGroups) -> None:
-    driven.join("a", "t", "u")
-    driven.join("b", "t")
-    before = driven.group.describe(), driven.group.states, driven.group.targets
-    for _ in range(2):
-        driven.restart()
-        assert (driven.group.describe(), driven.group.states, driven.group.targets) == before
-        driven.compact()
-    assert driven.heartbeat("b", 4).assignment is None
-    driven.pass_time(100_000)
-    assert not driven.group.members

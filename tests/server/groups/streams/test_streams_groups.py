@@ -79,22 +79,12 @@ def test_a_state_that_a_newer_program_wrote_ends_with_the_next_join(driven: Driv
     assert driven.group.members["a"].state is MemberState.STABLE
 
 
-def test_records_without_epochs_of_tasks_count_from_the_members() -> None:
-    value = records.StreamsGroupCurrentMemberAssignmentValue(
-        member_epoch=7,
-        previous_member_epoch=6,
-        state=1,
-        active_tasks=[records.StreamsGroupCurrentTaskIds(subtopology_id="0", partitions=[0, 1], assignment_epochs=[3])],
-        standby_tasks=[],
-        warmup_tasks=[],
-        active_tasks_pending_revocation=[],
-        standby_tasks_pending_revocation=[],
-        warmup_tasks_pending_revocation=[],
-    )
-    topics = Topics()
-    topics.create("words", 2)
-    driven = DrivenStreamsGroups(topics)
+def test_records_without_epochs_of_tasks_count_from_the_members(driven: DrivenStreamsGroups) -> None:
     driven.join("a", PLAIN)
+    value = driven.group.members["a"].current_value()
+    value.member_epoch, value.previous_member_epoch, value.state = 7, 6, 1
+    ids = records.StreamsGroupCurrentTaskIds(subtopology_id="0", partitions=[0, 1], assignment_epochs=[3])
+    value.active_tasks = [ids]
     member = driven.group.members["a"].with_current(value)
     assert member.assigned == HeldTasks({TaskId("0", 0): 7, TaskId("0", 1): 7})
 

@@ -15,18 +15,7 @@ import trio.testing
 from trio.testing import MockClock
 from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.server.broker import (
-    Broker,
-    CommittingMember,
-    ConsumerHeartbeat,
-    GroupListing,
-    GroupState,
-    Join,
-    JoinAnswer,
-    LeavingMember,
-    StreamsHeartbeat,
-    Sync,
-)
+from triolog.server import broker as door
 from triolog.server.groups.share.member_values import ShareHeartbeat
 
 from tests.support.brokers import PARTITION, TOPIC, one_partition, until
@@ -39,7 +28,6 @@ from tests.support.transactions import committed_offset
 GROUP: Final = "group"
 SESSION_S: Final = 45.0
 DAY_MS: Final = 86_400_000
-COORDINATORS: Final = {"consumer": "consumers", "share": "share", "streams": "streams"}
 
 
 @attrs.frozen(kw_only=True)
@@ -53,28 +41,28 @@ class Kind:
     """Of share groups, over restarts."""
 
     @asynccontextmanager
-    async def serving(self, path: Path, **settings: Any) -> AsyncIterator[Broker]:
+    async def serving(self, path: Path, **settings: Any) -> AsyncIterator[door.Broker]:
         immediate = {"group_initial_rebalance_delay_ms": 0, "group_streams_initial_rebalance_delay_ms": 0}
         async with one_partition(path, **immediate, **settings) as broker:
             broker.groups.share.states = self.states
             yield broker
 
-    def coordinator(self, broker: Broker) -> Any:
-        return getattr(broker.groups, COORDINATORS[self.name])
+    def coordinator(self, broker: door.Broker) -> Any:
+        return getattr(broker.groups, "consumers" if self.name == "consumer" else self.name)
 
-    async def heartbeat(self, broker: Broker, request: Any = None, **changes: Any) -> Any:
+    async def heartbeat(self, broker: door.Broker, request: Any = None, **changes: Any) -> Any:
         groups = broker.groups
         send = {"consumer": groups.consumer_heartbeat, "streams": groups.streams_heartbeat}.get(
             self.name, groups.share.heartbeat
         )
         return await send(attrs.evolve(request or self.join, **changes))
 
-    async def refusal(self, broker: Broker, request: Any = None, **changes: Any) -> object:
+    async def refusal(self, broker: door.Broker, request: Any = None, **changes: Any) -> object:
         with pytest.raises(RequestError) as refused:
             await self.heartbeat(broker, request, **changes)
         return refused.value.code
 
-    async def settled(self, broker: Broker, **changes: Any) -> Any:
+    async def settled(self, broker: door.Broker, **changes: Any) -> Any:
         """Join and beat until nothing is new; answers the heartbeat that would follow."""
         joining = attrs.evolve(self.join, **changes)
         answer = await self.heartbeat(broker, joining)
@@ -85,19 +73,19 @@ class Kind:
                 return beat
             answer = again
 
-    def described(self, broker: Broker) -> Any:
+    def described(self, broker: door.Broker) -> Any:
         return self.coordinator(broker).describe(GROUP)
 
-    def members(self, broker: Broker) -> set[str]:
+    def members(self, broker: door.Broker) -> set[str]:
         return {member.member_id for member in self.described(broker).members}
 
 
-CONSUMER: Final = ConsumerHeartbeat(
+CONSUMER: Final = door.ConsumerHeartbeat(
     group_id=GROUP, member_id="a", rebalance_timeout_ms=60_000, topic_names=(TOPIC,), owned=frozenset()
 )
 SHARE: Final = ShareHeartbeat(group_id=GROUP, member_id="a", topic_names=(TOPIC,), client_id="client", client_host="/host")
-STREAMS: Final[StreamsHeartbeat] = joining(GROUP, "a", TOPIC)
-CLASSIC: Final = Join(
+STREAMS: Final[door.StreamsHeartbeat] = joining(GROUP, "a", TOPIC)
+CLASSIC: Final = door.Join(
     group_id=GROUP,
     protocol_type="consumer",
     protocols=(("range", b""),),
@@ -224,10 +212,10 @@ async def test_only_an_empty_group_is_deleted(fast_path: Path, kind: Kind) -> No
     async with kind.serving(fast_path) as broker:
         beat = await kind.settled(broker)
         [listing] = broker.groups.listings(["stable"], [kind.name])
-        assert listing == GroupListing(GROUP, kind.name, kind.described(broker).state, kind.name)
+        assert listing == door.GroupListing(GROUP, kind.name, kind.described(broker).state, kind.name)
         assert broker.groups.listings(["empty"]) == broker.groups.listings([], ["classic"]) == []
         if kind.name != "share":  # whose offsets are not committed
-            member = CommittingMember(generation=beat.member_epoch, member_id="a")
+            member = door.CommittingMember(generation=beat.member_epoch, member_id="a")
             assert await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=member) == [None]
         with pytest.raises(RequestError, match="NON_EMPTY_GROUP"):
             await broker.groups.delete(GROUP)
@@ -246,7 +234,7 @@ async def test_only_an_empty_group_is_deleted(fast_path: Path, kind: Kind) -> No
 async def test_an_empty_group_goes_when_its_offsets_have_expired(fast_path: Path, kind: Kind, clock: Clock) -> None:
     async with kind.serving(fast_path, clock=clock) as broker:
         beat = await kind.settled(broker)
-        member = CommittingMember(generation=beat.member_epoch, member_id="a")
+        member = door.CommittingMember(generation=beat.member_epoch, member_id="a")
         assert await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=member) == [None]
         clock.advance(30 * DAY_MS)
         assert await broker.groups.expire() == 0
@@ -294,7 +282,7 @@ async def test_heartbeats_with_missing_topics_or_tasks_to_give_up_have_to_wait(f
         await broker.topics.create("words")
         joined = await kind.heartbeat(broker, topology=WORD_COUNT)
         assert joined.missing_topics
-        beat = StreamsHeartbeat(group_id=GROUP, member_id="a", member_epoch=joined.member_epoch)
+        beat = door.StreamsHeartbeat(group_id=GROUP, member_id="a", member_epoch=joined.member_epoch)
         assert broker.groups.streams.heartbeat_now(beat) is None
         assert (await kind.heartbeat(broker, beat)).missing_topics == joined.missing_topics
     async with kind.serving(fast_path / "2") as broker:
@@ -304,19 +292,17 @@ async def test_heartbeats_with_missing_topics_or_tasks_to_give_up_have_to_wait(f
 
 
 @pytest.mark.parametrize("kind", ["consumer"], indirect=True)
-async def test_members_of_a_consumer_group_commit_at_their_epoch_and_get_topics_that_change(
-    fast_path: Path, kind: Kind
-) -> None:
+async def test_members_of_a_consumer_group_commit_at_their_epoch_and_follow_topics(fast_path: Path, kind: Kind) -> None:
     async with kind.serving(fast_path) as broker:
         beat = await kind.settled(broker)
-        member = CommittingMember(generation=1, member_id="a")
+        member = door.CommittingMember(generation=1, member_id="a")
         assert await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=member) == [None]
         broker.groups.consumers.check_fetch(GROUP, "a", 1)
         with pytest.raises(RequestError, match="its epoch is 1"):
             broker.groups.consumers.check_fetch(GROUP, "a", 2)
         for stale, code in (
-            (CommittingMember(generation=2, member_id="a"), "STALE_MEMBER_EPOCH"),
-            (CommittingMember(), "UNKNOWN_MEMBER_ID"),
+            (door.CommittingMember(generation=2, member_id="a"), "STALE_MEMBER_EPOCH"),
+            (door.CommittingMember(), "UNKNOWN_MEMBER_ID"),
         ):
             with pytest.raises(RequestError, match=code):
                 await broker.offsets.commit(GROUP, [(PARTITION, 6, None)], member=stale)
@@ -336,11 +322,11 @@ async def test_members_of_a_consumer_group_commit_at_their_epoch_and_get_topics_
         assert await committed_offset(broker, GROUP, PARTITION) == 7
 
 
-async def classic_join(broker: Broker) -> JoinAnswer:
+async def classic_join(broker: door.Broker) -> door.JoinAnswer:
     """One classic member with an assignment, or why it cannot be."""
     joined = await broker.groups.join(CLASSIC)
     if joined.error is ErrorCode.NONE:
-        await broker.groups.sync(Sync(group_id=GROUP, generation=joined.generation, member_id=joined.member_id))
+        await broker.groups.sync(door.Sync(group_id=GROUP, generation=joined.generation, member_id=joined.member_id))
     return joined
 
 
@@ -348,14 +334,14 @@ async def classic_join(broker: Broker) -> JoinAnswer:
 async def test_a_group_without_members_changes_its_kind_and_keeps_its_offsets(fast_path: Path, kind: Kind) -> None:
     async with kind.serving(fast_path) as broker:
         joined = await classic_join(broker)
-        member = CommittingMember(generation=joined.generation, member_id=joined.member_id)
+        member = door.CommittingMember(generation=joined.generation, member_id=joined.member_id)
         await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=member)
         assert await kind.refusal(broker) is ErrorCode.GROUP_ID_NOT_FOUND
-        broker.groups.leave(GROUP, [LeavingMember(joined.member_id)])
+        broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
         beat = await kind.settled(broker)
         [listing] = broker.groups.listings()
         assert listing.group_type == "consumer"
-        assert broker.groups.describe(GROUP).state is GroupState.DEAD
+        assert broker.groups.describe(GROUP).state is door.GroupState.DEAD
         assert await committed_offset(broker, GROUP, PARTITION) == 5
     async with kind.serving(fast_path) as broker:
         assert broker.groups.listings(types=["Consumer"]) == [listing]
@@ -364,7 +350,7 @@ async def test_a_group_without_members_changes_its_kind_and_keeps_its_offsets(fa
         assert (await classic_join(broker)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         await kind.heartbeat(broker, beat, member_epoch=-1)
         assert (await classic_join(broker)).error is ErrorCode.NONE
-        assert broker.groups.describe(GROUP).state is GroupState.STABLE
+        assert broker.groups.describe(GROUP).state is door.GroupState.STABLE
         with pytest.raises(RequestError, match="not found"):
             kind.described(broker)
     async with kind.serving(fast_path) as broker:

@@ -12,28 +12,18 @@ import pytest
 from trio.testing import MockClock
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
-from triolog.server.broker import Broker, CommittingMember, ConsumerHeartbeat, GroupState, Join
+from triolog.server.broker import Broker, CommittingMember, GroupState
 from triolog.server.groups.share.member_values import ShareGroupState, ShareHeartbeat, ShareHeartbeatAnswer
 from triolog.server.groups.share.share_states import ShareStateSummary
 
+from tests.server.actors.coordinators.managed.test_managed_coordinator import CLASSIC, CONSUMER, GROUP
+from tests.server.actors.coordinators.managed.test_managed_coordinator import SHARE as JOIN
 from tests.support.brokers import PARTITION, TOPIC, one_partition
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.share_groups import KeptShareStates
 
-GROUP = "group"
-JOIN = ShareHeartbeat(group_id=GROUP, member_id="a", topic_names=(TOPIC,), client_id="client", client_host="/host")
 BEAT = ShareHeartbeat(group_id=GROUP, member_id="a", member_epoch=2)
 LEAVE = ShareHeartbeat(group_id=GROUP, member_id="a", member_epoch=-1)
-CONSUMER = ConsumerHeartbeat(
-    group_id=GROUP, member_id="c", rebalance_timeout_ms=60_000, topic_names=(TOPIC,), owned=frozenset()
-)
-CLASSIC = Join(
-    group_id=GROUP,
-    protocol_type="consumer",
-    protocols=(("range", b""),),
-    session_timeout_ms=10_000,
-    requires_known_member_id=False,
-)
 
 
 @asynccontextmanager
@@ -100,7 +90,7 @@ async def test_a_state_that_could_not_be_made_is_made_with_the_next_heartbeat(br
 
 
 @pytest.mark.parametrize("is_empty", [False, True])
-async def test_a_share_group_is_no_other_kind_until_it_is_deleted(broker: Broker, is_empty: bool) -> None:
+async def test_a_share_group_is_no_other_kind_until_it_is_gone(broker: Broker, states: KeptShareStates, is_empty: bool) -> None:
     await heartbeat(broker)
     if is_empty:
         await heartbeat(broker, LEAVE)
@@ -119,32 +109,26 @@ async def test_a_share_group_is_no_other_kind_until_it_is_deleted(broker: Broker
             await call
     if is_empty:
         await broker.groups.delete(GROUP)
+        assert (states.states, broker.groups.listings()) == ({}, [])
+        assert (await heartbeat(broker)).member_epoch == 2
+        await heartbeat(broker, LEAVE)
+        await broker.groups.delete(GROUP)
         assert (await broker.groups.consumer_heartbeat(CONSUMER)).member_epoch == 1
 
 
-async def consumer_group(broker: Broker) -> None:
-    await broker.groups.consumer_heartbeat(CONSUMER)
-
-
-async def empty_consumer_group(broker: Broker) -> None:
-    await broker.groups.consumer_heartbeat(CONSUMER)
-    await broker.groups.consumer_heartbeat(attrs.evolve(CONSUMER, member_epoch=-1))
-
-
-async def classic_group(broker: Broker) -> None:
-    assert (await broker.groups.join(CLASSIC)).error is ErrorCode.NONE
-
-
-async def committed_offsets(broker: Broker) -> None:
-    assert await broker.offsets.commit(GROUP, [(PARTITION, 1, None)]) == [None]
-
-
-@pytest.mark.parametrize("make", [consumer_group, empty_consumer_group, classic_group, committed_offsets])
+@pytest.mark.parametrize("other", ["consumer", "empty consumer", "classic", "offsets"])
 async def test_a_group_of_another_kind_is_no_share_group(
-    autojump_clock: MockClock, fast_path: Path, states: KeptShareStates, make: Any
+    autojump_clock: MockClock, fast_path: Path, states: KeptShareStates, other: str
 ) -> None:
     async with sharing(fast_path, states) as broker:
-        await make(broker)
+        if "consumer" in other:
+            await broker.groups.consumer_heartbeat(CONSUMER)
+        if other == "empty consumer":
+            await broker.groups.consumer_heartbeat(attrs.evolve(CONSUMER, member_epoch=-1))
+        elif other == "classic":
+            assert (await broker.groups.join(CLASSIC)).error is ErrorCode.NONE
+        elif other == "offsets":
+            assert await broker.offsets.commit(GROUP, [(PARTITION, 1, None)]) == [None]
         expected = ErrorCode.GROUP_ID_NOT_FOUND, "Group group is not a share group."
         for epoch in (0, 3, -1):
             assert await refusal(broker, member_epoch=epoch) == expected
@@ -169,14 +153,6 @@ async def test_a_name_that_two_kinds_want_at_once_is_of_one(fast_path: Path, sta
                 await broker.offsets.commit(GROUP, [(PARTITION, 1, None)])
         assert await broker.offsets.fetch(GROUP) == []
         assert [each.group_type for each in broker.groups.listings()] == ["share", "share"]
-
-
-async def test_a_deleted_group_is_gone_with_its_states(broker: Broker, states: KeptShareStates) -> None:
-    await heartbeat(broker)
-    await heartbeat(broker, LEAVE)
-    await broker.groups.delete(GROUP)
-    assert (states.states, broker.groups.listings()) == ({}, [])
-    assert (await heartbeat(broker)).member_epoch == 2
 
 
 async def test_start_offsets_are_altered_described_and_deleted(broker: Broker, states: KeptShareStates) -> None:

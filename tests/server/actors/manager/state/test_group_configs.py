@@ -44,9 +44,7 @@ async def test_changes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
         assert (configs.of_group("a")[LIMIT], configs.of_group("a")[LOCKS]) == (3, 200)
 
 
-async def test_what_is_wrong_or_cannot_be_stored_does_not_count(
-    tmp_path: Path, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_wrong_change_does_not_count(tmp_path: Path, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_configs, "MAX_GROUPS_BYTES", 300)
     async with running_broker(tmp_path, fs=fs) as broker:
         configs = broker.group_configs
