@@ -33,7 +33,7 @@ from triolog.protocol.errors import InvalidRecordError, RemoteProtocolError
 from triolog.protocol.schema.codec import write
 from triolog.protocol.types import TopicPartition
 
-from tests.fuzzing.target import BrokenInvariantError, Target, require
+from tests.fuzzing.target import BrokenInvariantError, Target, check_repeatable, require
 from tests.support.kafka_values import random_value
 
 GROUP_KINDS: Final[tuple[record_kinds.RecordKinds[Any, Any], ...]] = (
@@ -69,12 +69,7 @@ def _checked(
         raise BrokenInvariantError(f"{exc!r} is not documented: {data.hex()}") from exc
     if found is None:
         return None
-    try:
-        written = encode(found)
-        again = decode(written)
-    except Exception as exc:
-        raise BrokenInvariantError(f"{found!r} cannot be written and read: {exc!r}: {data.hex()}") from exc
-    require(found == again or repr(found) == repr(again), f"{found!r} is written and read as {again!r}: {data.hex()}")
+    check_repeatable(decode, encode, found, data)
     return found
 
 
@@ -114,14 +109,8 @@ def _comparable_transaction(data: bytes) -> transactions.TransactionLogValue:
 
 def _feed_share_state(key: bytes, value: bytes) -> bool:
     found = _checked(key, share_group_state.decode_share_state_key, share_group_state.encode_share_state_key)
-    if found is None:
-        return False
-    return (
-        _checked(
-            value, _decoder_of(share_group_state.decode_share_state_value, found), share_group_state.encode_share_state_value
-        )
-        is not None
-    )
+    read = _decoder_of(share_group_state.decode_share_state_value, found)
+    return found is not None and _checked(value, read, share_group_state.encode_share_state_value) is not None
 
 
 def _feed_stage_commits(key: bytes, value: bytes) -> bool:

@@ -44,6 +44,7 @@ TAGGED_V1 = (
 def test_the_key_has_the_bytes_that_kafka_writes() -> None:
     assert transactions.encode_transaction_key("mover").hex() == KEY
     assert transactions.decode_transaction_key(bytes.fromhex(KEY)) == "mover"
+    assert transactions.decode_transaction_key(bytes.fromhex("0001aabb")) is None, "another kind is left alone"
 
 
 @pytest.mark.parametrize(("value", "data"), [(EMPTY, EMPTY_V0), (ONGOING, ONGOING_V0), (TAGGED, TAGGED_V1)])
@@ -51,26 +52,16 @@ def test_the_value_has_the_bytes_that_kafka_writes(value: transactions.Transacti
     assert value.encode().hex() == data
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (EMPTY_V0, EMPTY),
-        (ONGOING_V0, ONGOING),
-        (EMPTY_V1, EMPTY),
-        (ONGOING_V1, ONGOING),
-        (TAGGED_V1, TAGGED),
-    ],
-)
+WRITTEN = [(EMPTY_V0, EMPTY), (ONGOING_V0, ONGOING), (EMPTY_V1, EMPTY), (ONGOING_V1, ONGOING), (TAGGED_V1, TAGGED)]
+
+
+@pytest.mark.parametrize(("data", "expected"), WRITTEN)
 def test_both_versions_of_the_value_are_read(data: str, expected: transactions.TransactionLogValue) -> None:
     assert transactions.decode_transaction_value(bytes.fromhex(data)) == expected
 
 
-def test_kinds_of_records_that_are_not_known_are_left_alone() -> None:
-    assert transactions.decode_transaction_key(bytes.fromhex("0001aabb")) is None
-
-
-@pytest.mark.parametrize("data", [EMPTY_V0, ONGOING_V0, EMPTY_V1, ONGOING_V1, TAGGED_V1])
-def test_a_value_cut_anywhere_or_too_long_is_refused(data: str) -> None:
+@pytest.mark.parametrize(("data", "_"), WRITTEN)
+def test_a_value_cut_anywhere_or_too_long_is_refused(data: str, _: object) -> None:
     whole = bytes.fromhex(data)
     for damaged in [*(whole[:size] for size in range(len(whole))), whole + b"\0"]:
         with pytest.raises(InvalidRecordError):

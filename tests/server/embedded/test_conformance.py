@@ -548,23 +548,6 @@ async def test_a_second_broker_on_a_path_is_refused_by_its_name(opened: Any, tmp
                 pass
 
 
-@on_every_face()
-async def test_an_exception_of_the_block_comes_out_and_the_broker_has_stopped(opened: Any, tmp_path: Path) -> None:
-    raised = ZeroDivisionError()
-
-    async def fail() -> None:
-        async with opened(tmp_path) as broker:
-            await broker.create_topic(T)
-            await broker.append(T, [b"kept"])
-            raise raised
-
-    with pytest.raises(ZeroDivisionError) as found:
-        await fail()
-    assert found.value is raised
-    async with opened(tmp_path) as broker:
-        assert [each.value for each in await broker.fetch(T)] == [b"kept"]
-
-
 @on_every_face(topics=[T])
 async def test_a_fork_and_a_log_are_there_too(broker: Any) -> None:
     await broker.log(T).produce_all([b"a", b"b"])
