@@ -165,7 +165,7 @@ def test_a_stamp_changes_offsets_and_epoch_and_keeps_the_checksum(base_offset: i
     assert [record.offset for record in iter_records(changed)] == [base_offset, base_offset + 1, base_offset + 2]
 
 
-def test_append_time_is_reported_for_every_record_and_back_at_create_time_they_have_their_own() -> None:
+def test_append_time_is_reported_for_every_record() -> None:
     """Kafka: DefaultRecordBatchTest.testSetLogAppendTime."""
     changed = with_timestamp(THREE, TimestampType.LOG_APPEND_TIME, 15)
     header = checked(changed)

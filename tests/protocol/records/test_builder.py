@@ -72,7 +72,8 @@ def test_nothing_appended_builds_nothing() -> None:
 def test_timestamps_of_header_and_records(
     stamps: tuple[int, ...], options: dict[str, Any], base_and_most: tuple[int, int], reported: list[int]
 ) -> None:
-    """Kafka: MemoryRecordsBuilderTest.buildUsingCreateTime, buildUsingLogAppendTime, testRecordTimestampsWithDeleteHorizon."""
+    """Kafka: MemoryRecordsBuilderTest.buildUsingCreateTime, MemoryRecordsBuilderTest.buildUsingLogAppendTime,
+    MemoryRecordsBuilderTest.testRecordTimestampsWithDeleteHorizon."""
     batch = build_batch([(timestamp, b"k", None, ()) for timestamp in stamps], **options)
     header = parse_header(batch)
     assert (header.base_timestamp, header.max_timestamp, header.last_offset) == (*base_and_most, 2)
