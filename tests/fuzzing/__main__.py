@@ -21,10 +21,8 @@ import attrs
 import click
 from triolog.protocol.limits import KIB
 
-from tests.fuzzing import corpora
-from tests.fuzzing.reached import smallest
+from tests.fuzzing import corpora, reached, targets
 from tests.fuzzing.target import Target
-from tests.fuzzing.targets import TARGETS
 
 BUILD: Final = Path("build/fuzz")
 RUNS_PER_PROCESS: Final = 500_000
@@ -100,7 +98,7 @@ class Place:
         found = [path.read_bytes() for path in self.corpus.iterdir()] if self.corpus.is_dir() else []
         chosen: list[bytes] = []
         size = 0
-        for data in smallest(self.target, {*found, *corpora.kept(name)}):
+        for data in reached.smallest(self.target, {*found, *corpora.kept(name)}):
             size += len(data)
             if size > MOST_CORPUS_BYTES or len(chosen) == MOST_INPUTS:
                 break
@@ -128,9 +126,9 @@ def _story(output: str) -> str:
 @click.option("--minimise", is_flag=True, help="Put the smallest inputs that reach everything into tests/data/fuzz.")
 def main(names: Sequence[str], runs: int, keep_going: bool, totals: bool, minimise: bool) -> None:
     """Fuzz TARGET... (all of them by default), each for so many executions."""
-    if unknown := set(names) - TARGETS.keys():
-        raise click.UsageError(f"there is no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
-    places = [Place(TARGETS[name]) for name in names or TARGETS]
+    if unknown := set(names) - targets.TARGETS.keys():
+        raise click.UsageError(f"there is no target {', '.join(sorted(unknown))}; there are {', '.join(targets.TARGETS)}")
+    places = [Place(targets.TARGETS[name]) for name in names or targets.TARGETS]
     for place in places:
         if totals:
             count, seconds, broken = place.totals()

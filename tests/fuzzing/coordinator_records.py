@@ -17,64 +17,29 @@ from random import Random
 from typing import Any, Final
 
 import attrs
-from triolog.protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
-from triolog.protocol.coordinator.consumer_protocol import (
-    HIGHEST_VERSION,
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    decode_assignment,
-    decode_subscription,
-    encode_consumer_protocol,
-    subscribed_topics,
-)
-from triolog.protocol.coordinator.group_metadata import GroupMetadataValue, decode_group_metadata_value
-from triolog.protocol.coordinator.offsets import (
-    GroupMetadataKey,
-    OffsetCommitKey,
-    OffsetCommitValue,
-    decode_offset_commit_value,
-    decode_offsets_key,
-)
-from triolog.protocol.coordinator.record_kinds import RecordKinds
-from triolog.protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
-from triolog.protocol.coordinator.share_group_state import (
-    ShareSnapshotKey,
-    ShareSnapshotValue,
-    ShareUpdateKey,
-    ShareUpdateValue,
-    decode_share_state_key,
-    decode_share_state_value,
-    encode_share_state_key,
-    encode_share_state_value,
-)
-from triolog.protocol.coordinator.stage_commits import (
-    CommittedFile,
-    StageCommitPartition,
-    StageCommitState,
-    StageCommitValue,
-    decode_stage_commit_key,
-    decode_stage_commit_value,
-    encode_stage_commit_key,
-)
-from triolog.protocol.coordinator.streams_group_records import STREAMS_GROUP_RECORDS
-from triolog.protocol.coordinator.transactions import (
-    TransactionLogValue,
-    TransactionState,
-    decode_transaction_key,
-    decode_transaction_value,
-    encode_transaction_key,
+from triolog.protocol.coordinator import (
+    consumer_group_records,
+    consumer_protocol,
+    group_metadata,
+    offsets,
+    record_kinds,
+    share_group_records,
+    share_group_state,
+    stage_commits,
+    streams_group_records,
+    transactions,
 )
 from triolog.protocol.errors import InvalidRecordError, RemoteProtocolError
 from triolog.protocol.schema.codec import write
 from triolog.protocol.types import TopicPartition
 
-from tests.fuzzing.target import BrokenInvariantError, Target, require
+from tests.fuzzing.target import BrokenInvariantError, Target, check_repeatable, require
 from tests.support.kafka_values import random_value
 
-GROUP_KINDS: Final[tuple[RecordKinds[Any, Any], ...]] = (
-    CONSUMER_GROUP_RECORDS,
-    SHARE_GROUP_RECORDS,
-    STREAMS_GROUP_RECORDS,
+GROUP_KINDS: Final[tuple[record_kinds.RecordKinds[Any, Any], ...]] = (
+    consumer_group_records.CONSUMER_GROUP_RECORDS,
+    share_group_records.SHARE_GROUP_RECORDS,
+    streams_group_records.STREAMS_GROUP_RECORDS,
 )
 SEEDS_PER_KIND: Final = 4
 _KEY_LENGTH: Final = struct.Struct(">H")
@@ -104,21 +69,16 @@ def _checked(
         raise BrokenInvariantError(f"{exc!r} is not documented: {data.hex()}") from exc
     if found is None:
         return None
-    try:
-        written = encode(found)
-        again = decode(written)
-    except Exception as exc:
-        raise BrokenInvariantError(f"{found!r} cannot be written and read: {exc!r}: {data.hex()}") from exc
-    require(found == again or repr(found) == repr(again), f"{found!r} is written and read as {again!r}: {data.hex()}")
+    check_repeatable(decode, encode, found, data)
     return found
 
 
 def _feed_offsets(key: bytes, value: bytes) -> bool:
-    known = _checked(key, decode_offsets_key, lambda found: bytes(found.encode()))
-    if isinstance(known, GroupMetadataKey):
-        return _checked(value, decode_group_metadata_value, GroupMetadataValue.encode) is not None
-    if isinstance(known, OffsetCommitKey):
-        return _checked(value, _commit_without_expiry, OffsetCommitValue.encode) is not None
+    known = _checked(key, offsets.decode_offsets_key, lambda found: bytes(found.encode()))
+    if isinstance(known, offsets.GroupMetadataKey):
+        return _checked(value, group_metadata.decode_group_metadata_value, group_metadata.GroupMetadataValue.encode) is not None
+    if isinstance(known, offsets.OffsetCommitKey):
+        return _checked(value, _commit_without_expiry, offsets.OffsetCommitValue.encode) is not None
     for kinds in GROUP_KINDS:
         found = _checked(key, kinds.decode_key, kinds.encode_key)
         if found is not None:
@@ -127,9 +87,9 @@ def _feed_offsets(key: bytes, value: bytes) -> bool:
     return False
 
 
-def _commit_without_expiry(data: bytes) -> OffsetCommitValue:
+def _commit_without_expiry(data: bytes) -> offsets.OffsetCommitValue:
     """The version that is written has no expire timestamp."""
-    return decode_offset_commit_value(data)._replace(expire_timestamp=-1)
+    return offsets.decode_offset_commit_value(data)._replace(expire_timestamp=-1)
 
 
 def _decoder_of(decode: Callable[[Any, bytes], Any], key: Any) -> Callable[[bytes], Any]:
@@ -137,39 +97,40 @@ def _decoder_of(decode: Callable[[Any, bytes], Any], key: Any) -> Callable[[byte
 
 
 def _feed_transactions(key: bytes, value: bytes) -> bool:
-    _checked(key, decode_transaction_key, encode_transaction_key)
-    return _checked(value, _comparable_transaction, TransactionLogValue.encode) is not None
+    _checked(key, transactions.decode_transaction_key, transactions.encode_transaction_key)
+    return _checked(value, _comparable_transaction, transactions.TransactionLogValue.encode) is not None
 
 
-def _comparable_transaction(data: bytes) -> TransactionLogValue:
+def _comparable_transaction(data: bytes) -> transactions.TransactionLogValue:
     """While it is empty its partitions are not written."""
-    found = decode_transaction_value(data)
-    return attrs.evolve(found, partitions=frozenset()) if found.state is TransactionState.EMPTY else found
+    found = transactions.decode_transaction_value(data)
+    return attrs.evolve(found, partitions=frozenset()) if found.state is transactions.TransactionState.EMPTY else found
 
 
 def _feed_share_state(key: bytes, value: bytes) -> bool:
-    found = _checked(key, decode_share_state_key, encode_share_state_key)
-    if found is None:
-        return False
-    return _checked(value, _decoder_of(decode_share_state_value, found), encode_share_state_value) is not None
+    found = _checked(key, share_group_state.decode_share_state_key, share_group_state.encode_share_state_key)
+    read = _decoder_of(share_group_state.decode_share_state_value, found)
+    return found is not None and _checked(value, read, share_group_state.encode_share_state_value) is not None
 
 
 def _feed_stage_commits(key: bytes, value: bytes) -> bool:
-    _checked(key, decode_stage_commit_key, encode_stage_commit_key)
-    return _checked(value, decode_stage_commit_value, StageCommitValue.encode) is not None
+    _checked(key, stage_commits.decode_stage_commit_key, stage_commits.encode_stage_commit_key)
+    return _checked(value, stage_commits.decode_stage_commit_value, stage_commits.StageCommitValue.encode) is not None
 
 
 def _feed_consumer_protocol(key: bytes, value: bytes) -> bool:
-    def write(found: ConsumerProtocolSubscription | ConsumerProtocolAssignment) -> bytes:
-        return encode_consumer_protocol(found, HIGHEST_VERSION)
+    def write(found: consumer_protocol.ConsumerProtocolSubscription | consumer_protocol.ConsumerProtocolAssignment) -> bytes:
+        return consumer_protocol.encode_consumer_protocol(found, consumer_protocol.HIGHEST_VERSION)
 
-    topics = _checked(value, lambda data: subscribed_topics(data) or None, lambda _: value, RemoteProtocolError)
-    subscription = _checked(value, decode_subscription, write, RemoteProtocolError)
+    topics = _checked(
+        value, lambda data: consumer_protocol.subscribed_topics(data) or None, lambda _: value, RemoteProtocolError
+    )
+    subscription = _checked(value, consumer_protocol.decode_subscription, write, RemoteProtocolError)
     require(
         subscription is None or not subscription.topics or topics == subscription.topics,
         f"topics alone are {topics}, with the rest {subscription}: {value.hex()}",
     )
-    assignment = _checked(key, decode_assignment, write, RemoteProtocolError)
+    assignment = _checked(key, consumer_protocol.decode_assignment, write, RemoteProtocolError)
     return subscription is not None and assignment is not None
 
 
@@ -186,44 +147,51 @@ def seeds() -> Iterator[bytes]:
     """Records of every kind."""
     random = Random(0)
     partition = TopicPartition("readings", 3)
-    commit = OffsetCommitValue(17, "note", 1_700_000_000_000, 2)
+    commit = offsets.OffsetCommitValue(17, "note", 1_700_000_000_000, 2)
     flexible = struct.pack(">hqi", 4, 17, 2) + b"\5note" + struct.pack(">q", 5) + b"\0"
     for value in (commit.encode(), flexible, struct.pack(">hqh", 1, 17, 0) + struct.pack(">qq", 5, 9)):
-        yield _record(0, OffsetCommitKey("group", partition).encode(), value)
+        yield _record(0, offsets.OffsetCommitKey("group", partition).encode(), value)
     for _ in range(SEEDS_PER_KIND):
         for version in range(5):
-            value = struct.pack(">h", version) + _written(GroupMetadataValue, version, version >= 4, random)
-            yield _record(0, GroupMetadataKey("group").encode(), value)
+            value = struct.pack(">h", version) + _written(group_metadata.GroupMetadataValue, version, version >= 4, random)
+            yield _record(0, offsets.GroupMetadataKey("group").encode(), value)
         for kinds in GROUP_KINDS:
             for key_class, value_class in kinds._values.items():
                 key = kinds.encode_key(random_value(key_class, 0, random))
                 yield _record(0, key, kinds.encode_value(random_value(value_class, 0, random)))
-        for key_class, value_class in ((ShareSnapshotKey, ShareSnapshotValue), (ShareUpdateKey, ShareUpdateValue)):
-            key = encode_share_state_key(random_value(key_class, 0, random))
-            yield _record(2, key, encode_share_state_value(random_value(value_class, 0, random)))
+        for key_class, value_class in (
+            (share_group_state.ShareSnapshotKey, share_group_state.ShareSnapshotValue),
+            (share_group_state.ShareUpdateKey, share_group_state.ShareUpdateValue),
+        ):
+            key = share_group_state.encode_share_state_key(random_value(key_class, 0, random))
+            yield _record(2, key, share_group_state.encode_share_state_value(random_value(value_class, 0, random)))
         for version in range(4):
             subscription, assignment = (
-                encode_consumer_protocol(random_value(cls, version, random), version)
-                for cls in (ConsumerProtocolSubscription, ConsumerProtocolAssignment)
+                consumer_protocol.encode_consumer_protocol(random_value(cls, version, random), version)
+                for cls in (consumer_protocol.ConsumerProtocolSubscription, consumer_protocol.ConsumerProtocolAssignment)
             )
             yield _record(4, assignment, subscription)
-    for state, (client_version, next_id) in product(list(TransactionState)[:-1], ((0, -1), (2, 9))):
-        transaction = TransactionLogValue(
+    for state, (client_version, next_id) in product(list(transactions.TransactionState)[:-1], ((0, -1), (2, 9))):
+        transaction = transactions.TransactionLogValue(
             producer_id=5,
             producer_epoch=1,
             timeout_ms=60_000,
             state=state,
-            partitions=frozenset() if state is TransactionState.EMPTY else frozenset([partition]),
+            partitions=frozenset() if state is transactions.TransactionState.EMPTY else frozenset([partition]),
             last_update_ms=1_700_000_000_000,
             next_producer_id=next_id,
             client_version=client_version,
         )
-        yield _record(1, encode_transaction_key("mover"), transaction.encode())
-    files = (CommittedFile(task="1-2", size_bytes=400, crc=7, records_count=3),)
-    stored = StageCommitPartition(topic_partition=partition, topic_id=uuid.UUID(int=5), start_offset=4, files=files)
-    for stage in StageCommitState:
-        staged = StageCommitValue(version=2, state=stage, producer_id=7, producer_epoch=0, update_ms=9, partitions=(stored,))
-        yield _record(3, encode_stage_commit_key("job"), staged.encode())
+        yield _record(1, transactions.encode_transaction_key("mover"), transaction.encode())
+    files = (stage_commits.CommittedFile(task="1-2", size_bytes=400, crc=7, records_count=3),)
+    stored = stage_commits.StageCommitPartition(
+        topic_partition=partition, topic_id=uuid.UUID(int=5), start_offset=4, files=files
+    )
+    for stage in stage_commits.StageCommitState:
+        staged = stage_commits.StageCommitValue(
+            version=2, state=stage, producer_id=7, producer_epoch=0, update_ms=9, partitions=(stored,)
+        )
+        yield _record(3, stage_commits.encode_stage_commit_key("job"), staged.encode())
 
 
 def _written(cls: type, version: int, flexible: bool, random: Random) -> bytes:

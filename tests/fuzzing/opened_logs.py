@@ -22,11 +22,9 @@ from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.storage.recovery.recovery import OpenLog, open_log
 
 from tests.fuzzing.target import BrokenInvariantError, Target, require
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import START_MS, TOPIC_PARTITION, batch, open_driven
-from tests.support.memory_image import logs_of, put
+from tests.support import crash_fs, logs, memory_image
 
-DIRECTORY: Final = f"/logs/{TOPIC_PARTITION}"
+DIRECTORY: Final = f"/logs/{logs.TOPIC_PARTITION}"
 CONFIG: Final = LogConfig().overlay({"index.interval.bytes": "100", "segment.index.bytes": "240"})
 CLEAN: Final = 1
 KILLED_RECOVERY_POINT: Final = 8
@@ -37,7 +35,7 @@ _ABORTED: Final = {"producer_id": 7, "producer_epoch": 0, "is_transactional": Tr
 class Base:
     """The directory as it was left, and the names of its files."""
 
-    fs: CrashFileSystem
+    fs: crash_fs.CrashFileSystem
     names: tuple[str, ...]
     end_offset: int
 
@@ -45,21 +43,21 @@ class Base:
 @functools.cache
 def base() -> Base:
     """Three segments with aborted transactions, an idempotent producer and a gap, stopped in order."""
-    fs = CrashFileSystem()
-    driven = open_driven(DIRECTORY, fs=fs, config=CONFIG)
-    put(fs, f"{DIRECTORY}/{PARTITION_METADATA_FILE}", encode_partition_metadata(uuid.UUID(int=5000)))
+    fs = crash_fs.CrashFileSystem()
+    driven = logs.open_driven(DIRECTORY, fs=fs, config=CONFIG)
+    memory_image.put(fs, f"{DIRECTORY}/{PARTITION_METADATA_FILE}", encode_partition_metadata(uuid.UUID(int=5000)))
     for number in range(3):
-        driven.append(batch(START_MS + number, value=b"plain", key=b"key"))
-        driven.append(batch(*[START_MS + number] * 2, producer_id=3, producer_epoch=0, base_sequence=2 * number))
-        driven.append(batch(START_MS + 9, base_sequence=number, **_ABORTED))
-        end = prepare_marker(producer_id=7, producer_epoch=0, commit=False, coordinator_epoch=0, now_ms=START_MS)
+        driven.append(logs.batch(logs.START_MS + number, value=b"plain", key=b"key"))
+        driven.append(logs.batch(*[logs.START_MS + number] * 2, producer_id=3, producer_epoch=0, base_sequence=2 * number))
+        driven.append(logs.batch(logs.START_MS + 9, base_sequence=number, **_ABORTED))
+        end = prepare_marker(producer_id=7, producer_epoch=0, commit=False, coordinator_epoch=0, now_ms=logs.START_MS)
         driven.append_group([end])
         if number < 2:
             driven.roll()
     driven.close()
     damaged = bytearray(fs.content(f"{DIRECTORY}/{segment_file(5, LOG_SUFFIX)}"))
     damaged[70] ^= 1
-    put(fs, f"{DIRECTORY}/{segment_file(5, LOG_SUFFIX)}", bytes(damaged))
+    memory_image.put(fs, f"{DIRECTORY}/{segment_file(5, LOG_SUFFIX)}", bytes(damaged))
     driven = driven.reopen(was_clean=False)
     driven.close()
     fs.end_process()
@@ -73,8 +71,8 @@ def feed(data: bytes) -> bool:
         return False
     whole, was_clean = base(), bool(data[1] & CLEAN)
     name, fs = whole.names[data[0] % len(whole.names)], whole.fs.copy()
-    put(fs, f"{DIRECTORY}/{name}", data[2:])
-    before = logs_of(fs)
+    memory_image.put(fs, f"{DIRECTORY}/{name}", data[2:])
+    before = memory_image.logs_of(fs)
     log = _opened(fs, data, whole.end_offset if was_clean else None)
     files = fs.tree()
     kept = set(files.values())
@@ -91,13 +89,13 @@ def feed(data: bytes) -> bool:
     return True
 
 
-def _opened(fs: CrashFileSystem, data: bytes, clean_end: int | None) -> Log | None:
+def _opened(fs: crash_fs.CrashFileSystem, data: bytes, clean_end: int | None) -> Log | None:
     """`clean_end`: what the checkpoint of a clean stop says; None after a kill."""
     request = OpenLog(
-        topic_partition=TOPIC_PARTITION,
+        topic_partition=logs.TOPIC_PARTITION,
         directory=DIRECTORY,
         config=CONFIG,
-        now_ms=lambda: START_MS,
+        now_ms=lambda: logs.START_MS,
         was_clean=clean_end is not None,
         recovery_point=KILLED_RECOVERY_POINT if clean_end is None else clean_end,
     )

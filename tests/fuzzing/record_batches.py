@@ -11,14 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any, Final
 
-from triolog.protocol.errors import (
-    CorruptRecordError,
-    InvalidRecordError,
-    InvalidTimestampError,
-    RecordTooLargeError,
-    UnsupportedCompressionTypeError,
-)
-from triolog.protocol.limits import INT64_MAX, MIB
+from triolog.protocol import errors, limits, types
 from triolog.protocol.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -35,7 +28,6 @@ from triolog.protocol.records.compression import compress
 from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.records.record import first_record_at, iter_records, walk_records
 from triolog.protocol.records.steps import BatchLimits
-from triolog.protocol.types import NO_TIMESTAMP, CompressionType, Record, TopicPartition
 from triolog.server.config import LogConfig
 from triolog.server.storage.log.prepare import prepare_append
 from triolog.server.storage.log.prepare_one import prepare_one
@@ -48,17 +40,17 @@ FIX: Final = 1
 PACK: Final = 2
 """In the first byte: what lies behind the header is compressed by the codec that the header names."""
 DOCUMENTED: Final = (
-    CorruptRecordError,
-    InvalidRecordError,
-    InvalidTimestampError,
-    RecordTooLargeError,
-    UnsupportedCompressionTypeError,
+    errors.CorruptRecordError,
+    errors.InvalidRecordError,
+    errors.InvalidTimestampError,
+    errors.RecordTooLargeError,
+    errors.UnsupportedCompressionTypeError,
 )
-MOST_UNPACKED_BYTES: Final = MIB
+MOST_UNPACKED_BYTES: Final = limits.MIB
 LIMITS: Final = BatchLimits(unpacked_bytes=MOST_UNPACKED_BYTES)
 NOW_MS: Final = 1_700_000_000_000
 CONFIG: Final = LogConfig()
-PARTITION: Final = TopicPartition("t", 0)
+PARTITION: Final = types.TopicPartition("t", 0)
 _LENGTH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 
@@ -73,7 +65,7 @@ def feed(data: bytes) -> bool:
     try:
         for header, batch in iter_batches(batches):
             is_good = _feed_batch(header, batch) or is_good
-    except CorruptRecordError:
+    except errors.CorruptRecordError:
         return False
     except BrokenInvariantError:
         raise
@@ -88,8 +80,8 @@ def helped(how: int, batch: bytes) -> bytes:
         return batch
     codec = batch[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK
     changed = bytearray(batch)
-    if how & PACK and codec <= max(CompressionType):
-        changed[RECORD_BATCH_OVERHEAD:] = compress(CompressionType(codec), bytes(batch[RECORD_BATCH_OVERHEAD:]))
+    if how & PACK and codec <= max(types.CompressionType):
+        changed[RECORD_BATCH_OVERHEAD:] = compress(types.CompressionType(codec), bytes(batch[RECORD_BATCH_OVERHEAD:]))
     if how & FIX:
         _LENGTH.pack_into(changed, 8, len(changed) - 12)
         _CRC.pack_into(changed, 17, crc32c(changed[ATTRIBUTES_POSITION:]))
@@ -125,9 +117,9 @@ def _outcome(read: Callable[[], Any], batch: memoryview) -> tuple[Any, Exception
         raise BrokenInvariantError(f"{exc!r} is not documented: {batch.hex()}") from exc
 
 
-def _check_walk(walk: Any, records: list[Record], header: BatchHeader, batch: memoryview) -> None:
+def _check_walk(walk: Any, records: list[types.Record], header: BatchHeader, batch: memoryview) -> None:
     times = [record.timestamp for record in records]
-    found = len(records), max(times, default=NO_TIMESTAMP), any(record.key is None for record in records)
+    found = len(records), max(times, default=types.NO_TIMESTAMP), any(record.key is None for record in records)
     told = walk.records_count, walk.max_timestamp, walk.has_null_key
     require(found == told, f"the walk says {told}, the records {found}: {batch.hex()}")
     offsets = [record.offset - header.base_offset for record in records]
@@ -156,10 +148,10 @@ def with_words(append: Callable[[], Any], records: bytes) -> tuple[Any, Exceptio
     return prepared, refusal
 
 
-def _check_repeatable(records: list[Record], header: BatchHeader, batch: memoryview) -> None:
+def _check_repeatable(records: list[types.Record], header: BatchHeader, batch: memoryview) -> None:
     """What was read is written and is read again as the same."""
     timestamps = [record.timestamp for record in records]
-    if min(timestamps) < NO_TIMESTAMP or not 0 <= header.base_offset <= INT64_MAX - len(records):
+    if min(timestamps) < types.NO_TIMESTAMP or not 0 <= header.base_offset <= limits.INT64_MAX - len(records):
         return
     again = build_batch(
         [(record.timestamp, record.key, record.value, record.headers) for record in records],
@@ -177,7 +169,7 @@ def seeds() -> Iterator[bytes]:
         (NOW_MS + 900, b"", None, (("a", b""),)),
     ]
     alike: list[Any] = [(NOW_MS + number, b"k", b"12345678", ()) for number in range(40)]
-    for codec, records in product(CompressionType, (plain, alike)):
+    for codec, records in product(types.CompressionType, (plain, alike)):
         batch = build_batch(records, compression_type=codec)
         yield bytes([0]) + batch
         yield bytes([FIX]) + batch

@@ -23,37 +23,15 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.security.acls import Acl
 from triolog.server.security.users import decode_users
 from triolog.server.settings.broker_settings import read_settings, read_topic_configs
-from triolog.server.storage.directory.client_metrics_file import (
-    ClientMetricsState,
-    decode_client_metrics,
-    encode_client_metrics,
-)
-from triolog.server.storage.directory.creations_file import Creation, decode_creations, encode_creations
-from triolog.server.storage.directory.groups_file import GroupsState, decode_groups, encode_groups
-from triolog.server.storage.directory.security_file import SecurityState, decode_security, encode_security
-from triolog.server.storage.directory.topics_file import Topic, decode_deleted_topic_ids, decode_topics, encode_topics
-from triolog.server.storage.disk.checkpoints import (
-    decode_clean_shutdown,
-    decode_meta_properties,
-    decode_offsets,
-    decode_partition_metadata,
-    encode_clean_shutdown,
-    encode_meta_properties,
-    encode_offsets,
-    encode_partition_metadata,
-)
-from triolog.server.storage.disk.paths import check_topic_name
+from triolog.server.storage.directory import client_metrics_file, creations_file, groups_file, security_file, topics_file
+from triolog.server.storage.disk import checkpoints, paths
 from triolog.server.storage.errors import CheckpointError, CorruptIndexError, CorruptSnapshotError
 from triolog.server.storage.indexes.transaction_index import AbortedTxn, decode_entries, encode_entry
-from triolog.server.storage.log.derived_files import Dropped, Facts, IndexFacts, decode_facts, encode_facts
-from triolog.server.storage.log.gaps import OffsetGap, decode_gaps, encode_gaps
-from triolog.server.storage.log.leader_epochs import EpochEntry, LeaderEpochs, decode_leader_epochs
-from triolog.server.storage.producers.earlier_batches import decode_earlier, encode_earlier
+from triolog.server.storage.log import derived_files, gaps, leader_epochs
+from triolog.server.storage.producers import earlier_batches, producer_id_block, producer_snapshots
 from triolog.server.storage.producers.producer_entry import BatchMetadata, ProducerEntry
-from triolog.server.storage.producers.producer_id_block import decode_producer_id_block
-from triolog.server.storage.producers.producer_snapshots import decode_snapshot, encode_snapshot
 
-from tests.fuzzing.target import BrokenInvariantError, Target, require
+from tests.fuzzing.target import BrokenInvariantError, Target, check_repeatable, require
 
 WITH_CHECKSUM: Final = 0x80
 PATH: Final = "/data/the-file"
@@ -92,16 +70,8 @@ def feed(data: bytes) -> bool:
         raise BrokenInvariantError(f"{exc!r} is not documented: {data.hex()}") from exc
     kind.check(found)
     if kind.encode is not None:
-        _check_repeatable(kind.decode, kind.encode, found, data)
+        check_repeatable(kind.decode, kind.encode, found, data)
     return True
-
-
-def _check_repeatable(decode: Callable[[bytes], Any], encode: Callable[[Any], bytes], found: Any, data: bytes) -> None:
-    try:
-        again = decode(encode(found))
-    except Exception as exc:
-        raise BrokenInvariantError(f"{found!r} cannot be written and read: {exc!r}: {data.hex()}") from exc
-    require(found == again or repr(found) == repr(again), f"{found!r} is written and read as {again!r}: {data.hex()}")
 
 
 def _signed_json(indent: int | None) -> Callable[[bytes], bytes]:
@@ -131,43 +101,43 @@ def _check_offsets(found: dict[TopicPartition, int]) -> None:
         _check_offset(offset)
 
 
-def _check_epochs(found: tuple[EpochEntry, ...]) -> None:
+def _check_epochs(found: tuple[leader_epochs.EpochEntry, ...]) -> None:
     for epoch, start_offset in found:
         require(0 <= epoch <= INT32_MAX, f"{epoch} is no leader epoch")
         _check_offset(start_offset)
 
 
-def _check_gaps(found: tuple[OffsetGap, ...]) -> None:
+def _check_gaps(found: tuple[gaps.OffsetGap, ...]) -> None:
     for gap in found:
         _check_offset(gap.end_offset)
 
 
-def _check_topics(found: tuple[int, list[Topic], set[uuid.UUID]]) -> None:
+def _check_topics(found: tuple[int, list[topics_file.Topic], set[uuid.UUID]]) -> None:
     _, topics, _ = found
     require(len({topic.name for topic in topics}) == len(topics), "a topic stands twice")
     for topic in topics:
-        check_topic_name(topic.name)
+        paths.check_topic_name(topic.name)
         require(0 < topic.partitions <= MAX_PARTITIONS_PER_TOPIC, f"{topic.partitions} partitions")
 
 
-def _check_creations(found: tuple[int, list[Creation]]) -> None:
+def _check_creations(found: tuple[int, list[creations_file.Creation]]) -> None:
     for creation in found[1]:
-        check_topic_name(creation.name)
+        paths.check_topic_name(creation.name)
         require(0 <= creation.first_partition < creation.partitions <= MAX_PARTITIONS_PER_TOPIC, f"{creation}")
 
 
-def _check_facts(found: Facts) -> None:
+def _check_facts(found: derived_files.Facts) -> None:
     _check_offset(found.log_start_offset)
 
 
-def _topics(data: bytes) -> tuple[int, list[Topic], set[uuid.UUID]]:
-    generation, topics = decode_topics(PATH, data)
-    return generation, sorted(topics, key=lambda topic: topic.name), decode_deleted_topic_ids(PATH, data)
+def _topics(data: bytes) -> tuple[int, list[topics_file.Topic], set[uuid.UUID]]:
+    generation, topics = topics_file.decode_topics(PATH, data)
+    return generation, sorted(topics, key=lambda topic: topic.name), topics_file.decode_deleted_topic_ids(PATH, data)
 
 
 def _encode_earlier(found: tuple[int, dict[int, list[BatchMetadata]]]) -> bytes:
     newest = BatchMetadata(0, 0, 0, 0)
-    return encode_earlier(
+    return earlier_batches.encode_earlier(
         [ProducerEntry(each, 0, 0, 0, None, (*batches, newest)) for each, batches in found[1].items()], found[0]
     )
 
@@ -193,105 +163,109 @@ _SNAPSHOT: Final = [
     ProducerEntry(8, 0, -1, -1, None, ()),
 ]
 _CREDENTIAL: Final = ScramCredential.from_password(ScramMechanism.SCRAM_SHA_256, 4096, b"salt", "secret")
-_SECURITY: Final = SecurityState(
+_SECURITY: Final = security_file.SecurityState(
     3,
     {("alice", ScramMechanism.SCRAM_SHA_256): _CREDENTIAL},
     frozenset([Acl(ResourceType.TOPIC, "a", PatternType.LITERAL, "User:alice", "*", AclOperation.READ, AclPermission.ALLOW)]),
     {(("user", "alice"),): {"producer_byte_rate": 1000.0}},
 )
-_TOPICS: Final = [Topic(name="a-topic", topic_id=TOPIC_ID, partitions=2, configs={"retention.ms": "-1"})]
-_CREATION: Final = Creation(name="a-topic", topic_id=TOPIC_ID, first_partition=1, partitions=3)
+_TOPICS: Final = [topics_file.Topic(name="a-topic", topic_id=TOPIC_ID, partitions=2, configs={"retention.ms": "-1"})]
+_CREATION: Final = creations_file.Creation(name="a-topic", topic_id=TOPIC_ID, first_partition=1, partitions=3)
 _USERS: Final = f'[alice]\npassword = "secret"\n["bob.x"]\n"scram-sha-256" = "{_CREDENTIAL.as_text()}"\n'.encode()
 _SETTINGS: Final = b'native = "127.0.0.1:9095"\ndurability = "group:20"\n[topic_defaults]\nretention.ms = -1\n'
-_FACTS: Final = Facts(5, {0: IndexFacts(500, 34, 9)}, Dropped(1, 2, 3, 4))
+_FACTS: Final = derived_files.Facts(5, {0: derived_files.IndexFacts(500, 34, 9)}, derived_files.Dropped(1, 2, 3, 4))
 
 KINDS: Final[tuple[Kind, ...]] = (
     Kind(
-        decode=lambda data: decode_offsets(PATH, data),
-        encode=encode_offsets,
-        seeds=(encode_offsets(dict.fromkeys(PARTITIONS, 12)), b"", b"0\n", b"0\n0\n"),
+        decode=lambda data: checkpoints.decode_offsets(PATH, data),
+        encode=checkpoints.encode_offsets,
+        seeds=(checkpoints.encode_offsets(dict.fromkeys(PARTITIONS, 12)), b"", b"0\n", b"0\n0\n"),
         check=_check_offsets,
     ),
     Kind(
-        decode=lambda data: decode_leader_epochs(PATH, data).entries,
-        encode=lambda found: LeaderEpochs(list(found)).encode(),
-        seeds=(LeaderEpochs([EpochEntry(0, 0), EpochEntry(3, 17)]).encode(),),
+        decode=lambda data: leader_epochs.decode_leader_epochs(PATH, data).entries,
+        encode=lambda found: leader_epochs.LeaderEpochs(list(found)).encode(),
+        seeds=(leader_epochs.LeaderEpochs([leader_epochs.EpochEntry(0, 0), leader_epochs.EpochEntry(3, 17)]).encode(),),
         check=_check_epochs,
     ),
     Kind(
-        decode=lambda data: decode_gaps(PATH, data),
-        encode=encode_gaps,
-        seeds=(encode_gaps([OffsetGap(0, 4, "0.log.corrupt-0"), OffsetGap(7, 9, "-")]),),
+        decode=lambda data: gaps.decode_gaps(PATH, data),
+        encode=gaps.encode_gaps,
+        seeds=(gaps.encode_gaps([gaps.OffsetGap(0, 4, "0.log.corrupt-0"), gaps.OffsetGap(7, 9, "-")]),),
         check=_check_gaps,
     ),
     Kind(
-        decode=lambda data: decode_producer_id_block(PATH, data),
+        decode=lambda data: producer_id_block.decode_producer_id_block(PATH, data),
         encode=lambda found: b"0\n1\n%d\n" % found,
         seeds=(b"0\n1\n1000\n",),
         check=_check_offset,
     ),
     Kind(
-        decode=lambda data: decode_partition_metadata(PATH, data),
-        encode=encode_partition_metadata,
-        seeds=(encode_partition_metadata(TOPIC_ID),),
+        decode=lambda data: checkpoints.decode_partition_metadata(PATH, data),
+        encode=checkpoints.encode_partition_metadata,
+        seeds=(checkpoints.encode_partition_metadata(TOPIC_ID),),
     ),
     Kind(
-        decode=lambda data: decode_meta_properties(PATH, data),
+        decode=lambda data: checkpoints.decode_meta_properties(PATH, data),
         encode=None,
         seeds=(
-            encode_meta_properties(cluster_id="cluster", node_id=0, directory_id=TOPIC_ID),
+            checkpoints.encode_meta_properties(cluster_id="cluster", node_id=0, directory_id=TOPIC_ID),
             b"#\nbroker.id=1\nversion=0\n",
         ),
     ),
-    Kind(decode=decode_clean_shutdown, encode=None, seeds=(encode_clean_shutdown(5), b"")),
+    Kind(decode=checkpoints.decode_clean_shutdown, encode=None, seeds=(checkpoints.encode_clean_shutdown(5), b"")),
     Kind(
         decode=_topics,
-        encode=lambda found: encode_topics(*found),
-        seeds=(encode_topics(4, _TOPICS, [TOPIC_ID]), encode_topics(0, [])),
+        encode=lambda found: topics_file.encode_topics(*found),
+        seeds=(topics_file.encode_topics(4, _TOPICS, [TOPIC_ID]), topics_file.encode_topics(0, [])),
         check=_check_topics,
         sign=_signed_json(1),
     ),
     Kind(
-        decode=lambda data: decode_creations(PATH, data),
-        encode=lambda found: encode_creations(*found),
-        seeds=(encode_creations(3, [_CREATION]),),
+        decode=lambda data: creations_file.decode_creations(PATH, data),
+        encode=lambda found: creations_file.encode_creations(*found),
+        seeds=(creations_file.encode_creations(3, [_CREATION]),),
         check=_check_creations,
         sign=_signed_json(1),
     ),
     Kind(
-        decode=lambda data: decode_facts(PATH, data),
-        encode=encode_facts,
-        seeds=(encode_facts(_FACTS), encode_facts(Facts(0, {}))),
+        decode=lambda data: derived_files.decode_facts(PATH, data),
+        encode=derived_files.encode_facts,
+        seeds=(derived_files.encode_facts(_FACTS), derived_files.encode_facts(derived_files.Facts(0, {}))),
         check=_check_facts,
         sign=_signed_json(None),
     ),
     Kind(
-        decode=lambda data: decode_security(PATH, data),
-        encode=encode_security,
-        seeds=(encode_security(_SECURITY), encode_security(SecurityState())),
+        decode=lambda data: security_file.decode_security(PATH, data),
+        encode=security_file.encode_security,
+        seeds=(security_file.encode_security(_SECURITY), security_file.encode_security(security_file.SecurityState())),
         sign=_signed_json(1),
     ),
     Kind(
-        decode=lambda data: decode_groups(PATH, data),
-        encode=encode_groups,
-        seeds=(encode_groups(GroupsState(2, {"readers": {"share.auto.offset.reset": "earliest"}})),),
+        decode=lambda data: groups_file.decode_groups(PATH, data),
+        encode=groups_file.encode_groups,
+        seeds=(groups_file.encode_groups(groups_file.GroupsState(2, {"readers": {"share.auto.offset.reset": "earliest"}})),),
         sign=_signed_json(1),
     ),
     Kind(
-        decode=lambda data: decode_client_metrics(PATH, data),
-        encode=encode_client_metrics,
-        seeds=(encode_client_metrics(ClientMetricsState(2, {"all": {"interval.ms": "1000"}})),),
+        decode=lambda data: client_metrics_file.decode_client_metrics(PATH, data),
+        encode=client_metrics_file.encode_client_metrics,
+        seeds=(
+            client_metrics_file.encode_client_metrics(
+                client_metrics_file.ClientMetricsState(2, {"all": {"interval.ms": "1000"}})
+            ),
+        ),
         sign=_signed_json(1),
     ),
     Kind(
-        decode=lambda data: decode_snapshot(PATH, data),
-        encode=encode_snapshot,
-        seeds=(encode_snapshot(_SNAPSHOT), encode_snapshot([])),
+        decode=lambda data: producer_snapshots.decode_snapshot(PATH, data),
+        encode=producer_snapshots.encode_snapshot,
+        seeds=(producer_snapshots.encode_snapshot(_SNAPSHOT), producer_snapshots.encode_snapshot([])),
         refusals=(CorruptSnapshotError,),
         sign=_sealed,
     ),
     Kind(
-        decode=lambda data: decode_earlier(PATH, data),
+        decode=lambda data: earlier_batches.decode_earlier(PATH, data),
         encode=_encode_earlier,
         seeds=(_encode_earlier((9, {7: [BatchMetadata(1, 2, 0, 5), BatchMetadata(2, 4, 1, 6)]})),),
         refusals=(CorruptSnapshotError,),

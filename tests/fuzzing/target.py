@@ -11,7 +11,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import attrs
 
@@ -84,3 +84,12 @@ def require(condition: object, message: str) -> None:
     """BrokenInvariantError with the message unless the condition holds."""
     if not condition:
         raise BrokenInvariantError(message)
+
+
+def check_repeatable(decode: Callable[[bytes], Any], encode: Callable[[Any], bytes], found: Any, data: bytes) -> None:
+    """What was found in the data is written as bytes that are read as the same."""
+    try:
+        again = decode(encode(found))
+    except Exception as exc:
+        raise BrokenInvariantError(f"{found!r} cannot be written and read: {exc!r}: {data.hex()}") from exc
+    require(found == again or repr(found) == repr(again), f"{found!r} is written and read as {again!r}: {data.hex()}")

@@ -24,24 +24,10 @@ from triolog.server.listeners.kafka.access import audited as kafka_audited
 from triolog.server.listeners.native.access import audited as native_audited
 from triolog.server.settings.broker_config import Address
 
-from tests.support.kafka_admin import (
-    GROUP_TYPE,
-    SET,
-    TOPIC_TYPE,
-    alter,
-    alter_incrementally,
-    create_topics,
-    delete_records,
-    delete_topics,
-    more_partitions,
-    new_topic,
-)
-from tests.support.kafka_quotas import altering
+from tests.support import kafka_admin, kafka_quotas, kafka_wire, wire_client
 from tests.support.kafka_rights.askers import CASES
 from tests.support.kafka_rights.case import MEMBER, built
 from tests.support.kafka_rights.world import ADMIN, World, users
-from tests.support.kafka_wire import KafkaWire, api_of
-from tests.support.wire_client import WireClient
 
 K = ApiKey
 METRICS_TYPE: Final = 16
@@ -82,14 +68,14 @@ def changing(key: ApiKey, **fields: Any) -> Any:
 
 
 KAFKA: Final[list[tuple[Any, int, list[str]]]] = [
-    (create_topics(new_topic("orders", configs={"retention.ms": "-1"})), 7, ["orders"]),
-    (more_partitions(("orders", 2)), 3, ["orders"]),
-    (alter((TOPIC_TYPE, "orders", [("flush.ms", "77")])), 2, ["topic orders: flush.ms"]),
+    (kafka_admin.create_topics(kafka_admin.new_topic("orders", configs={"retention.ms": "-1"})), 7, ["orders"]),
+    (kafka_admin.more_partitions(("orders", 2)), 3, ["orders"]),
+    (kafka_admin.alter((kafka_admin.TOPIC_TYPE, "orders", [("flush.ms", "77")])), 2, ["topic orders: flush.ms"]),
     (
-        alter_incrementally(
-            (TOPIC_TYPE, "orders", [("segment.ms", SET, "50000")]),
-            (GROUP_TYPE, "group", [("consumer.session.timeout.ms", SET, "50000")]),
-            (METRICS_TYPE, "metrics", [("interval.ms", SET, "50000")]),
+        kafka_admin.alter_incrementally(
+            (kafka_admin.TOPIC_TYPE, "orders", [("segment.ms", kafka_admin.SET, "50000")]),
+            (kafka_admin.GROUP_TYPE, "group", [("consumer.session.timeout.ms", kafka_admin.SET, "50000")]),
+            (METRICS_TYPE, "metrics", [("interval.ms", kafka_admin.SET, "50000")]),
         ),
         1,
         ["topic orders: segment.ms", "group group: consumer.session.timeout.ms", "client metrics metrics: interval.ms"],
@@ -100,7 +86,7 @@ KAFKA: Final[list[tuple[Any, int, list[str]]]] = [
         0,
         ["app-store-changelog"],
     ),
-    (delete_records(("orders", 0, 1)), 2, ["orders-0"]),
+    (kafka_admin.delete_records(("orders", 0, 1)), 2, ["orders-0"]),
     (
         changing(K.OFFSET_DELETE, group_id="group", topics=[{"name": "orders", "partitions": [{"partition_index": 0}]}]),
         0,
@@ -113,11 +99,11 @@ KAFKA: Final[list[tuple[Any, int, list[str]]]] = [
     (changing(K.ALTER_USER_SCRAM_CREDENTIALS, deletions=[], upsertions=[USER]), 0, ["set carol"]),
     (changing(K.CREATE_ACLS, creations=[ACL]), 3, ["ALLOW User:carol at * READ TOPIC LITERAL orders"]),
     (changing(K.DELETE_ACLS, filters=[FILTER]), 3, ["ANY None at None ANY TOPIC LITERAL orders"]),
-    (altering(([("user", "carol")], [("producer_byte_rate", 1e6)])), 1, ["user carol"]),
-    (delete_topics("asked-for"), 5, ["asked-for"]),
+    (kafka_quotas.altering(([("user", "carol")], [("producer_byte_rate", 1e6)])), 1, ["user carol"]),
+    (kafka_admin.delete_topics("asked-for"), 5, ["asked-for"]),
 ]
 """What is asked for, in order, and the names in the line about it. Values are in none."""
-BY_KAFKA: Final = {api_of(request).key for request, *_ in KAFKA}
+BY_KAFKA: Final = {kafka_wire.api_of(request).key for request, *_ in KAFKA}
 IN_GROUPS: Final = (
     K.OFFSET_DELETE,
     K.DELETE_GROUPS,
@@ -154,8 +140,8 @@ class Place:
 
     broker: BlockingBroker = attrs.field(repr=False)
     file: Path
-    kafka: KafkaWire
-    native: WireClient
+    kafka: kafka_wire.KafkaWire
+    native: wire_client.WireClient
     world: World
     """Of which nothing has been made."""
     control: ControlApi = attrs.field(repr=False)
@@ -199,7 +185,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         assert broker.kafka is not None
         assert broker.native is not None
         world = World(broker.kafka)
-        with world.as_user(ADMIN) as kafka, WireClient.connect(broker.native) as native:
+        with world.as_user(ADMIN) as kafka, wire_client.WireClient.connect(broker.native) as native:
             yield Place(broker, file, kafka, native, world, ControlApi(broker._target.life))
 
 
@@ -209,7 +195,7 @@ def append(place: Place, topic: str) -> None:
 
 def test_changes_by_kafkas_protocol(place: Place) -> None:
     for request, version, names in KAFKA:
-        key = api_of(request).key
+        key = kafka_wire.api_of(request).key
         if key is K.DELETE_RECORDS:
             append(place, "orders")
         for group in ("group", "other", "third"):
@@ -288,8 +274,8 @@ def test_changes_by_the_control_port(place: Place) -> None:
 
 
 def test_what_was_refused_is_told_with_its_error_and_what_was_only_tried_is_not(place: Place) -> None:
-    wrong = partial(place.kafka.call, create_topics(new_topic("bad name")), 7)
+    wrong = partial(place.kafka.call, kafka_admin.create_topics(kafka_admin.new_topic("bad name")), 7)
     line = place.line_after(wrong)
     assert (line["names"], line["errors"]) == (["bad name"], ["INVALID_TOPIC_EXCEPTION"])
-    place.kafka.call(create_topics(new_topic("tried"), validate_only=True), 7)
+    place.kafka.call(kafka_admin.create_topics(kafka_admin.new_topic("tried"), validate_only=True), 7)
     assert place.line_after(wrong)["names"] == ["bad name"]

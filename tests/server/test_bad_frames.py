@@ -107,8 +107,13 @@ def test_requests_before_a_broken_frame_are_answered_before_the_last_error(clien
     assert [answer[0] for answer in answers] == [5, 6, 7, 0]
 
 
-def test_a_wrong_request_is_answered_and_the_connection_lives(client: WireClient) -> None:
+def test_a_wrong_request_or_hello_is_answered_and_the_connection_lives(server: ServerProcess, client: WireClient) -> None:
     """A bit of what `protocol/native/test_messages.py` has."""
+    with WireClient.connect(server.address, say_hello=False) as other:
+        answer = other.receive_answer(other.send_body("hello", HELLO, version=9))
+        assert answer.error is not None
+        assert answer.error.code is ErrorCode.UNSUPPORTED_VERSION
+        assert other.say_hello().server == "triolog"
     for api, version, body, code, named in (
         ("no_such_call", 1, {}, ErrorCode.UNSUPPORTED_VERSION, "no_such_call"),
         ("metadata", 2**64 - 1, {}, ErrorCode.UNSUPPORTED_VERSION, "version 18446744073709551615"),
@@ -121,14 +126,6 @@ def test_a_wrong_request_is_answered_and_the_connection_lives(client: WireClient
         assert answer.error.code is code
         assert named in answer.error.message
     assert client.call(messages.MetadataRequest(())).topics == ()
-
-
-def test_a_hello_of_another_version_is_refused_and_may_be_said_again(server: ServerProcess) -> None:
-    with WireClient.connect(server.address, say_hello=False) as client:
-        answer = client.receive_answer(client.send_body("hello", HELLO, version=9))
-        assert answer.error is not None
-        assert answer.error.code is ErrorCode.UNSUPPORTED_VERSION
-        assert client.say_hello().server == "triolog"
 
 
 _APIS = st.sampled_from([*messages.REQUESTS, "unknown"])
@@ -218,12 +215,7 @@ def test_idle_connections_take_less_than_256_kib_each(server: ServerProcess) -> 
 
 @pytest.mark.merge
 def test_a_peer_that_says_no_hello_is_closed_after_ten_seconds(server: ServerProcess) -> None:
-    said = [
-        b"",
-        b"\x00",
-        packed([1, "hello", 1, HELLO])[:-1],
-        packed([1, "hello", 9, HELLO]),
-    ]
+    said = [b"", b"\x00", packed([1, "hello", 1, HELLO])[:-1], packed([1, "hello", 9, HELLO])]
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(WireClient.connect(server.address, say_hello=False)) for _ in said]
         for client, data in zip(clients, said, strict=True):

@@ -11,17 +11,9 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from triolog.protocol.errors import (
-    ErrorCode,
-    InvalidRecordError,
-    OffsetOutOfRangeError,
-    RequestError,
-    UnknownTopicOrPartitionError,
-)
-from triolog.protocol.limits import MIB
+from triolog.protocol import errors, limits, types
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, CompressionType, TopicPartition
 from triolog.server.actors.disk.turns import STEPS_PER_TURN
 from triolog.server.broker import LOOKUPS_PER_TURN, READER_TASKS, Broker, FetchAnswer, FetchPartition
 from triolog.server.broker.reader import BYTES_PER_STEP, STEPS_AT_ONCE, STEPS_OF_LONG_LOOKUP, STEPS_PER_LOOKUP
@@ -48,7 +40,7 @@ settled = trio.testing.wait_all_tasks_blocked
 NONE = TimestampAndOffset(-1, -1, -1)
 
 
-def question(offset: int = 0, partition: TopicPartition = PARTITION, max_bytes: int = LARGE) -> FetchPartition:
+def question(offset: int = 0, partition: types.TopicPartition = PARTITION, max_bytes: int = LARGE) -> FetchPartition:
     return FetchPartition(partition, offset, max_bytes)
 
 
@@ -60,7 +52,7 @@ def fetched_bytes(answer: FetchAnswer) -> bytes:
     return bytes(answer.fetched.records)
 
 
-async def fill(broker: Broker, count: int, partition: TopicPartition = PARTITION) -> None:
+async def fill(broker: Broker, count: int, partition: types.TopicPartition = PARTITION) -> None:
     """Records of value `<offset>`, a millisecond apart."""
     for number in range(count):
         await broker.writer.append(partition, value(str(number), START_MS + number))
@@ -82,6 +74,12 @@ async def polling(broker: Broker, *questions: FetchPartition, min_bytes: int = 1
             yield answers
 
 
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    async with one_partition(tmp_path) as broker:
+        yield broker
+
+
 @pytest.mark.parametrize("held", ["write", "sync"])
 async def test_lookups_fetches_and_descriptions_do_not_wait_for_an_append(tmp_path: Path, held: str) -> None:
     fs = GateFileSystem()
@@ -94,9 +92,9 @@ async def test_lookups_fetches_and_descriptions_do_not_wait_for_an_append(tmp_pa
                 await gate.reached()
                 with trio.fail_after(PATIENCE_S):
                     assert await broker.reader.offset_for_time(PARTITION, START_MS + 7) == (START_MS + 7, 7, 0)
-                    assert await broker.reader.offset_for_time(PARTITION, LATEST_TIMESTAMP) == (-1, 20, 0)
-                    assert await broker.reader.offset_for_time(PARTITION, EARLIEST_TIMESTAMP) == (-1, 0, 0)
-                    assert await broker.reader.offset_for_time(PARTITION, MAX_TIMESTAMP) == (START_MS + 19, 19, 0)
+                    assert await broker.reader.offset_for_time(PARTITION, types.LATEST_TIMESTAMP) == (-1, 20, 0)
+                    assert await broker.reader.offset_for_time(PARTITION, types.EARLIEST_TIMESTAMP) == (-1, 0, 0)
+                    assert await broker.reader.offset_for_time(PARTITION, types.MAX_TIMESTAMP) == (START_MS + 19, 19, 0)
                     assert await broker.reader.offset_for_time(PARTITION, START_MS + 100) == NONE
                     many = await broker.reader.offsets_for_times([(PARTITION, START_MS + number) for number in range(20)])
                     assert [found.offset for found in many if isinstance(found, TimestampAndOffset)] == list(range(20))
@@ -141,13 +139,13 @@ async def test_appends_do_not_wait_for_readers(tmp_path: Path) -> None:
 
 async def test_lookups_fan_out_to_at_most_sixteen_readers_and_answer_in_order(tmp_path: Path) -> None:
     fs = GateFileSystem(cached_reads=False)
-    partitions = [TopicPartition("many", number) for number in range(40)]
+    partitions = [types.TopicPartition("many", number) for number in range(40)]
     asked = partitions * LOOKUPS_PER_TURN
     async with running_broker(tmp_path, fs=fs, durable=False) as broker:
         await broker.topics.create("many", len(partitions))
         for partition in partitions[::5]:
             await broker.writer.append(partition, value("x", START_MS + partition.partition))
-        answers: list[TimestampAndOffset | RequestError] = []
+        answers: list[TimestampAndOffset | errors.RequestError] = []
 
         async def ask() -> None:
             answers.extend(await broker.reader.offsets_for_times([(partition, START_MS) for partition in asked]))
@@ -164,62 +162,59 @@ async def test_lookups_fan_out_to_at_most_sixteen_readers_and_answer_in_order(tm
             assert answer == (NONE if number % 5 else (START_MS + number, 0, 0))
 
 
-async def test_lookups_of_what_is_cached_take_no_task_and_no_thread(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        await fill(broker, 20)
-        questions = [(PARTITION, START_MS + number % 20) for number in range(40)]
-        await broker.reader.offsets_for_times(questions)
-        spawned: list[trio.lowlevel.Task] = []
+async def test_lookups_of_what_is_cached_take_no_task_and_no_thread(broker: Broker) -> None:
+    await fill(broker, 20)
+    questions = [(PARTITION, START_MS + number % 20) for number in range(40)]
+    await broker.reader.offsets_for_times(questions)
+    spawned: list[trio.lowlevel.Task] = []
 
-        class Spawned(trio.abc.Instrument):
-            def task_spawned(self, task: trio.lowlevel.Task) -> None:
-                spawned.append(task)
+    class Spawned(trio.abc.Instrument):
+        def task_spawned(self, task: trio.lowlevel.Task) -> None:
+            spawned.append(task)
 
-        watching, before = Spawned(), actor_of(broker).disk.statistics()
-        trio.lowlevel.add_instrument(watching)
-        answers = await broker.reader.offsets_for_times(questions)
-        trio.lowlevel.remove_instrument(watching)
-        after = actor_of(broker).disk.statistics()
-        assert [answer.offset for answer in answers if isinstance(answer, TimestampAndOffset)] == [*range(20), *range(20)]
-        assert spawned == []
-        assert (after.hops, after.cold_reads, after.cached_reads) == (before.hops, before.cold_reads, before.cached_reads + 40)
-
-
-async def test_many_lookups_let_others_have_their_turn(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        await fill(broker, 2)
-        turns = 0
-
-        async def count() -> None:
-            nonlocal turns
-            while True:
-                await trio.lowlevel.checkpoint()
-                turns += 1
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(count)
-            await broker.reader.offsets_for_times([(PARTITION, START_MS)] * 4_800)
-            assert turns >= 9 * (4_800 * STEPS_PER_LOOKUP // STEPS_PER_TURN) // 10
-            nursery.cancel_scope.cancel()
+    watching, before = Spawned(), actor_of(broker).disk.statistics()
+    trio.lowlevel.add_instrument(watching)
+    answers = await broker.reader.offsets_for_times(questions)
+    trio.lowlevel.remove_instrument(watching)
+    after = actor_of(broker).disk.statistics()
+    assert [answer.offset for answer in answers if isinstance(answer, TimestampAndOffset)] == [*range(20), *range(20)]
+    assert spawned == []
+    assert (after.hops, after.cold_reads, after.cached_reads) == (before.hops, before.cold_reads, before.cached_reads + 40)
 
 
-async def test_what_is_cached_is_answered_on_the_spot_as_it_is_by_who_waits(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        await fill(broker, 3)
-        gone = TopicPartition("gone", 0)
-        asked = [FetchPartition(PARTITION, 1, 100), FetchPartition(gone, 0, 100), FetchPartition(PARTITION, 3, 100)]
-        at_once = broker.reader.fetch_if_cached(asked, max_bytes=1_000)
-        answers, is_enough = await broker.reader.fetch_now(asked, max_bytes=1_000)
-        assert at_once is not None
-        assert at_once[1] is is_enough
-        assert [(each.topic_partition, each.fetched) for each in at_once[0]] == [
-            (each.topic_partition, each.fetched) for each in answers
-        ]
-        questions = [(PARTITION, START_MS), (gone, 0), (PARTITION, -1), (PARTITION, -17)]
-        told = [broker.reader.offsets_for_times_if_cached(questions), await broker.reader.offsets_for_times(questions)]
-        first, second = ([getattr(each, "code", each) for each in answers or ()] for answers in told)
-        assert first == second
-        assert len(first) == 4
+async def test_many_lookups_let_others_have_their_turn(broker: Broker) -> None:
+    await fill(broker, 2)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        await broker.reader.offsets_for_times([(PARTITION, START_MS)] * 4_800)
+        assert turns >= 9 * (4_800 * STEPS_PER_LOOKUP // STEPS_PER_TURN) // 10
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_cached_is_answered_on_the_spot_as_it_is_by_who_waits(broker: Broker) -> None:
+    await fill(broker, 3)
+    gone = types.TopicPartition("gone", 0)
+    asked = [FetchPartition(PARTITION, 1, 100), FetchPartition(gone, 0, 100), FetchPartition(PARTITION, 3, 100)]
+    at_once = broker.reader.fetch_if_cached(asked, max_bytes=1_000)
+    answers, is_enough = await broker.reader.fetch_now(asked, max_bytes=1_000)
+    assert at_once is not None
+    assert at_once[1] is is_enough
+    assert [(each.topic_partition, each.fetched) for each in at_once[0]] == [
+        (each.topic_partition, each.fetched) for each in answers
+    ]
+    questions = [(PARTITION, START_MS), (gone, 0), (PARTITION, -1), (PARTITION, -17)]
+    told = [broker.reader.offsets_for_times_if_cached(questions), await broker.reader.offsets_for_times(questions)]
+    first, second = ([getattr(each, "code", each) for each in answers or ()] for answers in told)
+    assert first == second
+    assert len(first) == 4
 
 
 async def test_what_has_to_be_waited_for_is_not_answered_on_the_spot_and_not_counted(tmp_path: Path) -> None:
@@ -236,72 +231,69 @@ async def test_what_has_to_be_waited_for_is_not_answered_on_the_spot_and_not_cou
         )
 
 
-async def test_no_more_is_answered_on_the_spot_than_fits_a_turn(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        await fill(broker, 3)
-        turns = broker.disk.turns
-        turns.begin()
-        fits = (STEPS_PER_TURN - 1) // (STEPS_AT_ONCE + STEPS_OF_LONG_LOOKUP)
-        assert broker.reader.offsets_for_times_if_cached([(PARTITION, -1)] * (fits + 1)) is None, "they need not be short"
-        turns.begin()
-        assert broker.reader.offsets_for_times_if_cached([(PARTITION, -1)] * fits) is not None
-        turns.begin()
-        fits = (STEPS_PER_TURN - 1) // STEPS_AT_ONCE
-        assert broker.reader.offsets_for_times_if_cached([(PARTITION, START_MS)] * fits) is not None
-        assert broker.reader.offsets_for_times_if_cached([(PARTITION, START_MS)]) is None
-        assert broker.reader.fetch_if_cached([FetchPartition(PARTITION, 0, 100)], max_bytes=100) is None
-        turns.begin()
-        assert broker.reader.fetch_if_cached([FetchPartition(PARTITION, 0, 100)], max_bytes=100) is not None
+async def test_no_more_is_answered_on_the_spot_than_fits_a_turn(broker: Broker) -> None:
+    await fill(broker, 3)
+    turns = broker.disk.turns
+    turns.begin()
+    fits = (STEPS_PER_TURN - 1) // (STEPS_AT_ONCE + STEPS_OF_LONG_LOOKUP)
+    assert broker.reader.offsets_for_times_if_cached([(PARTITION, -1)] * (fits + 1)) is None, "they need not be short"
+    turns.begin()
+    assert broker.reader.offsets_for_times_if_cached([(PARTITION, -1)] * fits) is not None
+    turns.begin()
+    fits = (STEPS_PER_TURN - 1) // STEPS_AT_ONCE
+    assert broker.reader.offsets_for_times_if_cached([(PARTITION, START_MS)] * fits) is not None
+    assert broker.reader.offsets_for_times_if_cached([(PARTITION, START_MS)]) is None
+    assert broker.reader.fetch_if_cached([FetchPartition(PARTITION, 0, 100)], max_bytes=100) is None
+    turns.begin()
+    assert broker.reader.fetch_if_cached([FetchPartition(PARTITION, 0, 100)], max_bytes=100) is not None
 
 
-async def test_a_large_answer_takes_the_turn_from_what_follows(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        await broker.writer.append(PARTITION, build_batch([(START_MS, None, bytes(MIB - 1_000), ())]))
-        asked = [FetchPartition(PARTITION, 0, MIB)]
-        count = STEPS_PER_TURN * BYTES_PER_STEP // MIB + 1
-        broker.disk.turns.begin()
-        assert broker.reader.fetch_if_cached(asked * count, max_bytes=count * MIB) is not None
-        assert broker.reader.fetch_if_cached(asked, max_bytes=MIB) is None
+async def test_a_large_answer_takes_the_turn_from_what_follows(broker: Broker) -> None:
+    await broker.writer.append(PARTITION, build_batch([(START_MS, None, bytes(limits.MIB - 1_000), ())]))
+    asked = [FetchPartition(PARTITION, 0, limits.MIB)]
+    count = STEPS_PER_TURN * BYTES_PER_STEP // limits.MIB + 1
+    broker.disk.turns.begin()
+    assert broker.reader.fetch_if_cached(asked * count, max_bytes=count * limits.MIB) is not None
+    assert broker.reader.fetch_if_cached(asked, max_bytes=limits.MIB) is None
 
 
-async def test_an_error_of_one_lookup_is_its_answer_and_the_others_are_answered(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        await fill(broker, 3)
-        questions = [
-            (PARTITION, START_MS),
-            (TopicPartition("gone", 0), 0),
-            (PARTITION, -17),
-            (PARTITION._replace(partition=9), 0),
-        ]
-        answers = await broker.reader.offsets_for_times(questions * 10)
-        assert len(answers) == 40
-        for first, gone, refused, beyond in zip(*[iter(answers)] * 4, strict=True):
-            assert first == (START_MS, 0, 0)
-            assert isinstance(gone, UnknownTopicOrPartitionError)
-            assert isinstance(refused, RequestError)
-            assert isinstance(beyond, UnknownTopicOrPartitionError)
-        assert await broker.reader.offsets_for_times([]) == []
+async def test_an_error_of_one_lookup_is_its_answer_and_the_others_are_answered(broker: Broker) -> None:
+    await fill(broker, 3)
+    questions = [
+        (PARTITION, START_MS),
+        (types.TopicPartition("gone", 0), 0),
+        (PARTITION, -17),
+        (PARTITION._replace(partition=9), 0),
+    ]
+    answers = await broker.reader.offsets_for_times(questions * 10)
+    assert len(answers) == 40
+    for first, gone, refused, beyond in zip(*[iter(answers)] * 4, strict=True):
+        assert first == (START_MS, 0, 0)
+        assert isinstance(gone, errors.UnknownTopicOrPartitionError)
+        assert isinstance(refused, errors.RequestError)
+        assert isinstance(beyond, errors.UnknownTopicOrPartitionError)
+    assert await broker.reader.offsets_for_times([]) == []
 
 
 async def test_a_fetch_answers_each_partition_in_order_with_its_own_error(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         await broker.topics.create("t", 2)
-        first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+        first, second = types.TopicPartition("t", 0), types.TopicPartition("t", 1)
         await fill(broker, 2, first)
         await fill(broker, 3, second)
-        asked = [question(0, second), question(9, first), question(0, TopicPartition("gone", 0)), question(1, first)]
+        asked = [question(0, second), question(9, first), question(0, types.TopicPartition("gone", 0)), question(1, first)]
         answers = await broker.reader.fetch(asked, max_bytes=LARGE)
         assert [answer.topic_partition for answer in answers] == [each.topic_partition for each in asked]
         assert [header.base_offset for header, _ in iter_batches(fetched_bytes(answers[0]))] == [0, 1, 2]
-        assert isinstance(answers[1].error, OffsetOutOfRangeError)
-        assert isinstance(answers[2].error, UnknownTopicOrPartitionError)
+        assert isinstance(answers[1].error, errors.OffsetOutOfRangeError)
+        assert isinstance(answers[2].error, errors.UnknownTopicOrPartitionError)
         assert [header.base_offset for header, _ in iter_batches(fetched_bytes(answers[3]))] == [1]
 
 
 async def test_a_fetch_stops_at_its_bytes_but_always_gives_one_batch(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         await broker.topics.create("t", 2)
-        first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+        first, second = types.TopicPartition("t", 0), types.TopicPartition("t", 1)
         await fill(broker, 10, first)
         await fill(broker, 10, second)
         one = len(next(iter_batches(fetched_bytes((await broker.reader.fetch([question(0, first)], max_bytes=1))[0])))[1])
@@ -313,12 +305,11 @@ async def test_a_fetch_stops_at_its_bytes_but_always_gives_one_batch(tmp_path: P
         assert [len(fetched_bytes(answer)) for answer in nothing_first] == [0, one]
 
 
-async def test_a_long_poll_ends_with_the_append_it_waits_for(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        async with polling(broker, question()) as answers:
-            await broker.writer.append(PARTITION, value("news"))
-        assert fetched_bytes(answers[0])
-        assert len(actor_of(broker).waiters) == 0
+async def test_a_long_poll_ends_with_the_append_it_waits_for(broker: Broker) -> None:
+    async with polling(broker, question()) as answers:
+        await broker.writer.append(PARTITION, value("news"))
+    assert fetched_bytes(answers[0])
+    assert len(actor_of(broker).waiters) == 0
 
 
 async def test_a_long_poll_wakes_when_the_high_watermark_moves_not_when_the_record_is_written(tmp_path: Path) -> None:
@@ -337,7 +328,7 @@ async def test_a_long_poll_wakes_when_the_high_watermark_moves_not_when_the_reco
 async def test_a_long_poll_waits_for_min_bytes_over_all_its_partitions(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         await broker.topics.create("t", 2)
-        first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+        first, second = types.TopicPartition("t", 0), types.TopicPartition("t", 1)
         await fill(broker, 1, first)
         one = len(fetched_bytes((await broker.reader.fetch([question(0, first)], max_bytes=LARGE))[0]))
         async with polling(broker, question(0, first), question(0, second), min_bytes=3 * one) as answers:
@@ -348,40 +339,37 @@ async def test_a_long_poll_waits_for_min_bytes_over_all_its_partitions(tmp_path:
         assert [len(fetched_bytes(answer)) for answer in answers] == [one, 2 * one]
 
 
-async def test_a_long_poll_that_runs_out_answers_what_is_there(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        await fill(broker, 1)
-        answers = await broker.reader.fetch([question()], max_bytes=LARGE, min_bytes=10_000, max_wait_s=0.001)
-        assert len(fetched_bytes(answers[0])) > 0
-        answers = await broker.reader.fetch([question(1)], max_bytes=LARGE, min_bytes=1, max_wait_s=0.001)
-        assert fetched_bytes(answers[0]) == b""
-        assert len(actor_of(broker).waiters) == 0
+async def test_a_long_poll_that_runs_out_answers_what_is_there(broker: Broker) -> None:
+    await fill(broker, 1)
+    answers = await broker.reader.fetch([question()], max_bytes=LARGE, min_bytes=10_000, max_wait_s=0.001)
+    assert len(fetched_bytes(answers[0])) > 0
+    answers = await broker.reader.fetch([question(1)], max_bytes=LARGE, min_bytes=1, max_wait_s=0.001)
+    assert fetched_bytes(answers[0]) == b""
+    assert len(actor_of(broker).waiters) == 0
 
 
-async def test_without_min_bytes_nothing_is_waited_for(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        with trio.fail_after(PATIENCE_S / 2):
-            answers = await broker.reader.fetch([question()], max_bytes=LARGE, min_bytes=0, max_wait_s=PATIENCE_S)
-        assert fetched_bytes(answers[0]) == b""
+async def test_without_min_bytes_nothing_is_waited_for(broker: Broker) -> None:
+    with trio.fail_after(PATIENCE_S / 2):
+        answers = await broker.reader.fetch([question()], max_bytes=LARGE, min_bytes=0, max_wait_s=PATIENCE_S)
+    assert fetched_bytes(answers[0]) == b""
 
 
-async def test_an_error_of_a_partition_ends_the_wait_of_all(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        with trio.fail_after(PATIENCE_S / 2):
-            asked = [question(), question(0, TopicPartition("gone", 0))]
-            answers = await broker.reader.fetch(asked, max_bytes=LARGE, max_wait_s=PATIENCE_S)
-        assert fetched_bytes(answers[0]) == b""
-        assert isinstance(answers[1].error, UnknownTopicOrPartitionError)
+async def test_an_error_of_a_partition_ends_the_wait_of_all(broker: Broker) -> None:
+    with trio.fail_after(PATIENCE_S / 2):
+        asked = [question(), question(0, types.TopicPartition("gone", 0))]
+        answers = await broker.reader.fetch(asked, max_bytes=LARGE, max_wait_s=PATIENCE_S)
+    assert fetched_bytes(answers[0]) == b""
+    assert isinstance(answers[1].error, errors.UnknownTopicOrPartitionError)
 
 
 async def test_deleting_the_topic_ends_a_long_poll_with_an_error_as_value(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         await broker.topics.create("stays")
         await broker.topics.create(TOPIC)
-        async with polling(broker, question(0, TopicPartition("stays", 0)), question()) as answers:
+        async with polling(broker, question(0, types.TopicPartition("stays", 0)), question()) as answers:
             await broker.topics.delete(TOPIC)
         assert fetched_bytes(answers[0]) == b""
-        assert isinstance(answers[1].error, UnknownTopicOrPartitionError)
+        assert isinstance(answers[1].error, errors.UnknownTopicOrPartitionError)
 
 
 async def test_the_error_of_a_log_that_is_offline_does_not_grow_with_every_append(tmp_path: Path) -> None:
@@ -438,7 +426,7 @@ async def test_a_reader_beyond_the_cut_is_told_that_its_offset_is_out_of_range(t
         for number in range(6):
             await broker.writer.append(PARTITION, value(f"{number}" * 80))
         await actor_of(broker).perform(lambda log: truncate_to(log, 1))
-        with pytest.raises(OffsetOutOfRangeError):
+        with pytest.raises(errors.OffsetOutOfRangeError):
             await values_from(broker, offset=5)
         assert (await broker.writer.append(PARTITION, value("1"))).base_offset == 1
         assert len(await values_from(broker)) == 2
@@ -453,9 +441,9 @@ async def test_a_reader_whose_topic_is_deleted_meanwhile_is_told_so(tmp_path: Pa
             broker.disk.files.release([actor_of(broker).log.active.log], [])
 
         async def reader() -> None:
-            with pytest.raises(RequestError) as refused:
+            with pytest.raises(errors.RequestError) as refused:
                 await values_from(broker)
-            assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert refused.value.code is errors.ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
         async with trio.open_nursery() as nursery:
             with fs.hold(held, ".log") as gate:
@@ -470,21 +458,20 @@ async def test_plain_records_take_the_topics_codec_and_the_clock(tmp_path: Path)
         await broker.topics.create(TOPIC, configs={"compression.type": "gzip"})
         await broker.writer.append(PARTITION, [(None, b"k", b"v" * 100, (("h", b"1"),)), (START_MS + 5, None, None, ())])
         header, _ = next(iter_batches(fetched_bytes((await broker.reader.fetch([question()], max_bytes=LARGE))[0])))
-        assert (header.compression_type, header.max_timestamp) == (CompressionType.GZIP, START_MS + 5)
+        assert (header.compression_type, header.max_timestamp) == (types.CompressionType.GZIP, START_MS + 5)
         assert await broker.reader.offset_for_time(PARTITION, START_MS) == (START_MS, 0, 0)
 
 
-async def test_appends_to_what_is_not_there_are_refused(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        for partition in (TopicPartition("gone", 0), PARTITION._replace(partition=1), PARTITION._replace(partition=-1)):
-            with pytest.raises(UnknownTopicOrPartitionError):
-                await broker.writer.append(partition, value("x"))
-            with pytest.raises(UnknownTopicOrPartitionError):
-                await broker.reader.offset_for_time(partition, 0)
-            with pytest.raises(UnknownTopicOrPartitionError):
-                broker.reader.snapshot(partition)
-        with pytest.raises(InvalidRecordError, match="no records"):
-            await broker.writer.append(PARTITION, [])
+async def test_appends_to_what_is_not_there_are_refused(broker: Broker) -> None:
+    for partition in (types.TopicPartition("gone", 0), PARTITION._replace(partition=1), PARTITION._replace(partition=-1)):
+        with pytest.raises(errors.UnknownTopicOrPartitionError):
+            await broker.writer.append(partition, value("x"))
+        with pytest.raises(errors.UnknownTopicOrPartitionError):
+            await broker.reader.offset_for_time(partition, 0)
+        with pytest.raises(errors.UnknownTopicOrPartitionError):
+            broker.reader.snapshot(partition)
+    with pytest.raises(errors.InvalidRecordError, match="no records"):
+        await broker.writer.append(PARTITION, [])
 
 
 async def test_a_topic_is_described_with_what_it_overrides_and_with_all_it_has(tmp_path: Path) -> None:

@@ -62,17 +62,15 @@ def valid_texts(key: ConfigKey) -> tuple[str, ...]:
     return low, high or str(INT64_MAX)
 
 
-def test_a_key_has_a_field_its_default_and_a_sentence() -> None:
+def test_a_key_has_a_field_its_default_and_a_sentence_and_every_field_a_key() -> None:
     for key in TOPIC_KEYS.values():
         assert getattr(LogConfig(), key.attribute) == key.default, key.name
     for key in (*TOPIC_KEYS.values(), *KEPT_KEYS.values()):
         assert key.doc.endswith("."), key.name
         assert key.valid, key.name
         assert key.read(key.write(key.default)) == key.default, key.name
-
-
-def test_every_field_has_a_key() -> None:
     assert {field.name for field in attrs.fields(LogConfig)} == {key.attribute for key in TOPIC_KEYS.values()}
+    assert len(KNOWN_KEYS) == len(TOPIC_KEYS) + len(KEPT_KEYS) + len(FORMER_KEYS), "one is there twice"
 
 
 def test_what_is_valid_is_read_and_written_as_it_was() -> None:
@@ -182,7 +180,8 @@ def test_any_other_durability_is_refused_with_what_was_found(text: str) -> None:
 
 def test_keys_that_are_kept_and_keys_of_older_brokers_have_no_effect() -> None:
     texts = {key.name: key.write(key.default) for key in KEPT_KEYS.values()} | dict.fromkeys(FORMER_KEYS, "2.8-IV1")
-    for name, text in texts.items():
+    throttled = [("leader.replication.throttled.replicas", text) for text in ("", "*", "0:1", "0:1, 1:2")]
+    for name, text in (*texts.items(), *throttled):
         assert LogConfig().overlay({name: text}) == LogConfig(), name
 
 
@@ -202,17 +201,8 @@ def test_values_of_kept_keys_are_checked_unless_lenient(name: str, text: str) ->
     assert LogConfig().overlay({name: text}, lenient=True) == LogConfig()
 
 
-@pytest.mark.parametrize("text", ["", "*", "0:1", "0:1, 1:2"])
-def test_throttled_replicas_are_none_all_or_pairs(text: str) -> None:
-    assert LogConfig().overlay({"leader.replication.throttled.replicas": text}) == LogConfig()
-
-
 def test_lenient_passes_over_unknown_keys_and_still_checks_known_ones() -> None:
     config = LogConfig().overlay({"no.such.key": "1", "segment.bytes": "2000"}, lenient=True)
     assert config == LogConfig(segment_bytes=2000)
     with pytest.raises(InvalidConfigError, match=r"segment\.bytes"):
         LogConfig().overlay({"segment.bytes": "many"}, lenient=True)
-
-
-def test_no_key_is_there_twice() -> None:
-    assert len(KNOWN_KEYS) == len(TOPIC_KEYS) + len(KEPT_KEYS) + len(FORMER_KEYS)

@@ -23,12 +23,8 @@ from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE
 from triolog.server.storage.directory.log_directory import is_passing
 from triolog.server.storage.errors import LogDirectoryError
 
-from tests.support.brokers import records_from, running_broker, until
+from tests.support import brokers, failing_device, gate_fs, logs, transactions
 from tests.support.counts import counts, draws
-from tests.support.failing_device import run_alone
-from tests.support.gate_fs import GateFileSystem
-from tests.support.logs import START_MS, Clock
-from tests.support.transactions import TransactionalProducer, committed_values
 
 PLAIN: Final = TopicPartition("plain", 0)
 MOVED: Final = TopicPartition("moved", 0)
@@ -115,14 +111,14 @@ class Workload:
     async def put(self, broker: Broker, partition: TopicPartition) -> None:
         self.number += 1
         content = b"%d of %b " % (self.number, str(partition).encode()) + bytes(60)
-        result = await broker.writer.append(partition, [(START_MS + self.number, b"key", content, ())], acks=-1)
+        result = await broker.writer.append(partition, [(logs.START_MS + self.number, b"key", content, ())], acks=-1)
         known = self.stored.setdefault(partition, {})
         assert result.base_offset not in known, f"{partition}: offset {result.base_offset} is given out twice"
         known[result.base_offset] = content
 
     async def move(self, broker: Broker, *, commit: bool) -> None:
         """One transaction."""
-        producer = await TransactionalProducer.start(broker)
+        producer = await transactions.TransactionalProducer.start(broker)
         self.number += 1
         text = f"transaction {self.number}"
         await producer.produce(MOVED, text)
@@ -154,20 +150,20 @@ class Workload:
         await self.guard(manager.write_checkpoints)
         await self.guard(lambda: manager.retention.run_pass(by_time=self.retains_by_time))
         await self.guard(manager.delete_doomed)
-        await self.guard(lambda: records_from(broker, PLAIN))
-        await self.guard(lambda: broker.reader.offset_for_time(PLAIN, START_MS + self.number))
+        await self.guard(lambda: brokers.records_from(broker, PLAIN))
+        await self.guard(lambda: broker.reader.offset_for_time(PLAIN, logs.START_MS + self.number))
 
     async def check(self, broker: Broker) -> None:
         """On a well device: everything that was acknowledged is there."""
         for partition, stored in self.stored.items():
             start = broker.reader.snapshot(partition).log_start_offset
             assert start <= (self.trimmed_to if partition == TRIMMED else 0), f"{partition} starts at {start}"
-            found = {record.offset: record.value for record in await records_from(broker, partition, start)}
+            found = {record.offset: record.value for record in await brokers.records_from(broker, partition, start)}
             missing = {
                 offset: content for offset, content in stored.items() if found.get(offset) != content and offset >= start
             }
             assert not missing, f"{partition}: acknowledged and not there: {missing}"
-        values = set(await committed_values(broker, MOVED))
+        values = set(await transactions.committed_values(broker, MOVED))
         for text, is_committed in self.outcomes.items():
             assert (text in values) == is_committed, f"{text}: {is_committed=}"
         [(_, offset, _)] = await broker.offsets.fetch(GROUP, [PLAIN])
@@ -188,9 +184,9 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 async def _suffer(path: Path, fault: Fault, *, heals: bool) -> None:
     """A round on a good device, one with the fault, then either a healed device or a stop as it is, and a restart."""
-    work, fs = Workload(), GateFileSystem()
+    work, fs = Workload(), gate_fs.GateFileSystem()
     try:
-        async with running_broker(path, fs=fs, durability="fsync", topic=SETTINGS, cleaner_enable=False) as broker:
+        async with brokers.running_broker(path, fs=fs, durability="fsync", topic=SETTINGS, cleaner_enable=False) as broker:
             await set_up(broker, work)
             fs.fail(fault.operation, fault.suffix, number=fault.number, times=fault.times)
             await work.round(broker)
@@ -204,7 +200,7 @@ async def _suffer(path: Path, fault: Fault, *, heals: bool) -> None:
     except (LogDirectoryError, OSError) as exc:
         if heals and is_passing(OSError(fault.number, "")):
             raise AssertionError("the broker ended") from exc
-    async with running_broker(path, durability="fsync", topic=SETTINGS, cleaner_enable=False) as broker:
+    async with brokers.running_broker(path, durability="fsync", topic=SETTINGS, cleaner_enable=False) as broker:
         await work.check(broker)
         before = len(work.errors)
         await work.round(broker)
@@ -228,8 +224,8 @@ def in_full(*numbers: int) -> list[Any]:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, *in_full(errno.EDQUOT, errno.EROFS)])
 async def test_a_commit_that_the_device_refuses_is_an_answer_and_the_older_offset_stays(tmp_path: Path, number: int) -> None:
-    fs, work = GateFileSystem(), Workload()
-    async with running_broker(tmp_path, fs=fs, durability="fsync", topic=SETTINGS) as broker:
+    fs, work = gate_fs.GateFileSystem(), Workload()
+    async with brokers.running_broker(tmp_path, fs=fs, durability="fsync", topic=SETTINGS) as broker:
         await set_up(broker, work)
         before = work.committed
         fs.fail("write", "__consumer_offsets-0/00000000000000000000.log", number=number)
@@ -245,40 +241,40 @@ async def test_a_cleaner_checkpoint_that_cannot_be_read_does_not_end_the_broker(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
     work = Workload()
-    async with running_broker(tmp_path, topic=SETTINGS) as broker:
+    async with brokers.running_broker(tmp_path, topic=SETTINGS) as broker:
         await set_up(broker, work)
-    fs = GateFileSystem()
+    fs = gate_fs.GateFileSystem()
     fs.fail("open", CLEANER_OFFSET_FILE, number=number, times=None)
-    async with running_broker(tmp_path, fs=fs, topic=SETTINGS, cleaner_backoff_ms=1) as broker:
-        await until(lambda: "compacted logs are cleaned from their start" in caplog.text)
+    async with brokers.running_broker(tmp_path, fs=fs, topic=SETTINGS, cleaner_backoff_ms=1) as broker:
+        await brokers.until(lambda: "compacted logs are cleaned from their start" in caplog.text)
         await work.put(broker, PLAIN)
         await work.check(broker)
 
 
 def test_what_a_device_refused_before_a_restart_is_on_it_before_it_is_served(tmp_path: Path) -> None:
     """A write-back that fails in a real kernel, on a real ext4."""
-    if reason := run_alone("tests.server.failing_device_story", tmp_path):
+    if reason := failing_device.run_alone("tests.server.failing_device_story", tmp_path):
         pytest.skip(reason)
 
 
 @pytest.mark.parametrize("step_ms", [1000 - HOUR_MS, YEAR_MS])
 async def test_a_clock_that_jumps_loses_no_record_no_offset_and_no_transaction(tmp_path: Path, step_ms: int) -> None:
     """A transaction that is open meanwhile too. Retention is run by the broker, which notices the jump."""
-    clock, work = Clock(), Workload(retains_by_time=False)
+    clock, work = logs.Clock(), Workload(retains_by_time=False)
     settings = SETTINGS | {"retention.ms": str(24 * HOUR_MS)}
-    async with running_broker(
+    async with brokers.running_broker(
         tmp_path, clock=clock, durability="fsync", topic=settings, retention_check_interval_ms=5
     ) as broker:
         await set_up(broker, work)
-        producer = await TransactionalProducer.start(broker, "open")
+        producer = await transactions.TransactionalProducer.start(broker, "open")
         await producer.produce(MOVED, "open across the jump")
         clock.advance(step_ms)
         await work.round(broker)
         await producer.produce(MOVED, "open across the jump, 2")
         await producer.commit()
         work.outcomes |= {"open across the jump": True, "open across the jump, 2": True}
-        records = [record for record in await records_from(broker, PLAIN) if record.timestamp >= START_MS + 1]
-        found = await broker.reader.offset_for_time(PLAIN, START_MS + 1)
+        records = [record for record in await brokers.records_from(broker, PLAIN) if record.timestamp >= logs.START_MS + 1]
+        found = await broker.reader.offset_for_time(PLAIN, logs.START_MS + 1)
         assert found.offset == records[0].offset
         assert not work.errors
         await work.check(broker)

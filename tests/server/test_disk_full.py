@@ -15,13 +15,7 @@ from typing import Final
 import pytest
 from click.testing import CliRunner
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.protocol.native.calls.groups import (
-    CommitOffsetsRequest,
-    CommittedPartition,
-    FetchOffsetsRequest,
-    FetchOffsetsResponse,
-    OffsetsPartition,
-)
+from triolog.protocol.native.calls import groups
 from triolog.tools.cli.main import main
 
 from tests.support.forked_servers import ServerForker
@@ -69,7 +63,7 @@ def check_log(client: WireClient, topic: str, count: int, first: int = 0) -> Non
 
 def commit(client: WireClient, offset: int) -> None:
     """Raises RequestError."""
-    answer = client.call(CommitOffsetsRequest("readers", (CommittedPartition("orders", 0, offset, "m" * 500),)))
+    answer = client.call(groups.CommitOffsetsRequest("readers", (groups.CommittedPartition("orders", 0, offset, "m" * 500),)))
     if answer.partitions[0].error is not None:
         raise answer.partitions[0].error
 
@@ -81,8 +75,8 @@ def commit_until_refused(client: WireClient) -> None:
 
 
 def committed(client: WireClient) -> int:
-    answer = client.call(FetchOffsetsRequest("readers", (OffsetsPartition("orders", 0),)))
-    assert isinstance(answer, FetchOffsetsResponse)
+    answer = client.call(groups.FetchOffsetsRequest("readers", (groups.OffsetsPartition("orders", 0),)))
+    assert isinstance(answer, groups.FetchOffsetsResponse)
     return answer.partitions[0].offset
 
 

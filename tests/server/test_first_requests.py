@@ -13,26 +13,15 @@ from typing import Any, Final, TypeVar
 
 import pytest
 from triolog.protocol.kafka.apis import APIS
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
-from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from triolog.protocol.kafka.messages.transactions import ListTransactionsRequest
+from triolog.protocol.kafka.messages import api_versions, consumer_groups, sasl, transactions
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import NativeConnection, Role
 from triolog.protocol.native.messages import AuthenticateRequest
 from triolog.protocol.types import CompressionType
 
+from tests.support import descriptor_limits
 from tests.support.certificates import HOST, Certificates
 from tests.support.counts import counts
-from tests.support.descriptor_limits import (
-    TELLS_IMPORTS,
-    exhaust,
-    imports_of,
-    kafka_address,
-    limited_to,
-    metrics_address,
-    relieve,
-)
 from tests.support.kafka_requests import NAME, requests_of
 from tests.support.kafka_server import fetch_partition, fetch_request, produce_request
 from tests.support.kafka_wire import KafkaWire, api_of, frame
@@ -44,17 +33,17 @@ from tests.support.wire_client import WireClient
 pytestmark = pytest.mark.merge  # each test starts servers at their descriptor limit
 
 Client = TypeVar("Client", WireClient, KafkaWire, socket.socket)
-TELLING: Final = python_command(f"{TELLS_IMPORTS}{limited_to(1024)}")
-LIMITED: Final = python_command(f"{TELLS_IMPORTS}{limited_to(256)}")
+TELLING: Final = python_command(f"{descriptor_limits.TELLS_IMPORTS}{descriptor_limits.limited_to(1024)}")
+LIMITED: Final = python_command(f"{descriptor_limits.TELLS_IMPORTS}{descriptor_limits.limited_to(256)}")
 REQUESTS: Final[list[tuple[Any, int]]] = [
     *(request for api in APIS.values() for request in requests_of(api)),
     (
-        ConsumerGroupHeartbeatRequest(
+        consumer_groups.ConsumerGroupHeartbeatRequest(
             group_id="of-a-pattern", member_id=NAME, rebalance_timeout_ms=1000, subscribed_topic_regex="f.*"
         ),
         1,
     ),
-    (ListTransactionsRequest(transactional_id_pattern="f.*"), 2),
+    (transactions.ListTransactionsRequest(transactional_id_pattern="f.*"), 2),
 ]
 TOPIC: Final = "at-work"
 """Not what the attacks name: they may delete that."""
@@ -112,12 +101,12 @@ def exhausted(server: ServerProcess, client: WireClient) -> Iterator[None]:
     """It can open nothing more for the time of the block. Nothing may be loaded meanwhile, or break, and afterwards it does
     what it did before."""
     folder = server.ready_file.parent
-    loaded = imports_of(folder)
-    exhaust(server)
+    loaded = descriptor_limits.imports_of(folder)
+    descriptor_limits.exhaust(server)
     yield
-    assert imports_of(folder)[len(loaded) :] == []
+    assert descriptor_limits.imports_of(folder)[len(loaded) :] == []
     assert "Traceback" not in server.stderr()
-    relieve(server)
+    descriptor_limits.relieve(server)
     client.create_topic("afterwards")
     assert client.produce("afterwards", 0, batch()) == 0
 
@@ -153,13 +142,13 @@ def test_whatever_is_first_asked_for_at_the_limit_is_answered(tmp_path: Path) ->
     with ServerFolder(tmp_path, command=TELLING) as folder:
         listeners = ("--kafka", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
         server = folder.start(*listeners, extra_environment={"TRIOLOG_TELEMETRY_ENABLE": "true"})
-        connect = partial(KafkaWire.connect, kafka_address(server))
+        connect = partial(KafkaWire.connect, descriptor_limits.kafka_address(server))
         with WireClient.connect(server.address) as beside:
             beside.create_topic(NAME)
             assert beside.produce(NAME, 0, batch()) == 0  # its file is open
             with (
                 accepted(server, connect) as producer,
-                accepted(server, partial(socket.create_connection, metrics_address(server), 60)) as http,
+                accepted(server, partial(socket.create_connection, descriptor_limits.metrics_address(server), 60)) as http,
                 accepted(server, partial(WireClient.connect, server.address, say_hello=False)) as native,
                 accepted(server, connect) as client,
                 exhausted(server, beside),
@@ -168,7 +157,7 @@ def test_whatever_is_first_asked_for_at_the_limit_is_answered(tmp_path: Path) ->
                 check_http(http)
                 native.say_hello()
                 called = {native.receive_answer(native.send(message)).api for message in NATIVE}
-                answered = ask_kafka(kafka_address(server), client, REQUESTS)
+                answered = ask_kafka(descriptor_limits.kafka_address(server), client, REQUESTS)
         assert called == {message.api for message in NATIVE} == set(messages.REQUESTS) - {"hello"}
         assert answered == {api.name for api in APIS.values()}
         assert server.stop() == 0
@@ -198,7 +187,7 @@ def test_every_api_of_kafka_that_is_asked_for_before_a_login_at_the_limit_ends_i
         server = folder.start("--kafka", "127.0.0.1:0", extra_environment=security)
         answered = set()
         with WireClient.connect(server.address) as beside, ExitStack() as clients:
-            connect = partial(KafkaWire.connect, kafka_address(server))
+            connect = partial(KafkaWire.connect, descriptor_limits.kafka_address(server))
             asking = {name: clients.enter_context(accepted(server, connect)) for name in NEWEST}
             with exhausted(server, beside):
                 for name, client in asking.items():
@@ -214,8 +203,8 @@ def attack(server: ServerProcess, clients: ExitStack, number: int) -> None:
     body, version = ATTACKS[number % len(ATTACKS)]
     said = {
         server.address: b"\x00\x00\x00\x03abc",
-        kafka_address(server): frame(body, version, 1),
-        metrics_address(server): b"GET /metrics HTTP/1.1\r\n",
+        descriptor_limits.kafka_address(server): frame(body, version, 1),
+        descriptor_limits.metrics_address(server): b"GET /metrics HTTP/1.1\r\n",
     }
     for address, data in said.items():
         peer = clients.enter_context(socket.create_connection(address, 60))
@@ -237,20 +226,20 @@ def test_clients_of_either_protocol_are_answered_while_others_take_all_connectio
     """Every answer is waited for before the next attack, so none can be missing, and none is late behind one."""
     with ServerFolder(tmp_path, command=LIMITED) as folder, ExitStack() as attackers:
         server = folder.start("--kafka", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--durability", "os")
-        with WireClient.connect(server.address) as native, KafkaWire.connect(kafka_address(server)) as kafka:
+        with WireClient.connect(server.address) as native, KafkaWire.connect(descriptor_limits.kafka_address(server)) as kafka:
             native.create_topic(TOPIC)
-            kafka.call(ApiVersionsRequest(), 0)
-            loaded = imports_of(tmp_path)
+            kafka.call(api_versions.ApiVersionsRequest(), 0)
+            loaded = descriptor_limits.imports_of(tmp_path)
             for number in range(ROUNDS):
                 attack(server, attackers, number)
                 work(native, kafka, number)
-            exhaust(server)
+            descriptor_limits.exhaust(server)
             for number in range(ROUNDS, 2 * ROUNDS):
                 attack(server, attackers, number)
                 work(native, kafka, number)
-            assert imports_of(tmp_path)[len(loaded) :] == []
+            assert descriptor_limits.imports_of(tmp_path)[len(loaded) :] == []
             attackers.close()
-            relieve(server)
+            descriptor_limits.relieve(server)
             with WireClient.connect(server.address) as late:
                 assert late.high_watermark(TOPIC) == 4 * ROUNDS
         assert server.stop() == 0
@@ -274,22 +263,22 @@ def test_clients_log_in_on_either_protocol_where_no_descriptor_is_left(
         server = folder.start("--config", str(config), "--kafka", "127.0.0.1:0")
         listening = server.open_sockets()
         by_native = ["PLAIN", *DIGESTS] if context is not None else list(DIGESTS)
-        doors = {server.address: by_native, kafka_address(server): ["PLAIN", *DIGESTS]}
+        doors = {server.address: by_native, descriptor_limits.kafka_address(server): ["PLAIN", *DIGESTS]}
         opened = {
             (address, mechanism): stack.enter_context(socket.create_connection(address, 60))
             for address, mechanisms in doors.items()
             for mechanism in mechanisms
         }
         server.wait_sockets(listening + len(opened))
-        loaded = imports_of(tmp_path)
-        exhaust(server)
+        loaded = descriptor_limits.imports_of(tmp_path)
+        descriptor_limits.exhaust(server)
         for (address, mechanism), plain in opened.items():
             connection = plain if context is None else stack.enter_context(context.wrap_socket(plain, server_hostname=HOST))
             log_in = native_login if address == server.address else kafka_login
             log_in(connection, mechanism)
         assert server.stderr().count("logged in as alice") == len(opened)
-        assert imports_of(tmp_path)[len(loaded) :] == []
-        relieve(server)
+        assert descriptor_limits.imports_of(tmp_path)[len(loaded) :] == []
+        descriptor_limits.relieve(server)
         assert server.stop() == 0
         assert "Traceback" not in server.stderr()
 
@@ -309,11 +298,11 @@ def native_login(connection: socket.socket, mechanism: str) -> None:
 
 def kafka_login(connection: socket.socket, mechanism: str) -> None:
     client = KafkaWire(connection)
-    assert client.call(SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
+    assert client.call(sasl.SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
     if mechanism == "PLAIN":
-        answer = client.call(SaslAuthenticateRequest(auth_bytes=f"\0alice\0{PASSWORD}".encode()), 2)
+        answer = client.call(sasl.SaslAuthenticateRequest(auth_bytes=f"\0alice\0{PASSWORD}".encode()), 2)
         assert answer.error_code == 0
         return
     exchange = ScramClient(DIGESTS[mechanism], "alice", PASSWORD)
-    first = client.call(SaslAuthenticateRequest(auth_bytes=exchange.first()), 2)
-    assert exchange.check(client.call(SaslAuthenticateRequest(auth_bytes=exchange.final(first.auth_bytes)), 2).auth_bytes)
+    first = client.call(sasl.SaslAuthenticateRequest(auth_bytes=exchange.first()), 2)
+    assert exchange.check(client.call(sasl.SaslAuthenticateRequest(auth_bytes=exchange.final(first.auth_bytes)), 2).auth_bytes)

@@ -16,42 +16,26 @@ from typing import Any, Final
 
 import pytest
 import trio
-from triolog.server.storage.directory.client_metrics_file import CLIENT_METRICS_FILE, decode_client_metrics
-from triolog.server.storage.directory.creations_file import CREATIONS_FILE, decode_creations
-from triolog.server.storage.directory.groups_file import GROUPS_FILE, decode_groups
-from triolog.server.storage.directory.security_file import SECURITY_FILE, decode_security
+from triolog.server.storage.directory import client_metrics_file, creations_file, groups_file, security_file
 from triolog.server.storage.directory.topics_file import TOPICS_FILE, decode_deleted_topic_ids, decode_topics
-from triolog.server.storage.disk.checkpoints import (
-    CLEAN_SHUTDOWN_FILE,
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
-    META_PROPERTIES_FILE,
-    PARTITION_METADATA_FILE,
-    RECOVERY_POINT_FILE,
-    decode_clean_shutdown,
-    decode_meta_properties,
-    decode_offsets,
-    decode_partition_metadata,
-)
+from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.errors import CheckpointError
 from triolog.server.storage.producers.producer_id_block import PRODUCER_ID_BLOCK_FILE, decode_producer_id_block
 
-from tests.support.counts import LONG, by_tier, draws, tier
-from tests.support.flipped_files import PLAIN, Content, Outcome, Store, damages, with_file
-from tests.support.memory_image import logs_of, put
+from tests.support import counts, flipped_files, memory_image
 
 READERS: Final[dict[str, Callable[[str, bytes], Any]]] = {
     TOPICS_FILE: lambda path, data: (decode_topics(path, data), decode_deleted_topic_ids(path, data)),
-    CREATIONS_FILE: decode_creations,
-    SECURITY_FILE: decode_security,
-    GROUPS_FILE: decode_groups,
-    CLIENT_METRICS_FILE: decode_client_metrics,
-    META_PROPERTIES_FILE: decode_meta_properties,
+    creations_file.CREATIONS_FILE: creations_file.decode_creations,
+    security_file.SECURITY_FILE: security_file.decode_security,
+    groups_file.GROUPS_FILE: groups_file.decode_groups,
+    client_metrics_file.CLIENT_METRICS_FILE: client_metrics_file.decode_client_metrics,
+    checkpoints.META_PROPERTIES_FILE: checkpoints.decode_meta_properties,
     PRODUCER_ID_BLOCK_FILE: decode_producer_id_block,
-    RECOVERY_POINT_FILE: decode_offsets,
-    HIGH_WATERMARK_FILE: decode_offsets,
-    LOG_START_FILE: decode_offsets,
-    CLEAN_SHUTDOWN_FILE: lambda path, data: decode_clean_shutdown(data),
+    checkpoints.RECOVERY_POINT_FILE: checkpoints.decode_offsets,
+    checkpoints.HIGH_WATERMARK_FILE: checkpoints.decode_offsets,
+    checkpoints.LOG_START_FILE: checkpoints.decode_offsets,
+    checkpoints.CLEAN_SHUTDOWN_FILE: lambda path, data: checkpoints.decode_clean_shutdown(data),
 }
 """What a start does with the content of each file."""
 COMMIT_STARTS: Final = 5
@@ -62,17 +46,17 @@ REMEDY: Final = re.compile("copy|put .* back|delete|write|correct|move")
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[Store]:
+def store() -> Iterator[flipped_files.Store]:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        yield trio.run(Store.make, Path(folder))
+        yield trio.run(flipped_files.Store.make, Path(folder))
 
 
 def cases(path: str, content: bytes, read: Callable[[str, bytes], Any]) -> list[tuple[str, bytes]]:
     """A damage of each kind that the reader can tell, a few of the others; before the long tier a few of all of them."""
     firsts: dict[str, tuple[str, bytes]] = {}
     others: list[tuple[str, bytes]] = []
-    for damage in damages(content):
+    for damage in flipped_files.damages(content):
         try:
             found = repr(read(path, damage[1]))
         except CheckpointError:
@@ -81,11 +65,11 @@ def cases(path: str, content: bytes, read: Callable[[str, bytes], Any]) -> list[
             others.append(damage)
         else:
             firsts[found] = damage
-    choice = draws(len(content))
-    if tier() == LONG:
+    choice = counts.draws(len(content))
+    if counts.tier() == counts.LONG:
         return [*firsts.values(), *choice.sample(others, min(len(others), MORE_STARTS))]
     every = list(firsts.values())
-    starts = by_tier(commit=COMMIT_STARTS, merge=MERGE_STARTS, long=0)
+    starts = counts.by_tier(commit=COMMIT_STARTS, merge=MERGE_STARTS, long=0)
     return [*choice.sample(every, min(len(every), starts - 1)), *choice.sample(others, min(len(others), 1))]
 
 
@@ -97,46 +81,46 @@ def check_logged(records: Sequence[logging.LogRecord], case: str) -> None:
 @pytest.mark.parametrize("directory", [0, 1])
 @pytest.mark.parametrize("name", READERS)
 async def test_a_start_with_a_damaged_file_serves_everything_or_names_it(
-    store: Store, caplog: pytest.LogCaptureFixture, name: str, directory: int
+    store: flipped_files.Store, caplog: pytest.LogCaptureFixture, name: str, directory: int
 ) -> None:
     path = f"{store.paths[directory]}/{name}"
-    content, logs = store.fs.content(path), logs_of(store.fs)
+    content, logs = store.fs.content(path), memory_image.logs_of(store.fs)
     chosen = cases(path, content, READERS[name])
     for number, (damage, damaged) in enumerate(chosen):
-        if tier() == LONG and number % 2 != directory and len(chosen) > 2:
+        if counts.tier() == counts.LONG and number % 2 != directory and len(chosen) > 2:
             continue  # the other directory has it
         case = f"{name} {damage}: {damaged!r}"
         caplog.clear()
-        fs = with_file(store.fs, path, damaged)
+        fs = flipped_files.with_file(store.fs, path, damaged)
         outcome, found = await store.start(fs)
         check_logged(caplog.records, case)
-        assert logs_of(fs) == logs, case
-        assert outcome is not Outcome.PART, f"{case}: {found}\n{caplog.text}"
-        if outcome is Outcome.REFUSED:
+        assert memory_image.logs_of(fs) == logs, case
+        assert outcome is not flipped_files.Outcome.PART, f"{case}: {found}\n{caplog.text}"
+        if outcome is flipped_files.Outcome.REFUSED:
             assert path in str(found), f"{case}: {found}"
             assert REMEDY.search(str(found)), f"{case}: {found}"
-            assert all(fs.content(f"{each}/{CLEAN_SHUTDOWN_FILE}") for each in store.paths), case
-            put(fs, path, content)
-            assert (await store.start(fs))[0] is Outcome.WHOLE, case
+            assert all(fs.content(f"{each}/{checkpoints.CLEAN_SHUTDOWN_FILE}") for each in store.paths), case
+            memory_image.put(fs, path, content)
+            assert (await store.start(fs))[0] is flipped_files.Outcome.WHOLE, case
 
 
 async def test_a_damaged_partition_metadata_is_its_partitions_matter_and_named(
-    store: Store, caplog: pytest.LogCaptureFixture
+    store: flipped_files.Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = f"{store.paths[0]}/{PLAIN[0]}/{PARTITION_METADATA_FILE}"
-    content, logs = store.fs.content(path), logs_of(store.fs)
-    for damage, damaged in cases(path, content, decode_partition_metadata):
+    path = f"{store.paths[0]}/{flipped_files.PLAIN[0]}/{checkpoints.PARTITION_METADATA_FILE}"
+    content, logs = store.fs.content(path), memory_image.logs_of(store.fs)
+    for damage, damaged in cases(path, content, checkpoints.decode_partition_metadata):
         case = f"{damage}: {damaged!r}"
         caplog.clear()
-        fs = with_file(store.fs, path, damaged)
+        fs = flipped_files.with_file(store.fs, path, damaged)
         outcome, found = await store.start(fs)
         check_logged(caplog.records, case)
-        assert logs_of(fs) == logs, case
-        if outcome is Outcome.WHOLE:
+        assert memory_image.logs_of(fs) == logs, case
+        if outcome is flipped_files.Outcome.WHOLE:
             continue
-        assert isinstance(found, Content), f"{case}: {found}"
-        assert path in str(found.records[PLAIN[0]]), case
-        expected = {**store.content.records, PLAIN[0]: found.records[PLAIN[0]]}
-        assert found == Content(expected, store.content.others), case
-        put(fs, path, content)
-        assert (await store.start(fs))[0] is Outcome.WHOLE, case
+        assert isinstance(found, flipped_files.Content), f"{case}: {found}"
+        assert path in str(found.records[flipped_files.PLAIN[0]]), case
+        expected = {**store.content.records, flipped_files.PLAIN[0]: found.records[flipped_files.PLAIN[0]]}
+        assert found == flipped_files.Content(expected, store.content.others), case
+        memory_image.put(fs, path, content)
+        assert (await store.start(fs))[0] is flipped_files.Outcome.WHOLE, case

@@ -18,11 +18,8 @@ from triolog.server.storage.disk.checkpoints import PARTITION_METADATA_FILE, enc
 from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.storage.log.retention import increment_log_start_offset
 
-from tests.support.counts import LONG, by_tier, draws, tier
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.flipped_files import damages, with_file
+from tests.support import counts, crash_fs, flipped_files, memory_image
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
-from tests.support.memory_image import logs_of, put
 
 DIRECTORY: Final = "/logs/topic-0"
 PARTITION: Final = TopicPartition("topic", 0)
@@ -68,9 +65,9 @@ def seen(driven: DrivenLog) -> Seen:
 
 
 @pytest.fixture(scope="module")
-def stopped() -> tuple[CrashFileSystem, int]:
+def stopped() -> tuple[crash_fs.CrashFileSystem, int]:
     """Three segments with aborted transactions, an idempotent producer and a trimmed start; and their end."""
-    fs = CrashFileSystem()
+    fs = crash_fs.CrashFileSystem()
     driven = open_driven(DIRECTORY, fs=fs, config=CONFIG, topic_partition=PARTITION)
     for number in range(3):
         driven.append(batch(START_MS + number, value=b"plain", key=b"key"))
@@ -82,13 +79,13 @@ def stopped() -> tuple[CrashFileSystem, int]:
         if number < 2:
             driven.roll()
     driven.run(increment_log_start_offset(driven.log, TRIMMED_TO))
-    put(fs, f"{DIRECTORY}/{PARTITION_METADATA_FILE}", encode_partition_metadata(uuid.UUID(int=5000)))
+    memory_image.put(fs, f"{DIRECTORY}/{PARTITION_METADATA_FILE}", encode_partition_metadata(uuid.UUID(int=5000)))
     driven.close()
     fs.end_process()
     return fs, driven.log.log_end_offset
 
 
-def open_once(fs: CrashFileSystem, clean_end: int | None) -> DrivenLog:
+def open_once(fs: crash_fs.CrashFileSystem, clean_end: int | None) -> DrivenLog:
     """`clean_end`: what the checkpoint of a clean stop says, None after a kill."""
     return open_driven(
         DIRECTORY,
@@ -104,24 +101,24 @@ def open_once(fs: CrashFileSystem, clean_end: int | None) -> DrivenLog:
 @pytest.mark.parametrize("was_clean", [True, False], ids=["stopped", "killed"])
 @pytest.mark.parametrize("kind", [*SUFFIXES, *NAMES])
 def test_a_log_with_a_damaged_small_file_opens_with_everything_it_has(
-    stopped: tuple[CrashFileSystem, int], kind: str, was_clean: bool
+    stopped: tuple[crash_fs.CrashFileSystem, int], kind: str, was_clean: bool
 ) -> None:
     fs, end_offset = stopped
     clean_end = end_offset if was_clean else None
     whole = seen(open_once(fs.copy(), clean_end))
     paths = [path for path in fs.tree() if path.endswith(kind) and fs.content(path)]
-    every = [(path, *damage) for path in paths for damage in damages(fs.content(path))]
+    every = [(path, *damage) for path in paths for damage in flipped_files.damages(fs.content(path))]
     assert every
-    if tier() != LONG:
-        every = draws(len(kind)).sample(every, by_tier(commit=COMMIT_CASES, merge=MERGE_CASES, long=0))
+    if counts.tier() != counts.LONG:
+        every = counts.draws(len(kind)).sample(every, counts.by_tier(commit=COMMIT_CASES, merge=MERGE_CASES, long=0))
     elif not was_clean:
         every = every[::KILLED_STEP]  # all of these files are made anew then
-    logs = logs_of(fs)
+    logs = memory_image.logs_of(fs)
     for path, damage, damaged in every:
         case = f"{path} {damage}: {damaged!r}"
-        copy = with_file(fs, path, damaged)
+        copy = flipped_files.with_file(fs, path, damaged)
         found = seen(open_once(copy, clean_end))
         if path.endswith(MAY_CHANGE_EPOCHS):
             found = attrs.evolve(found, epochs=whole.epochs)
         assert found == whole, case
-        assert logs_of(copy) == logs, case
+        assert memory_image.logs_of(copy) == logs, case

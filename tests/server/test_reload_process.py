@@ -20,10 +20,8 @@ from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRe
 from triolog.protocol.kafka.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from triolog.protocol.native import messages
 
+from tests.support import kafka_wire, server_process, wire_client
 from tests.support.certificates import HOST, Certificates, make_certificates
-from tests.support.kafka_wire import KafkaWire
-from tests.support.server_process import Address, ServerFolder, ServerProcess
-from tests.support.wire_client import WireClient
 
 READ: Final = "settings are read again"
 REFUSED: Final = "the settings are as before"
@@ -42,10 +40,10 @@ def as_toml(value: Any) -> str:
 class Reloaded:
     """A server whose settings are in files that a test writes."""
 
-    folder: ServerFolder
+    folder: server_process.ServerFolder
     certificates: Certificates
     _signals: int = 0
-    server: ServerProcess = attrs.field(init=False)
+    server: server_process.ServerProcess = attrs.field(init=False)
 
     @property
     def config(self) -> Path:
@@ -76,7 +74,7 @@ class Reloaded:
         self.server.process.send_signal(signal.SIGHUP)
         self._signals += 1
         self.server._wait_for(lambda: self._answers() == self._signals, "an answer to SIGHUP", 60)
-        with WireClient.connect(self.server.address) as client:
+        with wire_client.WireClient.connect(self.server.address) as client:
             client.call(messages.MetadataRequest(()))  # the lines behind the first one are written in the same turn
         return self.server.stderr()[len(before) :].splitlines()
 
@@ -84,11 +82,11 @@ class Reloaded:
         return self.server.stderr().count(READ) + self.server.stderr().count(REFUSED)
 
     @contextmanager
-    def connected(self) -> Iterator[KafkaWire]:
-        address = Address.parse(json.loads(self.server.ready_file.read_text())["kafka"])
+    def connected(self) -> Iterator[kafka_wire.KafkaWire]:
+        address = server_process.Address.parse(json.loads(self.server.ready_file.read_text())["kafka"])
         context = self.certificates.client_context()
         with socket.create_connection(address) as plain, context.wrap_socket(plain, server_hostname=HOST) as encrypted:
-            yield KafkaWire(encrypted)
+            yield kafka_wire.KafkaWire(encrypted)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +95,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture
-def reloaded(server_folder: ServerFolder, certificates: Certificates) -> Reloaded:
+def reloaded(server_folder: server_process.ServerFolder, certificates: Certificates) -> Reloaded:
     found = Reloaded(server_folder, certificates)
     shutil.copy(certificates.server, found.certificate)
     found.write()
@@ -105,21 +103,21 @@ def reloaded(server_folder: ServerFolder, certificates: Certificates) -> Reloade
     return found
 
 
-def login(client: KafkaWire, user: str, password: str) -> int:
+def login(client: kafka_wire.KafkaWire, user: str, password: str) -> int:
     """The error code of a login."""
     client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     answer = client.call(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()), 2)
     return int(answer.error_code)
 
 
-def shown_certificate(client: KafkaWire) -> bytes:
+def shown_certificate(client: kafka_wire.KafkaWire) -> bytes:
     assert isinstance(client.socket, ssl.SSLSocket)
     shown = client.socket.getpeercert(binary_form=True)
     assert shown is not None
     return shown
 
 
-def partitions_of_new_topic(client: KafkaWire, name: str) -> int:
+def partitions_of_new_topic(client: kafka_wire.KafkaWire, name: str) -> int:
     client.call(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 7)
     [topic] = client.call(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 7).topics
     return len(topic.partitions)

@@ -21,14 +21,8 @@ from typing import Any, Final
 import attrs
 import pytest
 from click.testing import CliRunner
+from triolog.protocol.kafka.messages import sasl
 from triolog.protocol.kafka.messages.admin.configs import DescribeConfigsRequest, DescribeConfigsResource
-from triolog.protocol.kafka.messages.sasl import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsScramCredentialUpsertion,
-    DescribeUserScramCredentialsRequest,
-    SaslAuthenticateRequest,
-    SaslHandshakeRequest,
-)
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism, ScramServer
 from triolog.protocol.native.messages import AuthenticateRequest
 from triolog.server.listeners.http.access import HttpAccess
@@ -40,11 +34,8 @@ from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.login import LoginConfig
 from triolog.tools.client.tls import TlsConfig
 
+from tests.support import kafka_wire, process_state, scram_client, server_process
 from tests.support.certificates import HOST, Certificates, make_certificates
-from tests.support.kafka_wire import KafkaWire
-from tests.support.process_state import process_as_it_was
-from tests.support.scram_client import ScramClient
-from tests.support.server_process import Address, ServerFolder, ServerProcess
 
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = ("PLAIN", *DIGESTS)
@@ -115,11 +106,11 @@ def forms(secret: bytes) -> dict[str, bytes]:
 class Place:
     """A server with users on both doors, and what is in its files."""
 
-    folder: ServerFolder
+    folder: server_process.ServerFolder
     certificates: Certificates
     watch: Watch
     passwords: dict[str, str]
-    server: ServerProcess = attrs.field(init=False)
+    server: server_process.ServerProcess = attrs.field(init=False)
 
     @property
     def users(self) -> Path:
@@ -164,12 +155,12 @@ class Place:
         self.server = self.folder.start("--config", str(self.folder.path / "server.toml"), *arguments)
 
     @contextmanager
-    def kafka(self) -> Iterator[KafkaWire]:
+    def kafka(self) -> Iterator[kafka_wire.KafkaWire]:
         with (
-            socket.create_connection(Address.parse(self.ready["kafka"])) as plain,
+            socket.create_connection(server_process.Address.parse(self.ready["kafka"])) as plain,
             self.certificates.client_context().wrap_socket(plain, server_hostname=HOST) as encrypted,
         ):
-            yield KafkaWire(encrypted)
+            yield kafka_wire.KafkaWire(encrypted)
 
     def native(self, user: str, password: str, mechanism: str | None = None) -> BlockingClient:
         login = LoginConfig(user=user, password=password, mechanism=mechanism)
@@ -178,7 +169,7 @@ class Place:
         return BlockingClient(self.server.address, config)
 
     def get(self, door: str, path: str, token: str) -> bytes:
-        connection = HTTPConnection(*Address.parse(self.ready[door]), timeout=30)
+        connection = HTTPConnection(*server_process.Address.parse(self.ready[door]), timeout=30)
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
             return connection.getresponse().read()
@@ -187,21 +178,21 @@ class Place:
 
 
 @pytest.fixture
-def place(server_folder: ServerFolder, tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(server_folder: server_process.ServerFolder, tmp_path_factory: pytest.TempPathFactory) -> Place:
     watch = Watch()
     passwords = {user: watch.secret(f"password of {user}") for user in ("root", "alice")}
     return Place(server_folder, make_certificates(tmp_path_factory.mktemp("certificates")), watch, passwords)
 
 
-def authenticate(client: KafkaWire, watch: Watch, mechanism: str, user: str, password: str) -> None:
+def authenticate(client: kafka_wire.KafkaWire, watch: Watch, mechanism: str, user: str, password: str) -> None:
     """A login by Kafka's protocol; answers, and what an exchange makes of the password, are noted."""
-    watch.say("answers", client.call(SaslHandshakeRequest(mechanism=mechanism), 1))
+    watch.say("answers", client.call(sasl.SaslHandshakeRequest(mechanism=mechanism), 1))
     if mechanism == "PLAIN":
-        watch.say("answers", client.call(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()), 2))
+        watch.say("answers", client.call(sasl.SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()), 2))
         return
-    exchange = ScramClient(DIGESTS[mechanism], user, password)
-    first = client.call(SaslAuthenticateRequest(auth_bytes=exchange.first()), 2)
-    last = client.call(SaslAuthenticateRequest(auth_bytes=exchange.final(first.auth_bytes)), 2)
+    exchange = scram_client.ScramClient(DIGESTS[mechanism], user, password)
+    first = client.call(sasl.SaslAuthenticateRequest(auth_bytes=exchange.first()), 2)
+    last = client.call(sasl.SaslAuthenticateRequest(auth_bytes=exchange.final(first.auth_bytes)), 2)
     watch.say("answers", f"{first} {last}")
     fields = dict(part.split("=", 1) for part in first.auth_bytes.decode().split(","))
     keys = derived(DIGESTS[mechanism], password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
@@ -220,8 +211,8 @@ def try_all_logins(place: Place) -> None:
     for mechanism in MECHANISMS:
         for token in (garbage, b"\0" + garbage, b"n,,n=alice,r=" + garbage + b",=", b"\0\0\0" + garbage + b"\xff"):
             with watch.hears("errors of Kafka clients"), place.kafka() as client:
-                client.call(SaslHandshakeRequest(mechanism=mechanism), 1)
-                watch.say("answers", client.call(SaslAuthenticateRequest(auth_bytes=token), 2))
+                client.call(sasl.SaslHandshakeRequest(mechanism=mechanism), 1)
+                watch.say("answers", client.call(sasl.SaslAuthenticateRequest(auth_bytes=token), 2))
 
 
 def change_users(place: Place) -> None:
@@ -232,12 +223,12 @@ def change_users(place: Place) -> None:
     with place.kafka() as root:
         authenticate(root, watch, "PLAIN", "root", place.passwords["root"])
         for iterations, mechanism in ((ITERATIONS, 1), (1, 1), (ITERATIONS, 77)):
-            user = AlterUserScramCredentialsScramCredentialUpsertion(
+            user = sasl.AlterUserScramCredentialsScramCredentialUpsertion(
                 name="carol", mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=salted
             )
-            request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[user])
+            request = sasl.AlterUserScramCredentialsRequest(deletions=[], upsertions=[user])
             watch.say("answers", f"{request} {root.call(request, 0)}")
-        watch.say("answers", root.call(DescribeUserScramCredentialsRequest(users=None), 0))
+        watch.say("answers", root.call(sasl.DescribeUserScramCredentialsRequest(users=None), 0))
         broker = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
         described = root.call(DescribeConfigsRequest(resources=[broker], include_synonyms=True, include_documentation=True), 4)
         watch.say("describe", described)
@@ -324,11 +315,11 @@ REPRS: Final[dict[str, Callable[[str], object]]] = {
     "users": lambda secret: decode_users("users.toml", f'[alice]\npassword = "{secret}"\n'.encode()),
     "a credential": lambda secret: ScramCredential(ScramMechanism.SCRAM_SHA_256, 4096, b"s", secret.encode(), secret.encode()),
     "an exchange": lambda secret: exchange_of(secret),
-    "a login by Kafka's protocol": lambda secret: SaslAuthenticateRequest(auth_bytes=secret.encode()),
+    "a login by Kafka's protocol": lambda secret: sasl.SaslAuthenticateRequest(auth_bytes=secret.encode()),
     "a login by the native one": lambda secret: AuthenticateRequest("PLAIN", secret.encode()),
     "a client's login": lambda secret: ClientConfig(login=LoginConfig(user="alice", password=secret)),
     "access by HTTP": lambda secret: HttpAccess(token=secret),
-    "a new user": lambda secret: AlterUserScramCredentialsScramCredentialUpsertion(
+    "a new user": lambda secret: sasl.AlterUserScramCredentialsScramCredentialUpsertion(
         name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=secret.encode()
     ),
 }
@@ -365,7 +356,7 @@ def test_settings_that_hold_a_secret_by_mistake_are_refused_without_it(tmp_path:
     secret = "a-secret-that-is-easily-seen"
     config = tmp_path / "server.toml"
     config.write_text(text.replace("SECRET", secret))
-    with process_as_it_was():
+    with process_state.process_as_it_was():
         result = CliRunner().invoke(main, ["serve", "--data-dir", str(tmp_path / "data"), "--config", str(config)])
     assert result.exit_code == 2, result.output
     assert Watch({"it": secret.encode()}, {"output": result.output.encode()}).leaks() == []

@@ -28,35 +28,26 @@ CANNOT_SERVE = 3
 WRONG_CONFIGURATION = 2
 
 
-def serve(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run `triolog serve` where it is expected to end by itself."""
-    return subprocess.run(
-        [*COMMAND, "serve", *arguments],
-        cwd=folder,
-        env=environment(variables),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
-
-
 def words(text: str) -> str:
     """Without the line breaks of a terminal's width."""
     return " ".join(text.split())
 
 
-def long_poll(topic: str, offset: int, max_wait_ms: int = 600_000) -> messages.FetchRequest:
-    return messages.FetchRequest((messages.FetchPartition(topic, 0, offset),), max_wait_ms=max_wait_ms)
-
-
-def test_a_second_server_on_a_directory_is_refused_and_told_who_holds_it(server_folder: ServerFolder) -> None:
+def test_a_second_server_on_a_directory_is_refused_told_who_holds_it_and_leaves_the_ready_file_of_no_one(
+    server_folder: ServerFolder,
+) -> None:
     first = server_folder.start()
-    refused = server_folder.spawn()
-    assert refused.wait_exit() == CANNOT_SERVE
-    assert f"process {first.pid}" in refused.stderr()
-    assert str(server_folder.data_dir) in words(refused.stderr())
-    assert "Traceback" not in refused.stderr()
+    ready = server_folder.path / "second.ready"
+    ready.write_text("left by an earlier server")
+    arguments = ("--data-dir", str(server_folder.data_dir), "--native", "127.0.0.1:0", "--ready-file", str(ready))
+    refused = subprocess.run(
+        [*COMMAND, "serve", *arguments], env=environment(), capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert refused.returncode == CANNOT_SERVE
+    assert f"process {first.pid}" in refused.stderr
+    assert str(server_folder.data_dir) in words(refused.stderr)
+    assert "Traceback" not in refused.stderr
+    assert not ready.exists()
     with WireClient.connect(first.address) as client:
         client.create_topic("still-served")
 
@@ -69,15 +60,6 @@ def test_removing_the_lock_file_under_a_running_server_lets_no_second_one_in(ser
     assert f"{server_folder.data_dir} is locked by another process" in words(refused.stderr())
     assert first.stop() == 0
     assert server_folder.start().stop() == 0
-
-
-def test_a_server_that_is_refused_leaves_the_ready_file_of_no_one(server_folder: ServerFolder) -> None:
-    server_folder.start()
-    ready = server_folder.path / "second.ready"
-    ready.write_text("left by an earlier server")
-    arguments = ("--data-dir", str(server_folder.data_dir), "--native", "127.0.0.1:0", "--ready-file", str(ready))
-    assert serve(server_folder.path, *arguments).returncode == CANNOT_SERVE
-    assert not ready.exists()
 
 
 def test_a_taken_port_is_refused_by_name_and_leaves_a_clean_directory(server_folder: ServerFolder) -> None:
@@ -290,17 +272,17 @@ def test_sigterm_answers_every_append_that_was_taken(server_folder: ServerFolder
         assert client.high_watermark("topic") == answered
 
 
-def test_sigterm_ends_long_polls_with_what_is_there(server_folder: ServerFolder) -> None:
+def test_sigterm_ends_long_polls_with_what_is_there_and_idle_connections_do_not_hold_it_up(server_folder: ServerFolder) -> None:
     server = server_folder.start("--config", str(config_with(server_folder, stop_grace_ms=600_000)))
-    with WireClient.connect(server.address) as client:
+    with WireClient.connect(server.address) as client, WireClient.connect(server.address, say_hello=False):
         client.create_topic("topic")
-        poll = client.send(long_poll("topic", 0))
+        poll = client.send(messages.FetchRequest((messages.FetchPartition("topic", 0, 0),), max_wait_ms=600_000))
         client.high_watermark("topic")  # answered behind the fetch: the server waits in it now
         server.terminate()
         entry = client.receive_message(poll).partitions[0]  # type: ignore[union-attr]
         assert (entry.error, entry.records) == (None, b"")
         assert client.is_closed_by_server()
-    assert server.wait_exit() == 0
+        assert server.wait_exit() == 0
     assert (server_folder.data_dir / CLEAN_SHUTDOWN_FILE).exists()
 
 
@@ -333,14 +315,6 @@ def test_an_insecure_listener_is_said_to_be_that_once(server_folder: ServerFolde
     [line] = [line for line in server.stderr().splitlines() if "insecure listeners=" in line]
     assert "level=warning" in line
     assert "listeners=kafka:" in line
-
-
-def test_idle_connections_do_not_hold_up_a_stop(server_folder: ServerFolder) -> None:
-    server = server_folder.start("--config", str(config_with(server_folder, stop_grace_ms=600_000)))
-    with WireClient.connect(server.address) as producer, WireClient.connect(server.address, say_hello=False):
-        producer.create_topic("topic")
-        producer.produce("topic", 0, batch())
-        assert server.stop() == 0
 
 
 def test_json_log_lines_are_objects(server_folder: ServerFolder) -> None:

@@ -22,27 +22,12 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.metadata import MetadataRequest
 from triolog.server.storage.check.verify import verify
-from triolog.server.storage.directory.creations_file import CREATIONS_FILE
-from triolog.server.storage.directory.inventory import read_directory
-from triolog.server.storage.directory.stored_topics import StoredTopics
+from triolog.server.storage.directory import creations_file, inventory, stored_topics
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.disk.paths import DELETE_DIR_SUFFIX, is_marked
 
+from tests.support import forked_servers, kafka_admin, kafka_wire, server_process, stopped_logs
 from tests.support.counts import counts
-from tests.support.forked_servers import ServerForker
-from tests.support.kafka_admin import (
-    SET,
-    TOPIC_TYPE,
-    alter_incrementally,
-    create_topics,
-    delete_topics,
-    describe,
-    more_partitions,
-    new_topic,
-)
-from tests.support.kafka_wire import KafkaWire
-from tests.support.server_process import DEADLINE_S, POLL_S, Address, ServerFolder, ServerProcess
-from tests.support.stopped_logs import Seen
 
 RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(20))
 SEED: Final = os.environ.get("TRIOLOG_TEST_SIGKILL_SEED")
@@ -66,8 +51,8 @@ State = dict[str, Topic | None]
 """None: there is no such topic."""
 
 
-def kafka_address(server: ServerProcess) -> Address:
-    return Address.parse(json.loads(server.wait_ready().ready_file.read_text())["kafka"])
+def kafka_address(server: server_process.ServerProcess) -> server_process.Address:
+    return server_process.Address.parse(json.loads(server.wait_ready().ready_file.read_text())["kafka"])
 
 
 @attrs.define(eq=False)
@@ -75,7 +60,7 @@ class Administrator(threading.Thread):
     """One connection that changes topics of its own until the server is gone. Owner of the model: its thread."""
 
     label: str
-    address: Address
+    address: server_process.Address
     state: State
     rng: random.Random
     asked: State = attrs.field(factory=dict)
@@ -89,7 +74,7 @@ class Administrator(threading.Thread):
 
     def run(self) -> None:
         try:
-            with KafkaWire.connect(self.address) as wire:
+            with kafka_wire.KafkaWire.connect(self.address) as wire:
                 while True:
                     self._change(wire)
         except ConnectionError:
@@ -97,7 +82,7 @@ class Administrator(threading.Thread):
         except BaseException as exc:
             self.error = exc
 
-    def _change(self, wire: KafkaWire) -> None:
+    def _change(self, wire: kafka_wire.KafkaWire) -> None:
         rng = self.rng
         names = [f"{self.label}-{number}" for number in range(NAMES)]
         there = {name: topic for name in names if (topic := self.state.get(name)) is not None}
@@ -108,27 +93,33 @@ class Administrator(threading.Thread):
         elif kind == "delete" and there:
             gone = rng.sample(sorted(there), rng.randint(1, min(2, len(there))))
             self.asked = dict.fromkeys(gone)
-            self._answered(wire.call(delete_topics(*gone), 5).responses)
+            self._answered(wire.call(kafka_admin.delete_topics(*gone), 5).responses)
         elif kind == "grow" and there:
             name = rng.choice(sorted(there))
             total = there[name].partitions + rng.randint(1, 10)
             self.asked = {name: attrs.evolve(there[name], partitions=total)}
-            self._answered(wire.call(more_partitions((name, total)), 3).results)
+            self._answered(wire.call(kafka_admin.more_partitions((name, total)), 3).results)
         elif there:
             name = rng.choice(sorted(there))
             key, value = rng.choice((("retention.ms", str(rng.randint(1, 10**12))), ("cleanup.policy", "compact")))
             self.asked = {name: attrs.evolve(there[name], configs={**there[name].configs, key: value})}
-            self._answered(wire.call(alter_incrementally((TOPIC_TYPE, name, [(key, SET, value)])), 1).responses)
+            self._answered(
+                wire.call(
+                    kafka_admin.alter_incrementally((kafka_admin.TOPIC_TYPE, name, [(key, kafka_admin.SET, value)])), 1
+                ).responses
+            )
 
-    def _create(self, wire: KafkaWire, names: list[str]) -> None:
+    def _create(self, wire: kafka_wire.KafkaWire, names: list[str]) -> None:
         rng = self.rng
         for name in names:
             configs = {"cleanup.policy": rng.choice(("compact", "delete")), "retention.ms": str(rng.randint(1, 10**12))}
             if rng.random() < 0.3:
                 configs |= {"preallocate": "true", "segment.bytes": "20000"}
             self.asked[name] = Topic(rng.randint(1, MAX_PARTITIONS), configs)
-        wanted = [new_topic(name, topic.partitions, configs=topic.configs) for name, topic in self.asked.items() if topic]
-        self._answered(wire.call(create_topics(*wanted), 7).topics)
+        wanted = [
+            kafka_admin.new_topic(name, topic.partitions, configs=topic.configs) for name, topic in self.asked.items() if topic
+        ]
+        self._answered(wire.call(kafka_admin.create_topics(*wanted), 7).topics)
 
     def _answered(self, results: list[object]) -> None:
         assert [result.error_code for result in results] == [ErrorCode.NONE] * len(self.asked), results  # type: ignore[attr-defined]
@@ -140,7 +131,7 @@ class Administrator(threading.Thread):
 class Run:
     """One seeded run on one set of directories."""
 
-    folder: ServerFolder
+    folder: server_process.ServerFolder
     rng: random.Random
     state: State = attrs.field(factory=dict)
     asked: State = attrs.field(factory=dict)
@@ -165,10 +156,10 @@ class Run:
         assert server.stop() == 0
         self._check(self._spawn(durability))
 
-    def _spawn(self, environment: dict[str, str]) -> ServerProcess:
+    def _spawn(self, environment: dict[str, str]) -> server_process.ServerProcess:
         return self.folder.spawn("--kafka", "127.0.0.1:0", extra_environment=environment)
 
-    def _kill_while_changing(self, server: ServerProcess) -> None:
+    def _kill_while_changing(self, server: server_process.ServerProcess) -> None:
         address = kafka_address(server)
         state = dict(self.state)
         administrators = [
@@ -189,20 +180,20 @@ class Run:
             self.state |= each.state
             self.asked |= each.asked
 
-    def _wait(self, server: ServerProcess) -> None:
+    def _wait(self, server: server_process.ServerProcess) -> None:
         """Until the moment to kill it."""
         self._pause(MAX_WAIT_S)
         moment = self.rng.choice(("creating", "creating", "deleting", "any"))
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + server_process.DEADLINE_S
         while moment != "any" and not self._is_at(moment):
             assert server.process.poll() is None, server.stderr()
             assert time.monotonic() < deadline, f"nobody is {moment}\n{server.stderr()}"
-            time.sleep(POLL_S / 10)
+            time.sleep(server_process.POLL_S / 10)
         self._pause(MAX_WAIT_IN_A_CHANGE_S)
 
     def _is_at(self, moment: str) -> bool:
         if moment == "creating":
-            return any((directory / CREATIONS_FILE).exists() for directory in self.directories)
+            return any((directory / creations_file.CREATIONS_FILE).exists() for directory in self.directories)
         return any(path.name.endswith(DELETE_DIR_SUFFIX) for directory in self.directories for path in directory.iterdir())
 
     def _rng(self) -> random.Random:
@@ -216,19 +207,19 @@ class Run:
         """As tools do, before a server has put anything right."""
         fs = OsFileSystem()
         for directory in self.directories:
-            seen = Seen()
-            verify(fs, read_directory(fs, str(directory)), seen)
+            seen = stopped_logs.Seen()
+            verify(fs, inventory.read_directory(fs, str(directory)), seen)
             assert not seen.damages
-            stored = {topic.name: topic for topic in StoredTopics.read(fs, str(directory)).topics}
+            stored = {topic.name: topic for topic in stored_topics.StoredTopics.read(fs, str(directory)).topics}
             assert all(self._may_be(name, Topic(topic.partitions, topic.configs)) for name, topic in stored.items()), stored
 
-    def _check(self, server: ServerProcess) -> None:
-        with KafkaWire.connect(kafka_address(server)) as wire:
+    def _check(self, server: server_process.ServerProcess) -> None:
+        with kafka_wire.KafkaWire.connect(kafka_address(server)) as wire:
             answer = wire.call(MetadataRequest(topics=None), 12)
             found: State = {}
             for topic in answer.topics:
                 assert {partition.error_code for partition in topic.partitions} == {ErrorCode.NONE}
-                (described,) = wire.call(describe((TOPIC_TYPE, topic.name)), 4).results
+                (described,) = wire.call(kafka_admin.describe((kafka_admin.TOPIC_TYPE, topic.name)), 4).results
                 configs = {each.name: each.value for each in described.configs if each.config_source == OF_THE_TOPIC}
                 found[topic.name] = Topic(len(topic.partitions), configs)
         for name in {*self.state, *self.asked, *found}:
@@ -243,12 +234,14 @@ class Run:
 
 
 @pytest.mark.parametrize("run", range(1 if SEED else RUNS))
-def test_changes_of_topics_are_whole_or_absent_after_sigkill(run: int, tmp_path: Path, server_forker: ServerForker) -> None:
+def test_changes_of_topics_are_whole_or_absent_after_sigkill(
+    run: int, tmp_path: Path, server_forker: forked_servers.ServerForker
+) -> None:
     seed = int(SEED) if SEED else random.getrandbits(48) * 100_000 + run
     rng = random.Random(seed)
     data_dirs = rng.choice((("data",), ("data", "more")))
     try:
-        with ServerFolder(tmp_path, command=server_forker, data_dirs=data_dirs) as folder:
+        with server_process.ServerFolder(tmp_path, command=server_forker, data_dirs=data_dirs) as folder:
             Run(folder, rng).play()
     except BaseException as exc:
         exc.add_note(f"TRIOLOG_TEST_SIGKILL_SEED={seed} repeats this run's choices")

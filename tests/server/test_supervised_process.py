@@ -11,12 +11,8 @@ import pytest
 from triolog.server.storage.directory.log_directory import WATCHDOG_FILE
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 
-from tests.support.failing_device import run_alone
-from tests.support.forked_servers import ServerForker
-from tests.support.logs import batch
-from tests.support.server_process import python_command
+from tests.support import failing_device, forked_servers, logs, server_process, wire_client
 from tests.support.supervisor import StandInSupervisor
-from tests.support.wire_client import WireClient
 
 WATCHDOG_S: Final = 1.0
 HELD_LOOP: Final = """
@@ -33,7 +29,7 @@ class Supervised(Protocol):
 
 
 @pytest.fixture
-def supervised(tmp_path: Path, server_forker: ServerForker) -> Supervised:
+def supervised(tmp_path: Path, server_forker: forked_servers.ServerForker) -> Supervised:
     """A supervisor of a server in the test's folder; settings as `StandInSupervisor` has them."""
 
     def make(*arguments: str, **settings: Any) -> StandInSupervisor:
@@ -65,7 +61,7 @@ def test_a_supervisor_is_told_of_start_reload_and_stop(tmp_path: Path, supervise
 def test_a_start_that_recovers_says_how_far_it_is(supervised: Supervised) -> None:
     with supervised() as supervisor:
         server = supervisor.start()
-        with WireClient.connect(server.address) as client:
+        with wire_client.WireClient.connect(server.address) as client:
             client.create_topic("topic", 3)
         server.kill()
         supervisor.start()
@@ -95,20 +91,20 @@ def test_the_watchdog_is_fed_after_a_write_in_every_log_directory(tmp_path: Path
 def test_a_server_that_is_stopped_from_outside_is_started_again(supervised: Supervised) -> None:
     with supervised(watchdog_s=WATCHDOG_S) as supervisor:
         server = supervisor.start()
-        with WireClient.connect(server.address) as client:
+        with wire_client.WireClient.connect(server.address) as client:
             client.create_topic("topic")
-            client.produce("topic", 0, batch(value=b"kept"))
+            client.produce("topic", 0, logs.batch(value=b"kept"))
         supervisor.await_line("WATCHDOG=1")
         server.process.send_signal(signal.SIGSTOP)
         assert supervisor.restart_when_silent() == -signal.SIGKILL
         supervisor.await_line("WATCHDOG=1")
-        with WireClient.connect(supervisor.server.address) as client:
+        with wire_client.WireClient.connect(supervisor.server.address) as client:
             assert client.high_watermark("topic") == 1
         assert supervisor.server.stop() == 0
 
 
 def test_a_server_whose_event_loop_is_held_is_started_again_and_says_where_it_was(supervised: Supervised) -> None:
-    with supervised(watchdog_s=WATCHDOG_S, command=python_command(HELD_LOOP)) as supervisor:
+    with supervised(watchdog_s=WATCHDOG_S, command=server_process.python_command(HELD_LOOP)) as supervisor:
         server = supervisor.start()
         supervisor.await_line("WATCHDOG=1")
         server.process.send_signal(signal.SIGUSR1)
@@ -120,5 +116,5 @@ def test_a_server_whose_event_loop_is_held_is_started_again_and_says_where_it_wa
 
 def test_a_server_whose_device_hangs_is_started_again(tmp_path: Path) -> None:
     """On a real ext4 that is frozen: writes wait in the kernel, where no signal reaches them."""
-    if reason := run_alone("tests.server.hanging_device_story", tmp_path):
+    if reason := failing_device.run_alone("tests.server.hanging_device_story", tmp_path):
         pytest.skip(reason)

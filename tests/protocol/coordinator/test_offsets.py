@@ -5,13 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from triolog.protocol.coordinator.offsets import (
-    GroupMetadataKey,
-    OffsetCommitKey,
-    OffsetCommitValue,
-    decode_offset_commit_value,
-    decode_offsets_key,
-)
+from triolog.protocol.coordinator import offsets
 from triolog.protocol.errors import InvalidRecordError
 from triolog.protocol.types import TopicPartition
 
@@ -21,43 +15,40 @@ OFFSET, TIMESTAMP = 1234567890123, 1700000000000
 
 
 def test_keys_have_the_bytes_that_kafka_writes() -> None:
-    key = OffsetCommitKey("group", TopicPartition("topic", 7))
+    key = offsets.OffsetCommitKey("group", TopicPartition("topic", 7))
     assert key.encode().hex() == COMMIT_KEY
-    assert decode_offsets_key(bytes.fromhex(COMMIT_KEY)) == key
-    assert GroupMetadataKey("group").encode().hex() == GROUP_KEY
-    assert decode_offsets_key(bytes.fromhex(GROUP_KEY)) == GroupMetadataKey("group")
+    assert offsets.decode_offsets_key(bytes.fromhex(COMMIT_KEY)) == key
+    assert offsets.GroupMetadataKey("group").encode().hex() == GROUP_KEY
+    assert offsets.decode_offsets_key(bytes.fromhex(GROUP_KEY)) == offsets.GroupMetadataKey("group")
+    assert offsets.decode_offsets_key(bytes.fromhex("0003000567726f7570")) is None, "another kind is left alone"
 
 
 def test_the_value_has_the_bytes_that_kafka_writes() -> None:
-    value = OffsetCommitValue(OFFSET, "méta", TIMESTAMP, leader_epoch=5)
+    value = offsets.OffsetCommitValue(OFFSET, "méta", TIMESTAMP, leader_epoch=5)
     assert value.encode().hex() == "00030000011f71fb04cb0000000500056dc3a974610000018bcfe56800"
 
 
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ("00000000011f71fb04cb00056dc3a974610000018bcfe56800", OffsetCommitValue(OFFSET, "méta", TIMESTAMP)),
+        ("00000000011f71fb04cb00056dc3a974610000018bcfe56800", offsets.OffsetCommitValue(OFFSET, "méta", TIMESTAMP)),
         (
             "00010000011f71fb04cb00056dc3a974610000018bcfe568000000018bcfe56be7",
-            OffsetCommitValue(OFFSET, "méta", TIMESTAMP, expire_timestamp=1700000000999),
+            offsets.OffsetCommitValue(OFFSET, "méta", TIMESTAMP, expire_timestamp=1700000000999),
         ),
-        ("00020000011f71fb04cb00056dc3a974610000018bcfe56800", OffsetCommitValue(OFFSET, "méta", TIMESTAMP)),
-        ("00030000011f71fb04cb0000000500056dc3a974610000018bcfe56800", OffsetCommitValue(OFFSET, "méta", TIMESTAMP, 5)),
-        ("00040000011f71fb04cb00000005066dc3a974610000018bcfe5680000", OffsetCommitValue(OFFSET, "méta", TIMESTAMP, 5)),
+        ("00020000011f71fb04cb00056dc3a974610000018bcfe56800", offsets.OffsetCommitValue(OFFSET, "méta", TIMESTAMP)),
+        ("00030000011f71fb04cb0000000500056dc3a974610000018bcfe56800", offsets.OffsetCommitValue(OFFSET, "méta", TIMESTAMP, 5)),
+        ("00040000011f71fb04cb00000005066dc3a974610000018bcfe5680000", offsets.OffsetCommitValue(OFFSET, "méta", TIMESTAMP, 5)),
         # A tagged field of 16 bytes, as Kafka 4.1 can put a topic id there.
         (
             "00040000011f71fb04cb00000005066dc3a974610000018bcfe56800010010" + "ab" * 16,
-            OffsetCommitValue(OFFSET, "méta", TIMESTAMP, 5),
+            offsets.OffsetCommitValue(OFFSET, "méta", TIMESTAMP, 5),
         ),
     ],
     ids=["v0", "v1", "v2", "v3", "v4", "v4 tagged"],
 )
-def test_every_version_of_the_value_is_read(data: str, expected: OffsetCommitValue) -> None:
-    assert decode_offset_commit_value(bytes.fromhex(data)) == expected
-
-
-def test_kinds_of_records_that_are_not_known_are_left_alone() -> None:
-    assert decode_offsets_key(bytes.fromhex("0003000567726f7570")) is None
+def test_every_version_of_the_value_is_read(data: str, expected: offsets.OffsetCommitValue) -> None:
+    assert offsets.decode_offset_commit_value(bytes.fromhex(data)) == expected
 
 
 @pytest.mark.parametrize("data", [COMMIT_KEY, GROUP_KEY])
@@ -65,9 +56,9 @@ def test_a_key_cut_anywhere_is_refused(data: str) -> None:
     whole = bytes.fromhex(data)
     for size in range(len(whole)):
         with pytest.raises(InvalidRecordError):
-            decode_offsets_key(whole[:size])
+            offsets.decode_offsets_key(whole[:size])
     with pytest.raises(InvalidRecordError, match="ends at position"):
-        decode_offsets_key(whole + b"\0")
+        offsets.decode_offsets_key(whole + b"\0")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +73,7 @@ def test_a_value_cut_anywhere_is_refused(data: str) -> None:
     whole = bytes.fromhex(data)
     for size in range(len(whole)):
         with pytest.raises(InvalidRecordError):
-            decode_offset_commit_value(whole[:size])
+            offsets.decode_offset_commit_value(whole[:size])
 
 
 @pytest.mark.parametrize(
@@ -97,9 +88,9 @@ def test_a_value_cut_anywhere_is_refused(data: str) -> None:
 )
 def test_a_value_that_makes_no_sense_is_refused(data: str, why: str) -> None:
     with pytest.raises(InvalidRecordError, match=why):
-        decode_offset_commit_value(bytes.fromhex(data))
+        offsets.decode_offset_commit_value(bytes.fromhex(data))
 
 
 def test_a_string_that_is_too_long_is_not_written() -> None:
     with pytest.raises(ValueError, match="32768 bytes"):
-        GroupMetadataKey("a" * 32768).encode()
+        offsets.GroupMetadataKey("a" * 32768).encode()

@@ -6,30 +6,24 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from triolog.protocol.coordinator.transactions import (
-    TransactionLogValue,
-    TransactionState,
-    decode_transaction_key,
-    decode_transaction_value,
-    encode_transaction_key,
-)
+from triolog.protocol.coordinator import transactions
 from triolog.protocol.errors import InvalidRecordError
 from triolog.protocol.types import TopicPartition
 
 KEY = "000000056d6f766572"
-EMPTY = TransactionLogValue(producer_id=1000, producer_epoch=2, timeout_ms=60000, last_update_ms=1700000000000)
-ONGOING = TransactionLogValue(
+EMPTY = transactions.TransactionLogValue(producer_id=1000, producer_epoch=2, timeout_ms=60000, last_update_ms=1700000000000)
+ONGOING = transactions.TransactionLogValue(
     producer_id=1000,
     producer_epoch=2,
     timeout_ms=60000,
-    state=TransactionState.ONGOING,
+    state=transactions.TransactionState.ONGOING,
     partitions=frozenset({TopicPartition("b", 1), TopicPartition("a", 3), TopicPartition("a", 0)}),
     last_update_ms=1700000000001,
     start_ms=1700000000000,
 )
 TAGGED = attrs.evolve(
     ONGOING,
-    state=TransactionState.COMPLETE_COMMIT,
+    state=transactions.TransactionState.COMPLETE_COMMIT,
     partitions=frozenset(),
     previous_producer_id=999,
     next_producer_id=1001,
@@ -48,39 +42,30 @@ TAGGED_V1 = (
 
 
 def test_the_key_has_the_bytes_that_kafka_writes() -> None:
-    assert encode_transaction_key("mover").hex() == KEY
-    assert decode_transaction_key(bytes.fromhex(KEY)) == "mover"
+    assert transactions.encode_transaction_key("mover").hex() == KEY
+    assert transactions.decode_transaction_key(bytes.fromhex(KEY)) == "mover"
+    assert transactions.decode_transaction_key(bytes.fromhex("0001aabb")) is None, "another kind is left alone"
 
 
 @pytest.mark.parametrize(("value", "data"), [(EMPTY, EMPTY_V0), (ONGOING, ONGOING_V0), (TAGGED, TAGGED_V1)])
-def test_the_value_has_the_bytes_that_kafka_writes(value: TransactionLogValue, data: str) -> None:
+def test_the_value_has_the_bytes_that_kafka_writes(value: transactions.TransactionLogValue, data: str) -> None:
     assert value.encode().hex() == data
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (EMPTY_V0, EMPTY),
-        (ONGOING_V0, ONGOING),
-        (EMPTY_V1, EMPTY),
-        (ONGOING_V1, ONGOING),
-        (TAGGED_V1, TAGGED),
-    ],
-)
-def test_both_versions_of_the_value_are_read(data: str, expected: TransactionLogValue) -> None:
-    assert decode_transaction_value(bytes.fromhex(data)) == expected
+WRITTEN = [(EMPTY_V0, EMPTY), (ONGOING_V0, ONGOING), (EMPTY_V1, EMPTY), (ONGOING_V1, ONGOING), (TAGGED_V1, TAGGED)]
 
 
-def test_kinds_of_records_that_are_not_known_are_left_alone() -> None:
-    assert decode_transaction_key(bytes.fromhex("0001aabb")) is None
+@pytest.mark.parametrize(("data", "expected"), WRITTEN)
+def test_both_versions_of_the_value_are_read(data: str, expected: transactions.TransactionLogValue) -> None:
+    assert transactions.decode_transaction_value(bytes.fromhex(data)) == expected
 
 
-@pytest.mark.parametrize("data", [EMPTY_V0, ONGOING_V0, EMPTY_V1, ONGOING_V1, TAGGED_V1])
-def test_a_value_cut_anywhere_or_too_long_is_refused(data: str) -> None:
+@pytest.mark.parametrize(("data", "_"), WRITTEN)
+def test_a_value_cut_anywhere_or_too_long_is_refused(data: str, _: object) -> None:
     whole = bytes.fromhex(data)
     for damaged in [*(whole[:size] for size in range(len(whole))), whole + b"\0"]:
         with pytest.raises(InvalidRecordError):
-            decode_transaction_value(damaged)
+            transactions.decode_transaction_value(damaged)
 
 
 @pytest.mark.parametrize(
@@ -93,4 +78,4 @@ def test_a_value_cut_anywhere_or_too_long_is_refused(data: str) -> None:
 )
 def test_a_value_that_makes_no_sense_is_refused_before_anything_is_allocated(data: str, why: str) -> None:
     with pytest.raises(InvalidRecordError, match=why):
-        decode_transaction_value(bytes.fromhex(data))
+        transactions.decode_transaction_value(bytes.fromhex(data))

@@ -6,14 +6,7 @@ import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.protocol.errors import (
-    ErrorCode,
-    InvalidRequestError,
-    LocalProtocolError,
-    RemoteProtocolError,
-    RequestError,
-    UnsupportedVersionError,
-)
+from triolog.protocol import errors
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import (
     CONNECTION_CLOSED,
@@ -70,10 +63,10 @@ def test_refused_hello_may_be_tried_again() -> None:
     client, server = NativeConnection(Role.CLIENT), NativeConnection(Role.SERVER)
     server.receive_data(b"".join(client.send_request(1, "hello", 99, HELLO_BODY)))
     server.next_event()
-    client.receive_data(b"".join(server.send_response(1, UnsupportedVersionError("version 99"))))
+    client.receive_data(b"".join(server.send_response(1, errors.UnsupportedVersionError("version 99"))))
     response = client.next_event()
     assert isinstance(response, Response)
-    assert isinstance(response.error, UnsupportedVersionError)
+    assert isinstance(response.error, errors.UnsupportedVersionError)
     say_hello(client, server)
 
 
@@ -83,7 +76,7 @@ def test_request_before_the_answer_to_hello_is_refused(before: bytes) -> None:
     server.receive_data(before + metadata_request(2))
     if before:
         server.next_event()
-    with pytest.raises(RemoteProtocolError, match=r"a request in state \w+; (send hello|wait for the answer to hello)"):
+    with pytest.raises(errors.RemoteProtocolError, match=r"a request in state \w+; (send hello|wait for the answer to hello)"):
         server.next_event()
     assert server.state is State.ERROR
 
@@ -91,9 +84,9 @@ def test_request_before_the_answer_to_hello_is_refused(before: bytes) -> None:
 def test_second_hello_is_refused() -> None:
     client, server = pair()
     server.receive_data(packed([2, "hello", 1, {}]))
-    with pytest.raises(RemoteProtocolError, match="hello is said once"):
+    with pytest.raises(errors.RemoteProtocolError, match="hello is said once"):
         server.next_event()
-    with pytest.raises(LocalProtocolError, match="hello is said once"):
+    with pytest.raises(errors.LocalProtocolError, match="hello is said once"):
         client.send_request(2, "hello", 1, HELLO_BODY)
 
 
@@ -121,10 +114,10 @@ def test_error_answer_arrives_as_the_exception_it_was() -> None:
     client, server = pair()
     server.receive_data(b"".join(client.send_request(2, "metadata", 1, {})))
     server.next_event()
-    client.receive_data(b"".join(server.send_response(2, InvalidRequestError("what is wrong"))))
+    client.receive_data(b"".join(server.send_response(2, errors.InvalidRequestError("what is wrong"))))
     response = client.next_event()
     assert isinstance(response, Response)
-    assert isinstance(response.error, InvalidRequestError)
+    assert isinstance(response.error, errors.InvalidRequestError)
     assert str(response.error) == "INVALID_REQUEST: what is wrong"
     assert response.body is None
 
@@ -183,9 +176,9 @@ def test_request_without_an_answer_is_not_in_flight() -> None:
 def test_frame_that_is_no_request_is_the_peers_error(frame: object, complaint: str) -> None:
     _, server = pair()
     server.receive_data(packed(frame))
-    with pytest.raises(RemoteProtocolError, match=complaint) as caught:
+    with pytest.raises(errors.RemoteProtocolError, match=complaint) as caught:
         server.next_event()
-    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert caught.value.code is errors.ErrorCode.INVALID_REQUEST
     assert server.state is State.ERROR
 
 
@@ -193,10 +186,10 @@ def test_correlation_id_in_flight_is_refused() -> None:
     client, server = pair()
     server.receive_data(metadata_request(2) * 2)
     server.next_event()
-    with pytest.raises(RemoteProtocolError, match="correlation id 2 is in flight"):
+    with pytest.raises(errors.RemoteProtocolError, match="correlation id 2 is in flight"):
         server.next_event()
     client.send_request(2, "metadata", 1, {})
-    with pytest.raises(LocalProtocolError, match="correlation id 2 is in flight"):
+    with pytest.raises(errors.LocalProtocolError, match="correlation id 2 is in flight"):
         client.send_request(2, "metadata", 1, {})
 
 
@@ -204,19 +197,19 @@ def test_last_error_ends_the_connection_on_both_sides() -> None:
     client, server = pair()
     client.send_request(2, "metadata", 1, {})
     server.receive_data(b"\xff\xff\xff\xff")
-    with pytest.raises(RemoteProtocolError) as caught:
+    with pytest.raises(errors.RemoteProtocolError) as caught:
         server.next_event()
     client.receive_data(b"".join(server.send_fatal_error(caught.value)))
     assert server.send_fatal_error(caught.value) == []
     event = client.next_event()
     assert isinstance(event, LastError)
-    assert isinstance(event.error, InvalidRequestError)
+    assert isinstance(event.error, errors.InvalidRequestError)
     assert "claims 4294967295 bytes" in event.error.message
     for connection in (client, server):
         assert connection.state is State.ERROR
-        with pytest.raises(LocalProtocolError, match="nothing more can be received"):
+        with pytest.raises(errors.LocalProtocolError, match="nothing more can be received"):
             connection.next_event()
-    with pytest.raises(LocalProtocolError, match="in state ERROR; open another connection"):
+    with pytest.raises(errors.LocalProtocolError, match="in state ERROR; open another connection"):
         client.send_request(3, "metadata", 1, {})
 
 
@@ -224,8 +217,8 @@ def test_answer_after_the_last_error_is_our_error() -> None:
     _, server = pair()
     server.receive_data(metadata_request(2))
     server.next_event()
-    server.send_fatal_error(RequestError("shutting down"))
-    with pytest.raises(LocalProtocolError, match="in state ERROR"):
+    server.send_fatal_error(errors.RequestError("shutting down"))
+    with pytest.raises(errors.LocalProtocolError, match="in state ERROR"):
         server.send_response(2, None, {})
 
 
@@ -246,7 +239,7 @@ def test_frame_that_is_no_answer_is_the_servers_error(frame: object, complaint: 
     client, _ = pair()
     client.send_request(2, "metadata", 1, {})
     client.receive_data(packed(frame))
-    with pytest.raises(RemoteProtocolError, match=complaint):
+    with pytest.raises(errors.RemoteProtocolError, match=complaint):
         client.next_event()
     assert client.state is State.ERROR
 
@@ -266,7 +259,7 @@ def test_a_server_that_has_finished_sending_is_asked_nothing() -> None:
     client, _ = pair()
     client.receive_data(b"")
     assert client.next_event() is CONNECTION_CLOSED
-    with pytest.raises(LocalProtocolError, match="a request in state CLOSED"):
+    with pytest.raises(errors.LocalProtocolError, match="a request in state CLOSED"):
         client.send_request(2, "metadata", 1, {})
 
 
@@ -275,14 +268,14 @@ def test_end_inside_a_frame_is_the_peers_error() -> None:
     server.receive_data(metadata_request(2)[:-5])
     assert server.next_event() is NEED_DATA
     server.receive_data(b"")
-    with pytest.raises(RemoteProtocolError, match="ended inside a frame: 5 bytes of it are missing"):
+    with pytest.raises(errors.RemoteProtocolError, match="ended inside a frame: 5 bytes of it are missing"):
         server.next_event()
 
 
 def test_bytes_after_the_end_are_our_error() -> None:
     _, server = pair()
     server.receive_data(b"")
-    with pytest.raises(LocalProtocolError, match="after the end of the stream"):
+    with pytest.raises(errors.LocalProtocolError, match="after the end of the stream"):
         server.receive_data(b"x")
 
 
@@ -290,14 +283,14 @@ def test_local_misuse_changes_nothing() -> None:
     client, server = pair(max_frame_bytes=2000)
     server.receive_data(b"".join(client.send_request(2, "metadata", 1, {})))
     server.next_event()
-    for error, body in ((None, None), (RequestError("m"), {}), (None, {"x": object()}), (None, {"x": bytes(2000)})):
-        with pytest.raises(LocalProtocolError):
+    for error, body in ((None, None), (errors.RequestError("m"), {}), (None, {"x": object()}), (None, {"x": bytes(2000)})):
+        with pytest.raises(errors.LocalProtocolError):
             server.send_response(2, error, body)
-    with pytest.raises(LocalProtocolError, match="correlation id 3, which is not in flight"):
+    with pytest.raises(errors.LocalProtocolError, match="correlation id 3, which is not in flight"):
         server.send_response(3, None, {})
-    with pytest.raises(LocalProtocolError, match="called on a SERVER connection, expected CLIENT"):
+    with pytest.raises(errors.LocalProtocolError, match="called on a SERVER connection, expected CLIENT"):
         server.send_request(3, "metadata", 1, {})
-    with pytest.raises(LocalProtocolError, match="called on a CLIENT connection, expected SERVER"):
+    with pytest.raises(errors.LocalProtocolError, match="called on a CLIENT connection, expected SERVER"):
         client.send_response(2, None, {})
     assert server.in_flight_count == 1
     assert server.state is State.READY
@@ -307,13 +300,13 @@ def test_local_misuse_changes_nothing() -> None:
 def test_client_keeps_to_the_limits_it_was_told() -> None:
     client, _ = pair()
     client.adopt_limits(max_frame_bytes=100, max_in_flight=2)
-    with pytest.raises(LocalProtocolError, match=r"a frame of \d+ bytes, expected at most 100"):
+    with pytest.raises(errors.LocalProtocolError, match=r"a frame of \d+ bytes, expected at most 100"):
         client.send_request(2, "metadata", 1, {"topics": ["t" * 100]})
     assert client.can_send_request
     client.send_request(2, "metadata", 1, {})
     client.send_request(3, "metadata", 1, {})
     assert not client.can_send_request
-    with pytest.raises(LocalProtocolError, match="2 requests in flight, the server allows 2"):
+    with pytest.raises(errors.LocalProtocolError, match="2 requests in flight, the server allows 2"):
         client.send_request(4, "metadata", 1, {})
 
 
@@ -359,7 +352,7 @@ def outcome(pieces: list[bytes], limit: int) -> list[Any]:
                     events.append(event)
                     body = HELLO_ANSWER if event.api == "hello" else {}
                     server.send_response(event.correlation_id, None, body)
-    except RemoteProtocolError as exc:
+    except errors.RemoteProtocolError as exc:
         events.append(str(exc))
     return events
 

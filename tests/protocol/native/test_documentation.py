@@ -7,10 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from triolog.protocol import errors
-from triolog.protocol.native import messages
-from triolog.protocol.native.connection import NativeConnection, NativeRequest, Response
-from triolog.protocol.native.reference import KeyRow, key_rows
-from triolog.protocol.native.state import Role
+from triolog.protocol.native import connection, messages, reference, state
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "native-protocol.md").read_text()
@@ -23,11 +20,11 @@ def hex_examples() -> list[bytes]:
 
 def test_worked_example_is_what_client_and_server_say() -> None:
     hello, produce, produced = hex_examples()
-    server, client = NativeConnection(Role.SERVER), NativeConnection(Role.CLIENT)
+    server, client = connection.NativeConnection(state.Role.SERVER), connection.NativeConnection(state.Role.CLIENT)
 
     server.receive_data(hello)
     request = server.next_event()
-    assert isinstance(request, NativeRequest)
+    assert isinstance(request, connection.NativeRequest)
     assert messages.decode_request(*request[1:4]) == messages.HelloRequest("doc")
     client.send_request(1, "hello", 1, {"client_id": "doc"})
     answer = messages.HelloResponse("triolog", "1", 0, "cluster", messages.API_VERSIONS)
@@ -36,7 +33,7 @@ def test_worked_example_is_what_client_and_server_say() -> None:
 
     server.receive_data(produce)
     request = server.next_event()
-    assert isinstance(request, NativeRequest)
+    assert isinstance(request, connection.NativeRequest)
     expected = messages.ProduceRequest((messages.ProducePartition("t", 0, (messages.PlainRecord(None, b"k", b"hi"),)),))
     assert messages.decode_request(*request[1:4]) == expected
 
@@ -45,7 +42,7 @@ def test_worked_example_is_what_client_and_server_say() -> None:
     client.send_request(2, "produce", 1, expected.to_body())
     client.receive_data(produced)
     response = client.next_event()
-    assert isinstance(response, Response)
+    assert isinstance(response, connection.Response)
     assert messages.decode_response("produce", 1, response.body or {}) == outcome
 
 
@@ -60,15 +57,15 @@ def section(api: str) -> tuple[str, str]:
     return request, answer
 
 
-def last_names(rows: Iterable[KeyRow]) -> set[str]:
+def last_names(rows: Iterable[reference.KeyRow]) -> set[str]:
     return {row.path.rpartition(".")[2] for row in rows}
 
 
 def test_every_key_is_named_in_its_section_with_a_question_mark_where_it_may_be_absent() -> None:
     for api in messages.REQUESTS:
         for message, text in zip((messages.REQUESTS[api], messages.RESPONSES[api]), section(api), strict=True):
-            assert last_names(key_rows(message)) <= set(re.findall(r"\w+", text)), message
-        absent = last_names(row for row in key_rows(messages.REQUESTS[api]) if row.may_be_absent)
+            assert last_names(reference.key_rows(message)) <= set(re.findall(r"\w+", text)), message
+        absent = last_names(row for row in reference.key_rows(messages.REQUESTS[api]) if row.may_be_absent)
         alternatives = {"offset", "timestamp", "start_timestamp"} if api == "explain" else set()
         assert set(re.findall(r"(\w+)\?", section(api)[0])) == absent - alternatives, api
 

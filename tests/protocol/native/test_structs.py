@@ -2,25 +2,22 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from triolog.protocol.native.declaration import wire
-from triolog.protocol.native.kinds import BOOL
-from triolog.protocol.native.places import Partition
-from triolog.protocol.native.structs import ResponseMessage, struct
+from triolog.protocol.native import declaration, kinds, places, structs
 
 
-@struct
-class Marked(Partition):
-    marked: bool = wire(BOOL, default=False)
+@structs.struct
+class Marked(places.Partition):
+    marked: bool = declaration.wire(kinds.BOOL, default=False)
 
 
-@struct
-class MarkedResponse(ResponseMessage):
+@structs.struct
+class MarkedResponse(structs.ResponseMessage):
     api = "marked"
-    partitions: tuple[Marked, ...] = wire([Marked])
+    partitions: tuple[Marked, ...] = declaration.wire([Marked])
 
 
 def test_a_struct_is_written_whole_when_its_base_was_written_before() -> None:
-    assert Partition("t", 0).to_body() == {"topic": "t", "partition": 0}
+    assert places.Partition("t", 0).to_body() == {"topic": "t", "partition": 0}
     assert Marked("t", 0, True).to_body() == {"topic": "t", "partition": 0, "marked": True}
 
 

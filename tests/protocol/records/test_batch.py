@@ -172,11 +172,7 @@ def test_append_time_is_reported_for_every_record() -> None:
     assert (header.timestamp_type, header.max_timestamp) == (TimestampType.LOG_APPEND_TIME, 15)
     assert header.base_timestamp == 1
     assert [record.timestamp for record in iter_records(changed)] == [15, 15, 15]
-
-
-def test_back_to_create_time_the_records_have_their_own_timestamps_again() -> None:
-    there = with_timestamp(THREE, TimestampType.LOG_APPEND_TIME, 15)
-    assert with_timestamp(there, TimestampType.CREATE_TIME, 3) == THREE
+    assert with_timestamp(changed, TimestampType.CREATE_TIME, 3) == THREE
 
 
 def test_a_timestamp_that_is_already_there_changes_nothing_not_even_unknown_attributes() -> None:

@@ -60,28 +60,25 @@ def test_nothing_appended_builds_nothing() -> None:
     assert BatchBuilder(is_transactional=True).build() == b""
 
 
-def test_under_create_time_the_largest_timestamp_counts_wherever_it_stands() -> None:
-    """Kafka: MemoryRecordsBuilderTest.buildUsingCreateTime."""
-    header = parse_header(build_batch([(0, None, None, ()), (2, None, None, ()), (1, None, None, ())]))
-    assert (header.base_timestamp, header.max_timestamp, header.last_offset) == (0, 2, 2)
-
-
-def test_under_log_append_time_every_record_reports_it() -> None:
-    """Kafka: MemoryRecordsBuilderTest.buildUsingLogAppendTime."""
-    records: list[RecordTuple] = [(timestamp, None, None, ()) for timestamp in (3, 9, 5)]
-    batch = build_batch(records, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=7)
+@pytest.mark.parametrize(
+    ("stamps", "options", "base_and_most", "reported"),
+    [
+        ((0, 2, 1), {}, (0, 2), [0, 2, 1]),
+        ((3, 9, 5), {"timestamp_type": TimestampType.LOG_APPEND_TIME, "log_append_time": 7}, (3, 7), [7, 7, 7]),
+        ((50, 100, 150), {"delete_horizon_ms": 100}, (100, 150), [50, 100, 150]),
+    ],
+    ids=["create time", "log append time", "delete horizon"],
+)
+def test_timestamps_of_header_and_records(
+    stamps: tuple[int, ...], options: dict[str, Any], base_and_most: tuple[int, int], reported: list[int]
+) -> None:
+    """Kafka: MemoryRecordsBuilderTest.buildUsingCreateTime, MemoryRecordsBuilderTest.buildUsingLogAppendTime,
+    MemoryRecordsBuilderTest.testRecordTimestampsWithDeleteHorizon."""
+    batch = build_batch([(timestamp, b"k", None, ()) for timestamp in stamps], **options)
     header = parse_header(batch)
-    assert (header.base_timestamp, header.max_timestamp, header.last_offset) == (3, 7, 2)
-    assert [record.timestamp for record in iter_records(batch)] == [7, 7, 7]
-
-
-def test_a_delete_horizon_leaves_the_timestamps_of_the_records() -> None:
-    """Kafka: MemoryRecordsBuilderTest.testRecordTimestampsWithDeleteHorizon."""
-    records: list[RecordTuple] = [(timestamp, b"k", None, ()) for timestamp in (50, 100, 150)]
-    batch = build_batch(records, delete_horizon_ms=100)
-    header = parse_header(batch)
-    assert (header.has_delete_horizon, header.base_timestamp, header.max_timestamp) == (True, 100, 150)
-    assert [record.timestamp for record in iter_records(batch)] == [50, 100, 150]
+    assert (header.base_timestamp, header.max_timestamp, header.last_offset) == (*base_and_most, 2)
+    assert header.has_delete_horizon == ("delete_horizon_ms" in options)
+    assert [record.timestamp for record in iter_records(batch)] == reported
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=10, unique=True).map(sorted), st.integers(0, 9))
@@ -103,36 +100,25 @@ def test_explicit_offsets_keep_their_gaps(offsets: list[int], removed_behind: in
             walk_records(batch, header)
 
 
-def test_append_continues_after_an_explicit_offset() -> None:
+def test_what_does_not_follow_an_explicit_offset_is_refused() -> None:
     builder = BatchBuilder(base_offset=5)
     builder.append_at(9, 1, None, None)
+    for offset in (4, 9, 5 + INT32_MAX + 1):
+        with pytest.raises(ValueError, match=f"offset {offset} does not follow"):
+            builder.append_at(offset, 1, None, None)
+    assert builder.records_count == 1
+    with pytest.raises(ValueError, match="last offset 8 lies below"):
+        builder.build(last_offset=8)
     assert builder.append(1, None, None) == 10
 
 
-@pytest.mark.parametrize("offset", [4, 9, 5 + INT32_MAX + 1])
-def test_an_offset_that_does_not_follow_is_refused(offset: int) -> None:
-    builder = BatchBuilder(base_offset=5)
-    builder.append_at(9, 1, None, None)
-    with pytest.raises(ValueError, match=f"offset {offset} does not follow"):
-        builder.append_at(offset, 1, None, None)
-    assert builder.records_count == 1
-
-
-def test_a_last_offset_below_the_last_record_is_refused() -> None:
-    builder = BatchBuilder(base_offset=5)
-    builder.append_at(9, 1, None, None)
-    with pytest.raises(ValueError, match="last offset 8 lies below"):
-        builder.build(last_offset=8)
-
-
-@pytest.mark.parametrize("timestamp", [-2, -(2**40), 2**63])
-def test_a_timestamp_before_the_epoch_is_refused(timestamp: int) -> None:
-    with pytest.raises(ValueError, match=f"timestamp {timestamp}"):
-        BatchBuilder().append(timestamp, None, None)
-
-
-def test_a_timestamp_that_no_delta_reaches_is_refused() -> None:
+def test_a_timestamp_before_the_epoch_or_that_no_delta_reaches_is_refused() -> None:
     builder = BatchBuilder()
+    for timestamp in (-2, -(2**40), 2**63):
+        with pytest.raises(ValueError, match=f"timestamp {timestamp}"):
+            builder.append(timestamp, None, None)
+    with pytest.raises(ValueError, match="delete horizon -1"):
+        BatchBuilder(delete_horizon_ms=-1)
     builder.append(-1, None, None)
     with pytest.raises(ValueError, match="64 bits after the base timestamp -1"):
         builder.append(2**63 - 1, None, None)
@@ -181,11 +167,6 @@ def test_a_control_batch_takes_control_records_and_needs_no_sequence() -> None:
     assert (header.is_control, header.base_sequence, header.size_bytes) == (True, -1, 78)
 
 
-def test_a_delete_horizon_before_the_epoch_is_refused() -> None:
-    with pytest.raises(ValueError, match="delete horizon -1"):
-        BatchBuilder(delete_horizon_ms=-1)
-
-
 @pytest.mark.parametrize(("records_count", "size"), [(1, 200), (3, 70_000)])
 @pytest.mark.parametrize("compression_type", CompressionType)
 def test_the_codec_named_is_the_codec_used(compression_type: CompressionType, records_count: int, size: int) -> None:
@@ -210,28 +191,15 @@ def test_the_codec_named_is_the_codec_used(compression_type: CompressionType, re
 def test_a_producer_named_late_or_in_place_of_another_is_as_one_named_early(
     records: list[RecordTuple], compression_type: CompressionType, producer: tuple[int, int, int], is_transactional: bool
 ) -> None:
-    producer_id, producer_epoch, base_sequence = producer
+    options: dict[str, Any] = {"compression_type": compression_type, "is_transactional": is_transactional}
+    named = dict(zip(("producer_id", "producer_epoch", "base_sequence"), producer, strict=True))
     builder = BatchBuilder(compression_type=compression_type)
     for record in records:
         builder.append(*record)
     builder.set_producer(*producer, is_transactional=is_transactional)
-    expected = build_batch(
-        records,
-        compression_type=compression_type,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        is_transactional=is_transactional,
-    )
+    expected = build_batch(records, **options, **named)
     assert builder.build() == expected
-    other = build_batch(
-        records,
-        compression_type=compression_type,
-        producer_id=1,
-        producer_epoch=2,
-        base_sequence=3,
-        is_transactional=is_transactional,
-    )
+    other = build_batch(records, **options, producer_id=1, producer_epoch=2, base_sequence=3)
     changed = with_producer(other, *producer)
     check_batch(memoryview(changed), parse_header(changed))
     assert changed == expected

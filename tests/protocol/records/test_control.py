@@ -7,17 +7,11 @@ from triolog.protocol.errors import InvalidRecordError
 from triolog.protocol.records.control import ControlRecordType, control_record_type, coordinator_epoch
 
 
-@pytest.mark.parametrize("control_type", [member for member in ControlRecordType if member >= 0])
-def test_a_known_type_is_read_from_the_key(control_type: ControlRecordType) -> None:
-    assert control_record_type(bytes((0, 0, 0, control_type))) is control_type
-
-
-@pytest.mark.parametrize("key", ["00000007", "00007fff", "0000ffff"])
-def test_any_other_type_is_unknown(key: str) -> None:
-    assert control_record_type(bytes.fromhex(key)) is ControlRecordType.UNKNOWN
-
-
-def test_a_later_version_and_a_longer_key_are_accepted() -> None:
+def test_a_known_type_is_read_from_the_key_also_of_a_later_version_and_a_longer_one() -> None:
+    for control_type in (member for member in ControlRecordType if member >= 0):
+        assert control_record_type(bytes((0, 0, 0, control_type))) is control_type
+    for key in ("00000007", "00007fff", "0000ffff"):
+        assert control_record_type(bytes.fromhex(key)) is ControlRecordType.UNKNOWN
     assert control_record_type(bytes.fromhex("7fff0001ffff")) is ControlRecordType.COMMIT
     assert coordinator_epoch(bytes.fromhex("000900000007ff")) == 7
 

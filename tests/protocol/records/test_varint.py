@@ -76,18 +76,14 @@ def test_unsigned_varint_of_a_boundary_value_is_as_kafka_writes_it(value: int, e
     assert varint.decode_unsigned_varint(wire, 0) == (value & 0xFFFFFFFF, len(wire))
 
 
-@given(INT32, st.binary(max_size=3), st.binary(max_size=3))
-def test_varint_round_trips_between_other_bytes(value: int, before: bytes, after: bytes) -> None:
+@given(INT32, INT64, st.binary(max_size=3), st.binary(max_size=3))
+def test_varint_and_varlong_round_trip_between_other_bytes(value: int, long: int, before: bytes, after: bytes) -> None:
     encoded = varint.encode_varint(value)
     stop = len(before) + len(encoded)
     assert varint.decode_varint(before + encoded + after, len(before)) == (value, stop)
     assert varint.decode_varint(memoryview(before + encoded + after), len(before)) == (value, stop)
-
-
-@given(INT64)
-def test_varlong_round_trips(value: int) -> None:
-    encoded = varint.encode_varlong(value)
-    assert varint.decode_varlong(encoded, 0) == (value, len(encoded))
+    encoded = varint.encode_varlong(long)
+    assert varint.decode_varlong(encoded, 0) == (long, len(encoded))
 
 
 @pytest.mark.parametrize("decode", DECODERS)

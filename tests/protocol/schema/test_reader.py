@@ -10,13 +10,11 @@ from itertools import product
 from typing import Any
 
 import pytest
-from triolog.protocol.errors import RemoteProtocolError
-from triolog.protocol.limits import MAX_STRING_CHARS
+from triolog.protocol import errors, limits, types
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.fields import BYTES, INT8, INT64, RECORDS, STRING, wire
 from triolog.protocol.schema.fields import struct as structure
 from triolog.protocol.schema.primitives import MAX_ELEMENTS, write_unsigned_varint
-from triolog.protocol.types import Bytes
 
 from tests.support.kafka_everything import Everything, Leaf
 
@@ -38,7 +36,7 @@ class Blob:
 
 @structure
 class Records:
-    records: Bytes | None = wire(RECORDS)
+    records: types.Bytes | None = wire(RECORDS)
 
 
 @structure
@@ -74,11 +72,11 @@ def read(cls: type, data: bytes, *, flexible: bool, version: int = 0) -> Any:
 
 def refused(cls: type, data: bytes, *, flexible: bool) -> str:
     """What is said about the data. Nothing may be allocated for what it claims, nor time be taken."""
-    with pytest.raises(RemoteProtocolError):
+    with pytest.raises(errors.RemoteProtocolError):
         read(cls, data, flexible=flexible)  # the reader is made now
     tracemalloc.start()
     try:
-        with pytest.raises(RemoteProtocolError) as caught:
+        with pytest.raises(errors.RemoteProtocolError) as caught:
             read(cls, data, flexible=flexible)
         assert tracemalloc.get_traced_memory()[1] < 20_000 + 10 * len(data)
     finally:
@@ -121,7 +119,7 @@ def test_null_is_refused_where_it_is_not_allowed(cls: type) -> None:
 def test_null_that_a_later_version_allows_is_refused_before() -> None:
     data = b"".join(codec.write(Everything(null_text=None), 1, flexible=False))
     assert read(Everything, data, flexible=False, version=1).null_text is None
-    with pytest.raises(RemoteProtocolError, match="null_text has a length of -1"):
+    with pytest.raises(errors.RemoteProtocolError, match="null_text has a length of -1"):
         read(Everything, data, flexible=False, version=0)
 
 
@@ -133,7 +131,7 @@ def test_elements_of_a_message_have_a_limit_together() -> None:
 
 
 def _complaint(cls: type, data: bytes) -> str:
-    with pytest.raises(RemoteProtocolError) as caught:
+    with pytest.raises(errors.RemoteProtocolError) as caught:
         read(cls, data, flexible=True)
     return str(caught.value)
 
@@ -149,12 +147,11 @@ def test_tagged_fields_count_as_elements_so_that_a_frame_full_of_them_costs_no_s
 
 def test_a_compact_string_may_be_as_long_as_any_other_and_no_longer() -> None:
     """Kafka refuses it too: an answer in a version with lengths of 16 bits could not repeat it."""
-    longest = write_unsigned_varint(MAX_STRING_CHARS + 1) + b"x" * MAX_STRING_CHARS + b"\0"
-    assert read(Text, longest, flexible=True).text == "x" * MAX_STRING_CHARS
-    longer = write_unsigned_varint(MAX_STRING_CHARS + 2) + b"x" * (MAX_STRING_CHARS + 1) + b"\0"
+    longest = write_unsigned_varint(limits.MAX_STRING_CHARS + 1) + b"x" * limits.MAX_STRING_CHARS + b"\0"
+    assert read(Text, longest, flexible=True).text == "x" * limits.MAX_STRING_CHARS
+    longer = write_unsigned_varint(limits.MAX_STRING_CHARS + 2) + b"x" * (limits.MAX_STRING_CHARS + 1) + b"\0"
     assert "has 32768 bytes, a string may have 32767" in _complaint(Text, longer)
-    blob = write_unsigned_varint(MAX_STRING_CHARS + 2) + b"x" * (MAX_STRING_CHARS + 1) + b"\0"
-    assert len(read(Blob, blob, flexible=True).blob) == MAX_STRING_CHARS + 1
+    assert len(read(Blob, longer, flexible=True).blob) == limits.MAX_STRING_CHARS + 1
 
 
 @pytest.mark.parametrize("text", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf5\x80\x80\x80"], ids=repr)
@@ -162,7 +159,7 @@ def test_a_string_that_is_not_utf_8_is_refused(text: bytes) -> None:
     assert "not UTF-8" in refused(Text, struct.pack(">h", len(text)) + text, flexible=False)
     assert "not UTF-8" in refused(Text, write_unsigned_varint(len(text) + 1) + text + b"\0", flexible=True)
     beside_records = b"".join(codec.write(Everything(text="x" * len(text)), 3, flexible=True)).replace(b"x" * len(text), text)
-    with pytest.raises(RemoteProtocolError, match="Everything v3: a string is not UTF-8"):
+    with pytest.raises(errors.RemoteProtocolError, match="Everything v3: a string is not UTF-8"):
         read(Everything, beside_records, flexible=True, version=3)
 
 

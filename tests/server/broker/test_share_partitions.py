@@ -51,11 +51,6 @@ async def ten_records(broker: Broker) -> None:
 
 
 @pytest.fixture
-def fs() -> GateFileSystem:
-    return GateFileSystem()
-
-
-@pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     async with one_partition(tmp_path) as broker:
         await ten_records(broker)
@@ -85,35 +80,31 @@ async def say(broker: Broker, first: int, last: int, kind: int, member: str = "a
     await broker.shares.acknowledge(key_of(broker), member, [Acknowledgement(first, last, [kind])])
 
 
-async def test_a_lock_ends_and_who_waits_gets_the_records(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
-    async with one_partition(tmp_path) as broker:
-        await ten_records(broker)
-        assert await take(broker) == [(0, 9, 1)]
-        mock_clock.jump(LOCK_S - 1)
-        assert await take(broker, "b") == await take(broker, "b", 3) == []
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(broker.share_fetches.wait, asked(broker, "b"))
-            mock_clock.jump(1.01)
-        assert await take(broker, "b") == [(0, 9, 2)]
-        assert await take(broker, "c") == []
-        with pytest.raises(RequestError) as caught:
-            await say(broker, 0, 9, ACCEPT)
-        assert caught.value.code is ErrorCode.INVALID_RECORD_STATE
-        mock_clock.jump(LOCK_S + 0.01)
-        await until(lambda: broker.shares.in_flight(*key_of(broker)) == (10, 10, 0, 0))
-        await until(lambda: broker.shares.read_summary(*key_of(broker)) == (0, 10, 0, 0))
+async def test_a_lock_ends_and_who_waits_gets_the_records(broker: Broker, mock_clock: trio.testing.MockClock) -> None:
+    assert await take(broker) == [(0, 9, 1)]
+    mock_clock.jump(LOCK_S - 1)
+    assert await take(broker, "b") == await take(broker, "b", 3) == []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.share_fetches.wait, asked(broker, "b"))
+        mock_clock.jump(1.01)
+    assert await take(broker, "b") == [(0, 9, 2)]
+    assert await take(broker, "c") == []
+    with pytest.raises(RequestError) as caught:
+        await say(broker, 0, 9, ACCEPT)
+    assert caught.value.code is ErrorCode.INVALID_RECORD_STATE
+    mock_clock.jump(LOCK_S + 0.01)
+    await until(lambda: broker.shares.in_flight(*key_of(broker)) == (10, 10, 0, 0))
+    await until(lambda: broker.shares.read_summary(*key_of(broker)) == (0, 10, 0, 0))
 
 
-async def test_a_renewed_lock_begins_anew(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
-    async with one_partition(tmp_path) as broker:
-        await ten_records(broker)
-        await take(broker)
-        mock_clock.jump(LOCK_S - 1)
-        await say(broker, 0, 4, 4)
-        mock_clock.jump(LOCK_S - 1)
-        await until(lambda: broker.shares.in_flight(*key_of(broker)) == (0, 10, 5, 0))
-        await say(broker, 0, 4, ACCEPT)
-        assert await take(broker, "b") == [(5, 9, 2)]
+async def test_a_renewed_lock_begins_anew(broker: Broker, mock_clock: trio.testing.MockClock) -> None:
+    await take(broker)
+    mock_clock.jump(LOCK_S - 1)
+    await say(broker, 0, 4, 4)
+    mock_clock.jump(LOCK_S - 1)
+    await until(lambda: broker.shares.in_flight(*key_of(broker)) == (0, 10, 5, 0))
+    await say(broker, 0, 4, ACCEPT)
+    assert await take(broker, "b") == [(5, 9, 2)]
 
 
 async def test_what_was_acknowledged_never_comes_again_and_the_rest_with_its_delivery_count(tmp_path: Path) -> None:
@@ -130,7 +121,8 @@ async def test_what_was_acknowledged_never_comes_again_and_the_rest_with_its_del
         assert await take(broker) == [(0, 1, 1), (5, 5, 1), (6, 7, 2), (8, 9, 1)]
 
 
-async def test_nobody_is_told_what_is_not_on_the_device(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_nobody_is_told_what_is_not_on_the_device(tmp_path: Path) -> None:
+    fs = GateFileSystem()
     async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
         await ten_records(broker)
         await take(broker)
@@ -181,18 +173,16 @@ async def test_batches_that_others_have_are_passed_over(broker: Broker) -> None:
     assert await take(broker, "c", 7) == [(0, 4, 2)]
 
 
-async def test_one_fetch_reads_a_partition_at_a_time(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
-        await ten_records(broker)
-        share = await broker.shares.open(key_of(broker))
-        share.is_being_read = True
-        assert await broker.share_fetches.take(asked(broker, "a"), is_last=False) == ([], False)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(broker.share_fetches.wait, asked(broker, "a"))
-            await until(lambda: len(share.waiters) == 1)
-            share.is_being_read = False
-            share.waiters.wake_all()
-        assert await take(broker) == [(0, 9, 1)]
+async def test_one_fetch_reads_a_partition_at_a_time(broker: Broker) -> None:
+    share = await broker.shares.open(key_of(broker))
+    share.is_being_read = True
+    assert await broker.share_fetches.take(asked(broker, "a"), is_last=False) == ([], False)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.share_fetches.wait, asked(broker, "a"))
+        await until(lambda: len(share.waiters) == 1)
+        share.is_being_read = False
+        share.waiters.wake_all()
+    assert await take(broker) == [(0, 9, 1)]
 
 
 async def test_what_is_stored_of_a_deleted_topic_is_forgotten(broker: Broker) -> None:

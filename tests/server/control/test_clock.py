@@ -36,26 +36,17 @@ def test_frozen_it_stands_and_goes_on_from_there() -> None:
     assert clock.now_ms() == 22
 
 
-def test_deadlines_of_trio_move_with_it() -> None:
-    clock = MovedClock()
-
-    async def main() -> bool:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(trio.sleep, 3600)
-            await trio.testing.wait_all_tasks_blocked()
-            clock.advance(3601)
-        return True
-
-    assert trio.run(main, clock=clock)
-
-
-def test_they_move_when_another_thread_moves_it() -> None:
+@pytest.mark.parametrize("by_another_thread", [False, True])
+def test_deadlines_of_trio_move_with_it(by_another_thread: bool) -> None:
     clock = MovedClock()
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.sleep, 3600)
             await trio.testing.wait_all_tasks_blocked()
-            await trio.to_thread.run_sync(lambda: trio.from_thread.run_sync(clock.advance, 3601))
+            if by_another_thread:
+                await trio.to_thread.run_sync(lambda: trio.from_thread.run_sync(clock.advance, 3601))
+            else:
+                clock.advance(3601)
 
     trio.run(main, clock=clock)

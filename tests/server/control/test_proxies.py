@@ -7,39 +7,24 @@ from typing import Any
 
 import pytest
 from triolog.server.control.clock import MovedClock
-from triolog.server.control.views.blocking_views import (
-    BlockingClock,
-    BlockingFault,
-    BlockingFaults,
-    BlockingGroups,
-    BlockingLog,
-    BlockingRequests,
-    BlockingShareGroups,
-    BlockingStreamsGroups,
-)
+from triolog.server.control.views import blocking_views, groups_view, log_view, share_groups_view, streams_groups_view
 from triolog.server.control.views.fault_views import FaultsView, FaultView, RequestsView
-from triolog.server.control.views.groups_view import GroupsView
-from triolog.server.control.views.log_view import LogView
-from triolog.server.control.views.share_groups_view import ShareGroupsView
-from triolog.server.control.views.streams_groups_view import StreamsGroupsView
-from triolog.server.embedded import BlockingBroker, EmbeddedBroker, aio
-from triolog.server.embedded.aio import AioBroker, AioGroups, AioLog, AioTransaction
-from triolog.server.embedded.transaction import Transaction
+from triolog.server.embedded import BlockingBroker, EmbeddedBroker, aio, transaction
 
 PAIRS = (
-    (EmbeddedBroker, AioBroker, {"forked_into", "stop", "node_down", "node_up", "move_leader", "move_coordinator"}),
-    (LogView, AioLog, set()),
-    (GroupsView, AioGroups, {"rebalance", "freeze"}),
-    (Transaction, AioTransaction, set()),
+    (EmbeddedBroker, aio.AioBroker, {"forked_into", "stop", "node_down", "node_up", "move_leader", "move_coordinator"}),
+    (log_view.LogView, aio.AioLog, set()),
+    (groups_view.GroupsView, aio.AioGroups, {"rebalance", "freeze"}),
+    (transaction.Transaction, aio.AioTransaction, set()),
     (EmbeddedBroker, BlockingBroker, {"forked_into", "stop"}),
-    (FaultView, BlockingFault, set()),
-    (FaultsView, BlockingFaults, {"get", "get_disk", "add_disk_rule"}),
-    (RequestsView, BlockingRequests, set()),
-    (LogView, BlockingLog, set()),
-    (GroupsView, BlockingGroups, set()),
-    (ShareGroupsView, BlockingShareGroups, {"as_json"}),
-    (StreamsGroupsView, BlockingStreamsGroups, {"as_json"}),
-    (MovedClock, BlockingClock, {"reset", "copy", "start_clock", "current_time", "deadline_to_sleep_time"}),
+    (FaultView, blocking_views.BlockingFault, set()),
+    (FaultsView, blocking_views.BlockingFaults, {"get", "get_disk", "add_disk_rule"}),
+    (RequestsView, blocking_views.BlockingRequests, set()),
+    (log_view.LogView, blocking_views.BlockingLog, set()),
+    (groups_view.GroupsView, blocking_views.BlockingGroups, set()),
+    (share_groups_view.ShareGroupsView, blocking_views.BlockingShareGroups, {"as_json"}),
+    (streams_groups_view.StreamsGroupsView, blocking_views.BlockingStreamsGroups, {"as_json"}),
+    (MovedClock, blocking_views.BlockingClock, {"reset", "copy", "start_clock", "current_time", "deadline_to_sleep_time"}),
 )
 """A class of the trio thread, the one that stands for it, and what only the first one has."""
 

@@ -14,55 +14,27 @@ from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 
 from tests.support.server_process import DEADLINE_S, environment
 
-T: Final = "topic"
-
-BLOCKING: Final = """
+PROGRAM: Final = """
 import os, signal, sys, threading
 from triolog.server.embedded import BlockingBroker, ForkedError
 
 def say(*words):
     print(*words, flush=True)
-
-{body}
 """
-
-ASYNCIO: Final = """
-import asyncio, os, signal, sys
-from triolog.server.embedded import ForkedError
-from triolog.server.embedded.aio import open_broker
-
-def say(*words):
-    print(*words, flush=True)
-
-async def main():
-    {body}
-
-asyncio.run(main())
-"""
-
-TRIO: Final = """
-import os, signal, sys
-import trio
-from triolog.server.embedded import ForkedError, open_broker
-
-def say(*words):
-    print(*words, flush=True)
-
-async def main():
-    {body}
-
-trio.run(main)
-"""
-
-FACES: Final = {"blocking": BLOCKING, "asyncio": ASYNCIO, "trio": TRIO}
+FACES: Final = {
+    "blocking": "",
+    "asyncio": "import asyncio\nfrom triolog.server.embedded.aio import open_broker",
+    "trio": "import trio\nfrom triolog.server.embedded import open_broker",
+}
+"""What else each imports."""
 
 
 def program_of(face: str, body: str) -> str:
     """`body` is written with `await` and `async`, which a blocking program has not; `opened(...)` opens a broker."""
     if face == "blocking":
-        plain = body.replace("await ", "").replace("async ", "").replace("opened(", "BlockingBroker(")
-        return BLOCKING.format(body=plain)
-    return FACES[face].format(body=body.replace("opened(", "open_broker(").replace("\n", "\n    "))
+        return PROGRAM + body.replace("await ", "").replace("async ", "").replace("opened(", "BlockingBroker(")
+    main = body.replace("opened(", "open_broker(").replace("\n", "\n    ")
+    return f"{PROGRAM}{FACES[face]}\nasync def main():\n    {main}\n{face}.run(main{'()' * (face == 'asyncio')})\n"
 
 
 @contextmanager
@@ -101,4 +73,4 @@ def is_clean(directory: Path) -> bool:
 def stored(directory: Path) -> list[bytes | None]:
     """The values of the topic."""
     with BlockingBroker(directory, native=None) as broker:
-        return broker.log(T).values()
+        return broker.log("topic").values()

@@ -50,12 +50,6 @@ WRITES_ON = """async with opened(sys.argv[1], native=None, durability=sys.argv[2
 """
 
 
-def check_locked(path: Path, pid: int) -> None:
-    """No other process, such as this one, gets the directory."""
-    with pytest.raises(LogDirectoryError, match=f"log directory {path} is locked by triolog, process {pid}"):
-        BlockingBroker(path, native=None).start()
-
-
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize(
     ("then", "status", "told"),
@@ -131,17 +125,6 @@ def test_a_program_that_is_killed_loses_nothing_that_was_acknowledged(tmp_path: 
     assert len(found) <= len(acknowledged) + 1
 
 
-def test_two_programs_cannot_have_one_path(tmp_path: Path) -> None:
-    waits = program_of("blocking", APPENDS.format(then='say("ready"); sys.stdin.read()'))
-    with running(waits, tmp_path) as first:
-        assert first.stdout is not None
-        assert first.stdout.readline() == "ready\n"
-        check_locked(tmp_path, first.pid)
-        first.send_signal(signal.SIGINT)
-        first.communicate(timeout=DEADLINE_S)
-    assert stored(tmp_path) == [b"kept"]
-
-
 def test_what_is_logged_is_there_for_a_program_that_wants_it(tmp_path: Path) -> None:
     wanted = f"import logging; logging.basicConfig(); {WARNS.format('wanted')}"
     assert "WARNING:triolog.server.broker:wanted" in run(program_of("trio", APPENDS.format(then=wanted)), tmp_path)[2]
@@ -169,10 +152,7 @@ TOLD = "this process was forked from the one in which the broker runs"
 
 @pytest.mark.parametrize(
     ("face", "leaves"),
-    [
-        *[(face, "os._exit(7)") for face in FACES],
-        ("blocking", "sys.exit(7)"),
-    ],
+    [*((face, "os._exit(7)") for face in FACES), ("blocking", "sys.exit(7)")],
 )
 def test_a_child_says_that_it_has_no_broker_and_leaves_that_of_its_parent_alone(tmp_path: Path, face: str, leaves: str) -> None:
     """A child that goes on in a loop of asyncio or trio would share that loop's epoll with its parent, broker or not."""
@@ -185,7 +165,8 @@ def test_a_child_says_that_it_has_no_broker_and_leaves_that_of_its_parent_alone(
         host, port = parent.stdout.readline().strip().split(":")
         with BlockingClient((host, int(port))) as client:
             assert [each.name for each in BlockingAdmin(client).list_topics()] == ["topic"]
-        check_locked(tmp_path, parent.pid)
+        with pytest.raises(LogDirectoryError, match=f"log directory {tmp_path} is locked by triolog, process {parent.pid}"):
+            BlockingBroker(tmp_path, native=None).start()
         _, told = parent.communicate("\n", timeout=DEADLINE_S)
     assert (parent.returncode, told) == (0, "")
     assert is_clean(tmp_path)

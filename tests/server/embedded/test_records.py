@@ -29,32 +29,22 @@ WRONG = [
 ]
 """What is given, and what is said."""
 
-Append = Callable[[EmbeddedBroker, Any], Awaitable[Any]]
 
-
-async def append(broker: EmbeddedBroker, records: Any) -> None:
-    await broker.append(T, records)
-
-
-async def append_by_key(broker: EmbeddedBroker, records: Any) -> None:
-    await broker.append_by_key(T, records)
-
-
-async def append_in_transaction(broker: EmbeddedBroker, records: Any) -> None:
+async def append_in_transaction(broker: EmbeddedBroker, topic: str, records: Any) -> None:
     async with broker.transaction("id") as transaction:
-        await transaction.append(T, records)
+        await transaction.append(topic, records)
 
 
-@pytest.mark.parametrize("append", [append, append_by_key, append_in_transaction])
-async def test_what_is_no_record_is_named_and_nothing_is_stored(append: Append) -> None:
+@pytest.mark.parametrize("append", [EmbeddedBroker.append, EmbeddedBroker.append_by_key, append_in_transaction])
+async def test_what_is_no_record_is_named_and_nothing_is_stored(append: Callable[..., Awaitable[Any]]) -> None:
     async with open_broker(MEMORY, topics={T: 1}) as broker:
         for records, said in WRONG:
             with pytest.raises(TypeError, match=f"^topic(:|,) {said}"):
-                await append(broker, records)
+                await append(broker, T, records)
         with pytest.raises(InvalidRecordError, match="topic, record 1: timestamp -2 is neither"):
-            await append(broker, [GOOD, (-2, b"k", b"v", ())])
+            await append(broker, T, [GOOD, (-2, b"k", b"v", ())])
         assert await broker.fetch(T) == []
-        await append(broker, [GOOD, None, b"v"])
+        await append(broker, T, [GOOD, None, b"v"])
 
 
 def test_what_is_a_record_or_batches_is_not_complained_about() -> None:

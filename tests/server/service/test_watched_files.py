@@ -24,10 +24,8 @@ from triolog.server.service.watched_files import WatchedFiles
 from triolog.server.settings.broker_config import Address, BrokerConfig
 from triolog.server.settings.listener_security import ListenerSecurity
 
-from tests.support.brokers import running_broker, until
+from tests.support import brokers, kafka_stream, native_stream
 from tests.support.certificates import HOST, Certificates, make_certificates
-from tests.support.kafka_stream import KafkaStream
-from tests.support.native_stream import NativeStream
 
 LOOK_S = 0.005
 
@@ -37,7 +35,7 @@ async def watched(path: Path) -> AsyncIterator[tuple[Broker, Path]]:
     users = path / "users.toml"
     users.write_text('[alice]\npassword = "old"\n')
     keys = {"sasl_users_file": str(users), "audit_file": str(path / "audit")}
-    async with running_broker(path / "data", **keys) as broker, trio.open_nursery() as nursery:
+    async with brokers.running_broker(path / "data", **keys) as broker, trio.open_nursery() as nursery:
         nursery.start_soon(WatchedFiles(broker, [partial(security_part, broker)], LOOK_S).run)
         yield broker, users
         nursery.cancel_scope.cancel()
@@ -46,12 +44,12 @@ async def watched(path: Path) -> AsyncIterator[tuple[Broker, Path]]:
 async def test_a_file_that_is_written_anew_or_replaced_is_read(tmp_path: Path) -> None:
     async with watched(tmp_path) as (broker, users):
         users.write_text('[alice]\npassword = "newer"\n')
-        await until(lambda: broker.security.is_password("alice", "newer"))
+        await brokers.until(lambda: broker.security.is_password("alice", "newer"))
         assert not broker.security.is_password("alice", "old")
         other = tmp_path / "other"
         other.write_text('[bob]\npassword = "b"\n')
         other.replace(users)
-        await until(lambda: broker.security.is_password("bob", "b"))
+        await brokers.until(lambda: broker.security.is_password("bob", "b"))
     noted = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
     assert [each["changed"] for each in noted] == [["passwords of users: alice"], ["users added: bob", "users removed: alice"]]
 
@@ -62,12 +60,12 @@ async def test_what_cannot_be_read_is_said_once_and_changes_nothing(tmp_path: Pa
 
     async with watched(tmp_path) as (broker, users):
         users.write_text("[alice\n")
-        await until(lambda: bool(errors()))
+        await brokers.until(lambda: bool(errors()))
         users.unlink()
-        await until(lambda: len(errors()) == 2)
+        await brokers.until(lambda: len(errors()) == 2)
         assert broker.security.is_password("alice", "old")
         users.write_text('[alice]\npassword = "newest"\n')
-        await until(lambda: broker.security.is_password("alice", "newest"))
+        await brokers.until(lambda: broker.security.is_password("alice", "newest"))
     assert ["is not TOML" in each for each in errors()] == [True, False]
 
 
@@ -80,19 +78,19 @@ async def test_a_certificate_that_changes_is_shown_to_new_connections_and_old_on
     shutil.copy(before.server, file)
     keys: dict[str, Any] = dict.fromkeys(("native_security", "kafka_security"), ListenerSecurity.SSL)
     keys |= {"ssl_certificate_file": str(file), "audit_file": str(tmp_path / "audit")}
-    async with running_broker(tmp_path / "data", **keys) as broker, trio.open_nursery() as nursery:
+    async with brokers.running_broker(tmp_path / "data", **keys) as broker, trio.open_nursery() as nursery:
         listeners = Listeners(broker)
         doors = await listeners.start(nursery, Addresses(Address(HOST, 0), Address(HOST, 0)))
         nursery.start_soon(WatchedFiles(broker, [partial(tls_part, broker, listeners)], LOOK_S).run)
         async with shaken(doors.native, before) as native, shaken(doors.kafka, before) as kafka:
-            old = NativeStream(native), KafkaStream(kafka)
+            old = native_stream.NativeStream(native), kafka_stream.KafkaStream(kafka)
             await old[0].call(messages.HelloRequest("old"))
             file.write_bytes(Path(after.server).read_bytes()[:100])
-            await until(lambda: "ssl_certificate_file" in caplog.text)
+            await brokers.until(lambda: "ssl_certificate_file" in caplog.text)
             async with shaken(doors.kafka, before) as another:
                 assert another.getpeercert() == kafka.getpeercert()
             shutil.copy(after.server, file)
-            await until(lambda: b"the content of" in (tmp_path / "audit").read_bytes())
+            await brokers.until(lambda: b"the content of" in (tmp_path / "audit").read_bytes())
             for address in (doors.native, doors.kafka):
                 async with shaken(address, after) as new:
                     assert new.getpeercert() not in (native.getpeercert(), kafka.getpeercert())
@@ -128,7 +126,7 @@ async def test_a_file_that_only_looks_changed_is_no_change(tmp_path: Path) -> No
             looks += 1
             return looks > 50
 
-        await until(has_looked)
+        await brokers.until(has_looked)
         assert broker.security.is_password("alice", "old")
     assert (tmp_path / "audit").read_text() == ""
 
@@ -149,10 +147,10 @@ async def test_what_could_not_be_read_for_want_of_descriptors_is_read_when_there
     users = tmp_path / "users.toml"
     users.write_text('[alice]\npassword = "a"\n')
     keys = {"sasl_users_file": str(users), "audit_file": str(tmp_path / "audit")}
-    async with running_broker(tmp_path / "data", **keys) as broker, trio.open_nursery() as nursery:
+    async with brokers.running_broker(tmp_path / "data", **keys) as broker, trio.open_nursery() as nursery:
         nursery.start_soon(WatchedFiles(broker, [part], LOOK_S).run)
-        await until(lambda: tried > 3)
+        await brokers.until(lambda: tried > 3)
         lacking = False
-        await until(lambda: "the file has changed: read" in caplog.text or b"read" in (tmp_path / "audit").read_bytes())
+        await brokers.until(lambda: "the file has changed: read" in caplog.text or b"read" in (tmp_path / "audit").read_bytes())
         nursery.cancel_scope.cancel()
     assert "not used" not in caplog.text

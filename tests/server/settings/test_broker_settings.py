@@ -78,11 +78,8 @@ def test_variables_win_over_the_file_and_arguments_over_both(tmp_path: Path) -> 
     assert "native" not in settings
     assert settings["topic_defaults"].durability == Durability.parse("group:9")
     assert read_settings(file, environment, {"durability": "fsync"})["topic_defaults"].durability == Durability.parse("fsync")
-
-
-def test_a_topic_default_wins_over_the_key_durability(tmp_path: Path) -> None:
     file = written(tmp_path, 'durability = "os"\n[topic_defaults]\ndurability = "group:4"')
-    assert read_settings(file, {}, {})["topic_defaults"].durability == Durability.parse("group:4")
+    assert read_settings(file, {}, {})["topic_defaults"].durability == Durability.parse("group:4"), "the default of topics wins"
 
 
 def test_variables_of_others_are_left_alone() -> None:

@@ -27,30 +27,22 @@ def sysfs(tmp_path: Path) -> FakeSysfs:
     return fake
 
 
-def test_a_partition_lies_on_its_disk(sysfs: FakeSysfs) -> None:
-    assert numbered_device(179, 2, sysfs=sysfs.path) == BlockDevice("mmcblk0p2", ("mmcblk0",))
-    assert numbered_device(179, 0, sysfs=sysfs.path) == BlockDevice("mmcblk0", ("mmcblk0",))
-
-
-def test_a_mapped_device_lies_on_the_disks_below_all_layers(sysfs: FakeSysfs) -> None:
+def test_a_device_lies_on_the_disks_below_all_layers(sysfs: FakeSysfs) -> None:
+    """A partition, a disk, a device over a RAID, one over nothing, one that is made of itself; and a number of no device."""
     sysfs.mapped("md0", "9:0", "mmcblk0p2", "sda1")
     sysfs.mapped("dm-0", "253:0", "md0")
-    assert numbered_device(253, 0, sysfs=sysfs.path) == BlockDevice("dm-0", ("mmcblk0", "sda"))
-
-
-def test_a_mapped_device_over_nothing_is_its_own_disk(sysfs: FakeSysfs) -> None:
     sysfs.mapped("dm-1", "253:1")
-    assert numbered_device(253, 1, sysfs=sysfs.path) == BlockDevice("dm-1", ("dm-1",))
-
-
-def test_devices_that_are_made_of_each_other_end(sysfs: FakeSysfs) -> None:
     sysfs.mapped("dm-2", "253:2")
     folder = sysfs.root / "devices/virtual/block/dm-2"
     (folder / "slaves/dm-2").symlink_to(folder)
-    assert numbered_device(253, 2, sysfs=sysfs.path) == BlockDevice("dm-2", ("dm-2",))
-
-
-def test_a_number_that_is_no_device_has_none(sysfs: FakeSysfs) -> None:
+    for major, minor, name, disks in (
+        (179, 2, "mmcblk0p2", ("mmcblk0",)),
+        (179, 0, "mmcblk0", ("mmcblk0",)),
+        (253, 0, "dm-0", ("mmcblk0", "sda")),
+        (253, 1, "dm-1", ("dm-1",)),
+        (253, 2, "dm-2", ("dm-2",)),
+    ):
+        assert numbered_device(major, minor, sysfs=sysfs.path) == BlockDevice(name, disks)
     assert numbered_device(0, 47, sysfs=sysfs.path) is None
 
 

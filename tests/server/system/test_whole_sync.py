@@ -30,19 +30,13 @@ class Kernel:
         return DeviceSync(str(path), self.syncfs, lambda: self.dirty_bytes)
 
 
-def test_many_syncs_are_one_and_few_are_left_to_the_caller(tmp_path: Path) -> None:
+def test_many_syncs_are_one_few_or_those_where_others_have_more_to_write_are_left_to_the_caller(tmp_path: Path) -> None:
     kernel = Kernel()
     sync = kernel.open(tmp_path)
     assert not sync.sync_instead(FEWEST - 1)
     assert kernel.synced == []
     assert sync.sync_instead(FEWEST)
     assert len(kernel.synced) == 1
-    sync.close()
-
-
-def test_where_others_have_more_to_write_than_the_syncs_cost_each_is_done_by_itself(tmp_path: Path) -> None:
-    kernel = Kernel()
-    sync = kernel.open(tmp_path)
     kernel.dirty_bytes = 100 * WORTH_BYTES + 1
     assert not sync.sync_instead(100)
     assert sync.sync_instead(101)
@@ -71,15 +65,12 @@ def test_what_the_system_has_forces_files_and_names(tmp_path: Path) -> None:
 
 
 def test_an_older_kernel_or_another_file_system_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert OsFileSystem().whole_sync(str(tmp_path)) is None, "nobody asked for it"
     monkeypatch.setattr(whole_sync, "file_system_type", lambda device: "overlay")
     assert open_whole_sync(str(tmp_path)) is None
     monkeypatch.setattr(whole_sync, "file_system_type", lambda device: "ext4")
     monkeypatch.setattr(whole_sync, "_kernel", lambda: (5, 16))
     assert open_whole_sync(str(tmp_path)) is None
-
-
-def test_whoever_did_not_ask_for_it_has_none(tmp_path: Path) -> None:
-    assert OsFileSystem().whole_sync(str(tmp_path)) is None
 
 
 def test_where_the_system_does_not_tell_there_is_more_dirty_than_anything_is_worth(

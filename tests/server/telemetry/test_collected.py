@@ -9,9 +9,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.records.compression import compress
 from triolog.protocol.types import CompressionType
-from triolog.server.telemetry import collected
-from triolog.server.telemetry.collected import Collected
-from triolog.server.telemetry.otlp import Point, read_points
+from triolog.server.telemetry import collected, otlp
 
 CLIENT = {"client_id": "a", "client_instance_id": "i"}
 
@@ -33,34 +31,34 @@ def sent() -> bytes:
 
 
 POINTS = [
-    Point("rate", "", 2.5, False),
-    Point("total", "partition=0", 10.0, True),
-    Point("total", "partition=1", 11.0, True),
-    Point("latency.count", "", 3.0, False),
-    Point("latency.sum", "", 4.5, False),
+    otlp.Point("rate", "", 2.5, False),
+    otlp.Point("total", "partition=0", 10.0, True),
+    otlp.Point("total", "partition=1", 11.0, True),
+    otlp.Point("latency.count", "", 3.0, False),
+    otlp.Point("latency.sum", "", 4.5, False),
 ]
 
 
 @pytest.mark.parametrize("codec", CompressionType)
 def test_numbers_are_read_in_every_codec(codec: CompressionType) -> None:
     data = b"".join([compress(codec, sent(), max_bytes=2**20)])
-    assert read_points(data, codec, max_bytes=2**20) == POINTS
+    assert otlp.read_points(data, codec, max_bytes=2**20) == POINTS
 
 
 def test_what_cannot_be_read_is_an_invalid_record() -> None:
     bomb = b"".join([compress(CompressionType.GZIP, bytes(10_000), max_bytes=2**20)])
     for data, codec in ((b"\xff\xff", CompressionType.NONE), (b"no gzip", CompressionType.GZIP), (bomb, CompressionType.GZIP)):
         with pytest.raises(RequestError) as caught:
-            read_points(data, codec, max_bytes=1_000)
+            otlp.read_points(data, codec, max_bytes=1_000)
         assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
-def shown(kept: Collected, now_ms: int = 0) -> dict[str, float]:
+def shown(kept: collected.Collected, now_ms: int = 0) -> dict[str, float]:
     return {f"{each.metric} {each.attributes}": each.value for each in kept.series(now_ms)}
 
 
 def test_what_is_counted_is_added_up_and_the_rest_replaced() -> None:
-    kept = Collected()
+    kept = collected.Collected()
     for _ in range(2):
         kept.add(b"i", CLIENT, POINTS, now_ms=0, expires_ms=100)
     assert shown(kept) == {
@@ -77,7 +75,7 @@ def test_there_are_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collected, "MAX_SERIES_OF_CLIENT", 2)
     monkeypatch.setattr(collected, "MAX_SERIES", 3)
     monkeypatch.setattr(collected, "MAX_CLIENTS", 2)
-    kept = Collected()
+    kept = collected.Collected()
     kept.add(b"1", CLIENT, POINTS, now_ms=0, expires_ms=100)
     assert (len(shown(kept)), kept.left_out) == (2, 3)
     kept.add(b"2", CLIENT, POINTS, now_ms=0, expires_ms=100)

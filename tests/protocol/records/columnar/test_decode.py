@@ -15,10 +15,8 @@ from triolog.protocol.errors import CorruptRecordError, InvalidRecordError, Reco
 from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.records.batch import check_batch, empty_batch_header, end_txn_marker, iter_batches
 from triolog.protocol.records.builder import BatchBuilder, build_batch
-from triolog.protocol.records.columnar import batch_groups, decode, group_columns, record_starts
+from triolog.protocol.records.columnar import batch_groups, decode, group_columns, record_starts, row_columns, schema
 from triolog.protocol.records.columnar.decode import Wanted, decode_batches, next_offset
-from triolog.protocol.records.columnar.row_columns import MAX_TIMESTAMP_MS, unrepresentable
-from triolog.protocol.records.columnar.schema import COLUMNS, arrow_schema
 from triolog.protocol.records.committed import CommittedFilter
 from triolog.protocol.records.compression import compress
 from triolog.protocol.records.record import iter_records
@@ -28,7 +26,7 @@ from triolog.protocol.types import CompressionType, TimestampType
 from tests.support.record_batches import RecordTuple, compression_types, damaged, patched, record_lists, with_records
 
 METADATA = ("topic", "partition", "offset", "timestamp", "timestampType")
-UNTIMED = tuple(name for name in COLUMNS if name != "timestamp")
+UNTIMED = tuple(name for name in schema.COLUMNS if name != "timestamp")
 MIXED: list[RecordTuple] = [
     (1_000, b"k" * 70, b"v" * 9000, ()),
     (900, None, None, (("h", None), ("name", b"value"))),
@@ -37,7 +35,7 @@ MIXED: list[RecordTuple] = [
 ]
 
 
-def wanted(columns: Iterable[str] = COLUMNS, **options: Any) -> Wanted:
+def wanted(columns: Iterable[str] = schema.COLUMNS, **options: Any) -> Wanted:
     return Wanted("t", 3, tuple(columns), **options)
 
 
@@ -69,8 +67,8 @@ def scalar_rows(data: bytes, asked: Wanted, aborted: Iterable[tuple[int, int]] |
         is_append_time = header.timestamp_type == TimestampType.LOG_APPEND_TIME
         records = [record for record in iter_records(batch, header) if asked.low <= record.offset < asked.high]
         for record in records:
-            if "timestamp" in asked.columns and abs(record.timestamp) > MAX_TIMESTAMP_MS:
-                raise unrepresentable("t", 3, record.offset, record.timestamp)
+            if "timestamp" in asked.columns and abs(record.timestamp) > row_columns.MAX_TIMESTAMP_MS:
+                raise row_columns.unrepresentable("t", 3, record.offset, record.timestamp)
         rows += [tuple(cell(record, column, is_append_time) for column in asked.columns) for record in records]
     return rows
 
@@ -78,7 +76,7 @@ def scalar_rows(data: bytes, asked: Wanted, aborted: Iterable[tuple[int, int]] |
 def columnar_rows(data: bytes, asked: Wanted, aborted: Iterable[tuple[int, int]] | None = None) -> list[tuple[object, ...]]:
     decoded = decode_batches(data, asked, committed=None if aborted is None else CommittedFilter(aborted))
     decoded.validate(full=True)
-    assert decoded.schema.equals(arrow_schema(asked.columns))
+    assert decoded.schema.equals(schema.arrow_schema(asked.columns))
     columns = [
         column.cast(pa.int64()).to_pylist() if pa.types.is_timestamp(column.type) else column.to_pylist()
         for column in decoded.columns
@@ -146,8 +144,8 @@ PLAIN = build_batch(MIXED)[61:]
 MANY = build_batch([(1_000 + row, b"key", b"value %d" % row, ()) for row in range(100)])[61:]
 
 
-@given(damaged(PLAIN), st.integers(-1, 6), st.sampled_from((COLUMNS, UNTIMED, ("value",), ("headers", "offset"))))
-@example(PLAIN, 4, COLUMNS)
+@given(damaged(PLAIN), st.integers(-1, 6), st.sampled_from((schema.COLUMNS, UNTIMED, ("value",), ("headers", "offset"))))
+@example(PLAIN, 4, schema.COLUMNS)
 def test_damaged_records_are_read_or_refused_as_the_scalar_codec_does(
     records: bytes, count: int, columns: tuple[str, ...]
 ) -> None:
@@ -346,7 +344,7 @@ def test_a_count_above_the_records_is_not_met_by_records_without_bytes() -> None
     assert_equal_or_both_refused(b"".join(batches), wanted(METADATA))
 
 
-@pytest.mark.parametrize("columns", [COLUMNS, METADATA], ids=["all", "metadata"])
+@pytest.mark.parametrize("columns", [schema.COLUMNS, METADATA], ids=["all", "metadata"])
 @pytest.mark.parametrize("batches", [1, 20])
 def test_a_count_below_the_records_is_refused_whatever_columns_are_wanted(columns: tuple[str, ...], batches: int) -> None:
     data = [build_batch(MIXED, base_offset=number * 4) for number in range(batches)]
@@ -399,7 +397,7 @@ bounds_of_time = st.none() | st.integers(0, 40)
     ),
     bounds_of_time,
     bounds_of_time,
-    st.sampled_from((COLUMNS, ("offset",), ("timestamp",), ("headers", "key"))),
+    st.sampled_from((schema.COLUMNS, ("offset",), ("timestamp",), ("headers", "key"))),
 )
 def test_a_range_of_times_is_the_filter_of_all_records(
     drawn: list[tuple[list[RecordTuple], CompressionType, bool]], start: int | None, end: int | None, columns: tuple[str, ...]

@@ -11,10 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from triolog.protocol.records.batch import check_batch, parse_header
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.columnar import batch_cuts, written_columns
-from triolog.protocol.records.columnar.decode import Wanted, decode_batches
+from triolog.protocol.records.columnar import batch_cuts, decode, schema, written_columns
 from triolog.protocol.records.columnar.encode import Encoded, Encoding, encode_batches
-from triolog.protocol.records.columnar.schema import COLUMNS, arrow_type
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType, Record
 
@@ -35,7 +33,7 @@ def rows_of(records: list[RecordTuple]) -> pa.RecordBatch:
         "key": pa.array(keys, pa.binary()),
         "value": pa.array(values, pa.binary()),
         "timestamp": pa.array(timestamps, pa.int64()),
-        "headers": pa.array(cells, arrow_type("headers")),
+        "headers": pa.array(cells, schema.arrow_type("headers")),
     }
     return pa.record_batch(columns)
 
@@ -94,7 +92,7 @@ def test_a_slice_of_columns_with_nulls_over_leftover_bytes_is_encoded_as_it_read
 @given(record_lists(min_size=1, max_size=8).filter(lambda records: all(record[0] < 2**63 // 1000 for record in records)))
 def test_what_is_decoded_can_be_encoded_to_the_same_bytes(records: list[RecordTuple]) -> None:
     batch = build_batch(records)
-    decoded = decode_batches(batch, Wanted("t", 0, COLUMNS))
+    decoded = decode.decode_batches(batch, decode.Wanted("t", 0, schema.COLUMNS))
     written = decoded.select(["key", "value", "timestamp", "headers"])
     assert encode_batches(written, Encoding(batch_bytes=1 << 30)) == [Encoded(batch, len(records))]
 
@@ -146,7 +144,7 @@ def test_timestamps_of_any_unit_are_rounded_down_to_milliseconds(unit: str, zone
 
 def test_null_headers_are_none_and_nulls_between_lists_shift_nothing() -> None:
     cells: list[Any] = [None, [{"key": "a", "value": None}], [], None, [{"key": "b", "value": b""}, {"key": "", "value": b"1"}]]
-    rows = values_of(*[b"v"] * 5, headers=pa.array(cells, arrow_type("headers")))
+    rows = values_of(*[b"v"] * 5, headers=pa.array(cells, schema.arrow_type("headers")))
     assert [record.headers for record in records_in(encode_batches(rows, Encoding(batch_records=2)))] == [
         (),
         (("a", None),),
@@ -156,7 +154,7 @@ def test_null_headers_are_none_and_nulls_between_lists_shift_nothing() -> None:
     ]
 
 
-HEADERS = arrow_type("headers")
+HEADERS = schema.arrow_type("headers")
 
 
 @pytest.mark.parametrize(
