@@ -14,7 +14,6 @@ import pytest
 import trio
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.kafka.apis import ApiKey
-from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from triolog.protocol.limits import MAX_HEADERS_PER_RECORD, MIB
 from triolog.protocol.native import messages
 from triolog.protocol.records.batch import with_timestamp
@@ -26,6 +25,7 @@ from triolog.server.storage.indexes.file_records import UNTOLD_HEADERS
 
 from tests.support.brokers import LARGE
 from tests.support.counts import counts
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import (
     LOCALHOST,
     TOPIC,
@@ -176,11 +176,11 @@ async def test_the_answer_to_a_kafka_request_of_many_elements_takes_no_long_turn
         assert len(answer.topics) == len(request.topics)
 
 
-def wide_lookup() -> ListOffsetsRequest:
-    partition = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=NEVER)
-    last = ListOffsetsTopic(name="last", partitions=[partition] * 2)
-    topics = [ListOffsetsTopic(name=f"{number}", partitions=[partition]) for number in range(12_499)]
-    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[*topics, last])
+def wide_lookup() -> Any:
+    partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": NEVER}
+    last = {"name": "last", "partitions": [partition] * 2}
+    topics = [{"name": f"{number}", "partitions": [partition]} for number in range(12_499)]
+    return ask("ListOffsets", replica_id=-1, isolation_level=0, topics=[*topics, last])
 
 
 @pytest.mark.parametrize("tagged", [{"header": 20_000, "body": 0}, {"header": 0, "body": 20_000}], ids=["header", "body"])
@@ -211,10 +211,8 @@ async def test_a_lookup_by_time_takes_no_long_turn(fast_path: Path, name: str) -
     async with served(fast_path, topic={"record.validation": "header"}) as attacked:
         assert await attacked.produce(made) == 0
         assert await attacked.produce(batch("x", timestamp=NEVER)) == 0
-        partition = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=NEVER)
-        request = ListOffsetsRequest(
-            replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=TOPIC, partitions=[partition])]
-        )
+        partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": NEVER}
+        request = ask("ListOffsets", replica_id=-1, topics=[{"name": TOPIC, "partitions": [partition]}])
         native = messages.OffsetsForTimesRequest((messages.OffsetsForTimesPartition(TOPIC, 0, NEVER),))
         explain = messages.ExplainRequest((messages.ExplainPartition(TOPIC, 0, timestamp=NEVER),))
         with short_turns():

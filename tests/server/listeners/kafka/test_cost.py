@@ -15,15 +15,13 @@ import trio
 import trio.testing
 from triolog.protocol.kafka.apis import APIS, Api, ApiKey
 from triolog.protocol.kafka.entities import ITSELF
-from triolog.protocol.kafka.messages import streams_groups
-from triolog.protocol.kafka.messages.admin.acls import DeleteAclsFilter
-from triolog.protocol.kafka.messages.offsets import OffsetFetchRequestGroup
-from triolog.protocol.kafka.messages.share_group_offsets import DescribeShareGroupOffsetsRequestGroup
+from triolog.protocol.schema.fields import all_fields
 from triolog.protocol.types import TopicPartition
 from triolog.server.groups.streams.values import StreamsStatusCode
 from triolog.server.listeners.kafka.error_answers import element_of
 from triolog.server.listeners.kafka.fake.subjects import TOPICS, Place
 
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch
 from tests.support.kafka_stream import KafkaStream
 
@@ -145,29 +143,25 @@ def request_of(api: Api, place: Place, topics: list[Any]) -> Any:
     return made(api.request, **{outer: [made(element_of(api.request, outer), **{inner: topics})]})
 
 
-def streams_heartbeat(names: list[str]) -> streams_groups.StreamsGroupHeartbeatRequest:
+def streams_heartbeat(names: list[str]) -> Any:
     """The first member of an application of its own: one part of its topology reads the topics and has a changelog for each,
     and hands on to another one through as many more."""
     changelogs, handed_on = [f"changelog-{name}" for name in names], [f"handed-on-{name}" for name in names]
-    reader = made(
-        streams_groups.StreamsGroupHeartbeatSubtopology,
-        subtopology_id="reader",
-        source_topics=names,
-        state_changelog_topics=[made(streams_groups.StreamsGroupTopicInfo, name=name) for name in changelogs],
-        repartition_sink_topics=handed_on,
-    )
-    heir = made(
-        streams_groups.StreamsGroupHeartbeatSubtopology,
-        subtopology_id="heir",
-        repartition_source_topics=[made(streams_groups.StreamsGroupTopicInfo, name=name) for name in handed_on],
-    )
-    return made(
-        streams_groups.StreamsGroupHeartbeatRequest,
+    reader = {
+        "subtopology_id": "reader",
+        "source_topics": names,
+        "state_changelog_topics": [{"name": name, "replication_factor": 1} for name in changelogs],
+        "repartition_sink_topics": handed_on,
+    }
+    handed = [{"name": name, "replication_factor": 1} for name in handed_on]
+    heir = {"subtopology_id": "heir", "repartition_source_topics": handed}
+    return ask(
+        "StreamsGroupHeartbeat",
         group_id=f"application-{len(names)}-{names[0]}",
         member_id="member",
         process_id="process",
         rebalance_timeout_ms=30_000,
-        topology=streams_groups.StreamsGroupHeartbeatTopology(epoch=0, subtopologies=[reader, heir]),
+        topology={"epoch": 0, "subtopologies": [reader, heir]},
         active_tasks=[],
         standby_tasks=[],
         warmup_tasks=[],
@@ -202,15 +196,16 @@ def of_topics(key: ApiKey, place: Place, names: list[str]) -> Any:
 def of_others(key: ApiKey, path: str, names: list[str]) -> Any:
     """A request that names groups, transactional ids, resources or filters."""
     elements: list[Any] = names
-    if key is ApiKey.OFFSET_FETCH:
-        elements = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]
-    elif key is ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS:
-        elements = [DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None) for name in names]
+    if key in (ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS):
+        elements = [{"group_id": name, "topics": None} for name in names]
     elif key is ApiKey.DELETE_ACLS:
-        elements = [DeleteAclsFilter(resource_name_filter=name, principal_filter=None, host_filter=None) for name in names]
+        elements = [{"resource_name_filter": name, "principal_filter": None, "host_filter": None} for name in names]
     elif path == "resources":
         elements = [made(element_of(APIS[key].request, path), resource_name=name) for name in names]
-    return made(APIS[key].request, **{path: elements, "validate_only": False})
+    api = APIS[key]
+    known = {field.name for field in all_fields(api.request)}
+    fields = {**FILLED, path: elements, "validate_only": False}
+    return ask(api.name, **{name: value for name, value in fields.items() if name in known})
 
 
 def by_name(value: Any) -> str | None:
@@ -330,7 +325,7 @@ async def test_missing_topics_are_looked_for_in_turns(client: KafkaStream, key: 
 
 
 async def test_the_topics_of_a_topology_are_looked_for_in_turns(client: KafkaStream) -> None:
-    def request(count: int) -> streams_groups.StreamsGroupHeartbeatRequest:
+    def request(count: int) -> Any:
         return streams_heartbeat([f"missing-{number}" for number in range(max(1, count // LISTS))])
 
     await check_turns(client, ApiKey.STREAMS_GROUP_HEARTBEAT, request)

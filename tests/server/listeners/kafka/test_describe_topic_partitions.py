@@ -6,14 +6,10 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.metadata import (
-    DescribeTopicPartitionsCursor,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsTopicRequest,
-)
 from triolog.protocol.types import TopicPartition
 
 from tests.support.brokers import actor_of
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import KafkaServer
 from tests.support.kafka_stream import KafkaStream
 
@@ -32,9 +28,9 @@ async def kafka(kafka: KafkaServer) -> KafkaServer:
 
 
 async def described(client: KafkaStream, names: list[str], limit: int = 2000, cursor: Cursor | None = None) -> Any:
-    at = None if cursor is None else DescribeTopicPartitionsCursor(topic_name=cursor[0], partition_index=cursor[1])
-    asked = [DescribeTopicPartitionsTopicRequest(name=name) for name in names]
-    return await client.call(DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=limit, cursor=at), 0)
+    at = None if cursor is None else {"topic_name": cursor[0], "partition_index": cursor[1]}
+    asked = [{"name": name} for name in names]
+    return await client.call(ask("DescribeTopicPartitions", topics=asked, response_partition_limit=limit, cursor=at), 0)
 
 
 PAGES: list[tuple[list[str], int, Cursor | None, dict[str, list[int]], Cursor | None]] = [

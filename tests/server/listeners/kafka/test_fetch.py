@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.fetch import FetchReplicaState, FetchTopic
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType, TopicPartition
@@ -89,10 +88,10 @@ async def test_a_full_answer_has_exactly_the_partitions_asked_for(kafka: KafkaSe
     await kafka.broker.topics.create("other")
     await produced(client, batch("x"))
     topics = [
-        FetchTopic(topic="other", topic_id=bytes(16), partitions=[fetch_partition()]),
-        FetchTopic(topic=TOPIC, topic_id=bytes(16), partitions=[fetch_partition(partition=number) for number in (2, 9, 0)]),
-        FetchTopic(topic=TOPIC, topic_id=bytes(16), partitions=[fetch_partition(1)]),
-        FetchTopic(topic="missing", topic_id=bytes(16), partitions=[fetch_partition()]),
+        {"topic": "other", "topic_id": bytes(16), "partitions": [fetch_partition()]},
+        {"topic": TOPIC, "topic_id": bytes(16), "partitions": [fetch_partition(partition=number) for number in (2, 9, 0)]},
+        {"topic": TOPIC, "topic_id": bytes(16), "partitions": [fetch_partition(1)]},
+        {"topic": "missing", "topic_id": bytes(16), "partitions": [fetch_partition()]},
     ]
     answer = await client.call(fetch_of(topics), 12)
     found = [
@@ -139,7 +138,7 @@ async def test_replicas_cannot_fetch(kafka: KafkaServer, client: KafkaStream, ve
         version=version,
         topic_id=kafka.topic_id(),
         replica_id=2,
-        replica_state=FetchReplicaState(replica_id=2, replica_epoch=0),
+        replica_state={"replica_id": 2, "replica_epoch": 0},
     )
     assert partition.error_code == ErrorCode.INVALID_REQUEST
 

@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.protocol.kafka.messages.fetch import FetchForgottenTopic, FetchTopic
 from triolog.protocol.limits import INT32_MAX
 from triolog.protocol.types import TopicPartition
 from triolog.server.listeners.kafka.fetch_sessions import (
@@ -46,11 +45,11 @@ class Reader:
         """The next request of the session: what is new or changed, and what is not wanted any more."""
         names = {"topic": TOPIC, "topic_id": self.kafka.topic_id()}
         request = fetch_of(
-            [FetchTopic(partitions=list(partitions), **names)] if partitions else [],
+            [{"partitions": list(partitions), **names}] if partitions else [],
             **{
                 "session_id": self.session_id,
                 "session_epoch": self.epoch,
-                "forgotten_topics_data": [FetchForgottenTopic(partitions=list(forgotten), **names)] if forgotten else [],
+                "forgotten_topics_data": [{"partitions": list(forgotten), **names}] if forgotten else [],
                 **fields,
             },
         )
@@ -293,7 +292,7 @@ async def test_a_partition_that_a_topic_made_again_does_not_have_is_unknown(kafk
 
 
 async def test_a_session_may_know_of_a_topic_before_the_broker_does(kafka: KafkaServer, reader: Reader) -> None:
-    topic = FetchTopic(topic="", topic_id=b"\x07" * 16, partitions=[fetch_partition()])
+    topic = {"topic": "", "topic_id": b"\x07" * 16, "partitions": [fetch_partition()]}
     answer = await reader.client.call(fetch_of([topic], session_epoch=0), 17)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert answer.session_id > 0

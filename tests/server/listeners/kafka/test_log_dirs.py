@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
-from triolog.protocol.kafka.messages.admin import log_dirs
 from triolog.protocol.types import TopicPartition
 from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.kafka.calls import kafka_listener
@@ -16,15 +16,14 @@ from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import running_broker
 from tests.support.kafka_admin import error_names
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, produced
 from tests.support.kafka_stream import KafkaStream, connected
 
 
-def asking(topics: dict[str, list[int]] | None) -> log_dirs.DescribeLogDirsRequest:
-    asked = topics and [
-        log_dirs.DescribeLogDirsDescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in topics.items()
-    ]
-    return log_dirs.DescribeLogDirsRequest(topics=[] if topics == {} else asked)
+def asking(topics: dict[str, list[int]] | None) -> Any:
+    asked = topics and [{"topic": name, "partitions": numbers} for name, numbers in topics.items()]
+    return ask("DescribeLogDirs", topics=[] if topics == {} else asked)
 
 
 @pytest.mark.parametrize("version", range(1, 6))
@@ -90,13 +89,9 @@ async def test_partitions_stay_where_they_are_and_that_is_said(
     client, first, second = two_directories
     moves = [(first, TOPIC, 0), (second, TOPIC, 0), (first.parent / "file", TOPIC, 0), (Path("/none"), TOPIC, 0)]
     moves += [(first, TOPIC, 9), (first, "nope", 0)]
-    request = log_dirs.AlterReplicaLogDirsRequest(
-        dirs=[
-            log_dirs.AlterReplicaLogDir(
-                path=str(path), topics=[log_dirs.AlterReplicaLogDirTopic(name=name, partitions=[number])]
-            )
-            for path, name, number in moves
-        ]
+    request = ask(
+        "AlterReplicaLogDirs",
+        dirs=[{"path": str(path), "topics": [{"name": name, "partitions": [number]}]} for path, name, number in moves],
     )
     answer = await client.call(request, version)
     assert error_names(topic.partitions[0] for topic in answer.results) == [

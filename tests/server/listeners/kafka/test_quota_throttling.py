@@ -10,21 +10,20 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from triolog.protocol.kafka.messages.fetch import FetchRequest
-from triolog.protocol.kafka.messages.metadata import MetadataRequest
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import until
 from tests.support.gate_fs import GateFileSystem
+from tests.support.kafka_asking import ask
 from tests.support.kafka_quotas import CONNECTIONS, FETCHED, MUTATIONS, PERCENT, PRODUCED, Parts, altering, mutated, mutations
 from tests.support.kafka_server import batch, fetch_partition, fetch_request, kafka_server, produce_request, produced
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire, frame
 
 TOPIC = "topic"
 MINE: Parts = [("client-id", CLIENT_ID)]
-METADATA = MetadataRequest(topics=None, include_cluster_authorized_operations=False, include_topic_authorized_operations=False)
+METADATA = ask("Metadata", topics=None, include_cluster_authorized_operations=False, include_topic_authorized_operations=False)
 KILOBYTES = batch("x" * 20_000)
 
 
@@ -80,7 +79,7 @@ def test_nothing_more_is_taken_from_the_connection_until_the_time_is_over(
     assert client.receive_frame()
 
 
-def one_batch(offset: int, **fields: Any) -> FetchRequest:
+def one_batch(offset: int, **fields: Any) -> Any:
     return fetch_request(fetch_partition(offset, max_bytes=1), topic=TOPIC, **fields)
 
 

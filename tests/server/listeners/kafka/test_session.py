@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 import trio
 from triolog.protocol.kafka.apis import ApiKey
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
-from triolog.protocol.kafka.messages.metadata import MetadataRequest
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.limits import MAX_REQUEST_BYTES
 from triolog.protocol.types import TopicPartition
 from triolog.server.listeners.connections.unsent import FREE_BYTES, MAX_UNSENT_BYTES
@@ -22,6 +19,7 @@ from triolog.server.listeners.kafka.session import KafkaSession
 
 from tests.support.brokers import LARGE, until
 from tests.support.gate_fs import GateFileSystem
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import (
     TOPIC,
     KafkaServer,
@@ -35,7 +33,7 @@ from tests.support.kafka_server import (
 from tests.support.kafka_stream import KafkaStream
 from tests.support.kafka_wire import frame
 
-HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1.0")
+HELLO = ask("ApiVersions", client_software_name="wire", client_software_version="1.0")
 PARKED_MS = 120_000
 PATIENCE_S = 30.0
 
@@ -109,7 +107,7 @@ async def test_a_frame_that_claims_much_costs_what_was_sent(kafka: KafkaServer, 
 
 
 async def test_a_body_that_ends_too_early_ends_the_connection(kafka: KafkaServer, client: KafkaStream) -> None:
-    whole = frame(MetadataRequest(topics=None, include_cluster_authorized_operations=False), 1, 1)
+    whole = frame(ask("Metadata", topics=None, include_cluster_authorized_operations=False), 1, 1)
     await client.send_raw(struct.pack(">i", len(whole) - 6) + whole[4:-2])
     assert await client.is_closed_by_server()
     assert await is_serving(kafka)
@@ -294,10 +292,10 @@ async def test_a_connection_that_fails_in_many_ways_is_ended_once(
     kafka: KafkaServer, client: KafkaStream, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A request names thousands of partitions; one line of the log is enough for it."""
-    parts = [ProducePartition(index=number, records=batch("x")) for number in range(100, 300)]
-    topics = [ProduceTopic(name=TOPIC, topic_id=bytes(16), partition_data=parts)]
+    parts = [{"index": number, "records": batch("x")} for number in range(100, 300)]
+    topics = [{"name": TOPIC, "topic_id": bytes(16), "partition_data": parts}]
     with caplog.at_level(logging.WARNING):
-        await client.send(ProduceRequest(acks=0, timeout_ms=1000, topic_data=topics), 9, expects_answer=False)
+        await client.send(ask("Produce", acks=0, timeout_ms=1000, topic_data=topics), 9, expects_answer=False)
         assert await client.is_closed_by_server()
     assert len(caplog.records) == 1
     assert kafka.admission.counters("kafka").refused == 1
@@ -312,7 +310,7 @@ async def test_a_bug_ends_the_connection_that_meets_it_and_no_other(
     known = calls.handler_of
     monkeypatch.setattr(calls, "handler_of", lambda key: handler if key is ApiKey.METADATA else known(key))
     with caplog.at_level(logging.ERROR):
-        await client.send(MetadataRequest(topics=None, include_cluster_authorized_operations=False), 5)
+        await client.send(ask("Metadata", topics=None, include_cluster_authorized_operations=False), 5)
         assert await client.is_closed_by_server()
     assert "ZeroDivisionError: planted" in caplog.text
     assert await is_serving(kafka)

@@ -10,7 +10,6 @@ import attrs
 import pytest
 import trio
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages import share_fetch as m
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import OffsetReset, ShareConfig, ShareKey
 from triolog.server.groups.share import sessions
@@ -244,8 +243,8 @@ async def test_a_partition_in_which_the_group_has_never_begun_is_an_error_for_wh
 async def test_what_others_of_a_fetch_have_is_given_without_an_error_where_the_group_has_never_begun(
     kafka: KafkaServer, member: ShareMember
 ) -> None:
-    parts = [m.ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=[]) for number in (0, 1)]
-    topics = [m.ShareFetchRequestTopic(topic_id=kafka.topic_id(), partitions=parts)]
+    parts = [{"partition_index": number, "acknowledgement_batches": []} for number in (0, 1)]
+    topics = [{"topic_id": kafka.topic_id(), "partitions": parts}]
     answer = await member.ask(max_wait_ms=60_000, topics=topics)
     [found] = answer.responses[0].partitions
     assert (found.partition_index, found.error_code, ranges(found)) == (0, 0, [(0, 9, 1)])
@@ -297,11 +296,11 @@ async def test_each_partition_is_acknowledged_or_refused_alone(kafka: KafkaServe
     await kafka.broker.shares.initialize(GROUP, kafka.topic_id(), 1)
     async with kafka.connected() as producer:
         await produced(producer, batch("a", "b"), partition=1)
-    asked = [m.ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=[]) for number in range(2)]
-    await member.ask(topics=[m.ShareFetchRequestTopic(topic_id=member.topic_id, partitions=asked)])
-    said = m.ShareAcknowledgementBatch(first_offset=0, last_offset=9, acknowledge_types=[ACCEPT])
-    partitions = [m.ShareAcknowledgePartition(partition_index=number, acknowledgement_batches=[said]) for number in range(2)]
-    answer = await member.acknowledge_all([m.ShareAcknowledgeTopic(topic_id=member.topic_id, partitions=partitions)])
+    asked = [{"partition_index": number, "acknowledgement_batches": []} for number in range(2)]
+    await member.ask(topics=[{"topic_id": member.topic_id, "partitions": asked}])
+    said = {"first_offset": 0, "last_offset": 9, "acknowledge_types": [ACCEPT]}
+    partitions = [{"partition_index": number, "acknowledgement_batches": [said]} for number in range(2)]
+    answer = await member.acknowledge_all([{"topic_id": member.topic_id, "partitions": partitions}])
     codes = {each.partition_index: each.error_code for each in answer.responses[0].partitions}
     assert codes == {0: ErrorCode.NONE, 1: ErrorCode.INVALID_REQUEST}, "the second has two records"
     found = [kafka.broker.shares.in_flight(GROUP, member.topic_id, number) for number in range(2)]

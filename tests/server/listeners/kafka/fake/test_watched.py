@@ -8,11 +8,6 @@ from typing import Any
 import pytest
 import trio
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.fetch import FetchTopic
-from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.server.faults.faults import Fault
 from triolog.server.faults.requests import LoggedRequest, Wanted
 from triolog.server.faults.rules import rule_of
@@ -20,6 +15,7 @@ from triolog.server.listeners.kafka.fake.watched import Watch
 
 from tests.support.brokers import PARTITION, until
 from tests.support.gate_fs import GateFileSystem
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import (
     TOPIC,
     KafkaServer,
@@ -41,17 +37,17 @@ def rule(watch: Watch, **told: Any) -> Fault:
     return watch.faults.add(rule_of(told))
 
 
-def two_partitions(*values: bytes) -> ProduceRequest:
-    parts = [ProducePartition(index=number, records=batch(value)) for number, value in enumerate(values)]
-    topics = [ProduceTopic(name=TOPIC, topic_id=bytes(16), partition_data=parts)]
-    return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics)
+def two_partitions(*values: bytes) -> Any:
+    parts = [{"index": number, "records": batch(value)} for number, value in enumerate(values)]
+    topics = [{"name": TOPIC, "topic_id": bytes(16), "partition_data": parts}]
+    return ask("Produce", acks=-1, timeout_ms=1000, topic_data=topics)
 
 
 async def stored(client: KafkaStream, partition: int = 0) -> int:
     """The high watermark."""
-    asked = ListOffsetsPartition(partition_index=partition, timestamp=-1)
-    topics = [ListOffsetsTopic(name=TOPIC, partitions=[asked])]
-    answer = await client.call(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics, timeout_ms=0), 6)
+    asked = {"partition_index": partition, "timestamp": -1}
+    topics = [{"name": TOPIC, "partitions": [asked]}]
+    answer = await client.call(ask("ListOffsets", replica_id=-1, isolation_level=0, topics=topics, timeout_ms=0), 6)
     return answer.topics[0].partitions[0].offset
 
 
@@ -65,7 +61,7 @@ async def test_requests_are_noted_with_what_they_are_about_and_how_they_end(watc
 
 async def test_topics_are_noted_by_name_when_requests_have_ids(kafka: KafkaServer, watch: Watch, client: KafkaStream) -> None:
     topics = [
-        FetchTopic(topic="", topic_id=topic_id, partitions=[fetch_partition()]) for topic_id in (kafka.topic_id(), b"x" * 16)
+        {"topic": "", "topic_id": topic_id, "partitions": [fetch_partition()]} for topic_id in (kafka.topic_id(), b"x" * 16)
     ]
     await client.call(fetch_of(topics), 13)
     [fetch] = watch.requests
@@ -160,8 +156,8 @@ async def test_a_topic_whose_metadata_fails_is_not_made_and_brokers_are_told_all
     kafka: KafkaServer, watch: Watch, client: KafkaStream
 ) -> None:
     rule(watch, api="Metadata", topic="new", error="LEADER_NOT_AVAILABLE", once=True)
-    asked = [MetadataRequestTopic(name=name) for name in (TOPIC, "new")]
-    request = MetadataRequest(topics=asked, allow_auto_topic_creation=True)
+    asked = [{"name": name} for name in (TOPIC, "new")]
+    request = ask("Metadata", topics=asked, allow_auto_topic_creation=True)
     answer = await client.call(request, 9)
     assert {topic.name: topic.error_code for topic in answer.topics} == {TOPIC: 0, "new": ErrorCode.LEADER_NOT_AVAILABLE}
     assert answer.brokers
@@ -171,10 +167,10 @@ async def test_a_topic_whose_metadata_fails_is_not_made_and_brokers_are_told_all
 
 async def test_an_error_of_a_group(watch: Watch, client: KafkaStream) -> None:
     rule(watch, group="g", error="COORDINATOR_NOT_AVAILABLE")
-    request = FindCoordinatorRequest(key="g", key_type=0, coordinator_keys=["g"])
+    request = ask("FindCoordinator", key="g", key_type=0, coordinator_keys=["g"])
     answer = await client.call(request, 4)
     assert answer.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    other = FindCoordinatorRequest(key="h", key_type=0, coordinator_keys=["h"])
+    other = ask("FindCoordinator", key="h", key_type=0, coordinator_keys=["h"])
     assert (await client.call(other, 4)).coordinators[0].error_code == 0
 
 
