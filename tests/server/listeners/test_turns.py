@@ -299,9 +299,7 @@ async def test_many_small_batches_in_one_request_take_no_long_turn(attacked: Ser
     ],
     ids=["33 million headers", "a header too many", "a record too many", "few headers each", "many headers each"],
 )
-async def test_what_is_above_a_limit_is_refused_in_a_short_turn(
-    fast_path: Path, records: Callable[[], bytes], code: ErrorCode, says: str
-) -> None:
+async def test_refusals_take_short_turns(fast_path: Path, records: Callable[[], bytes], code: ErrorCode, says: str) -> None:
     made = records()
     async with served(fast_path, max_records_per_batch=2000) as attacked:
         with short_turns():

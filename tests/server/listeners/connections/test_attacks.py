@@ -74,9 +74,7 @@ async def test_unfinished_frames_are_charged_as_they_come_and_small_requests_nev
         nursery.cancel_scope.cancel()
 
 
-async def test_a_frame_that_stands_still_is_given_up_for_one_that_waits(
-    server: BothListeners, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_frame_that_stands_still_makes_way_for_another(server: BothListeners, caplog: pytest.LogCaptureFixture) -> None:
     """A large request of somebody honest gets through while the attackers hold on to their connections."""
     caplog.set_level(logging.WARNING)
     server.admission.budget.stall_s = 0.05

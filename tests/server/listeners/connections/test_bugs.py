@@ -110,9 +110,7 @@ async def answered(address: Address, sent: bytes) -> bytes:
 
 @pytest.mark.parametrize("when_opened", [False, True])
 @pytest.mark.parametrize("error", ERRORS, ids=lambda each: type(each).__name__)
-async def test_an_error_of_any_class_ends_its_connection_and_no_other(
-    error: Exception, when_opened: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_any_error_ends_its_own_connection(error: Exception, when_opened: bool, caplog: pytest.LogCaptureFixture) -> None:
     shared = admission()
     counters = shared.counters("other")
     async with listening(shared, failing(error, when_opened=when_opened)) as (listener, address):
@@ -134,7 +132,7 @@ async def test_an_error_of_any_class_ends_its_connection_and_no_other(
     assert record.getMessage().startswith("the connection of 127.0.0.1:")
 
 
-async def test_a_connection_that_finds_no_memory_is_ended_counted_and_said_once_a_minute(
+async def test_a_connection_without_memory_is_ended_counted_and_said_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """No bug: there is too little of it. Said once, however often a peer can bring that about."""
@@ -238,9 +236,7 @@ async def broken(*_: Any) -> Any:
     raise MemoryError
 
 
-async def test_a_native_call_that_meets_a_bug_is_told_so_and_others_are_served(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_native_call_is_told_of_a_bug_and_others_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(native._CALLS, messages.ListGroupsRequest, broken)
     monkeypatch.setattr(native.topic_calls, "metadata", lambda *_: {}["missing"])
     async with both_listeners(tmp_path) as server:
@@ -256,9 +252,7 @@ async def test_a_native_call_that_meets_a_bug_is_told_so_and_others_are_served(
         assert server.admission.counters("native").bugs == 2
 
 
-async def test_an_answer_that_cannot_be_made_leaves_the_log_and_other_producers_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_answer_that_cannot_be_made_leaves_the_log_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is made by the log's actor, which all producers of the partition share."""
 
     def no_memory(*_: Any) -> Any:
@@ -276,9 +270,7 @@ async def test_an_answer_that_cannot_be_made_leaves_the_log_and_other_producers_
         assert server.admission.counters("kafka").bugs == 1
 
 
-async def test_a_bug_at_the_departure_of_one_peer_leaves_the_others_watched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_bug_at_one_departure_leaves_other_peers_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with kafka_server(tmp_path) as server:
         await server.broker.topics.create(TOPIC, 1)
         with monkeypatch.context() as patched:

@@ -93,7 +93,7 @@ async def test_a_resource_that_is_there_twice_is_left_as_it_is(kafka: KafkaServe
     assert configs(kafka) == BEFORE
 
 
-async def test_changing_nothing_of_a_broker_succeeds(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_changing_nothing_of_a_broker_succeeds(client: KafkaStream) -> None:
     """kafka-reassign-partitions deletes the throttles that it may have set."""
     assert error_names((await client.call(alter((BROKER_TYPE, "1", [])), 2)).responses) == ["NONE"]
     unset = (BROKER_TYPE, "1", [("leader.replication.throttled.rate", DELETE, None)])

@@ -40,18 +40,14 @@ NAMED: list[tuple[ApiKey, str, int, str]] = [
 
 
 @pytest.mark.parametrize(("key", "path", "version", "name"), NAMED)
-async def test_what_is_named_again_is_answered_once(
-    client: KafkaStream, key: ApiKey, path: str, version: int, name: str
-) -> None:
+async def test_what_is_repeated_is_answered_once(client: KafkaStream, key: ApiKey, path: str, version: int, name: str) -> None:
     answer = await client.call(of_others(key, path, ["g"] * TIMES), version)
     found = answer.transaction_states if key is ApiKey.DESCRIBE_TRANSACTIONS else answer.groups
     assert [getattr(each, name) for each in found] == ["g"]
 
 
 @pytest.mark.parametrize("version", [5, 8])
-async def test_a_partition_that_is_named_again_has_its_offset_once(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_a_partition_named_again_has_its_offset_once(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     await kafka.broker.offsets.commit("g", [(TopicPartition(TOPIC, 1), 7, "m" * 4000)])
     topics = [{"name": TOPIC, "partition_indexes": [1] * TIMES}] * TIMES
     asked = ask("OffsetFetch", group_id="g", topics=topics, require_stable=False)

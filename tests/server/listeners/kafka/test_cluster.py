@@ -43,7 +43,7 @@ async def test_the_controller_is_a_node_that_is_listed(kafka: KafkaServer, clien
 
 
 @pytest.mark.parametrize(("endpoints", "error"), [(2, "MISMATCHED_ENDPOINT_TYPE"), (0, "UNSUPPORTED_ENDPOINT_TYPE")])
-async def test_other_endpoints_are_not_here(kafka: KafkaServer, client: KafkaStream, endpoints: int, error: str) -> None:
+async def test_other_endpoints_are_not_here(client: KafkaStream, endpoints: int, error: str) -> None:
     answer = await client.call(cluster(endpoints=endpoints), 1)
     assert (error_names([answer]), answer.brokers) == ([error], [])
 
@@ -56,7 +56,7 @@ async def elected(client: KafkaStream, asked: dict[str, list[int]] | None, kind:
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_no_election_is_needed(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+async def test_no_election_is_needed(client: KafkaStream, version: int) -> None:
     asked = {TOPIC: [0, 9], "nope": [0]}
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
     expected = {TOPIC: ["ELECTION_NOT_NEEDED", unknown], "nope": [unknown]}
@@ -73,7 +73,7 @@ async def test_a_partition_that_is_offline_gets_no_leader(kafka: KafkaServer, cl
 
 
 @pytest.mark.parametrize("version", range(2))
-async def test_a_partition_is_where_it_is(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+async def test_a_partition_is_where_it_is(client: KafkaStream, version: int) -> None:
     asked = [(0, [1]), (1, None), (2, [9]), (2, []), (2, [1, 1]), (7, [1]), (8, None)]
     topics = [
         {"name": name, "partitions": [{"partition_index": number, "replicas": replicas} for number, replicas in pairs]}
@@ -92,7 +92,7 @@ async def test_a_partition_is_where_it_is(kafka: KafkaServer, client: KafkaStrea
 
 
 @pytest.mark.parametrize("topics", [None, [TOPIC], ["nope"]], ids=str)
-async def test_nothing_moves(kafka: KafkaServer, client: KafkaStream, topics: list[str] | None) -> None:
+async def test_nothing_moves(client: KafkaStream, topics: list[str] | None) -> None:
     asked = topics and [{"name": name, "partition_indexes": [0]} for name in topics]
     answer = await client.call(ask("ListPartitionReassignments", topics=asked), 0)
     assert (answer.error_code, answer.topics) == (0, [])
@@ -149,9 +149,7 @@ async def test_the_node_leads_and_votes_alone(kafka: KafkaServer, client: KafkaS
         [(QUORUM_TOPIC, [0]), (QUORUM_TOPIC, [0])],
     ],
 )
-async def test_all_partitions_are_unknown_unless_that_one_alone_is_asked_for(
-    client: KafkaStream, named: list[tuple[str, list[int]]]
-) -> None:
+async def test_only_that_partition_alone_is_known(client: KafkaStream, named: list[tuple[str, list[int]]]) -> None:
     """As a broker of Kafka 4.3.1 answers."""
     answer = await client.call(asking_for_quorum(*named), 2)
     found = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in answer.topics]

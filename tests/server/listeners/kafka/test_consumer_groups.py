@@ -71,9 +71,7 @@ async def test_version_0_makes_member_ids_and_version_1_demands_them(client: Kaf
         (attrs.evolve(JOIN, subscribed_topic_regex="("), ErrorCode.INVALID_REGULAR_EXPRESSION),
     ],
 )
-async def test_what_is_refused_has_an_error_a_reason_and_nothing_else(
-    client: KafkaStream, request_: Any, error: ErrorCode
-) -> None:
+async def test_a_refusal_has_an_error_a_reason_and_nothing_else(client: KafkaStream, request_: Any, error: ErrorCode) -> None:
     answer = await client.call(request_, 1)
     assert (answer.error_code, answer.member_id, answer.member_epoch, answer.assignment) == (error, None, 0, None)
     assert answer.error_message

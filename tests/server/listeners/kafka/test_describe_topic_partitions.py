@@ -63,9 +63,7 @@ async def test_an_answer_goes_from_the_cursor_to_the_limit(kafka: KafkaServer, c
             assert topic.topic_authorized_operations == ALL_TOPIC_OPERATIONS
 
 
-async def test_topics_that_are_not_there_have_their_error_and_count_for_nothing(
-    kafka: KafkaServer, client: KafkaStream
-) -> None:
+async def test_topics_that_are_not_there_have_their_error_and_count_for_nothing(client: KafkaStream) -> None:
     answer = await described(client, ["nope", "one", "bad name"], 1)
     assert [(topic.name, ErrorCode(topic.error_code).name, len(topic.partitions)) for topic in answer.topics] == [
         ("bad name", "INVALID_TOPIC_EXCEPTION", 0),
@@ -77,7 +75,7 @@ async def test_topics_that_are_not_there_have_their_error_and_count_for_nothing(
 
 
 @pytest.mark.parametrize("cursor", [("many", -1), ("nope", 0)])
-async def test_a_cursor_that_cannot_be_is_refused(kafka: KafkaServer, client: KafkaStream, cursor: Cursor) -> None:
+async def test_a_cursor_that_cannot_be_is_refused(client: KafkaStream, cursor: Cursor) -> None:
     answer = await described(client, ["many", "one"], cursor=cursor)
     assert [(topic.name, ErrorCode(topic.error_code).name) for topic in answer.topics] == [
         ("many", "INVALID_REQUEST"),

@@ -77,9 +77,7 @@ ALL = tuple(fetch_partition(partition=number) for number in range(3))
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
-async def test_a_session_is_told_everything_once_and_then_what_is_new(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_a_session_is_told_everything_and_then_what_is_new(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     reader = Reader(kafka, client, version)
     assert await reader.told(*ALL) == {0: (0, b""), 1: (0, b""), 2: (0, b"")}
     assert reader.session_id > 0
@@ -291,7 +289,7 @@ async def test_a_partition_that_a_topic_made_again_does_not_have_is_unknown(kafk
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_session_may_know_of_a_topic_before_the_broker_does(kafka: KafkaServer, reader: Reader) -> None:
+async def test_a_session_may_know_of_a_topic_before_the_broker_does(reader: Reader) -> None:
     topic = {"topic": "", "topic_id": b"\x07" * 16, "partitions": [fetch_partition()]}
     answer = await reader.client.call(fetch_of([topic], session_epoch=0), 17)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID

@@ -11,7 +11,7 @@ from triolog.protocol.kafka.messages.share_groups import ShareGroupHeartbeatRequ
 from triolog.server.config.group_keys import GROUP_KEYS
 
 from tests.support.kafka_admin import APPEND, DELETE, SET, alter, alter_incrementally, describe, error_names
-from tests.support.kafka_server import TOPIC, KafkaServer
+from tests.support.kafka_server import TOPIC
 from tests.support.kafka_stream import KafkaStream
 
 GROUP_TYPE, GROUP = 32, "group"
@@ -79,7 +79,7 @@ async def test_groups_with_a_configuration_are_listed(client: KafkaStream) -> No
     assert [(each.resource_name, each.resource_type) for each in answer.config_resources] == [("a", 32), ("b", 32)]
 
 
-async def test_members_are_told_their_groups_interval(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_members_are_told_their_groups_interval(client: KafkaStream) -> None:
     await change(client, ("share.heartbeat.interval.ms", SET, "6000"), name="shared")
     await change(client, ("consumer.heartbeat.interval.ms", SET, "7000"), name="consumed")
     share = ShareGroupHeartbeatRequest(group_id="shared", member_id="m", member_epoch=0, subscribed_topic_names=[TOPIC])

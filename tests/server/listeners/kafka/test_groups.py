@@ -70,9 +70,7 @@ async def formed(client: KafkaStream, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", JOIN_VERSIONS)
-async def test_a_first_join_gets_a_member_id_at_once_or_from_version_4_on_is_asked_to_come_with_it(
-    client: KafkaStream, version: int
-) -> None:
+async def test_a_first_join_gets_a_member_id_or_from_version_4_on_is_to_come_with_it(client: KafkaStream, version: int) -> None:
     answer = await client.call(joining(), version)
     assert answer.member_id
     if version >= 4:

@@ -95,9 +95,7 @@ async def test_a_time_is_answered_with_the_first_record_at_or_behind_it(client: 
         *[(unknown, 99, -1) for unknown in (-7, -8, -(2**63))],
     ],
 )
-async def test_special_timestamps_have_a_first_version_and_others_none(
-    client: KafkaStream, timestamp: int, first: int, offset: int
-) -> None:
+async def test_special_timestamps_have_first_versions(client: KafkaStream, timestamp: int, first: int, offset: int) -> None:
     await three_times(client)
     answers = [await found(client, timestamp, version) for version in VERSIONS]
     expected = [(ErrorCode.UNSUPPORTED_VERSION, -1) if version < first else (0, offset) for version in VERSIONS]

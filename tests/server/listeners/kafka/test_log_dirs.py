@@ -17,7 +17,7 @@ from triolog.server.settings.broker_config import Address
 from tests.support.brokers import running_broker
 from tests.support.kafka_admin import error_names
 from tests.support.kafka_asking import ask
-from tests.support.kafka_server import TOPIC, KafkaServer, batch, produced
+from tests.support.kafka_server import TOPIC, batch, produced
 from tests.support.kafka_stream import KafkaStream, connected
 
 
@@ -27,9 +27,7 @@ def asking(topics: dict[str, list[int]] | None) -> Any:
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-async def test_sizes_of_partitions_and_the_room_of_the_device(
-    kafka: KafkaServer, client: KafkaStream, fast_path: Path, version: int
-) -> None:
+async def test_sizes_of_partitions_and_the_room_of_the_device(client: KafkaStream, fast_path: Path, version: int) -> None:
     await produced(client, batch("x"), partition=1)
     answer = await client.call(asking(None), version)
     [directory] = answer.results
@@ -48,9 +46,7 @@ async def test_sizes_of_partitions_and_the_room_of_the_device(
 @pytest.mark.parametrize(
     ("topics", "found"), [({TOPIC: [2, 9], "nope": [0]}, [2]), ({TOPIC: []}, []), ({}, [])], ids=["some", "none", "empty"]
 )
-async def test_only_partitions_asked_for_are_told(
-    kafka: KafkaServer, client: KafkaStream, topics: dict[str, list[int]], found: list[int]
-) -> None:
+async def test_only_partitions_asked_for_are_told(client: KafkaStream, topics: dict[str, list[int]], found: list[int]) -> None:
     [directory] = (await client.call(asking(topics), 4)).results
     assert [each.partition_index for topic in directory.topics for each in topic.partitions] == found
 
@@ -83,9 +79,7 @@ async def test_every_directory_is_told_also_one_that_is_out_of_service(two_direc
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_partitions_stay_where_they_are_and_that_is_said(
-    two_directories: tuple[KafkaStream, Path, Path], version: int
-) -> None:
+async def test_partitions_stay_where_they_are_and_say_so(two_directories: tuple[KafkaStream, Path, Path], version: int) -> None:
     client, first, second = two_directories
     moves = [(first, TOPIC, 0), (second, TOPIC, 0), (first.parent / "file", TOPIC, 0), (Path("/none"), TOPIC, 0)]
     moves += [(first, TOPIC, 9), (first, "nope", 0)]

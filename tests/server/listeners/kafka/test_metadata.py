@@ -95,9 +95,7 @@ async def test_a_topic_that_is_made_has_as_many_partitions_as_the_server_says(fa
 
 
 @pytest.mark.parametrize("may_create", [True, False])
-async def test_a_name_that_no_topic_can_have_is_refused_as_such(
-    kafka: KafkaServer, client: KafkaStream, may_create: bool
-) -> None:
+async def test_a_name_that_no_topic_can_have_is_refused(kafka: KafkaServer, client: KafkaStream, may_create: bool) -> None:
     await kafka.broker.topics.create("a.b")
     assert (await client.call(asking("a_b", may_create=True), 9)).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     for name in ("", "..", "with space", "x" * 250, "\u00e4"):
@@ -105,7 +103,7 @@ async def test_a_name_that_no_topic_can_have_is_refused_as_such(
         assert [(topic.error_code, topic.name) for topic in answer.topics] == [(ErrorCode.INVALID_TOPIC_EXCEPTION, name)]
 
 
-async def test_an_internal_topic_that_is_not_there_yet_is_unknown_and_not_made(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_an_internal_topic_that_is_not_there_yet_is_unknown_and_not_made(client: KafkaStream) -> None:
     """It is made when it is needed; until then a client may ask again."""
     [topic] = (await client.call(asking("__consumer_offsets", may_create=True), 9)).topics
     assert (topic.error_code, topic.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
@@ -168,9 +166,7 @@ def asking_for_coordinators(*keys: str, key_type: int = GROUP) -> Any:
 
 
 @pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
-async def test_keys_are_answered_with_this_broker_in_their_order(
-    kafka: KafkaServer, client: KafkaStream, key_type: int
-) -> None:
+async def test_keys_are_answered_with_this_broker_in_order(kafka: KafkaServer, client: KafkaStream, key_type: int) -> None:
     here = (0, kafka.broker.node_id, *kafka.address)
     for version in range(4):
         answer = await client.call(asking_for_coordinators("key", key_type=key_type), version)

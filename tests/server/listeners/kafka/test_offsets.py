@@ -84,9 +84,7 @@ async def test_offsets_are_committed_in_every_version(kafka: KafkaServer, client
         assert await fetched(client, 8, fetching(8, [0])) == (0, expected)
 
 
-async def test_offsets_are_fetched_in_every_version_and_a_group_that_nobody_knows_has_none(
-    kafka: KafkaServer, client: KafkaStream
-) -> None:
+async def test_offsets_are_fetched_in_every_version_and_strangers_have_none(kafka: KafkaServer, client: KafkaStream) -> None:
     await commit_code(client, committing(5))
     for version in range(1, 11):
         topic_id = kafka.topic_id() if version >= 10 else NO_TOPIC_ID
@@ -154,9 +152,7 @@ def in_transaction(producer: tuple[int, int], offset: int, topic_id: bytes = NO_
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("version", range(7))
-async def test_offsets_in_a_transaction_count_when_it_commits(
-    kafka: KafkaServer, client: KafkaStream, version: int, commit: bool
-) -> None:
+async def test_offsets_count_with_the_commit(kafka: KafkaServer, client: KafkaStream, version: int, commit: bool) -> None:
     producer = await started(client)
     topic_id = kafka.topic_id()
     if version < 5:

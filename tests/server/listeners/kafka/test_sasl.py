@@ -220,9 +220,7 @@ async def test_a_login_that_expires_is_renewed_by_the_same_user_or_ends(tmp_path
 
 
 @pytest.mark.parametrize("security", [ListenerSecurity.SASL_PLAINTEXT, ListenerSecurity.PLAINTEXT])
-async def test_a_login_is_refused_where_none_expires_and_where_nobody_logs_in(
-    tmp_path: Path, security: ListenerSecurity
-) -> None:
+async def test_a_login_is_refused_where_none_expires_or_nobody_logs_in(tmp_path: Path, security: ListenerSecurity) -> None:
     async with serving(tmp_path, kafka_security=security) as server, server.connected() as client:
         if security is ListenerSecurity.SASL_PLAINTEXT:
             await log_in(client)

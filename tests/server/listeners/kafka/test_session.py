@@ -62,9 +62,7 @@ async def test_an_unknown_api_key_ends_that_connection_only(kafka: KafkaServer, 
 
 
 @pytest.mark.parametrize("version", [3, 19, -1])
-async def test_a_version_that_is_not_served_ends_the_connection_without_an_answer(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_a_version_that_is_not_served_ends_the_connection(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     header = struct.pack(">hhih", ApiKey.FETCH, version, 1, -1)
     await client.send_raw(struct.pack(">i", len(header)) + header)
     assert await client.is_closed_by_server()
@@ -72,9 +70,7 @@ async def test_a_version_that_is_not_served_ends_the_connection_without_an_answe
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_the_versions_of_produce_that_are_advertised_for_librdkafka_are_not_read(
-    client: KafkaStream, version: int
-) -> None:
+async def test_versions_of_produce_that_are_advertised_for_librdkafka_are_not_read(client: KafkaStream, version: int) -> None:
     await client.send_raw(frame(produce_request(batch("x"), acks=1), version, 1))
     assert await client.is_closed_by_server()
 
@@ -91,9 +87,7 @@ async def test_the_versions_of_produce_that_are_advertised_for_librdkafka_are_no
     ],
     ids=["negative", "empty", "oversize", "tls", "http", "ssh"],
 )
-async def test_a_length_that_no_request_has_ends_the_connection_at_once(
-    kafka: KafkaServer, client: KafkaStream, data: bytes
-) -> None:
+async def test_a_length_that_no_request_has_ends_a_connection(kafka: KafkaServer, client: KafkaStream, data: bytes) -> None:
     await client.send_raw(data)
     assert await client.is_closed_by_server()
     assert await is_serving(kafka)
@@ -158,7 +152,7 @@ async def test_what_was_taken_is_answered_before_a_broken_frame_ends_the_connect
     assert await client.is_closed_by_server()
 
 
-async def test_acks_0_has_no_answer_and_holds_up_none(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_acks_0_has_no_answer_and_holds_up_none(client: KafkaStream) -> None:
     for number in range(3):
         await client.send(produce_request(batch(f"{number}"), acks=0), 9, expects_answer=False)
     assert await produced(client, batch("answered")) == 3
@@ -169,9 +163,7 @@ async def test_acks_0_has_no_answer_and_holds_up_none(kafka: KafkaServer, client
     [{"topic": "no-such-topic"}, {"partition": 99}, {"records": b"\0" * 61}],
     ids=["topic", "partition", "records"],
 )
-async def test_acks_0_ends_the_connection_when_it_fails(
-    kafka: KafkaServer, client: KafkaStream, request_fields: dict[str, Any]
-) -> None:
+async def test_failed_acks_0_end_a_connection(kafka: KafkaServer, client: KafkaStream, request_fields: dict[str, Any]) -> None:
     fields = {"records": batch("lost"), "acks": 0, **request_fields}
     await client.send(produce_request(**fields), 9, expects_answer=False)
     assert await client.is_closed_by_server()
@@ -288,9 +280,7 @@ async def test_a_fetch_whose_connection_fails_before_it_waits_meets_no_bug(
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in line
 
 
-async def test_a_connection_that_fails_in_many_ways_is_ended_once(
-    kafka: KafkaServer, client: KafkaStream, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_many_failures_end_it_once(kafka: KafkaServer, client: KafkaStream, caplog: pytest.LogCaptureFixture) -> None:
     """A request names thousands of partitions; one line of the log is enough for it."""
     parts = [{"index": number, "records": batch("x")} for number in range(100, 300)]
     topics = [{"name": TOPIC, "topic_id": bytes(16), "partition_data": parts}]

@@ -80,7 +80,7 @@ async def test_a_member_joins_beats_and_leaves(kafka: KafkaServer, client: Kafka
     assert (answer.error_code, answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (0, MEMBER, -1, 0)
 
 
-async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_what_is_wrong_with_a_heartbeat(client: KafkaStream) -> None:
     invalid, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.GROUP_ID_NOT_FOUND
     assert await refused(client, group_id="") == (invalid, "GroupId can't be empty.")
     assert await refused(client, rack_id="") == (invalid, "RackId can't be empty.")
@@ -103,7 +103,7 @@ async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaS
 
 
 @pytest.mark.parametrize("settings", [{"group_share_heartbeat_interval_ms": 100}])
-async def test_a_strict_server_asks_for_no_more_heartbeats_than_kafka_does(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_a_strict_server_asks_for_no_more_heartbeats_than_kafka_does(client: KafkaStream) -> None:
     assert (await client.call(JOIN, 1)).heartbeat_interval_ms == 5_000
 
 
@@ -151,7 +151,7 @@ async def test_offsets_are_altered_described_and_deleted(kafka: KafkaServer, cli
     assert again.topic_id == bytes(16)
 
 
-async def test_whole_requests_are_refused_on_top(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_whole_requests_are_refused_on_top(client: KafkaStream) -> None:
     await client.call(JOIN, 1)
     for answer in (await altered(client, (TOPIC, {0: 1})), await deleted(client, TOPIC)):
         assert (answer.error_code, answer.error_message) == (ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")

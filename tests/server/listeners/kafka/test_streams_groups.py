@@ -64,7 +64,7 @@ async def test_a_member_joins_gets_internal_topics_and_tasks_and_leaves(kafka: K
     assert (await described(client)).group_state == "Empty"
 
 
-async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_what_is_wrong_with_a_heartbeat(client: KafkaStream) -> None:
     invalid, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.GROUP_ID_NOT_FOUND
     ids = [{"subtopology_id": "0", "partitions": [0]}]
     offsets = [{"subtopology_id": "0", "partition": 0, "offset": 0}]
@@ -163,14 +163,14 @@ async def test_topics_that_are_missing_or_do_not_fit_are_told_until_they_do(kafk
     assert (statuses(answer), tasks(answer.active_tasks)) == ([], {"0": [0, 1, 2, 3, 4]})
 
 
-async def test_an_older_topology_is_told_that_it_is_stale(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_an_older_topology_is_told_that_it_is_stale(client: KafkaStream) -> None:
     newer = topology(*PLAIN["subtopologies"], epoch=3)
     await client.call(heartbeat(topology=newer), 0)
     answer = await client.call(heartbeat(member_id="b", topology=PLAIN), 0)
     assert statuses(answer) == [(0, "The member's topology epoch 0 is behind the group's topology epoch 3.")]
 
 
-async def test_the_end_of_an_application_is_asked_for_and_told_to_all(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_the_end_of_an_application_is_asked_for_and_told_to_all(client: KafkaStream) -> None:
     await client.call(heartbeat(topology=PLAIN), 0)
     await client.call(heartbeat(member_id="b", topology=PLAIN), 0)
     detail = f"Streams group member {MEMBER} encountered a fatal error and requested a shutdown for the entire application."
@@ -181,7 +181,7 @@ async def test_the_end_of_an_application_is_asked_for_and_told_to_all(kafka: Kaf
     assert statuses(await client.call(heartbeat(topology=PLAIN), 0)) == []
 
 
-async def test_members_hear_where_the_state_of_others_is(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_members_hear_where_the_state_of_others_is(client: KafkaStream) -> None:
     here, there = {"host": "here", "port": 1}, {"host": "there", "port": 65_535}
     answer = await client.call(heartbeat(topology=PLAIN, user_endpoint=here), 0)
     assert answer.endpoint_information_epoch == 0
@@ -197,7 +197,7 @@ async def test_members_hear_where_the_state_of_others_is(kafka: KafkaServer, cli
     assert (answer.endpoint_information_epoch, answer.partitions_by_user_endpoint) == (1, None)
 
 
-async def test_a_group_is_described_with_its_topology_and_tasks(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_a_group_is_described_with_its_topology_and_tasks(client: KafkaStream) -> None:
     tags = [{"key": "zone", "value": "a"}]
     endpoint = {"host": "h", "port": 80}
     await client.call(heartbeat(client_tags=tags, user_endpoint=endpoint, rack_id="r"), 0)
@@ -222,7 +222,7 @@ async def test_a_group_is_described_with_its_topology_and_tasks(kafka: KafkaServ
     )
 
 
-async def test_a_name_is_of_one_kind_at_a_time(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_a_name_is_of_one_kind_at_a_time(client: KafkaStream) -> None:
     await client.call(heartbeat(topology=PLAIN), 0)
     listed = (await client.call(ask("ListGroups", states_filter=[], types_filter=["streams"]), 5)).groups
     assert [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in listed] == [
@@ -243,7 +243,7 @@ async def test_a_name_is_of_one_kind_at_a_time(kafka: KafkaServer, client: Kafka
     assert deleted.error_code == ErrorCode.NON_EMPTY_GROUP
 
 
-async def test_a_group_without_members_makes_way_for_a_classic_one_and_back(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_a_group_without_members_makes_way_for_a_classic_one_and_back(client: KafkaStream) -> None:
     await client.call(heartbeat(topology=PLAIN), 0)
     await client.call(heartbeat(-1), 0)
     answer = await client.call(joining(group_id=GROUP), 9)

@@ -72,9 +72,7 @@ async def produce_code(client: KafkaStream, producer: Producer, version: int, ka
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("version", range(4))
-async def test_version_1_joins_produces_and_ends_under_one_epoch(
-    kafka: KafkaServer, client: KafkaStream, version: int, commit: bool
-) -> None:
+async def test_version_1_goes_on_under_one_epoch(kafka: KafkaServer, client: KafkaStream, version: int, commit: bool) -> None:
     producer = await started(client, min(version, 4))
     for number in range(2):
         assert await joined_codes(client, joining(producer, 0), version) == [0]
@@ -87,7 +85,7 @@ async def test_version_1_joins_produces_and_ends_under_one_epoch(
 
 
 @pytest.mark.parametrize("version", [12, 13])
-async def test_version_2_joins_by_producing_and_goes_on_with_another_epoch(
+async def test_version_2_joins_by_producing_under_ever_new_epochs(
     kafka: KafkaServer, client: KafkaStream, version: int
 ) -> None:
     producer = await started(client)
@@ -101,9 +99,7 @@ async def test_version_2_joins_by_producing_and_goes_on_with_another_epoch(
 
 
 @pytest.mark.parametrize(("version", "code"), [(9, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)])
-async def test_before_version_12_producing_joins_nothing(
-    kafka: KafkaServer, client: KafkaStream, version: int, code: ErrorCode
-) -> None:
+async def test_before_12_produces_join_nothing(kafka: KafkaServer, client: KafkaStream, version: int, code: ErrorCode) -> None:
     producer = await started(client)
     assert await produce_code(client, producer, version, kafka) == code
 
@@ -182,9 +178,7 @@ async def test_a_producer_without_transactions_may_name_any_timeout(client: Kafk
     ],
     ids=str,
 )
-async def test_a_transactional_producer_that_cannot_be_is_refused(
-    client: KafkaStream, fields: dict[str, Any], code: ErrorCode
-) -> None:
+async def test_a_producer_that_cannot_be_is_refused(client: KafkaStream, fields: dict[str, Any], code: ErrorCode) -> None:
     request = ask("InitProducerId", **{"transactional_id": ID, "transaction_timeout_ms": 60_000, **fields})
     assert (await client.call(request, 4)).error_code == code
 
@@ -218,7 +212,7 @@ FENCED = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_a_marker_of_no_producer_is_answered_as_by_kafka_and_keeps_no_other_from_being_written(
+async def test_a_marker_of_no_producer_is_answered_as_by_kafka_and_others_are_written(
     client: KafkaStream, version: int
 ) -> None:
     for producer in ((7, -1), (-1, 0), (-1, -1), (-5, -5), (2**63 - 1, -(2**15)), (-(2**63), 0)):
@@ -232,9 +226,7 @@ async def test_a_marker_of_no_producer_is_answered_as_by_kafka_and_keeps_no_othe
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_the_first_marker_of_a_producer_is_fenced_below_coordinator_epoch_minus_1(
-    client: KafkaStream, version: int
-) -> None:
+async def test_the_first_marker_of_a_producer_is_fenced_below_epoch_minus_1(client: KafkaStream, version: int) -> None:
     epochs = {-1: 0, -2: FENCED, -(2**31): FENCED, 2**31 - 1: 0}
     for producer_id, (epoch, code) in enumerate(epochs.items()):
         marker = marker_of((producer_id, 2**15 - 1), 0, coordinator_epoch=epoch)
@@ -242,9 +234,7 @@ async def test_the_first_marker_of_a_producer_is_fenced_below_coordinator_epoch_
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_transactions_are_listed_by_state_producer_age_and_pattern(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_transactions_by_state_producer_age_and_pattern(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     producer = await started(client)
     await produce_code(client, producer, 12, kafka)
 

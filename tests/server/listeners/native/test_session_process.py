@@ -223,7 +223,7 @@ def walked(server: ServerProcess) -> str:
 
 
 @given(timestamp=st.integers(START_MS - 100, START_MS + 1700) | st.sampled_from([-1, -2, -3, 0, 2**62]))
-def test_explain_of_a_timestamp_ends_with_the_answer_of_offsets_for_times(
+def test_explain_of_a_time_ends_with_the_answer_of_offsets_for_times(
     server: ServerProcess, walked: str, timestamp: int
 ) -> None:
     with WireClient.connect(server.address) as client:

@@ -48,7 +48,7 @@ async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
         yield server
 
 
-async def test_topics_that_may_not_be_seen_use_up_no_room_and_are_no_cursor(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_topics_that_may_not_be_seen_use_up_no_room_and_are_no_cursor(client: KafkaStream) -> None:
     for names in ([], [HIDDEN, TOPIC]):
         request = ask(
             "DescribeTopicPartitions",
@@ -112,9 +112,7 @@ async def commit(kafka: KafkaServer, client: KafkaStream) -> None:
 
 
 @pytest.mark.parametrize("version", [9, 10])
-async def test_offsets_of_a_topic_that_may_not_be_seen_are_not_told(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_offsets_of_a_hidden_topic_are_not_told(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     await commit(kafka, client)
     named = [{"name": name, "topic_id": kafka.topic_id(name), "partition_indexes": [0]} for name in (TOPIC, HIDDEN)]
     for topics, expected in ((named, [(0, 5, 7), (DENIED, -1, -1)]), (None, [(0, 5, 7)])):

@@ -50,9 +50,7 @@ def settings(watch: Watch) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("key", ASKED, ids=lambda key: key.name)
-async def test_every_api_is_noted_and_fails_where_a_rule_says_so(
-    kafka: KafkaServer, watch: Watch, client: KafkaStream, key: ApiKey
-) -> None:
+async def test_every_api_is_noted_and_fails_where_a_rule_says_so(watch: Watch, client: KafkaStream, key: ApiKey) -> None:
     api, request = APIS[key], ASKED[key]
     rule = watch.faults.add(rule_of({"api": api.name, "error": "POLICY_VIOLATION", "once": True}))
     answer = await client.call(request, api.highest)
@@ -63,9 +61,7 @@ async def test_every_api_is_noted_and_fails_where_a_rule_says_so(
     assert list(failed.groups) == ([group_of(key)] if key in OF_GROUPS else [])
 
 
-async def test_a_rule_of_one_streams_group_leaves_the_other_alone(
-    kafka: KafkaServer, watch: Watch, client: KafkaStream
-) -> None:
+async def test_a_rule_of_one_streams_group_leaves_others_alone(kafka: KafkaServer, watch: Watch, client: KafkaStream) -> None:
     told = {"group": "ap?", "error": "COORDINATOR_NOT_AVAILABLE", "once_per_member": True}
     rule = watch.faults.add(rule_of({"api": "StreamsGroupHeartbeat", **told}))
     codes = [
@@ -79,9 +75,7 @@ async def test_a_rule_of_one_streams_group_leaves_the_other_alone(
     assert len(watch.requests.find(Wanted(api="StreamsGroupHeartbeat", group="other", answered=True))) == 1
 
 
-async def test_a_member_of_a_streams_group_names_the_topics_of_its_topology_when_it_joins(
-    watch: Watch, client: KafkaStream
-) -> None:
+async def test_a_streams_member_names_the_topics_of_its_topology_when_it_joins(watch: Watch, client: KafkaStream) -> None:
     rule = watch.faults.add(rule_of({"topic": CHANGELOG, "error": "STREAMS_INVALID_TOPOLOGY", "once": True}))
     assert (await client.call(heartbeat(), 0)).error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
     joined = await client.call(heartbeat(), 0)

@@ -69,9 +69,7 @@ async def test_topics_are_noted_by_name_when_requests_have_ids(kafka: KafkaServe
 
 
 @pytest.mark.parametrize(("applied", "high_watermark"), [(False, 0), (True, 1)])
-async def test_an_error_with_and_without_the_effect(
-    watch: Watch, client: KafkaStream, applied: bool, high_watermark: int
-) -> None:
+async def test_an_error_with_and_without_effect(watch: Watch, client: KafkaStream, applied: bool, high_watermark: int) -> None:
     fault = rule(watch, api="Produce", error="NOT_LEADER_OR_FOLLOWER", applied=applied, once=True)
     answer = await client.call(produce_request(batch("a")), 9)
     assert answer.responses[0].partition_responses[0].error_code == NOT_LEADER
@@ -208,9 +206,7 @@ async def test_a_disconnect_before_and_after_the_effect(
         assert await stored(other) == high_watermark
 
 
-async def test_a_black_hole_answers_nothing_until_the_client_goes(
-    kafka: KafkaServer, watch: Watch, client: KafkaStream
-) -> None:
+async def test_a_black_hole_is_silent_until_the_client_goes(kafka: KafkaServer, watch: Watch, client: KafkaStream) -> None:
     fault = rule(watch, api="Produce", black_hole=True, once=True)
     await client.send(produce_request(batch("a")), 9)
     await client.send(produce_request(batch("b")), 9)
