@@ -23,19 +23,11 @@ from triolog.protocol.types import CompressionType, TimestampType, TopicPartitio
 from triolog.server.listeners.native.calls import native_listener
 from triolog.server.storage.indexes.file_records import UNTOLD_HEADERS
 
+from tests.support import kafka_server as support
 from tests.support.brokers import LARGE
 from tests.support.counts import counts
 from tests.support.kafka_asking import ask
-from tests.support.kafka_server import (
-    LOCALHOST,
-    TOPIC,
-    KafkaServer,
-    batch,
-    fetch_partition,
-    fetch_request,
-    kafka_server,
-    produce_request,
-)
+from tests.support.kafka_server import LOCALHOST, TOPIC, KafkaServer, batch, fetch_partition, kafka_server, produce_request
 from tests.support.kafka_stream import KafkaStream
 from tests.support.large_batches import empty_headers, many_blocks, tiny_records, zeros
 from tests.support.logs import START_MS
@@ -267,7 +259,7 @@ async def test_a_fetch_of_many_batches_takes_no_long_turn(fast_path: Path, check
         for _ in range(4):
             assert await attacked.produce_natively(one * 1000) == 0
         with short_turns():
-            answer = await attacked.kafka.call(fetch_request(fetch_partition(0), max_bytes=LARGE), 12)
+            answer = await attacked.kafka.call(support.fetch_request(fetch_partition(0), max_bytes=LARGE), 12)
             assert len(answer.responses[0].partitions[0].records) == 4000 * len(one) + len(batch("warm"))
 
 

@@ -26,18 +26,10 @@ from triolog.server.listeners.kafka.session import KafkaSession
 from triolog.server.listeners.native import calls as native
 from triolog.server.settings.broker_config import Address
 
+from tests.support import kafka_server as support
 from tests.support.attackers import both_listeners
 from tests.support.brokers import until
-from tests.support.kafka_server import (
-    TOPIC,
-    KafkaServer,
-    batch,
-    fetch_partition,
-    fetch_request,
-    kafka_server,
-    produce_request,
-    produced,
-)
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, kafka_server
 
 LOCALHOST: Final = Address("127.0.0.1", 0)
 PLACES: Final = 8
@@ -132,9 +124,7 @@ async def test_any_error_ends_its_own_connection(error: Exception, when_opened: 
     assert record.getMessage().startswith("the connection of 127.0.0.1:")
 
 
-async def test_a_connection_without_memory_is_ended_counted_and_said_once_a_minute(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_connection_without_memory_is_ended_counted_and_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """No bug: there is too little of it. Said once, however often a peer can bring that about."""
     shared = admission()
     counters = shared.counters("other")
@@ -263,10 +253,10 @@ async def test_an_answer_that_cannot_be_made_leaves_the_log_alone(tmp_path: Path
         with monkeypatch.context() as patched:
             patched.setattr(pending_produce, "PRODUCED", SimpleNamespace(buffers=no_memory))
             async with server.connected() as client:
-                await client.send(produce_request(batch("lost")), 9)
+                await client.send(support.produce_request(batch("lost")), 9)
                 assert await client.is_closed_by_server()
         async with server.connected() as client:
-            assert await produced(client, batch("kept")) == 1
+            assert await support.produced(client, batch("kept")) == 1
         assert server.admission.counters("kafka").bugs == 1
 
 

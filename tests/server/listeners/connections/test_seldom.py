@@ -33,7 +33,7 @@ async def end(address: tuple[str, int], data: bytes) -> None:
     [("kafka", NONSENSE), ("kafka", REFUSED), ("native", NONSENSE)],
     ids=["Kafka nonsense", "acks 0", "native nonsense"],
 )
-async def test_ended_connections_of_one_kind_are_said_a_few_times_a_minute(
+async def test_ends_of_one_kind_are_said_a_few_times(
     fast_path: Path, protocol: str, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "triolog")

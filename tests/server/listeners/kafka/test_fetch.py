@@ -239,9 +239,7 @@ async def test_a_leader_epoch_is_compared(client: KafkaStream, epoch: int, error
     assert bool(partition.records) is (error == 0)
 
 
-async def test_a_reader_goes_on_behind_the_same_epoch_and_not_behind_one_that_never_was(
-    client: KafkaStream,
-) -> None:
+async def test_a_reader_goes_on_behind_the_same_epoch_and_not_behind_one_that_never_was(client: KafkaStream) -> None:
     await produced(client, batch("x"))
     partition = await fetched(client, fetch_partition(0, last_fetched_epoch=0))
     assert (partition.error_code, partition.diverging_epoch.epoch) == (0, -1)

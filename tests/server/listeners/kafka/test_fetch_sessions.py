@@ -10,14 +10,8 @@ import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.limits import INT32_MAX
 from triolog.protocol.types import TopicPartition
-from triolog.server.listeners.kafka.fetch_sessions import (
-    MAX_PARTITIONS,
-    MAX_SESSION_PARTITIONS,
-    MAX_SESSIONS,
-    Asked,
-    FetchSessions,
-    Key,
-)
+from triolog.server.listeners.kafka import fetch_sessions
+from triolog.server.listeners.kafka.fetch_sessions import MAX_PARTITIONS, MAX_SESSION_PARTITIONS, FetchSessions, Key
 
 from tests.support.brokers import actor_of, until
 from tests.support.gate_fs import GateFileSystem
@@ -211,16 +205,16 @@ async def test_a_topic_made_again_does_not_continue_in_a_session(kafka: KafkaSer
     assert (partition.error_code, partition.records) == (ErrorCode.INCONSISTENT_TOPIC_ID, b"")
 
 
-def _asked(count: int, topic: str = "t") -> dict[Key, Asked]:
-    return {Key(topic, bytes(16), number): Asked(0, 1, -1, -1) for number in range(count)}
+def _asked(count: int, topic: str = "t") -> dict[Key, fetch_sessions.Asked]:
+    return {Key(topic, bytes(16), number): fetch_sessions.Asked(0, 1, -1, -1) for number in range(count)}
 
 
 def test_the_session_that_was_used_least_lately_makes_room() -> None:
     sessions = FetchSessions()
-    opened = [sessions.open(_asked(1), by_id=False).session_id for _ in range(MAX_SESSIONS)]
+    opened = [sessions.open(_asked(1), by_id=False).session_id for _ in range(fetch_sessions.MAX_SESSIONS)]
     sessions.continued(opened[0], 1, by_id=False)
     sessions.open(_asked(1), by_id=False)
-    assert len(sessions) == MAX_SESSIONS
+    assert len(sessions) == fetch_sessions.MAX_SESSIONS
     sessions.continued(opened[0], 2, by_id=False)
     with pytest.raises(RequestError, match=f"no fetch session {opened[1]}"):
         sessions.continued(opened[1], 1, by_id=False)

@@ -133,21 +133,16 @@ async def test_deleted_offsets_are_gone_and_others_stay(client: KafkaStream) -> 
     assert (await client.call(unknown, 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def started(client: KafkaStream) -> tuple[int, int]:
+async def started(client: KafkaStream) -> dict[str, Any]:
+    """Of a transaction, as its requests name it."""
     answer = await client.call(ask("InitProducerId", transactional_id="mover", transaction_timeout_ms=60_000), 4)
-    return answer.producer_id, answer.producer_epoch
+    return {"transactional_id": "mover", "producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
 
 
-def in_transaction(producer: tuple[int, int], offset: int, topic_id: bytes = NO_TOPIC_ID) -> Any:
+def in_transaction(producer: dict[str, Any], offset: int, topic_id: bytes = NO_TOPIC_ID) -> Any:
     part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": None}
-    return ask(
-        "TxnOffsetCommit",
-        transactional_id="mover",
-        group_id=GROUP,
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        topics=[{"name": TOPIC, "topic_id": topic_id, "partitions": [part]}],
-    )
+    topics = [{"name": TOPIC, "topic_id": topic_id, "partitions": [part]}]
+    return ask("TxnOffsetCommit", **producer, group_id=GROUP, topics=topics)
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -159,9 +154,7 @@ async def test_offsets_count_with_the_commit(kafka: KafkaServer, client: KafkaSt
         refused = (await client.call(in_transaction(producer, 9), version)).topics[0].partitions[0]
         expected = ErrorCode.TRANSACTION_ABORTABLE if version == 4 else ErrorCode.INVALID_TXN_STATE
         assert refused.error_code == expected
-        joining = ask(
-            "AddOffsetsToTxn", transactional_id="mover", producer_id=producer[0], producer_epoch=producer[1], group_id=GROUP
-        )
+        joining = ask("AddOffsetsToTxn", **producer, group_id=GROUP)
         assert (await client.call(joining, min(version, 3))).error_code == 0
     [topic] = (await client.call(in_transaction(producer, 9, topic_id), version)).topics
     assert topic.partitions[0].error_code == 0
@@ -169,7 +162,7 @@ async def test_offsets_count_with_the_commit(kafka: KafkaServer, client: KafkaSt
     assert await fetched(client, 7, fetching(7, [0])) == (0, {0: (-1, -1, "", 0)})
     stable = await fetched(client, 7, fetching(7, [0], stable=True))
     assert stable == (0, {0: (-1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)})
-    ending = ask("EndTxn", transactional_id="mover", producer_id=producer[0], producer_epoch=producer[1], committed=commit)
+    ending = ask("EndTxn", **producer, committed=commit)
     assert (await client.call(ending, 5 if version >= 5 else 3)).error_code == 0
     assert await fetched(client, 7, fetching(7, [0], stable=True)) == (0, {0: (9 if commit else -1, -1, "", 0)})
 

@@ -226,9 +226,7 @@ async def test_an_unknown_topic_and_an_unknown_partition_are_told_apart(member: 
     assert await member.acknowledge((0, 0, [ACCEPT])) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
-async def test_a_partition_in_which_a_group_has_never_begun_is_an_error_for_who_has_waited_for_it(
-    member: ShareMember,
-) -> None:
+async def test_a_partition_in_which_a_group_has_never_begun_is_an_error_for_who_has_waited_for_it(member: ShareMember) -> None:
     member.partition = 1
     assert (await member.ask()).responses == []
     answer = await member.ask(max_wait_ms=1)
@@ -236,7 +234,7 @@ async def test_a_partition_in_which_a_group_has_never_begun_is_an_error_for_who_
     assert await member.acknowledge((0, 0, [ACCEPT])) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_what_others_of_a_fetch_have_is_given_without_an_error_where_the_group_has_never_begun(
+async def test_partitions_of_a_fetch_are_given_beside_one_where_the_group_never_began(
     kafka: KafkaServer, member: ShareMember
 ) -> None:
     parts = [{"partition_index": number, "acknowledgement_batches": []} for number in (0, 1)]

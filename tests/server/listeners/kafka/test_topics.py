@@ -52,7 +52,7 @@ async def test_a_topic_of_the_server_stays(kafka: KafkaServer, client: KafkaStre
 
 
 @pytest.mark.parametrize(("version", "next_error"), [(12, "UNKNOWN_TOPIC_OR_PARTITION"), (13, "UNKNOWN_TOPIC_ID")])
-async def test_a_fetch_that_waits_learns_at_once_that_its_topic_is_gone(
+async def test_a_waiting_fetch_learns_that_its_topic_is_gone(
     kafka: KafkaServer, client: KafkaStream, version: int, next_error: str
 ) -> None:
     async with kafka.connected() as waiting:

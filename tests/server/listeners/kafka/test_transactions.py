@@ -16,14 +16,12 @@ ID = "mover"
 Producer = tuple[int, int]
 
 
+def whose(producer: Producer) -> dict[str, Any]:
+    return {"transactional_id": ID, "producer_id": producer[0], "producer_epoch": producer[1]}
+
+
 async def started(client: KafkaStream, version: int = 5, expected: Producer = (-1, -1)) -> Producer:
-    request = ask(
-        "InitProducerId",
-        transactional_id=ID,
-        transaction_timeout_ms=60_000,
-        producer_id=expected[0],
-        producer_epoch=expected[1],
-    )
+    request = ask("InitProducerId", **whose(expected), transaction_timeout_ms=60_000)
     answer = await client.call(request, version)
     assert answer.error_code == 0
     return answer.producer_id, answer.producer_epoch
@@ -45,7 +43,7 @@ async def joined_codes(client: KafkaStream, request: Any, version: int = 3) -> l
 
 
 async def ended(client: KafkaStream, producer: Producer, *, commit: bool, version: int) -> transactions.EndTxnResponse:
-    request = ask("EndTxn", transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1], committed=commit)
+    request = ask("EndTxn", **whose(producer), committed=commit)
     return await client.call(request, version)
 
 
@@ -85,9 +83,7 @@ async def test_version_1_goes_on_under_one_epoch(kafka: KafkaServer, client: Kaf
 
 
 @pytest.mark.parametrize("version", [12, 13])
-async def test_version_2_joins_by_producing_under_ever_new_epochs(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_version_2_joins_by_producing_under_new_epochs(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     producer = await started(client)
     for number in range(3):
         assert producer[1] == number
@@ -117,10 +113,7 @@ async def test_partitions_join_all_or_none(client: KafkaStream) -> None:
 async def test_internal_topics_do_not_join_by_name(client: KafkaStream, topic: str) -> None:
     """They are there: the group's by the offsets that join."""
     producer = await started(client)
-    offsets = ask(
-        "AddOffsetsToTxn", transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1], group_id="readers"
-    )
-    assert (await client.call(offsets, 3)).error_code == 0
+    assert (await client.call(ask("AddOffsetsToTxn", **whose(producer), group_id="readers"), 3)).error_code == 0
     assert await joined_codes(client, joining(producer, 0, topic=topic)) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
@@ -147,13 +140,7 @@ async def test_a_producer_goes_on_after_an_error_under_its_own_next_epoch(client
     following = await started(client, 4, producer)
     assert following == (producer[0], producer[1] + 1)
     await started(client)
-    request = ask(
-        "InitProducerId",
-        transactional_id=ID,
-        transaction_timeout_ms=60_000,
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-    )
+    request = ask("InitProducerId", **whose(producer), transaction_timeout_ms=60_000)
     assert (await client.call(request, 4)).error_code == ErrorCode.PRODUCER_FENCED
     assert (await client.call(request, 3)).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
 
@@ -212,9 +199,7 @@ FENCED = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_a_marker_of_no_producer_is_answered_as_by_kafka_and_others_are_written(
-    client: KafkaStream, version: int
-) -> None:
+async def test_a_marker_of_no_producer_is_answered_as_by_kafka_others_are_written(client: KafkaStream, version: int) -> None:
     for producer in ((7, -1), (-1, 0), (-1, -1), (-5, -5), (2**63 - 1, -(2**15)), (-(2**63), 0)):
         codes = await marker_codes(client, marker_of(producer, 0, 9), version=version)
         assert codes == [[NO_PRODUCER, NOT_HERE]], producer

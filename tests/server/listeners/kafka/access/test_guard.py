@@ -14,20 +14,9 @@ from triolog.server.listeners.kafka.access.guard import RULES
 from triolog.server.listeners.kafka.access.guarded import PATHS
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 
+from tests.support import kafka_admin
 from tests.support.kafka_acls import allow, forbid
-from tests.support.kafka_admin import (
-    BROKER_TYPE,
-    TOPIC_TYPE,
-    alter,
-    alter_incrementally,
-    create_topics,
-    delete_states,
-    delete_topics,
-    describe,
-    error_names,
-    more_partitions,
-    new_topic,
-)
+from tests.support.kafka_admin import BROKER_TYPE, TOPIC_TYPE, alter, delete_states, error_names, new_topic
 from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
@@ -67,7 +56,7 @@ async def test_topics_that_may_not_be_seen_use_up_no_room_and_are_no_cursor(clie
 
 async def test_a_topic_to_delete_is_told_apart_as_far_as_it_may_be_seen(kafka: KafkaServer, client: KafkaStream) -> None:
     await allow(kafka, DESCRIBE, ResourceType.TOPIC, "gone")
-    by_name = (await client.call(delete_topics(TOPIC, HIDDEN, "gone", "nowhere", "twice", "twice"), 5)).responses
+    by_name = (await client.call(kafka_admin.delete_topics(TOPIC, HIDDEN, "gone", "nowhere", "twice", "twice"), 5)).responses
     assert {(each.name, ErrorCode(each.error_code).name) for each in by_name} == {
         (TOPIC, OF_TOPIC),
         (HIDDEN, OF_TOPIC),
@@ -87,16 +76,16 @@ async def test_a_topic_to_delete_is_told_apart_as_far_as_it_may_be_seen(kafka: K
 async def test_what_is_wrong_with_a_request_is_said_to_everybody(kafka: KafkaServer, client: KafkaStream) -> None:
     twice = [(TOPIC_TYPE, TOPIC, [("retention.ms", "5")])] * 2
     told = [
-        (await client.call(create_topics(new_topic("new"), new_topic("new")), 7)).topics,
-        (await client.call(more_partitions((TOPIC, 5), (TOPIC, 6)), 3)).results,
+        (await client.call(kafka_admin.create_topics(new_topic("new"), new_topic("new")), 7)).topics,
+        (await client.call(kafka_admin.more_partitions((TOPIC, 5), (TOPIC, 6)), 3)).results,
         (await client.call(delete_states((TOPIC, kafka.topic_id())), 6)).responses,
         (await client.call(alter(*twice), 2)).responses,
         (await client.call(alter((TOPIC_TYPE, TOPIC, [("retention.ms", None)])), 2)).responses,
         (await client.call(alter((BROKER_TYPE, "99", [])), 2)).responses,
-        (await client.call(describe((7, TOPIC)), 4)).results,
+        (await client.call(kafka_admin.describe((7, TOPIC)), 4)).results,
     ]
     assert {name for results in told for name in error_names(results)} == {"INVALID_REQUEST"}
-    deleting = alter_incrementally((TOPIC_TYPE, TOPIC, [("retention.ms", 1, None)]))
+    deleting = kafka_admin.alter_incrementally((TOPIC_TYPE, TOPIC, [("retention.ms", 1, None)]))
     assert error_names((await client.call(deleting, 1)).responses) == [OF_TOPIC]
 
 

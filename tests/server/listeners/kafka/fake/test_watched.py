@@ -13,20 +13,11 @@ from triolog.server.faults.requests import LoggedRequest, Wanted
 from triolog.server.faults.rules import rule_of
 from triolog.server.listeners.kafka.fake.watched import Watch
 
+from tests.support import kafka_server as support
 from tests.support.brokers import PARTITION, until
 from tests.support.gate_fs import GateFileSystem
 from tests.support.kafka_asking import ask
-from tests.support.kafka_server import (
-    TOPIC,
-    KafkaServer,
-    batch,
-    fetch_of,
-    fetch_partition,
-    fetch_request,
-    kafka_server,
-    produce_request,
-    produced,
-)
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, produce_request, produced
 from tests.support.kafka_stream import KafkaStream
 from tests.support.logs import START_MS
 
@@ -63,7 +54,7 @@ async def test_topics_are_noted_by_name_when_requests_have_ids(kafka: KafkaServe
     topics = [
         {"topic": "", "topic_id": topic_id, "partitions": [fetch_partition()]} for topic_id in (kafka.topic_id(), b"x" * 16)
     ]
-    await client.call(fetch_of(topics), 13)
+    await client.call(support.fetch_of(topics), 13)
     [fetch] = watch.requests
     assert set(fetch.topics) == {TOPIC, (b"x" * 16).hex()}
 
@@ -81,9 +72,7 @@ async def test_an_error_with_and_without_effect(watch: Watch, client: KafkaStrea
 
 
 @pytest.mark.parametrize(("applied", "high_watermark"), [(False, 0), (True, 1)])
-async def test_an_error_of_one_partition_leaves_the_others_alone(
-    watch: Watch, client: KafkaStream, applied: bool, high_watermark: int
-) -> None:
+async def test_one_partitions_error_is_its_own(watch: Watch, client: KafkaStream, applied: bool, high_watermark: int) -> None:
     rule(watch, topic=TOPIC, partition=0, api="Produce", error="KAFKA_STORAGE_ERROR", applied=applied)
     answer = await client.call(two_partitions(b"a", b"b"), 9)
     codes = {each.index: each.error_code for each in answer.responses[0].partition_responses}
@@ -100,7 +89,7 @@ async def test_an_error_without_acks_ends_the_connection(watch: Watch, client: K
 async def test_a_produce_that_expired_is_noted_and_counted_once(fast_path: Path, watch: Watch) -> None:
     """Its log answers when the request has its answer already: that changes nothing."""
     gate = GateFileSystem()
-    async with kafka_server(fast_path, watch=watch, fs=gate) as kafka, kafka.connected() as client:
+    async with support.kafka_server(fast_path, watch=watch, fs=gate) as kafka, kafka.connected() as client:
         await kafka.broker.topics.create(TOPIC)
         noted: list[LoggedRequest] = []
         watch.requests.watch(lambda: noted.extend(each for each in watch.requests if each.error_codes is not None))
@@ -119,7 +108,7 @@ async def test_a_produce_that_expired_is_noted_and_counted_once(fast_path: Path,
 async def test_a_request_whose_connection_was_ended_first_has_no_answer_in_the_log(fast_path: Path, watch: Watch) -> None:
     """The append goes on, and is answered to nobody."""
     gate = GateFileSystem()
-    async with kafka_server(fast_path, watch=watch, fs=gate) as kafka, kafka.connected() as client:
+    async with support.kafka_server(fast_path, watch=watch, fs=gate) as kafka, kafka.connected() as client:
         await kafka.broker.topics.create(TOPIC)
         with gate.hold("write", "topic-0/00000000000000000000.log") as held:
             await client.send(produce_request(batch("held")), 9)
@@ -150,7 +139,7 @@ async def test_a_fetch_can_fail_as_a_whole_with_what_concerns_its_session(watch:
     assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_a_topic_whose_metadata_fails_is_not_made_and_brokers_are_told_all_the_same(
+async def test_no_topic_is_made_where_metadata_fails_and_brokers_are_told(
     kafka: KafkaServer, watch: Watch, client: KafkaStream
 ) -> None:
     rule(watch, api="Metadata", topic="new", error="LEADER_NOT_AVAILABLE", once=True)
