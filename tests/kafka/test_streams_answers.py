@@ -133,7 +133,7 @@ LIVED: Final = [
     describing(GROUP),
     heartbeat(group_id="joined", topology=topology(JOINED)),
     heartbeat(group_id="missing", topology=topology(part("0", source_topics=["d", "b", "a", "c"]))),
-    heartbeat(group_id="stale", topology=topology(*PLAIN.subtopologies, epoch=3)),
+    heartbeat(group_id="stale", topology=topology(*PLAIN["subtopologies"], epoch=3)),
     heartbeat(group_id="stale", topology=PLAIN, member_id="b"),
     describing("joined"),
     describing("missing"),
