@@ -15,13 +15,15 @@ import trio
 import trio.testing
 from triolog.protocol.kafka.apis import APIS, Api, ApiKey
 from triolog.protocol.kafka.entities import ITSELF
-from triolog.protocol.schema.fields import all_fields
+from triolog.protocol.kafka.messages import streams_groups
+from triolog.protocol.kafka.messages.admin.acls import DeleteAclsFilter
+from triolog.protocol.kafka.messages.offsets import OffsetFetchRequestGroup
+from triolog.protocol.kafka.messages.share_group_offsets import DescribeShareGroupOffsetsRequestGroup
 from triolog.protocol.types import TopicPartition
 from triolog.server.groups.streams.values import StreamsStatusCode
 from triolog.server.listeners.kafka.error_answers import element_of
 from triolog.server.listeners.kafka.fake.subjects import TOPICS, Place
 
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch
 from tests.support.kafka_stream import KafkaStream
 
@@ -143,25 +145,29 @@ def request_of(api: Api, place: Place, topics: list[Any]) -> Any:
     return made(api.request, **{outer: [made(element_of(api.request, outer), **{inner: topics})]})
 
 
-def streams_heartbeat(names: list[str]) -> Any:
+def streams_heartbeat(names: list[str]) -> streams_groups.StreamsGroupHeartbeatRequest:
     """The first member of an application of its own: one part of its topology reads the topics and has a changelog for each,
     and hands on to another one through as many more."""
     changelogs, handed_on = [f"changelog-{name}" for name in names], [f"handed-on-{name}" for name in names]
-    reader = {
-        "subtopology_id": "reader",
-        "source_topics": names,
-        "state_changelog_topics": [{"name": name, "replication_factor": 1} for name in changelogs],
-        "repartition_sink_topics": handed_on,
-    }
-    handed = [{"name": name, "replication_factor": 1} for name in handed_on]
-    heir = {"subtopology_id": "heir", "repartition_source_topics": handed}
-    return ask(
-        "StreamsGroupHeartbeat",
+    reader = made(
+        streams_groups.StreamsGroupHeartbeatSubtopology,
+        subtopology_id="reader",
+        source_topics=names,
+        state_changelog_topics=[made(streams_groups.StreamsGroupTopicInfo, name=name) for name in changelogs],
+        repartition_sink_topics=handed_on,
+    )
+    heir = made(
+        streams_groups.StreamsGroupHeartbeatSubtopology,
+        subtopology_id="heir",
+        repartition_source_topics=[made(streams_groups.StreamsGroupTopicInfo, name=name) for name in handed_on],
+    )
+    return made(
+        streams_groups.StreamsGroupHeartbeatRequest,
         group_id=f"application-{len(names)}-{names[0]}",
         member_id="member",
         process_id="process",
         rebalance_timeout_ms=30_000,
-        topology={"epoch": 0, "subtopologies": [reader, heir]},
+        topology=streams_groups.StreamsGroupHeartbeatTopology(epoch=0, subtopologies=[reader, heir]),
         active_tasks=[],
         standby_tasks=[],
         warmup_tasks=[],
@@ -196,16 +202,15 @@ def of_topics(key: ApiKey, place: Place, names: list[str]) -> Any:
 def of_others(key: ApiKey, path: str, names: list[str]) -> Any:
     """A request that names groups, transactional ids, resources or filters."""
     elements: list[Any] = names
-    if key in (ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS):
-        elements = [{"group_id": name, "topics": None} for name in names]
+    if key is ApiKey.OFFSET_FETCH:
+        elements = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]
+    elif key is ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS:
+        elements = [DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None) for name in names]
     elif key is ApiKey.DELETE_ACLS:
-        elements = [{"resource_name_filter": name, "principal_filter": None, "host_filter": None} for name in names]
+        elements = [DeleteAclsFilter(resource_name_filter=name, principal_filter=None, host_filter=None) for name in names]
     elif path == "resources":
         elements = [made(element_of(APIS[key].request, path), resource_name=name) for name in names]
-    api = APIS[key]
-    known = {field.name for field in all_fields(api.request)}
-    fields = {**FILLED, path: elements, "validate_only": False}
-    return ask(api.name, **{name: value for name, value in fields.items() if name in known})
+    return made(APIS[key].request, **{path: elements, "validate_only": False})
 
 
 def by_name(value: Any) -> str | None:
@@ -236,7 +241,9 @@ async def topics_made(kafka: KafkaServer, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("key", "place"), PARTITION_APIS, ids=by_name)
-async def test_it_costs_what_its_partitions_cost(kafka: KafkaServer, client: KafkaStream, key: ApiKey, place: Place) -> None:
+async def test_a_request_costs_what_its_partitions_cost(
+    kafka: KafkaServer, client: KafkaStream, key: ApiKey, place: Place
+) -> None:
     for count in (FEW, MANY):
         await kafka.broker.topics.create(f"topic-{count}", count)
 
@@ -297,7 +304,9 @@ async def check_turns(client: KafkaStream, key: ApiKey, request: Callable[[int],
 
 
 @pytest.mark.parametrize(("key", "place"), [each for each in PARTITION_APIS if each[0] not in ELSEWHERE], ids=by_name)
-async def test_missing_partitions_take_turns(kafka: KafkaServer, client: KafkaStream, key: ApiKey, place: Place) -> None:
+async def test_missing_partitions_are_looked_for_in_turns(
+    kafka: KafkaServer, client: KafkaStream, key: ApiKey, place: Place
+) -> None:
     def request(count: int) -> Any:
         return of_partitions(kafka, key, place, TOPIC, range(1000, 1000 + count))
 
@@ -321,7 +330,7 @@ async def test_missing_topics_are_looked_for_in_turns(client: KafkaStream, key: 
 
 
 async def test_the_topics_of_a_topology_are_looked_for_in_turns(client: KafkaStream) -> None:
-    def request(count: int) -> Any:
+    def request(count: int) -> streams_groups.StreamsGroupHeartbeatRequest:
         return streams_heartbeat([f"missing-{number}" for number in range(max(1, count // LISTS))])
 
     await check_turns(client, ApiKey.STREAMS_GROUP_HEARTBEAT, request)
