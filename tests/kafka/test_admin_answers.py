@@ -11,7 +11,6 @@ from triolog.protocol.errors import ErrorCode
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 
-from tests.kafka.asking import ask
 from tests.support.kafka_admin import (
     APPEND,
     BROKER_TYPE,
@@ -31,6 +30,7 @@ from tests.support.kafka_admin import (
     more_partitions,
     new_topic,
 )
+from tests.support.kafka_asking import ask
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
 

@@ -10,7 +10,6 @@ from triolog.protocol.errors import ErrorCode
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
-from tests.kafka.asking import ask
 from tests.support.client_metrics import (
     ALTERATIONS,
     CLIENT_METRICS,
@@ -22,6 +21,7 @@ from tests.support.client_metrics import (
     is_known,
     setting,
 )
+from tests.support.kafka_asking import ask
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
 

@@ -11,8 +11,8 @@ from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupHeartbe
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 
-from tests.kafka.asking import ask
 from tests.support.kafka_admin import create_topics, new_topic
+from tests.support.kafka_asking import ask
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 
-from tests.kafka.asking import ask
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally
+from tests.support.kafka_asking import ask
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_server import batch, produce_request

@@ -20,8 +20,8 @@ from triolog.server.listeners.kafka.fake.kafka_versions import maxima_of
 from triolog.server.settings.broker_config import Address
 from triolog.tools.bench.kafka.jars import kafka_jars
 
-from tests.kafka.asking import ask
 from tests.support.kafka_admin import create_topics, new_topic
+from tests.support.kafka_asking import ask
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_wire import KafkaWire, api_of
@@ -133,7 +133,7 @@ LIVED: Final = [
     describing(GROUP),
     heartbeat(group_id="joined", topology=topology(JOINED)),
     heartbeat(group_id="missing", topology=topology(part("0", source_topics=["d", "b", "a", "c"]))),
-    heartbeat(group_id="stale", topology=topology(*PLAIN.subtopologies, epoch=3)),
+    heartbeat(group_id="stale", topology=topology(*PLAIN["subtopologies"], epoch=3)),
     heartbeat(group_id="stale", topology=PLAIN, member_id="b"),
     describing("joined"),
     describing("missing"),

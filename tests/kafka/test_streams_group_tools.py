@@ -11,8 +11,8 @@ from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
-from tests.kafka.asking import ask
 from tests.kafka.tools import Tools, lines, table
+from tests.support.kafka_asking import ask
 from tests.support.kafka_stream import connected
 from tests.support.streams_requests import MEMBER, heartbeat, internal, part, topology
 

@@ -243,14 +243,14 @@ MEMORY: Final = {
         file="server/listeners/connections/budget.py",
         old="        if self.ahead is not None:\n            return False\n",
         new="        if self.ahead is not None or self.used:\n            return False\n",
-        tests=(f"{BUDGET_TESTS}::test_random_peers_all_get_their_answers_and_the_accounts_balance",),
+        tests=(f"{BUDGET_TESTS}::test_random_peers_get_their_answers_and_accounts_balance",),
     ),
     "outside-one-account-and-waiting-for-another": Fault(
         why="Two frames each go on outside one account and wait for the other one's: nobody is answered any more.",
         file="server/listeners/connections/budget.py",
         old="        return (broker,) if broker.ahead is self else self.accounts\n",
         new="        return self.accounts if broker else ()\n",
-        tests=(f"{BUDGET_TESTS}::test_random_peers_all_get_their_answers_and_the_accounts_balance",),
+        tests=(f"{BUDGET_TESTS}::test_random_peers_get_their_answers_and_accounts_balance",),
     ),
     "everybody-goes-on-outside": Fault(
         why="A frame that is answered lets its connection go on beyond the limit, and then the next one: memory has no limit.",

@@ -20,6 +20,7 @@ from triolog.server.listeners.kafka.fake.watched import Watch
 from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import LARGE, running_broker
+from tests.support.kafka_asking import ask
 from tests.support.kafka_stream import KafkaStream, connected
 from tests.support.logs import START_MS
 
@@ -99,17 +100,8 @@ def fetch_request(
     return fetch_of(topics, **fields)
 
 
-def fetch_of(topics: Sequence[FetchTopic], **fields: Any) -> FetchRequest:
-    given = {
-        "max_wait_ms": 0,
-        "min_bytes": 1,
-        "isolation_level": 0,
-        "session_id": 0,
-        "forgotten_topics_data": [],
-        "rack_id": "",
-        **fields,
-    }
-    return FetchRequest(topics=list(topics), **given)
+def fetch_of(topics: Sequence[Any], **fields: Any) -> FetchRequest:
+    return ask("Fetch", topics=list(topics), **{"min_bytes": 1, **fields})
 
 
 async def produced(client: KafkaStream, records: bytes, **options: Any) -> int:

@@ -14,13 +14,13 @@ from triolog.protocol.kafka.messages.share_fetch import (
     ShareAcknowledgeTopic,
     ShareFetchForgottenTopic,
     ShareFetchPartitionData,
-    ShareFetchRequest,
     ShareFetchRequestPartition,
     ShareFetchRequestTopic,
 )
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
 
+from tests.support.kafka_asking import ask
 from tests.support.kafka_stream import KafkaStream
 
 GROUP: Final = "group"
@@ -55,9 +55,8 @@ class ShareMember:
             "share_session_epoch": self.epoch,
             **fields,
         }
-        answer = await self.client.call(
-            ShareFetchRequest(group_id=self.group_id, member_id=self.member_id, **given), self.version
-        )
+        request = ask("ShareFetch", **{"group_id": self.group_id, "member_id": self.member_id, **given})
+        answer = await self.client.call(request, self.version)
         if not answer.error_code:
             self.epoch += 1
         return answer
@@ -108,11 +107,10 @@ class ShareMember:
         [topic] = answer.responses
         return ErrorCode(topic.partitions[0].error_code)
 
-    async def acknowledge_all(self, topics: list[ShareAcknowledgeTopic]) -> Any:
+    async def acknowledge_all(self, topics: list[dict[str, Any]]) -> Any:
         """A ShareAcknowledge of several partitions; answers the whole answer."""
-        request = ShareAcknowledgeRequest(
-            group_id=self.group_id, member_id=self.member_id, share_session_epoch=self.epoch, topics=topics
-        )
+        whose = {"group_id": self.group_id, "member_id": self.member_id}
+        request = ask("ShareAcknowledge", **whose, share_session_epoch=self.epoch, topics=topics)
         answer = await self.client.call(request, self.version)
         self.epoch += 1
         return answer

@@ -7,7 +7,6 @@ from typing import Any, Final
 import attrs
 from triolog.protocol.kafka.messages.streams_groups import (
     StreamsGroupHeartbeatResponse,
-    StreamsGroupHeartbeatTopology,
     StreamsGroupTaskIds,
 )
 
@@ -24,7 +23,7 @@ class StreamsMember:
     client: KafkaWire
     member_id: str = MEMBER
     group_id: str = GROUP
-    topology: StreamsGroupHeartbeatTopology = COUNTED
+    topology: dict[str, Any] = attrs.field(factory=lambda: COUNTED)
     epoch: int = 0
     active: list[StreamsGroupTaskIds] = attrs.field(factory=list)
     standby: list[StreamsGroupTaskIds] = attrs.field(factory=list)

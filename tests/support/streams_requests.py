@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import attrs
-from triolog.protocol.kafka.messages.streams_groups import (
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopology,
-    StreamsGroupKeyValue,
-    StreamsGroupTopicInfo,
-)
+from tests.support.kafka_asking import ask
 
 GROUP: Final = "app"
 MEMBER: Final = "member-1"
@@ -20,19 +13,17 @@ REPARTITION: Final = "app-repartition"
 CHANGELOG: Final = "app-changelog"
 
 
-def internal(name: str, partitions: int = 0) -> StreamsGroupTopicInfo:
-    configs = [StreamsGroupKeyValue(key="cleanup.policy", value="compact")]
-    return StreamsGroupTopicInfo(name=name, partitions=partitions, replication_factor=0, topic_configs=configs)
+def internal(name: str, partitions: int = 0) -> dict[str, Any]:
+    return {"name": name, "partitions": partitions, "topic_configs": [{"key": "cleanup.policy", "value": "compact"}]}
 
 
-def part(name: str, **lists: Any) -> StreamsGroupHeartbeatSubtopology:
+def part(name: str, **lists: Any) -> dict[str, Any]:
     """A subtopology with nothing but these."""
-    empty: dict[str, Any] = {field.name: [] for field in attrs.fields(StreamsGroupHeartbeatSubtopology)}
-    return StreamsGroupHeartbeatSubtopology(**{**empty, "subtopology_id": name, **lists})
+    return {"subtopology_id": name, **lists}
 
 
-def topology(*parts: StreamsGroupHeartbeatSubtopology, epoch: int = 0) -> StreamsGroupHeartbeatTopology:
-    return StreamsGroupHeartbeatTopology(epoch=epoch, subtopologies=list(parts))
+def topology(*parts: dict[str, Any], epoch: int = 0) -> dict[str, Any]:
+    return {"epoch": epoch, "subtopologies": list(parts)}
 
 
 COUNTED: Final = topology(
@@ -42,9 +33,9 @@ COUNTED: Final = topology(
 PLAIN: Final = topology(part("0", source_topics=[SOURCE]))
 
 
-def heartbeat(epoch: int = 0, **fields: Any) -> StreamsGroupHeartbeatRequest:
+def heartbeat(epoch: int = 0, **fields: Any) -> Any:
     said: dict[str, Any] = {"group_id": GROUP, "member_id": MEMBER, "member_epoch": epoch, "endpoint_information_epoch": 0}
     if epoch == 0:
         said |= {"topology": COUNTED, "active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
         said |= {"rebalance_timeout_ms": 60_000, "process_id": "p1"}
-    return StreamsGroupHeartbeatRequest(**{**said, **fields})
+    return ask("StreamsGroupHeartbeat", **{**said, **fields})

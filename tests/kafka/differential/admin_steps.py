@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from triolog.protocol.kafka.messages.metadata import MetadataRequestTopic
 
-from tests.kafka.asking import ask
 from tests.support.kafka_admin import (
     APPEND,
     BROKER_TYPE,
@@ -24,6 +23,7 @@ from tests.support.kafka_admin import (
     more_partitions,
     new_topic,
 )
+from tests.support.kafka_asking import ask
 
 from .names import Symbol
 from .world import GROUPS, TOPICS, TRANSACTIONAL_IDS, Step, Topic, World

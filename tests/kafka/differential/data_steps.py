@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import attrs
 
-from tests.kafka.asking import ask
 from tests.support.kafka_admin import delete_records
+from tests.support.kafka_asking import ask
 
 from .names import Symbol
 from .requests import FLAWS, After, Batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.kafka.asking import ask
+from tests.support.kafka_asking import ask
 
 from .names import MADE_UP_MEMBER
 from .world import FENCE, GROUPS, Group, Step, World

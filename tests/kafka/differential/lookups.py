@@ -9,8 +9,8 @@ from typing import Any, Final
 import attrs
 from triolog.protocol.types import CompressionType
 
-from tests.kafka.asking import ask
 from tests.support.kafka_admin import create_topics, new_topic
+from tests.support.kafka_asking import ask
 
 from .answers import differences
 from .names import Symbol

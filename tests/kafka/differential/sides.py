@@ -11,8 +11,8 @@ import attrs
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.produce import ProduceRequest
 
-from tests.kafka.asking import ask
 from tests.support.kafka_admin import NO_ID, SET, TOPIC_TYPE, alter_incrementally, create_topics, describe, new_topic
+from tests.support.kafka_asking import ask
 from tests.support.kafka_wire import TIMEOUT_S, KafkaWire
 
 from .answers import Reading

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from triolog.protocol.kafka.messages.streams_groups import StreamsGroupCopartitionGroup
 
-from tests.kafka.asking import ask
 from tests.support.kafka_admin import DELETE, GROUP_TYPE, SET, alter_incrementally, delete_topics
+from tests.support.kafka_asking import ask
 from tests.support.streams_requests import internal, part, topology
 
 from .group_steps import of_other_kinds

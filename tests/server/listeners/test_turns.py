@@ -14,7 +14,6 @@ import pytest
 import trio
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.kafka.apis import ApiKey
-from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from triolog.protocol.limits import MAX_HEADERS_PER_RECORD, MIB
 from triolog.protocol.native import messages
 from triolog.protocol.records.batch import with_timestamp
@@ -24,18 +23,11 @@ from triolog.protocol.types import CompressionType, TimestampType, TopicPartitio
 from triolog.server.listeners.native.calls import native_listener
 from triolog.server.storage.indexes.file_records import UNTOLD_HEADERS
 
+from tests.support import kafka_server as support
 from tests.support.brokers import LARGE
 from tests.support.counts import counts
-from tests.support.kafka_server import (
-    LOCALHOST,
-    TOPIC,
-    KafkaServer,
-    batch,
-    fetch_partition,
-    fetch_request,
-    kafka_server,
-    produce_request,
-)
+from tests.support.kafka_asking import ask
+from tests.support.kafka_server import LOCALHOST, TOPIC, KafkaServer, batch, fetch_partition, kafka_server, produce_request
 from tests.support.kafka_stream import KafkaStream
 from tests.support.large_batches import empty_headers, many_blocks, tiny_records, zeros
 from tests.support.logs import START_MS
@@ -176,11 +168,11 @@ async def test_the_answer_to_a_kafka_request_of_many_elements_takes_no_long_turn
         assert len(answer.topics) == len(request.topics)
 
 
-def wide_lookup() -> ListOffsetsRequest:
-    partition = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=NEVER)
-    last = ListOffsetsTopic(name="last", partitions=[partition] * 2)
-    topics = [ListOffsetsTopic(name=f"{number}", partitions=[partition]) for number in range(12_499)]
-    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[*topics, last])
+def wide_lookup() -> Any:
+    partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": NEVER}
+    last = {"name": "last", "partitions": [partition] * 2}
+    topics = [{"name": f"{number}", "partitions": [partition]} for number in range(12_499)]
+    return ask("ListOffsets", replica_id=-1, isolation_level=0, topics=[*topics, last])
 
 
 @pytest.mark.parametrize("tagged", [{"header": 20_000, "body": 0}, {"header": 0, "body": 20_000}], ids=["header", "body"])
@@ -211,10 +203,8 @@ async def test_a_lookup_by_time_takes_no_long_turn(fast_path: Path, name: str) -
     async with served(fast_path, topic={"record.validation": "header"}) as attacked:
         assert await attacked.produce(made) == 0
         assert await attacked.produce(batch("x", timestamp=NEVER)) == 0
-        partition = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=NEVER)
-        request = ListOffsetsRequest(
-            replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=TOPIC, partitions=[partition])]
-        )
+        partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": NEVER}
+        request = ask("ListOffsets", replica_id=-1, topics=[{"name": TOPIC, "partitions": [partition]}])
         native = messages.OffsetsForTimesRequest((messages.OffsetsForTimesPartition(TOPIC, 0, NEVER),))
         explain = messages.ExplainRequest((messages.ExplainPartition(TOPIC, 0, timestamp=NEVER),))
         with short_turns():
@@ -269,7 +259,7 @@ async def test_a_fetch_of_many_batches_takes_no_long_turn(fast_path: Path, check
         for _ in range(4):
             assert await attacked.produce_natively(one * 1000) == 0
         with short_turns():
-            answer = await attacked.kafka.call(fetch_request(fetch_partition(0), max_bytes=LARGE), 12)
+            answer = await attacked.kafka.call(support.fetch_request(fetch_partition(0), max_bytes=LARGE), 12)
             assert len(answer.responses[0].partitions[0].records) == 4000 * len(one) + len(batch("warm"))
 
 
@@ -301,9 +291,7 @@ async def test_many_small_batches_in_one_request_take_no_long_turn(attacked: Ser
     ],
     ids=["33 million headers", "a header too many", "a record too many", "few headers each", "many headers each"],
 )
-async def test_what_is_above_a_limit_is_refused_in_a_short_turn(
-    fast_path: Path, records: Callable[[], bytes], code: ErrorCode, says: str
-) -> None:
+async def test_refusals_take_short_turns(fast_path: Path, records: Callable[[], bytes], code: ErrorCode, says: str) -> None:
     made = records()
     async with served(fast_path, max_records_per_batch=2000) as attacked:
         with short_turns():

@@ -7,15 +7,11 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from triolog.protocol.kafka.apis import APIS, Api, ApiKey
-from triolog.protocol.kafka.messages.streams_groups import (
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopology,
-    StreamsGroupTopicInfo,
-)
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.fields import BOOL, BYTES, RECORDS, STRING, UUID, Element, Field, Primitive, fields_of
 from triolog.protocol.schema.primitives import write_unsigned_varint
 
+from tests.support.kafka_asking import ask
 from tests.support.kafka_wire import Asked
 
 from .world import INT32_MAX, INTERNAL, PATTERNS, SERVED_GROUPS, SHARE_GROUPS, STREAMS_GROUPS, TRANSACTIONAL_IDS, World
@@ -41,22 +37,8 @@ OFTEN: Final = (
 """What others build on."""
 MAY_WAIT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.SHARE_FETCH})
 """For other clients, or for records."""
-APPLICATION: Final = StreamsGroupHeartbeatTopology(
-    epoch=0,
-    subtopologies=[
-        StreamsGroupHeartbeatSubtopology(
-            subtopology_id="0",
-            source_topics=["plain"],
-            source_topic_regex=[],
-            state_changelog_topics=[
-                StreamsGroupTopicInfo(name="streams-changelog", partitions=0, replication_factor=0, topic_configs=[])
-            ],
-            repartition_sink_topics=[],
-            repartition_source_topics=[],
-            copartition_groups=[],
-        )
-    ],
-)
+PART: Final = {"subtopology_id": "0", "source_topics": ["plain"], "state_changelog_topics": [{"name": "streams-changelog"}]}
+APPLICATION: Final = ask("StreamsGroupHeartbeat", topology={"subtopologies": [PART]}).topology
 """What can be run, until its topics are deleted."""
 NOT_REACHED: Final = (2e9,) * 4
 """Quotas that count and that nobody is ever above: who has to be quiet would keep the run waiting."""

@@ -22,8 +22,6 @@ import attrs
 import msgpack
 import trio
 from triolog.protocol.errors import RequestError
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
-from triolog.protocol.kafka.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from triolog.protocol.limits import MAX_UNKNOWN_BYTES
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import LAST_ERROR_ID
@@ -43,6 +41,7 @@ from triolog.server.listeners.native.session import Session
 from triolog.server.settings.broker_config import Address
 from triolog.server.settings.listener_security import ListenerSecurity
 
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import KafkaServer, kafka_server
 from tests.support.kafka_stream import RECEIVE_BYTES, KafkaStream, connected, decode_answer
 from tests.support.logs import START_MS
@@ -173,15 +172,15 @@ class Fuzzed:
     async def is_serving(self) -> None:
         """Another connection is answered."""
         async with self.server.connected() as client:
-            assert (await client.call(ApiVersionsRequest(client_software_name="f", client_software_version="1"), 3)).api_keys
+            assert (await client.call(ask("ApiVersions", client_software_name="f", client_software_version="1"), 3)).api_keys
 
 
 @asynccontextmanager
 async def speaking(fuzzed: Fuzzed, user: str | None) -> AsyncIterator[KafkaStream]:
     async with connected(fuzzed.server.address) as client:
         if user is not None:
-            await client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-            answer = await client.call(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{user}".encode()), 2)
+            await client.call(ask("SaslHandshake", mechanism="PLAIN"), 1)
+            answer = await client.call(ask("SaslAuthenticate", auth_bytes=f"\x00{user}\x00{user}".encode()), 2)
             assert answer.error_code == 0, answer
         yield client
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from triolog.protocol.kafka.messages.share_group_offsets import DescribeShareGroupOffsetsRequestTopic
 
-from tests.kafka.asking import ask
+from tests.support.kafka_asking import ask
 
 from ..group_steps import of_other_kinds
 from ..world import Step

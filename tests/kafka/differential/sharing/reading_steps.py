@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from triolog.protocol.kafka.messages.share_fetch import ShareAcknowledgementBatch
 
-from tests.kafka.asking import ask
+from tests.support.kafka_asking import ask
 
 from ..requests import Batch
 from ..world import Step

@@ -10,8 +10,8 @@ from typing import Any, Final
 import attrs
 from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequest
 
-from tests.kafka.asking import ask
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
+from tests.support.kafka_asking import ask
 from tests.support.kafka_wire import KafkaWire
 
 from ..answers import differences

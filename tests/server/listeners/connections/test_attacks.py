@@ -23,17 +23,8 @@ from triolog.server.listeners.connections.sockets import Served
 from triolog.server.listeners.connections.transport import MIN_RECEIVE_BYTES
 
 from tests.server.listeners.kafka.test_groups import joining
-from tests.support.attackers import (
-    LONG_MS,
-    BothListeners,
-    Established,
-    both_listeners,
-    established,
-    kafka_peers,
-    padded_fetch,
-    send_as_taken,
-    unfinished_frame,
-)
+from tests.support import attackers as support
+from tests.support.attackers import LONG_MS, BothListeners, both_listeners, established, kafka_peers, send_as_taken
 from tests.support.brokers import until
 from tests.support.counts import counts
 from tests.support.kafka_server import TOPIC, batch, fetch_partition, fetch_request, produced
@@ -56,7 +47,7 @@ async def server(fast_path: Path) -> AsyncIterator[BothListeners]:
 async def test_parked_fetches_with_padding_keep_none_of_it_and_hold_up_nobody(server: BothListeners) -> None:
     async with established(server) as clients, kafka_peers(server, 3) as attackers:
         for attacker in attackers:
-            await attacker.send_raw(padded_fetch(BUDGET_BYTES // 2 - KIB))
+            await attacker.send_raw(support.padded_fetch(BUDGET_BYTES // 2 - KIB))
         await clients.are_served(ANSWERS)
         await until(lambda: server.admission.budget.held == 0)
 
@@ -65,7 +56,7 @@ async def test_unfinished_frames_are_charged_as_they_come_and_small_requests_nev
     budget = server.admission.budget
     async with established(server) as clients, kafka_peers(server, 10) as attackers, trio.open_nursery() as nursery:
         for attacker in attackers:
-            nursery.start_soon(send_as_taken, attacker, unfinished_frame(50 * MIB, BUDGET_BYTES))
+            nursery.start_soon(send_as_taken, attacker, support.unfinished_frame(50 * MIB, BUDGET_BYTES))
         await until(lambda: budget.is_waited_for)
         await clients.are_served(ANSWERS)
         most = BUDGET_BYTES + 50 * MIB
@@ -74,15 +65,13 @@ async def test_unfinished_frames_are_charged_as_they_come_and_small_requests_nev
         nursery.cancel_scope.cancel()
 
 
-async def test_a_frame_that_stands_still_is_given_up_for_one_that_waits(
-    server: BothListeners, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_frame_that_stands_still_makes_way_for_another(server: BothListeners, caplog: pytest.LogCaptureFixture) -> None:
     """A large request of somebody honest gets through while the attackers hold on to their connections."""
     caplog.set_level(logging.WARNING)
     server.admission.budget.stall_s = 0.05
     async with established(server) as clients, kafka_peers(server, 10) as attackers, trio.open_nursery() as nursery:
         for attacker in attackers:
-            nursery.start_soon(send_as_taken, attacker, unfinished_frame(50 * MIB, BUDGET_BYTES))
+            nursery.start_soon(send_as_taken, attacker, support.unfinished_frame(50 * MIB, BUDGET_BYTES))
         await until(lambda: server.admission.budget.is_waited_for)
         await produced(clients.kafka, batch(bytes(MIB - KIB)))
         await until(lambda: "stood still" in caplog.text)
@@ -112,7 +101,7 @@ async def test_what_a_peer_held_returns_when_it_goes(server: BothListeners, how:
                 await peer.send_raw(frame(fetch_request(fetch_partition(), max_wait_ms=LONG_MS), 11, 1))
             else:
                 size = BUDGET_BYTES if how == "waiting" else 100 * KIB
-                nursery.start_soon(send_as_taken, peer, unfinished_frame(50 * MIB, size))
+                nursery.start_soon(send_as_taken, peer, support.unfinished_frame(50 * MIB, size))
         await until(lambda: len([each for each in budget.shares if each.held]) == 4)
         if how == "waiting":
             await until(lambda: budget.is_waited_for)
@@ -190,7 +179,7 @@ async def test_peers_that_say_nothing_keep_nobody_out(fast_path: Path, protocol:
             for _ in range(60):
                 await stack.enter_async_context(connected(address))
             async with server.kafka_client() as kafka, server.native_client() as native:
-                newcomers = Established(kafka, native)
+                newcomers = support.Established(kafka, native)
                 await newcomers.are_served(3)
                 await clients.are_served(3)
             ended = server.admission.counters(protocol).ended
@@ -281,7 +270,7 @@ async def test_a_closed_session_is_gone_without_the_garbage_collector(fast_path:
             client_of = connected if protocol == "kafka" else native_stream
             async with client_of(address, receive_buffer_bytes=4096) as client, trio.open_nursery() as nursery:
                 if how == "unfinished":
-                    nursery.start_soon(send_as_taken, client, unfinished_frame(50 * MIB, 10 * MIB))
+                    nursery.start_soon(send_as_taken, client, support.unfinished_frame(50 * MIB, 10 * MIB))
                 elif how == "ordinary":
                     await client.call(*asking(protocol, max_wait_ms=0, max_bytes=1000))
                 else:

@@ -187,9 +187,7 @@ async def test_a_frame_that_makes_progress_is_not_given_up(autojump_clock: trio.
 
 
 @pytest.mark.parametrize("seed", seeds(200))
-async def test_random_peers_all_get_their_answers_and_the_accounts_balance(
-    seed: int, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_random_peers_get_their_answers_and_accounts_balance(seed: int, autojump_clock: trio.testing.MockClock) -> None:
     """Frames of all sizes, answers that take their time while more comes, peers that leave in the middle."""
     rng = random.Random(seed)
     budget = InFlightBudget(rng.choice([1, 100 * KIB, MIB, LIMIT]))

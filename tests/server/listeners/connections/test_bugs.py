@@ -26,18 +26,10 @@ from triolog.server.listeners.kafka.session import KafkaSession
 from triolog.server.listeners.native import calls as native
 from triolog.server.settings.broker_config import Address
 
+from tests.support import kafka_server as support
 from tests.support.attackers import both_listeners
 from tests.support.brokers import until
-from tests.support.kafka_server import (
-    TOPIC,
-    KafkaServer,
-    batch,
-    fetch_partition,
-    fetch_request,
-    kafka_server,
-    produce_request,
-    produced,
-)
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, kafka_server
 
 LOCALHOST: Final = Address("127.0.0.1", 0)
 PLACES: Final = 8
@@ -110,9 +102,7 @@ async def answered(address: Address, sent: bytes) -> bytes:
 
 @pytest.mark.parametrize("when_opened", [False, True])
 @pytest.mark.parametrize("error", ERRORS, ids=lambda each: type(each).__name__)
-async def test_an_error_of_any_class_ends_its_connection_and_no_other(
-    error: Exception, when_opened: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_any_error_ends_its_own_connection(error: Exception, when_opened: bool, caplog: pytest.LogCaptureFixture) -> None:
     shared = admission()
     counters = shared.counters("other")
     async with listening(shared, failing(error, when_opened=when_opened)) as (listener, address):
@@ -134,9 +124,7 @@ async def test_an_error_of_any_class_ends_its_connection_and_no_other(
     assert record.getMessage().startswith("the connection of 127.0.0.1:")
 
 
-async def test_a_connection_that_finds_no_memory_is_ended_counted_and_said_once_a_minute(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_connection_without_memory_is_ended_counted_and_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """No bug: there is too little of it. Said once, however often a peer can bring that about."""
     shared = admission()
     counters = shared.counters("other")
@@ -238,9 +226,7 @@ async def broken(*_: Any) -> Any:
     raise MemoryError
 
 
-async def test_a_native_call_that_meets_a_bug_is_told_so_and_others_are_served(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_native_call_is_told_of_a_bug_and_others_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(native._CALLS, messages.ListGroupsRequest, broken)
     monkeypatch.setattr(native.topic_calls, "metadata", lambda *_: {}["missing"])
     async with both_listeners(tmp_path) as server:
@@ -256,9 +242,7 @@ async def test_a_native_call_that_meets_a_bug_is_told_so_and_others_are_served(
         assert server.admission.counters("native").bugs == 2
 
 
-async def test_an_answer_that_cannot_be_made_leaves_the_log_and_other_producers_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_answer_that_cannot_be_made_leaves_the_log_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is made by the log's actor, which all producers of the partition share."""
 
     def no_memory(*_: Any) -> Any:
@@ -269,16 +253,14 @@ async def test_an_answer_that_cannot_be_made_leaves_the_log_and_other_producers_
         with monkeypatch.context() as patched:
             patched.setattr(pending_produce, "PRODUCED", SimpleNamespace(buffers=no_memory))
             async with server.connected() as client:
-                await client.send(produce_request(batch("lost")), 9)
+                await client.send(support.produce_request(batch("lost")), 9)
                 assert await client.is_closed_by_server()
         async with server.connected() as client:
-            assert await produced(client, batch("kept")) == 1
+            assert await support.produced(client, batch("kept")) == 1
         assert server.admission.counters("kafka").bugs == 1
 
 
-async def test_a_bug_at_the_departure_of_one_peer_leaves_the_others_watched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_bug_at_one_departure_leaves_other_peers_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with kafka_server(tmp_path) as server:
         await server.broker.topics.create(TOPIC, 1)
         with monkeypatch.context() as patched:

@@ -33,7 +33,7 @@ async def end(address: tuple[str, int], data: bytes) -> None:
     [("kafka", NONSENSE), ("kafka", REFUSED), ("native", NONSENSE)],
     ids=["Kafka nonsense", "acks 0", "native nonsense"],
 )
-async def test_ended_connections_of_one_kind_are_said_a_few_times_a_minute(
+async def test_ends_of_one_kind_are_said_a_few_times(
     fast_path: Path, protocol: str, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "triolog")
@@ -46,9 +46,7 @@ async def test_ended_connections_of_one_kind_are_said_a_few_times_a_minute(
     assert [record.levelno for record in said] == [logging.WARNING] * LINES + [logging.DEBUG] * (TIMES - LINES)
 
 
-async def test_ends_of_another_kind_are_said_beside_those_of_the_first(
-    fast_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_ends_of_another_kind_are_said_beside_the_first_ones(fast_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "triolog")
     async with kafka_server(fast_path) as server:
         for data in [NONSENSE] * TIMES + [REFUSED]:
@@ -57,9 +55,7 @@ async def test_ends_of_another_kind_are_said_beside_those_of_the_first(
     assert "acks=0 failed" in caplog.text
 
 
-async def test_the_first_line_of_another_minute_says_how_many_were_left_out(
-    autojump_clock: object, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_minutes_first_line_says_what_was_left_out(autojump_clock: object, caplog: pytest.LogCaptureFixture) -> None:
     logger, seldom = logging.getLogger("triolog.test"), Seldom()
     for _ in range(TIMES):
         seldom.warn(logger, "a", "ended")

@@ -15,24 +15,16 @@ from triolog.server.listeners.connections import unsent
 from triolog.server.listeners.connections.in_turns import in_turns
 from triolog.server.listeners.connections.session import REQUESTS_PER_TURN, Session
 
+from tests.support import kafka_server as support
 from tests.support.brokers import until
-from tests.support.kafka_server import (
-    TOPIC,
-    KafkaServer,
-    batch,
-    fetch_partition,
-    fetch_request,
-    kafka_server,
-    produce_request,
-    produced,
-)
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, kafka_server, produced
 from tests.support.kafka_stream import KafkaStream
 from tests.support.kafka_wire import frame
 
 MANY = 60
 REQUESTS: dict[str, tuple[Any, int]] = {
     "answered on the spot": (FindCoordinatorRequest(key="group", coordinator_keys=["group"]), 4),
-    "answered by an actor": (produce_request(batch("x")), 9),
+    "answered by an actor": (support.produce_request(batch("x")), 9),
     "waited for": (fetch_request(fetch_partition()), 11),
 }
 
@@ -97,7 +89,7 @@ async def test_no_step_takes_up_more_of_what_one_connection_sent_at_once_than_it
     assert 1 <= steps.most <= REQUESTS_PER_TURN
 
 
-async def test_a_session_goes_on_when_what_made_it_full_leaves_at_the_end_of_its_turn(
+async def test_a_session_goes_on_when_what_made_it_full_leaves_with_it(
     kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for the peer then, so that nobody but the transport can tell."""

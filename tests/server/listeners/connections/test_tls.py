@@ -126,9 +126,7 @@ def test_a_client_that_does_not_trust_the_server_goes_away(broker: BlockingBroke
 
 
 @pytest.mark.parametrize("data", [b"\0\0\0\x10" + bytes(16), b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + b"\xff" * 40])
-def test_what_is_no_tls_ends_the_connection_and_is_counted(
-    broker: BlockingBroker, certificates: Certificates, data: bytes
-) -> None:
+def test_who_speaks_no_tls_is_ended_and_counted(broker: BlockingBroker, certificates: Certificates, data: bytes) -> None:
     before = failed(broker)
     with socket.create_connection(broker.kafka, PATIENCE_S) as plain:
         plain.sendall(data)

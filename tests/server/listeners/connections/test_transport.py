@@ -13,13 +13,7 @@ import trio
 import trio.testing
 from triolog.protocol.limits import MIB
 from triolog.server.actors.disk.gathering import Gathering
-from triolog.server.listeners.connections.transport import (
-    MAX_RECEIVE_BYTES,
-    MIN_RECEIVE_BYTES,
-    SENT_AT_ONCE_BYTES,
-    SENT_BUFFERS,
-    Transport,
-)
+from triolog.server.listeners.connections import transport as transports
 
 from tests.support.brokers import until
 
@@ -31,7 +25,7 @@ SMALL_BUFFER_BYTES = 4096
 class Pair:
     """A transport and the peer's end of its socket."""
 
-    transport: Transport
+    transport: transports.Transport
     far: trio.SocketStream
 
     async def received(self, size: int) -> bytes:
@@ -49,7 +43,7 @@ async def pair() -> AsyncIterator[Pair]:
     for end, option in ((near, socket.SO_SNDBUF), (far, socket.SO_RCVBUF)):
         end.setsockopt(socket.SOL_SOCKET, option, SMALL_BUFFER_BYTES)
     async with trio.SocketStream(near) as stream, trio.SocketStream(far) as other:
-        yield Pair(Transport(stream, "peer"), other)
+        yield Pair(transports.Transport(stream, "peer"), other)
 
 
 async def test_what_the_peer_sends_is_received_whole_and_in_order() -> None:
@@ -86,7 +80,7 @@ async def test_reads_grow_with_what_comes_and_shrink_again() -> None:
     near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 * MIB)
     far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 * MIB)
     async with trio.SocketStream(near) as stream, trio.SocketStream(far) as other, trio.open_nursery() as nursery:
-        transport = Transport(stream, "peer")
+        transport = transports.Transport(stream, "peer")
         nursery.start_soon(other.send_all, bytes(16 * MIB))
         left, largest = 16 * MIB, 0
         with trio.fail_after(PATIENCE_S):
@@ -94,11 +88,11 @@ async def test_reads_grow_with_what_comes_and_shrink_again() -> None:
                 data = await transport.receive()
                 left -= len(data)
                 largest = max(largest, len(data))
-        assert MIN_RECEIVE_BYTES < largest <= MAX_RECEIVE_BYTES
+        assert transports.MIN_RECEIVE_BYTES < largest <= transports.MAX_RECEIVE_BYTES
         for _ in range(20):
             await other.send_all(b"x")
             assert await transport.receive() == b"x"
-        assert transport._receive_bytes == MIN_RECEIVE_BYTES
+        assert transport._receive_bytes == transports.MIN_RECEIVE_BYTES
 
 
 async def test_a_reset_is_raised_to_the_reader() -> None:
@@ -106,7 +100,7 @@ async def test_a_reset_is_raised_to_the_reader() -> None:
     with listener, socket.create_connection(listener.getsockname()) as far:
         near, _ = listener.accept()
         async with trio.SocketStream(trio.socket.from_stdlib_socket(near)) as stream:
-            transport = Transport(stream, "peer")
+            transport = transports.Transport(stream, "peer")
             near.send(b"unread")
             far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
             far.close()
@@ -125,7 +119,7 @@ async def test_unread_bytes_are_seen_without_reading_them() -> None:
 
 
 async def test_buffers_of_all_sizes_leave_in_order_and_are_counted() -> None:
-    sizes = (1, 70_000, 3, SENT_AT_ONCE_BYTES, 2_500_000, 0, 5, 5)
+    sizes = (1, 70_000, 3, transports.SENT_AT_ONCE_BYTES, 2_500_000, 0, 5, 5)
     buffers = [bytes([number % 251]) * size for number, size in enumerate(sizes)]
     async with pair() as ends, trio.open_nursery() as nursery:
         transport = ends.transport
@@ -143,7 +137,7 @@ async def test_buffers_of_one_turn_leave_together() -> None:
     near, far = trio.socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     async with trio.SocketStream(_as_stream(near)) as stream:
         gathering = Gathering()
-        transport = Transport(stream, "peer", gathering=gathering)
+        transport = transports.Transport(stream, "peer", gathering=gathering)
         with gathering:
             transport.send([b"a", b"b"])
             transport.send([b"c"])
@@ -151,8 +145,8 @@ async def test_buffers_of_one_turn_leave_together() -> None:
         assert transport.is_drained
         assert await far.recv(100) == b"abc"
         with gathering:
-            transport.send([b"x"] * (SENT_BUFFERS + 1))
-        assert await far.recv(100) == b"x" * SENT_BUFFERS
+            transport.send([b"x"] * (transports.SENT_BUFFERS + 1))
+        assert await far.recv(100) == b"x" * transports.SENT_BUFFERS
         assert await far.recv(100) == b"x"
     far.close()
 
@@ -192,7 +186,7 @@ async def test_progress_is_told_as_the_peer_takes_pieces() -> None:
     async with pair() as ends, trio.open_nursery() as nursery:
         ends.transport.needs_writer = lambda: nursery.start_soon(ends.transport.write)
         ends.transport.progressed = lambda: told.append(ends.transport.unsent_bytes)
-        piece = SENT_AT_ONCE_BYTES
+        piece = transports.SENT_AT_ONCE_BYTES
         ends.transport.send([bytes(3 * piece)])
         await ends.received(3 * piece)
     assert told == [2 * piece, piece, 0, 0], "and at the end of the writer"

@@ -12,22 +12,8 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 from triolog.protocol.types import TopicPartition
-from triolog.server.broker import (
-    Acknowledgement,
-    AcquireMode,
-    Broker,
-    DirectoryWear,
-    FetchPartition,
-    OffsetReset,
-    Rates,
-    ShareConfig,
-    ShareFetch,
-    ShareKey,
-    StartProgress,
-    WearStatistics,
-    note_gaps,
-    statistics,
-)
+from triolog.server import broker as broker_api
+from triolog.server.broker import Acknowledgement, AcquireMode, Broker, DirectoryWear, FetchPartition, Rates, statistics
 from triolog.server.listeners.http import metrics
 from triolog.server.listeners.http.gap_metrics import gap_metrics
 from triolog.server.listeners.http.health import Health
@@ -190,7 +176,7 @@ async def test_a_server_is_ready_between_its_recovery_and_its_stop(tmp_path: Pat
     async with answering(health) as http:
         assert await get(http, "/livez") == (200, "alive\n")
         assert await get(http, "/readyz") == (503, "the server is starting\n")
-        health.progress = StartProgress(logs=3, logs_done=1, scan_bytes=1000, scanned_bytes=10)
+        health.progress = broker_api.StartProgress(logs=3, logs_done=1, scan_bytes=1000, scanned_bytes=10)
         recovering = "the server is recovering: 1 of 3 logs, 10 of 1000 bytes scanned\n"
         assert await get(http, "/readyz") == (503, recovering)
         assert await get(http, "/metrics") == (503, recovering)
@@ -225,17 +211,17 @@ async def test_other_paths_and_methods_are_refused() -> None:
         assert (await get(http, "/metrics", "POST"))[0] == 405
 
 
-async def test_what_share_groups_do_is_told_by_outcome_and_of_the_groups_with_most_in_flight(
+async def test_what_share_groups_do_is_told_of_those_with_most_in_flight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "MAX_SHARE_GROUPS", 1)
     async with one_partition(tmp_path) as broker:
-        broker.shares.config_of = lambda _: ShareConfig(offset_reset=OffsetReset.EARLIEST)
+        broker.shares.config_of = lambda _: broker_api.ShareConfig(offset_reset=broker_api.OffsetReset.EARLIEST)
         await broker.writer.append(PARTITION, [(None, None, b"value", ())] * 10)
         for group, count in (("few", 1), ("many", 5)):
-            key = ShareKey(group, broker.topics.id_of(TOPIC), 0)
+            key = broker_api.ShareKey(group, broker.topics.id_of(TOPIC), 0)
             await broker.shares.initialize(*key)
-            fetch = ShareFetch(
+            fetch = broker_api.ShareFetch(
                 group_id=group,
                 member_id="m",
                 partitions=[key],
@@ -277,7 +263,9 @@ KNOWN = DirectoryWear(
 
 def worn(process: int | None, rates: Rates, *directories: DirectoryWear) -> dict[str, dict[tuple[str, ...], float]]:
     """Values by labels, by name."""
-    statistics = WearStatistics(process_written_bytes=process, process=rates, longest_unsynced_ms=0.0, directories=directories)
+    statistics = broker_api.WearStatistics(
+        process_written_bytes=process, process=rates, longest_unsynced_ms=0.0, directories=directories
+    )
     return {
         family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
         for family in wear_metrics(statistics)
@@ -326,7 +314,7 @@ async def test_a_scrape_tells_what_is_missing_and_who_goes_on_behind_it(tmp_path
             await broker.topics.alter_configs(TOPIC, {"gap.policy": policy})
             for client in ("a", "b", "a"):
                 answers = await broker.reader.fetch([FetchPartition(PARTITION, 3, LARGE)], max_bytes=LARGE)
-                note_gaps(broker.gaps.passes, client, "127.0.0.1", answers)
+                broker_api.note_gaps(broker.gaps.passes, client, "127.0.0.1", answers)
         for offset in (3, 9):
             await broker.offsets.commit("g", [(PARTITION, offset, None)])
         by_topic = dict(zip(GAP_METRICS, (1.0, 3.0, 1.0, 2.0, 2.0), strict=True))

@@ -10,15 +10,12 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.kafka.authorization import OPERATIONS, AclOperation, AclPermission, PatternType, ResourceType, bit_field
 from triolog.protocol.kafka.messages import transactions
-from triolog.protocol.kafka.messages.admin import acls
-from triolog.protocol.kafka.messages.admin.cluster import DescribeClusterRequest
-from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from triolog.protocol.kafka.messages.metadata import MetadataRequest
 from triolog.protocol.limits import INT32_MIN
 from triolog.server.broker import Broker
 from triolog.server.listeners.kafka.access.guard import BY_THEMSELVES, FREE, RULES
 from triolog.server.security.acls import Acl
 
+from tests.support.kafka_asking import ask
 from tests.support.kafka_login import logged_in, server_with_users
 from tests.support.kafka_stream import KafkaStream
 
@@ -45,8 +42,8 @@ async def allow(broker: Broker, operation: AclOperation, kind: ResourceType = TO
     await broker.security.create_acls([Acl(kind, name, PatternType.LITERAL, "User:alice", "*", operation, AclPermission.ALLOW)])
 
 
-def creation(**changes: Any) -> acls.CreateAclsAclCreation:
-    fields = {
+def creation(**changes: Any) -> dict[str, Any]:
+    return {
         "resource_type": TOPIC,
         "resource_name": "orders",
         "resource_pattern_type": PatternType.PREFIXED,
@@ -56,7 +53,6 @@ def creation(**changes: Any) -> acls.CreateAclsAclCreation:
         "permission_type": AclPermission.ALLOW,
         **changes,
     }
-    return acls.CreateAclsAclCreation(**fields)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
@@ -64,14 +60,12 @@ async def test_acls_are_made_described_and_deleted(tmp_path: Path, version: int)
     async with server_with_users(tmp_path) as server, logged_in(server, "root") as root:
         wrong = creation(resource_type=CLUSTER, resource_name="other")
         answer = await root.call(
-            acls.CreateAclsRequest(
-                creations=[creation(), wrong, creation(operation=AclOperation.WRITE), creation(operation=77)]
-            ),
+            ask("CreateAcls", creations=[creation(), wrong, creation(operation=AclOperation.WRITE), creation(operation=77)]),
             version,
         )
         assert [result.error_code for result in answer.results] == [0, 42, 0, 42]
         assert "kafka-cluster" in answer.results[1].error_message
-        answer = await root.call(acls.DescribeAclsRequest(**OPEN_FILTER), version)
+        answer = await root.call(ask("DescribeAcls", **OPEN_FILTER), version)
         [resource] = answer.resources
         assert (resource.resource_type, resource.resource_name, resource.pattern_type) == (2, "orders", 4)
         assert [(acl.principal, acl.host, acl.operation, acl.permission_type) for acl in resource.acls] == [
@@ -80,11 +74,11 @@ async def test_acls_are_made_described_and_deleted(tmp_path: Path, version: int)
         ]
         matching = {**OPEN_FILTER, "resource_name_filter": "orders-1", "pattern_type_filter": PatternType.MATCH}
         filters = [
-            acls.DeleteAclsFilter(**{**matching, "operation": AclOperation.READ}),
-            acls.DeleteAclsFilter(**{**OPEN_FILTER, "operation": AclOperation.UNKNOWN}),
-            acls.DeleteAclsFilter(**{**OPEN_FILTER, "principal_filter": "User:bob"}),
+            {**matching, "operation": AclOperation.READ},
+            {**OPEN_FILTER, "operation": AclOperation.UNKNOWN},
+            {**OPEN_FILTER, "principal_filter": "User:bob"},
         ]
-        answer = await root.call(acls.DeleteAclsRequest(filters=filters), version)
+        answer = await root.call(ask("DeleteAcls", filters=filters), version)
         assert [result.error_code for result in answer.filter_results] == [0, ErrorCode.INVALID_REQUEST, 0]
         assert [[acl.operation for acl in result.matching_acls] for result in answer.filter_results] == [[3], [], []]
         assert len(server.broker.security._copies.state.acls) == 1
@@ -92,9 +86,9 @@ async def test_acls_are_made_described_and_deleted(tmp_path: Path, version: int)
 
 async def test_without_acls_enabled_that_is_said(tmp_path: Path) -> None:
     async with server_with_users(tmp_path, acl_enable=False) as server, logged_in(server, "root") as root:
-        described = await root.call(acls.DescribeAclsRequest(**OPEN_FILTER), 3)
-        created = await root.call(acls.CreateAclsRequest(creations=[creation()]), 3)
-        deleted = await root.call(acls.DeleteAclsRequest(filters=[acls.DeleteAclsFilter(**OPEN_FILTER)]), 3)
+        described = await root.call(ask("DescribeAcls", **OPEN_FILTER), 3)
+        created = await root.call(ask("CreateAcls", creations=[creation()]), 3)
+        deleted = await root.call(ask("DeleteAcls", filters=[OPEN_FILTER]), 3)
         codes = [described.error_code, created.results[0].error_code, deleted.filter_results[0].error_code]
         assert codes == [ErrorCode.SECURITY_DISABLED] * 3
 
@@ -105,17 +99,15 @@ async def test_authorized_operations_are_those_of_the_client(tmp_path: Path) -> 
         for name in ("hidden", "topic"):
             await server.broker.topics.create(name)
         await allow(server.broker, AclOperation.READ)
-        answer = await alice.call(MetadataRequest(topics=None, **everything), 10)
+        answer = await alice.call(ask("Metadata", topics=None, **everything), 10)
         assert [topic.name for topic in answer.topics] == ["topic"]
         assert answer.topics[0].topic_authorized_operations == bit_field([AclOperation.READ, AclOperation.DESCRIBE])
         assert answer.cluster_authorized_operations == 0
-        assert (await alice.call(MetadataRequest(topics=None), 10)).cluster_authorized_operations == INT32_MIN
-        answer = await root.call(MetadataRequest(topics=None, **everything), 10)
+        assert (await alice.call(ask("Metadata", topics=None), 10)).cluster_authorized_operations == INT32_MIN
+        answer = await root.call(ask("Metadata", topics=None, **everything), 10)
         assert answer.topics[0].topic_authorized_operations == bit_field(OPERATIONS[TOPIC])
         assert answer.cluster_authorized_operations == bit_field(OPERATIONS[CLUSTER])
-        cluster = DescribeClusterRequest(
-            include_cluster_authorized_operations=True, endpoint_type=1, include_fenced_brokers=False
-        )
+        cluster = ask("DescribeCluster", include_cluster_authorized_operations=True)
         assert (await alice.call(cluster, 2)).cluster_authorized_operations == 0
         await allow(server.broker, AclOperation.DESCRIBE, CLUSTER, "kafka-cluster")
         assert (await alice.call(cluster, 2)).cluster_authorized_operations == bit_field([AclOperation.DESCRIBE])
@@ -123,30 +115,30 @@ async def test_authorized_operations_are_those_of_the_client(tmp_path: Path) -> 
 
 
 async def test_elements_that_are_refused_leave_the_others_served(tmp_path: Path) -> None:
-    def topic(name: str) -> ListOffsetsTopic:
-        part = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=-1, max_num_offsets=1)
-        return ListOffsetsTopic(name=name, partitions=[part])
+    def topic(name: str) -> dict[str, Any]:
+        part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1, "max_num_offsets": 1}
+        return {"name": name, "partitions": [part]}
 
     async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice:
         for name in ("topic", "hidden"):
             await server.broker.topics.create(name)
         await allow(server.broker, AclOperation.DESCRIBE)
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic("hidden"), topic("topic"), topic("none")])
+        request = ask("ListOffsets", replica_id=-1, isolation_level=0, topics=[topic("hidden"), topic("topic"), topic("none")])
         answer = await alice.call(request, 7)
         codes = {each.name: each.partitions[0].error_code for each in answer.topics}
         assert codes == {"topic": 0, "hidden": DENIED, "none": DENIED}
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic("hidden")])
+        request = ask("ListOffsets", replica_id=-1, isolation_level=0, topics=[topic("hidden")])
         assert (await alice.call(request, 7)).topics[0].partitions[0].error_code == DENIED
 
 
 async def joined_codes(client: KafkaStream, producer: transactions.InitProducerIdResponse, *topics: str) -> list[int]:
     """What each of these topics' first partition is told that is to join the transaction of "t"."""
-    request = transactions.AddPartitionsToTxnRequest(
+    request = ask(
+        "AddPartitionsToTxn",
         v3_and_below_transactional_id="t",
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.producer_epoch,
-        v3_and_below_topics=[transactions.AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in topics],
-        transactions=[],
+        v3_and_below_topics=[{"name": name, "partitions": [0]} for name in topics],
     )
     answer = (await client.call(request, 3)).results_by_topic_v3_and_below
     codes = {each.name: each.results_by_partition[0].partition_error_code for each in answer}
@@ -161,7 +153,7 @@ async def test_of_partitions_that_may_not_join_each_is_told_why(tmp_path: Path) 
         await allow(server.broker, AclOperation.WRITE)
         await allow(server.broker, AclOperation.WRITE, name="unknown")
         await allow(server.broker, AclOperation.WRITE, TRANSACTIONAL_ID, "t")
-        producer = await alice.call(transactions.InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4)
+        producer = await alice.call(ask("InitProducerId", transactional_id="t", transaction_timeout_ms=1000), 4)
         unknown, rest = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         assert await joined_codes(alice, producer, "topic", "hidden", "unknown") == [rest, DENIED, unknown]
         assert await joined_codes(alice, producer, "hidden", "none") == [DENIED, DENIED]

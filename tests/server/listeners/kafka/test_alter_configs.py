@@ -8,17 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.support.kafka_admin import (
-    APPEND,
-    BROKER_TYPE,
-    DELETE,
-    SET,
-    SUBTRACT,
-    TOPIC_TYPE,
-    alter,
-    alter_incrementally,
-    error_names,
-)
+from tests.support import kafka_admin
+from tests.support.kafka_admin import APPEND, BROKER_TYPE, DELETE, SET, SUBTRACT, TOPIC_TYPE, alter, error_names
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
 
@@ -40,7 +31,7 @@ def configs(kafka: KafkaServer) -> dict[str, str]:
 
 async def change(client: KafkaStream, *operations: tuple[str, int, str | None], version: int = 1) -> str:
     """The error of a change of TOPIC."""
-    answer = await client.call(alter_incrementally((TOPIC_TYPE, TOPIC, operations)), version)
+    answer = await client.call(kafka_admin.alter_incrementally((TOPIC_TYPE, TOPIC, operations)), version)
     assert [(each.resource_type, each.resource_name) for each in answer.responses] == [(TOPIC_TYPE, TOPIC)]
     return error_names(answer.responses)[0]
 
@@ -79,7 +70,7 @@ async def test_what_kafka_refuses_is_refused_alone(kafka: KafkaServer, client: K
         beside = (TOPIC_TYPE, "beside", [("retention.ms", "7")])
         if incremental:
             asked = [(kind, name, [(key, SET, value) for key, value in pairs]), (*beside[:2], [("retention.ms", SET, "7")])]
-            answer = await client.call(alter_incrementally(*asked), 1)
+            answer = await client.call(kafka_admin.alter_incrementally(*asked), 1)
         else:
             answer = await client.call(alter((kind, name, pairs), beside), 2)
         assert error_names(answer.responses) == [error, "NONE"], (kind, name, pairs)
@@ -93,11 +84,11 @@ async def test_a_resource_that_is_there_twice_is_left_as_it_is(kafka: KafkaServe
     assert configs(kafka) == BEFORE
 
 
-async def test_changing_nothing_of_a_broker_succeeds(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_changing_nothing_of_a_broker_succeeds(client: KafkaStream) -> None:
     """kafka-reassign-partitions deletes the throttles that it may have set."""
     assert error_names((await client.call(alter((BROKER_TYPE, "1", [])), 2)).responses) == ["NONE"]
     unset = (BROKER_TYPE, "1", [("leader.replication.throttled.rate", DELETE, None)])
-    assert error_names((await client.call(alter_incrementally(unset), 1)).responses) == ["NONE"]
+    assert error_names((await client.call(kafka_admin.alter_incrementally(unset), 1)).responses) == ["NONE"]
 
 
 @pytest.mark.parametrize("version", range(2))
@@ -108,7 +99,7 @@ async def test_single_keys_are_set_and_deleted(kafka: KafkaServer, client: Kafka
         ("flush.ms", DELETE, None),
         ("no.such.key", DELETE, None),
     ]
-    request = alter_incrementally((TOPIC_TYPE, TOPIC, operations), validate_only=True)
+    request = kafka_admin.alter_incrementally((TOPIC_TYPE, TOPIC, operations), validate_only=True)
     assert error_names((await client.call(request, version)).responses) == ["NONE"]
     assert configs(kafka) == BEFORE
     assert await change(client, *operations, version=version) == "NONE"

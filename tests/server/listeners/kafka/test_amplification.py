@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from triolog.protocol.errors import MAX_MESSAGE_CHARS, ErrorCode
 from triolog.protocol.kafka.apis import ApiKey
-from triolog.protocol.kafka.messages import offsets, transactions
-from triolog.protocol.kafka.messages.admin.configs import DescribeConfigsRequest, DescribeConfigsResource
-from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from triolog.protocol.schema.primitives import MAX_REQUEST_ELEMENTS
 from triolog.protocol.types import TopicPartition
 
 from tests.support.kafka_admin import create_topics, new_topic
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, produce_request, produced
 from tests.support.kafka_stream import KafkaStream
 
@@ -40,25 +40,19 @@ NAMED: list[tuple[ApiKey, str, int, str]] = [
 
 
 @pytest.mark.parametrize(("key", "path", "version", "name"), NAMED)
-async def test_what_is_named_again_is_answered_once(
-    client: KafkaStream, key: ApiKey, path: str, version: int, name: str
-) -> None:
+async def test_what_is_repeated_is_answered_once(client: KafkaStream, key: ApiKey, path: str, version: int, name: str) -> None:
     answer = await client.call(of_others(key, path, ["g"] * TIMES), version)
     found = answer.transaction_states if key is ApiKey.DESCRIBE_TRANSACTIONS else answer.groups
     assert [getattr(each, name) for each in found] == ["g"]
 
 
 @pytest.mark.parametrize("version", [5, 8])
-async def test_a_partition_that_is_named_again_has_its_offset_once(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_a_partition_named_again_has_its_offset_once(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     await kafka.broker.offsets.commit("g", [(TopicPartition(TOPIC, 1), 7, "m" * 4000)])
-    topics = [offsets.OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[1] * TIMES)] * TIMES
-    asked = offsets.OffsetFetchRequest(group_id="g", topics=topics, require_stable=False)
+    topics = [{"name": TOPIC, "partition_indexes": [1] * TIMES}] * TIMES
+    asked = ask("OffsetFetch", group_id="g", topics=topics, require_stable=False)
     if version >= 8:
-        asked = offsets.OffsetFetchRequest(
-            groups=[offsets.OffsetFetchRequestGroup(group_id="g", topics=topics)], require_stable=False
-        )
+        asked = ask("OffsetFetch", groups=[{"group_id": "g", "topics": topics}])
     answer = await client.call(asked, version)
     found = answer.groups[0].topics if version >= 8 else answer.topics
     assert [each.committed_offset for topic in found for each in topic.partitions] == [7]
@@ -66,17 +60,17 @@ async def test_a_partition_that_is_named_again_has_its_offset_once(
 
 async def test_the_producers_of_a_partition_that_is_named_again_are_told_once(client: KafkaStream) -> None:
     await produced(client, batch("x", producer_id=7, producer_epoch=0, base_sequence=0))
-    topic = transactions.DescribeProducersTopicRequest(name=TOPIC, partition_indexes=[0] * TIMES)
-    answer = await client.call(transactions.DescribeProducersRequest(topics=[topic] * TIMES), 0)
+    topic = {"name": TOPIC, "partition_indexes": [0] * TIMES}
+    answer = await client.call(ask("DescribeProducers", topics=[topic] * TIMES), 0)
     assert [each.active_producers[0].producer_id for topic in answer.topics for each in topic.partitions] == [7]
 
 
 async def test_a_resource_that_is_named_again_is_described_once_with_all_keys_that_were_asked_for(client: KafkaStream) -> None:
-    def resource(*keys: str) -> DescribeConfigsResource:
-        return DescribeConfigsResource(resource_type=2, resource_name=TOPIC, configuration_keys=list(keys) or None)
+    def resource(*keys: str) -> dict[str, Any]:
+        return {"resource_type": 2, "resource_name": TOPIC, "configuration_keys": list(keys) or None}
 
-    async def keys_of(*resources: DescribeConfigsResource) -> list[str]:
-        [result] = (await client.call(DescribeConfigsRequest(resources=list(resources)), 4)).results
+    async def keys_of(*resources: dict[str, Any]) -> list[str]:
+        [result] = (await client.call(ask("DescribeConfigs", resources=list(resources)), 4)).results
         return [each.name for each in result.configs]
 
     keys = ["retention.ms", "cleanup.policy", "segment.ms"]
@@ -96,7 +90,7 @@ async def test_a_request_may_ask_for_ten_thousand_partitions_in_all(kafka: Kafka
 
 @pytest.mark.parametrize(("count", "is_taken"), [(MAX_REQUEST_ELEMENTS, True), (MAX_REQUEST_ELEMENTS + 1, False)])
 async def test_a_request_has_a_limit_of_elements(client: KafkaStream, count: int, is_taken: bool) -> None:
-    await client.send(FindCoordinatorRequest(key_type=0, coordinator_keys=["k"] * count), 4)
+    await client.send(ask("FindCoordinator", key_type=0, coordinator_keys=["k"] * count), 4)
     if is_taken:
         assert len((await client.receive()).coordinators) == count
     else:

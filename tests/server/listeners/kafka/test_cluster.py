@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.admin import cluster as m
-from triolog.protocol.kafka.messages.admin import quorum
 from triolog.protocol.limits import INT32_MIN
 from triolog.protocol.types import TopicPartition
 
 from tests.support.brokers import actor_of
 from tests.support.kafka_admin import error_names
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
 
@@ -22,9 +21,12 @@ ALL_CLUSTER_OPERATIONS = 8096
 """What Kafka 4.3 answers where nobody is kept from anything."""
 
 
-def cluster(*, operations: bool = False, endpoints: int = 1) -> m.DescribeClusterRequest:
-    return m.DescribeClusterRequest(
-        include_cluster_authorized_operations=operations, endpoint_type=endpoints, include_fenced_brokers=True
+def cluster(*, operations: bool = False, endpoints: int = 1) -> Any:
+    return ask(
+        "DescribeCluster",
+        include_cluster_authorized_operations=operations,
+        endpoint_type=endpoints,
+        include_fenced_brokers=True,
     )
 
 
@@ -41,20 +43,20 @@ async def test_the_controller_is_a_node_that_is_listed(kafka: KafkaServer, clien
 
 
 @pytest.mark.parametrize(("endpoints", "error"), [(2, "MISMATCHED_ENDPOINT_TYPE"), (0, "UNSUPPORTED_ENDPOINT_TYPE")])
-async def test_other_endpoints_are_not_here(kafka: KafkaServer, client: KafkaStream, endpoints: int, error: str) -> None:
+async def test_other_endpoints_are_not_here(client: KafkaStream, endpoints: int, error: str) -> None:
     answer = await client.call(cluster(endpoints=endpoints), 1)
     assert (error_names([answer]), answer.brokers) == ([error], [])
 
 
 async def elected(client: KafkaStream, asked: dict[str, list[int]] | None, kind: int, version: int = 2) -> Any:
-    partitions = asked and [m.ElectLeadersTopicPartitions(topic=name, partitions=numbers) for name, numbers in asked.items()]
-    answer = await client.call(m.ElectLeadersRequest(election_type=kind, topic_partitions=partitions), version)
+    partitions = asked and [{"topic": name, "partitions": numbers} for name, numbers in asked.items()]
+    answer = await client.call(ask("ElectLeaders", election_type=kind, topic_partitions=partitions), version)
     found = {topic.topic: error_names(topic.partition_result) for topic in answer.replica_election_results}
     return found if answer.error_code == 0 else ErrorCode(answer.error_code).name
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_no_election_is_needed(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+async def test_no_election_is_needed(client: KafkaStream, version: int) -> None:
     asked = {TOPIC: [0, 9], "nope": [0]}
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
     expected = {TOPIC: ["ELECTION_NOT_NEEDED", unknown], "nope": [unknown]}
@@ -71,19 +73,13 @@ async def test_a_partition_that_is_offline_gets_no_leader(kafka: KafkaServer, cl
 
 
 @pytest.mark.parametrize("version", range(2))
-async def test_a_partition_is_where_it_is(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+async def test_a_partition_is_where_it_is(client: KafkaStream, version: int) -> None:
     asked = [(0, [1]), (1, None), (2, [9]), (2, []), (2, [1, 1]), (7, [1]), (8, None)]
     topics = [
-        m.AlterPartitionReassignmentsReassignableTopic(
-            name=name,
-            partitions=[
-                m.AlterPartitionReassignmentsReassignablePartition(partition_index=number, replicas=replicas)
-                for number, replicas in pairs
-            ],
-        )
+        {"name": name, "partitions": [{"partition_index": number, "replicas": replicas} for number, replicas in pairs]}
         for name, pairs in ((TOPIC, asked), ("nope", asked[:1]))
     ]
-    answer = await client.call(m.AlterPartitionReassignmentsRequest(topics=topics), version)
+    answer = await client.call(ask("AlterPartitionReassignments", topics=topics), version)
     assert answer.error_code == 0
     here, nowhere = (error_names(topic.partitions) for topic in answer.responses)
     assert here == [
@@ -96,9 +92,9 @@ async def test_a_partition_is_where_it_is(kafka: KafkaServer, client: KafkaStrea
 
 
 @pytest.mark.parametrize("topics", [None, [TOPIC], ["nope"]], ids=str)
-async def test_nothing_moves(kafka: KafkaServer, client: KafkaStream, topics: list[str] | None) -> None:
-    asked = topics and [m.ListPartitionReassignmentsTopics(name=name, partition_indexes=[0]) for name in topics]
-    answer = await client.call(m.ListPartitionReassignmentsRequest(topics=asked), 0)
+async def test_nothing_moves(client: KafkaStream, topics: list[str] | None) -> None:
+    asked = topics and [{"name": name, "partition_indexes": [0]} for name in topics]
+    answer = await client.call(ask("ListPartitionReassignments", topics=asked), 0)
     assert (answer.error_code, answer.topics) == (0, [])
 
 
@@ -114,24 +110,19 @@ async def test_nothing_moves(kafka: KafkaServer, client: KafkaStream, topics: li
     ids=str,
 )
 async def test_levels_of_features_stay(client: KafkaStream, updates: dict[str, int], error: str) -> None:
-    asked = [
-        m.UpdateFeaturesFeatureUpdateKey(feature=name, max_version_level=level, allow_downgrade=True)
-        for name, level in updates.items()
-    ]
+    asked = [{"feature": name, "max_version_level": level, "allow_downgrade": True} for name, level in updates.items()]
     for version in range(3):
-        answer = await client.call(m.UpdateFeaturesRequest(feature_updates=asked, validate_only=False), version)
+        answer = await client.call(ask("UpdateFeatures", feature_updates=asked, validate_only=False), version)
         expected = list(updates) if error == "NONE" and version < 2 else []
         assert (error_names([answer]), [each.feature for each in answer.results]) == ([error], expected), version
 
 
-def asking_for_quorum(*named: tuple[str, list[int]]) -> quorum.DescribeQuorumRequest:
-    return quorum.DescribeQuorumRequest(
+def asking_for_quorum(*named: tuple[str, list[int]]) -> Any:
+    return ask(
+        "DescribeQuorum",
         topics=[
-            quorum.DescribeQuorumTopicData(
-                topic_name=name, partitions=[quorum.DescribeQuorumPartitionData(partition_index=number) for number in numbers]
-            )
-            for name, numbers in named
-        ]
+            {"topic_name": name, "partitions": [{"partition_index": number} for number in numbers]} for name, numbers in named
+        ],
     )
 
 
@@ -158,9 +149,7 @@ async def test_the_node_leads_and_votes_alone(kafka: KafkaServer, client: KafkaS
         [(QUORUM_TOPIC, [0]), (QUORUM_TOPIC, [0])],
     ],
 )
-async def test_all_partitions_are_unknown_unless_that_one_alone_is_asked_for(
-    client: KafkaStream, named: list[tuple[str, list[int]]]
-) -> None:
+async def test_only_that_partition_alone_is_known(client: KafkaStream, named: list[tuple[str, list[int]]]) -> None:
     """As a broker of Kafka 4.3.1 answers."""
     answer = await client.call(asking_for_quorum(*named), 2)
     found = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in answer.topics]

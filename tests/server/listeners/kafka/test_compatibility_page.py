@@ -5,14 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from triolog.protocol import limits
 from triolog.protocol.kafka.apis import APIS
-from triolog.protocol.limits import (
-    MAX_DECOMPRESSED_BYTES,
-    MAX_HEADERS_PER_RECORD,
-    MAX_RECORDS_PER_BATCH,
-    MAX_REQUEST_BYTES,
-    MIB,
-)
 from triolog.server.listeners.connections import session as sessions
 from triolog.server.listeners.connections import transport, unsent
 from triolog.server.listeners.kafka import fetch, fetch_sessions, session
@@ -30,14 +24,14 @@ def test_every_api_on_the_page_is_served_in_these_versions() -> None:
 
 
 def test_the_limits_on_the_page_are_the_ones_that_hold() -> None:
-    assert f"more than {MAX_REQUEST_BYTES // MIB} MiB" in PAGE
-    assert f"once {unsent.MAX_UNSENT_BYTES // MIB} MiB of answers wait" in PAGE
+    assert f"more than {limits.MAX_REQUEST_BYTES // limits.MIB} MiB" in PAGE
+    assert f"once {unsent.MAX_UNSENT_BYTES // limits.MIB} MiB of answers wait" in PAGE
     assert f"nothing for {transport.SEND_TIMEOUT_S:.0f} s" in PAGE
     assert f"up to {session.MAX_PRODUCES_IN_FLIGHT} wait" in PAGE
     assert f"for {sessions.IDLE_TIMEOUT_S / 60:.0f} minutes" in PAGE
-    assert f"| {fetch.MAX_FETCH_BYTES // MIB} MiB |" in PAGE
-    assert f"| {MAX_DECOMPRESSED_BYTES // MIB} MiB |" in PAGE
-    assert f"| {MAX_RECORDS_PER_BATCH:,}; twice as many |" in PAGE
-    assert f"| headers of a record | {MAX_HEADERS_PER_RECORD:,} |" in PAGE
+    assert f"| {fetch.MAX_FETCH_BYTES // limits.MIB} MiB |" in PAGE
+    assert f"| {limits.MAX_DECOMPRESSED_BYTES // limits.MIB} MiB |" in PAGE
+    assert f"| {limits.MAX_RECORDS_PER_BATCH:,}; twice as many |" in PAGE
+    assert f"| headers of a record | {limits.MAX_HEADERS_PER_RECORD:,} |" in PAGE
     assert f"| {fetch_sessions.MAX_SESSIONS:,} |" in PAGE
     assert f"| {fetch_sessions.MAX_SESSION_PARTITIONS:,}, {fetch_sessions.MAX_PARTITIONS:,} |" in PAGE

@@ -75,9 +75,7 @@ async def test_what_else_a_topic_was_configured_with_is_listed(fast_path: Path) 
 
 
 @pytest.mark.parametrize("keys", [[], None], ids=["empty", "null"])
-async def test_no_keys_ask_for_all_and_unknown_ones_are_left_out(
-    kafka: KafkaServer, client: KafkaStream, keys: list[str] | None
-) -> None:
+async def test_no_keys_ask_for_all_and_unknown_ones_are_left_out(client: KafkaStream, keys: list[str] | None) -> None:
     assert len(await described(client, TOPIC_TYPE, TOPIC, keys=keys)) == len(TOPIC_KEYS) + len(KEPT_KEYS)
     assert [*await described(client, TOPIC_TYPE, TOPIC, keys=["nope", "retention.ms"])] == ["retention.ms"]
 
@@ -122,7 +120,7 @@ REFUSED = [
 ]
 
 
-async def test_what_is_not_there_is_refused_alone(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_what_is_not_there_is_refused_alone(client: KafkaStream) -> None:
     assert await described(client, BROKER_TYPE, "") == {}, "all brokers have no keys that were set while they ran"
     asked = [(kind, name) for kind, name, _ in REFUSED]
     answer = await client.call(describe(*asked, (TOPIC_TYPE, TOPIC)), LATEST)
@@ -140,9 +138,7 @@ async def test_what_is_not_there_is_refused_alone(kafka: KafkaServer, client: Ka
     ],
     ids=["all", "topics", "brokers", "neither"],
 )
-async def test_resources_are_listed_by_type(
-    kafka: KafkaServer, client: KafkaStream, types: list[int], found: set[tuple[str, int]]
-) -> None:
+async def test_resources_are_listed_by_type(client: KafkaStream, types: list[int], found: set[tuple[str, int]]) -> None:
     answer = await client.call(ListConfigResourcesRequest(resource_types=types), 1)
     assert answer.error_code == 0
     assert {(each.resource_name, each.resource_type) for each in answer.config_resources} == found

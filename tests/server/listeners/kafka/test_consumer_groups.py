@@ -11,10 +11,9 @@ from typing import Any
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages import consumer_groups, transactions
-from triolog.protocol.kafka.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from triolog.protocol.limits import INT32_MIN
 
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
 
@@ -22,15 +21,15 @@ GROUP = "group"
 MEMBER = "member-1"
 VERSIONS = (0, 1)
 
-JOIN = consumer_groups.ConsumerGroupHeartbeatRequest(
+JOIN = ask(
+    "ConsumerGroupHeartbeat",
     group_id=GROUP,
     member_id=MEMBER,
-    member_epoch=0,
     rebalance_timeout_ms=60_000,
     subscribed_topic_names=[TOPIC],
     topic_partitions=[],
 )
-BEAT = consumer_groups.ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=MEMBER, member_epoch=1)
+BEAT = ask("ConsumerGroupHeartbeat", group_id=GROUP, member_id=MEMBER, member_epoch=1)
 
 
 @pytest.fixture
@@ -47,8 +46,9 @@ async def test_a_member_joins_beats_and_leaves(kafka: KafkaServer, client: Kafka
     answer = await client.call(JOIN, version)
     assert (answer.error_code, answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (0, MEMBER, 1, 100)
     assert assigned(answer.assignment) == {kafka.topic_id(): [0, 1, 2]}
-    owned = [consumer_groups.ConsumerGroupHeartbeatTopicPartitions(topic_id=kafka.topic_id(), partitions=[0, 1, 2])]
-    answer = await client.call(attrs.evolve(BEAT, topic_partitions=owned), version)
+    owned = [{"topic_id": kafka.topic_id(), "partitions": [0, 1, 2]}]
+    beat = ask("ConsumerGroupHeartbeat", group_id=GROUP, member_id=MEMBER, member_epoch=1, topic_partitions=owned)
+    answer = await client.call(beat, version)
     assert (answer.error_code, answer.member_epoch, answer.assignment) == (0, 1, None)
     answer = await client.call(attrs.evolve(BEAT, member_epoch=-1), version)
     assert (answer.error_code, answer.member_epoch, answer.assignment) == (0, -1, None)
@@ -71,9 +71,7 @@ async def test_version_0_makes_member_ids_and_version_1_demands_them(client: Kaf
         (attrs.evolve(JOIN, subscribed_topic_regex="("), ErrorCode.INVALID_REGULAR_EXPRESSION),
     ],
 )
-async def test_what_is_refused_has_an_error_a_reason_and_nothing_else(
-    client: KafkaStream, request_: consumer_groups.ConsumerGroupHeartbeatRequest, error: ErrorCode
-) -> None:
+async def test_a_refusal_has_an_error_a_reason_and_nothing_else(client: KafkaStream, request_: Any, error: ErrorCode) -> None:
     answer = await client.call(request_, 1)
     assert (answer.error_code, answer.member_id, answer.member_epoch, answer.assignment) == (error, None, 0, None)
     assert answer.error_message
@@ -88,9 +86,7 @@ async def test_a_server_that_is_strict_asks_for_no_more_heartbeats_than_kafka(cl
 async def test_a_group_is_described_with_what_its_members_have(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     await client.call(JOIN, 1)
     await client.call(attrs.evolve(JOIN, member_id="member-2", instance_id="static", rack_id="rack"), 1)
-    answer = await client.call(
-        consumer_groups.ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=False), version
-    )
+    answer = await client.call(ask("ConsumerGroupDescribe", group_ids=[GROUP], include_authorized_operations=False), version)
     [group] = answer.groups
     assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Reconciling", 2, 2)
     assert (group.assignor_name, group.authorized_operations) == ("uniform", INT32_MIN)
@@ -109,29 +105,27 @@ async def test_a_group_is_described_with_what_its_members_have(kafka: KafkaServe
 
 
 async def test_groups_of_other_kinds_and_groups_that_are_not_there_are_not_found(client: KafkaStream) -> None:
-    answer = await client.call(
-        consumer_groups.ConsumerGroupDescribeRequest(group_ids=["nobody"], include_authorized_operations=True), 1
-    )
+    answer = await client.call(ask("ConsumerGroupDescribe", group_ids=["nobody"], include_authorized_operations=True), 1)
     [group] = answer.groups
     assert (group.error_code, group.group_id, group.members) == (ErrorCode.GROUP_ID_NOT_FOUND, "nobody", [])
     await client.call(JOIN, 1)
-    [classic] = (await client.call(DescribeGroupsRequest(groups=[GROUP], include_authorized_operations=False), 6)).groups
+    [classic] = (await client.call(ask("DescribeGroups", groups=[GROUP], include_authorized_operations=False), 6)).groups
     assert (classic.error_code, classic.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
-    [classic] = (await client.call(DescribeGroupsRequest(groups=[GROUP], include_authorized_operations=False), 5)).groups
+    [classic] = (await client.call(ask("DescribeGroups", groups=[GROUP], include_authorized_operations=False), 5)).groups
     assert (classic.error_code, classic.group_state) == (0, "Dead")
 
 
 async def test_groups_are_listed_with_their_type_and_deleted_when_they_are_empty(client: KafkaStream) -> None:
     await client.call(JOIN, 1)
-    [listed] = (await client.call(ListGroupsRequest(states_filter=["stable"], types_filter=["consumer"]), 5)).groups
+    [listed] = (await client.call(ask("ListGroups", states_filter=["stable"], types_filter=["consumer"]), 5)).groups
     assert (listed.group_id, listed.protocol_type, listed.group_state, listed.group_type) == (
         GROUP,
         "consumer",
         "Stable",
         "consumer",
     )
-    assert (await client.call(ListGroupsRequest(states_filter=[], types_filter=["classic"]), 5)).groups == []
-    deletion = DeleteGroupsRequest(groups_names=[GROUP])
+    assert (await client.call(ask("ListGroups", states_filter=[], types_filter=["classic"]), 5)).groups == []
+    deletion = ask("DeleteGroups", groups_names=[GROUP])
     assert (await client.call(deletion, 2)).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     await client.call(attrs.evolve(BEAT, member_epoch=-1), 1)
     assert (await client.call(deletion, 2)).results[0].error_code == 0
@@ -143,16 +137,17 @@ async def test_a_member_that_is_late_is_told_so_in_a_transaction_in_words_that_i
     kafka: KafkaServer, client: KafkaStream, version: int, error: ErrorCode
 ) -> None:
     await client.call(JOIN, 1)
-    producer = await client.call(transactions.InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=60_000), 4)
-    partition = transactions.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
-    body = transactions.TxnOffsetCommitRequest(
+    producer = await client.call(ask("InitProducerId", transactional_id="mover", transaction_timeout_ms=60_000), 4)
+    partition = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    body = ask(
+        "TxnOffsetCommit",
         transactional_id="mover",
         group_id=GROUP,
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         generation_id=7,
         member_id=MEMBER,
-        topics=[transactions.TxnOffsetCommitRequestTopic(name=TOPIC, topic_id=kafka.topic_id(), partitions=[partition])],
+        topics=[{"name": TOPIC, "topic_id": kafka.topic_id(), "partitions": [partition]}],
     )
     [topic] = (await client.call(body, version)).topics
     assert topic.partitions[0].error_code == error

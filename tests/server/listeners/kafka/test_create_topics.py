@@ -17,9 +17,7 @@ LATEST = 7
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_topic_is_made_and_described_as_far_as_the_version_goes(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_a_topic_is_made_and_described_as_its_version_does(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     answer = await client.call(create_topics(new_topic("new", 3, 1, configs={"retention.ms": "5"})), version)
     [result] = answer.topics
     assert (result.name, result.error_code, result.error_message) == ("new", 0, None)
@@ -103,7 +101,7 @@ async def test_a_topic_that_is_there_twice_is_refused_once(kafka: KafkaServer, c
     assert list(kafka.broker.topics.names()) == ["once", TOPIC]
 
 
-async def test_partitions_assigned_by_hand_are_made(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_partitions_assigned_by_hand_are_made(client: KafkaStream) -> None:
     [result] = (await client.call(create_topics(by_hand("new", [1], [1])), LATEST)).topics
     assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 2, 1)
 

@@ -6,14 +6,10 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.metadata import (
-    DescribeTopicPartitionsCursor,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsTopicRequest,
-)
 from triolog.protocol.types import TopicPartition
 
 from tests.support.brokers import actor_of
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import KafkaServer
 from tests.support.kafka_stream import KafkaStream
 
@@ -32,9 +28,9 @@ async def kafka(kafka: KafkaServer) -> KafkaServer:
 
 
 async def described(client: KafkaStream, names: list[str], limit: int = 2000, cursor: Cursor | None = None) -> Any:
-    at = None if cursor is None else DescribeTopicPartitionsCursor(topic_name=cursor[0], partition_index=cursor[1])
-    asked = [DescribeTopicPartitionsTopicRequest(name=name) for name in names]
-    return await client.call(DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=limit, cursor=at), 0)
+    at = None if cursor is None else {"topic_name": cursor[0], "partition_index": cursor[1]}
+    asked = [{"name": name} for name in names]
+    return await client.call(ask("DescribeTopicPartitions", topics=asked, response_partition_limit=limit, cursor=at), 0)
 
 
 PAGES: list[tuple[list[str], int, Cursor | None, dict[str, list[int]], Cursor | None]] = [
@@ -67,9 +63,7 @@ async def test_an_answer_goes_from_the_cursor_to_the_limit(kafka: KafkaServer, c
             assert topic.topic_authorized_operations == ALL_TOPIC_OPERATIONS
 
 
-async def test_topics_that_are_not_there_have_their_error_and_count_for_nothing(
-    kafka: KafkaServer, client: KafkaStream
-) -> None:
+async def test_topics_that_are_not_there_have_their_error_and_count_for_nothing(client: KafkaStream) -> None:
     answer = await described(client, ["nope", "one", "bad name"], 1)
     assert [(topic.name, ErrorCode(topic.error_code).name, len(topic.partitions)) for topic in answer.topics] == [
         ("bad name", "INVALID_TOPIC_EXCEPTION", 0),
@@ -81,7 +75,7 @@ async def test_topics_that_are_not_there_have_their_error_and_count_for_nothing(
 
 
 @pytest.mark.parametrize("cursor", [("many", -1), ("nope", 0)])
-async def test_a_cursor_that_cannot_be_is_refused(kafka: KafkaServer, client: KafkaStream, cursor: Cursor) -> None:
+async def test_a_cursor_that_cannot_be_is_refused(client: KafkaStream, cursor: Cursor) -> None:
     answer = await described(client, ["many", "one"], cursor=cursor)
     assert [(topic.name, ErrorCode(topic.error_code).name) for topic in answer.topics] == [
         ("many", "INVALID_REQUEST"),

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.fetch import FetchReplicaState, FetchTopic
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType, TopicPartition
@@ -89,10 +88,10 @@ async def test_a_full_answer_has_exactly_the_partitions_asked_for(kafka: KafkaSe
     await kafka.broker.topics.create("other")
     await produced(client, batch("x"))
     topics = [
-        FetchTopic(topic="other", topic_id=bytes(16), partitions=[fetch_partition()]),
-        FetchTopic(topic=TOPIC, topic_id=bytes(16), partitions=[fetch_partition(partition=number) for number in (2, 9, 0)]),
-        FetchTopic(topic=TOPIC, topic_id=bytes(16), partitions=[fetch_partition(1)]),
-        FetchTopic(topic="missing", topic_id=bytes(16), partitions=[fetch_partition()]),
+        {"topic": "other", "topic_id": bytes(16), "partitions": [fetch_partition()]},
+        {"topic": TOPIC, "topic_id": bytes(16), "partitions": [fetch_partition(partition=number) for number in (2, 9, 0)]},
+        {"topic": TOPIC, "topic_id": bytes(16), "partitions": [fetch_partition(1)]},
+        {"topic": "missing", "topic_id": bytes(16), "partitions": [fetch_partition()]},
     ]
     answer = await client.call(fetch_of(topics), 12)
     found = [
@@ -139,7 +138,7 @@ async def test_replicas_cannot_fetch(kafka: KafkaServer, client: KafkaStream, ve
         version=version,
         topic_id=kafka.topic_id(),
         replica_id=2,
-        replica_state=FetchReplicaState(replica_id=2, replica_epoch=0),
+        replica_state={"replica_id": 2, "replica_epoch": 0},
     )
     assert partition.error_code == ErrorCode.INVALID_REQUEST
 
@@ -211,9 +210,7 @@ async def test_only_readers_of_committed_records_wait_for_the_transaction(kafka:
 
 
 @pytest.mark.parametrize("version", [4, 12, 17])
-async def test_aborted_transactions_are_named_to_readers_of_committed_records(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_aborts_are_named_to_readers_of_committed_records(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     """In the order of their first offsets; others are told null."""
     first = await TransactionalProducer.start(kafka.broker, "first")
     second = await TransactionalProducer.start(kafka.broker, "second")
@@ -242,9 +239,7 @@ async def test_a_leader_epoch_is_compared(client: KafkaStream, epoch: int, error
     assert bool(partition.records) is (error == 0)
 
 
-async def test_a_reader_that_goes_on_behind_the_same_epoch_reads_on_and_behind_one_that_never_was_does_not(
-    client: KafkaStream,
-) -> None:
+async def test_a_reader_goes_on_behind_the_same_epoch_and_not_behind_one_that_never_was(client: KafkaStream) -> None:
     await produced(client, batch("x"))
     partition = await fetched(client, fetch_partition(0, last_fetched_epoch=0))
     assert (partition.error_code, partition.diverging_epoch.epoch) == (0, -1)
@@ -253,7 +248,7 @@ async def test_a_reader_that_goes_on_behind_the_same_epoch_reads_on_and_behind_o
     assert (partition.error_code, partition.high_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1), "as in Kafka"
 
 
-async def test_a_reader_that_read_further_than_the_log_is_told_where_it_ends(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_a_reader_that_read_further_than_the_log_is_told_where_it_ends(client: KafkaStream) -> None:
     """The end of a log was lost: what the reader has behind it is nobody's (KIP-595)."""
     await produced(client, batch("x"))
     partition = await fetched(client, fetch_partition(5, last_fetched_epoch=0), max_wait_ms=PARKED_MS)
@@ -263,9 +258,7 @@ async def test_a_reader_that_read_further_than_the_log_is_told_where_it_ends(kaf
 
 
 @pytest.mark.parametrize("version", VERSIONS[9:])
-async def test_an_id_of_nothing_and_of_what_was_deleted_is_unknown(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_an_id_of_nothing_or_of_what_is_gone_is_unknown(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     before = kafka.topic_id()
     await kafka.broker.topics.delete(TOPIC)
     await kafka.broker.topics.create(TOPIC)

@@ -8,17 +8,10 @@ from typing import Any
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.protocol.kafka.messages.fetch import FetchForgottenTopic, FetchTopic
 from triolog.protocol.limits import INT32_MAX
 from triolog.protocol.types import TopicPartition
-from triolog.server.listeners.kafka.fetch_sessions import (
-    MAX_PARTITIONS,
-    MAX_SESSION_PARTITIONS,
-    MAX_SESSIONS,
-    Asked,
-    FetchSessions,
-    Key,
-)
+from triolog.server.listeners.kafka import fetch_sessions
+from triolog.server.listeners.kafka.fetch_sessions import MAX_PARTITIONS, MAX_SESSION_PARTITIONS, FetchSessions, Key
 
 from tests.support.brokers import actor_of, until
 from tests.support.gate_fs import GateFileSystem
@@ -46,11 +39,11 @@ class Reader:
         """The next request of the session: what is new or changed, and what is not wanted any more."""
         names = {"topic": TOPIC, "topic_id": self.kafka.topic_id()}
         request = fetch_of(
-            [FetchTopic(partitions=list(partitions), **names)] if partitions else [],
+            [{"partitions": list(partitions), **names}] if partitions else [],
             **{
                 "session_id": self.session_id,
                 "session_epoch": self.epoch,
-                "forgotten_topics_data": [FetchForgottenTopic(partitions=list(forgotten), **names)] if forgotten else [],
+                "forgotten_topics_data": [{"partitions": list(forgotten), **names}] if forgotten else [],
                 **fields,
             },
         )
@@ -78,9 +71,7 @@ ALL = tuple(fetch_partition(partition=number) for number in range(3))
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
-async def test_a_session_is_told_everything_once_and_then_what_is_new(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_a_session_is_told_everything_and_then_what_is_new(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     reader = Reader(kafka, client, version)
     assert await reader.told(*ALL) == {0: (0, b""), 1: (0, b""), 2: (0, b"")}
     assert reader.session_id > 0
@@ -214,16 +205,16 @@ async def test_a_topic_made_again_does_not_continue_in_a_session(kafka: KafkaSer
     assert (partition.error_code, partition.records) == (ErrorCode.INCONSISTENT_TOPIC_ID, b"")
 
 
-def _asked(count: int, topic: str = "t") -> dict[Key, Asked]:
-    return {Key(topic, bytes(16), number): Asked(0, 1, -1, -1) for number in range(count)}
+def _asked(count: int, topic: str = "t") -> dict[Key, fetch_sessions.Asked]:
+    return {Key(topic, bytes(16), number): fetch_sessions.Asked(0, 1, -1, -1) for number in range(count)}
 
 
 def test_the_session_that_was_used_least_lately_makes_room() -> None:
     sessions = FetchSessions()
-    opened = [sessions.open(_asked(1), by_id=False).session_id for _ in range(MAX_SESSIONS)]
+    opened = [sessions.open(_asked(1), by_id=False).session_id for _ in range(fetch_sessions.MAX_SESSIONS)]
     sessions.continued(opened[0], 1, by_id=False)
     sessions.open(_asked(1), by_id=False)
-    assert len(sessions) == MAX_SESSIONS
+    assert len(sessions) == fetch_sessions.MAX_SESSIONS
     sessions.continued(opened[0], 2, by_id=False)
     with pytest.raises(RequestError, match=f"no fetch session {opened[1]}"):
         sessions.continued(opened[1], 1, by_id=False)
@@ -292,8 +283,8 @@ async def test_a_partition_that_a_topic_made_again_does_not_have_is_unknown(kafk
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_session_may_know_of_a_topic_before_the_broker_does(kafka: KafkaServer, reader: Reader) -> None:
-    topic = FetchTopic(topic="", topic_id=b"\x07" * 16, partitions=[fetch_partition()])
+async def test_a_session_may_know_of_a_topic_before_the_broker_does(reader: Reader) -> None:
+    topic = {"topic": "", "topic_id": b"\x07" * 16, "partitions": [fetch_partition()]}
     answer = await reader.client.call(fetch_of([topic], session_epoch=0), 17)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert answer.session_id > 0

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from triolog.protocol.kafka.messages.admin.configs import ListConfigResourcesRequest
-from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.share_groups import ShareGroupHeartbeatRequest
 from triolog.server.config.group_keys import GROUP_KEYS
 
 from tests.support.kafka_admin import APPEND, DELETE, SET, alter, alter_incrementally, describe, error_names
-from tests.support.kafka_server import TOPIC, KafkaServer
+from tests.support.kafka_asking import ask
+from tests.support.kafka_server import TOPIC
 from tests.support.kafka_stream import KafkaStream
 
 GROUP_TYPE, GROUP = 32, "group"
@@ -75,18 +73,17 @@ async def test_what_is_refused_changes_nothing(client: KafkaStream) -> None:
 async def test_groups_with_a_configuration_are_listed(client: KafkaStream) -> None:
     await change(client, (LIMIT, SET, "3"), name="b")
     await change(client, (LIMIT, SET, "3"), name="a")
-    answer = await client.call(ListConfigResourcesRequest(resource_types=[GROUP_TYPE]), 1)
+    answer = await client.call(ask("ListConfigResources", resource_types=[GROUP_TYPE]), 1)
     assert [(each.resource_name, each.resource_type) for each in answer.config_resources] == [("a", 32), ("b", 32)]
 
 
-async def test_members_are_told_their_groups_interval(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_members_are_told_their_groups_interval(client: KafkaStream) -> None:
     await change(client, ("share.heartbeat.interval.ms", SET, "6000"), name="shared")
     await change(client, ("consumer.heartbeat.interval.ms", SET, "7000"), name="consumed")
-    share = ShareGroupHeartbeatRequest(group_id="shared", member_id="m", member_epoch=0, subscribed_topic_names=[TOPIC])
+    who = {"member_id": "m", "subscribed_topic_names": [TOPIC]}
+    share = ask("ShareGroupHeartbeat", group_id="shared", **who)
     assert (await client.call(share, 1)).heartbeat_interval_ms == 6000
-    consumer = ConsumerGroupHeartbeatRequest(
-        group_id="consumed", member_id="m", rebalance_timeout_ms=1000, subscribed_topic_names=[TOPIC], topic_partitions=[]
-    )
+    consumer = ask("ConsumerGroupHeartbeat", group_id="consumed", **who, rebalance_timeout_ms=1000, topic_partitions=[])
     assert (await client.call(consumer, 1)).heartbeat_interval_ms == 7000
     consumer.group_id = "other"
     assert (await client.call(consumer, 1)).heartbeat_interval_ms == 5000

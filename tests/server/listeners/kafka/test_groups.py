@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import trio
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages import groups
 from triolog.protocol.limits import INT32_MIN
 
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
 
@@ -24,34 +24,32 @@ def settings() -> dict[str, Any]:
     return {"group_initial_rebalance_delay_ms": 0}
 
 
-def joining(member_id: str = "", *, instance_id: str | None = None, **fields: Any) -> groups.JoinGroupRequest:
+def joining(member_id: str = "", *, instance_id: str | None = None, **fields: Any) -> Any:
     given = {
         "group_id": GROUP,
         "session_timeout_ms": 30_000,
         "rebalance_timeout_ms": 30_000,
         "protocol_type": "consumer",
-        "protocols": [groups.JoinGroupRequestProtocol(name="range", metadata=b"wants")],
+        "protocols": [{"name": "range", "metadata": b"wants"}],
         **fields,
     }
-    return groups.JoinGroupRequest(member_id=member_id, group_instance_id=instance_id, **given)
+    return ask("JoinGroup", member_id=member_id, group_instance_id=instance_id, **given)
 
 
-def syncing(member_id: str, generation: int, assignments: dict[str, bytes] | None = None) -> groups.SyncGroupRequest:
-    return groups.SyncGroupRequest(
+def syncing(member_id: str, generation: int, assignments: dict[str, bytes] | None = None) -> Any:
+    return ask(
+        "SyncGroup",
         group_id=GROUP,
         generation_id=generation,
         member_id=member_id,
         protocol_type="consumer",
         protocol_name="range",
-        assignments=[
-            groups.SyncGroupRequestAssignment(member_id=each, assignment=assignment)
-            for each, assignment in (assignments or {}).items()
-        ],
+        assignments=[{"member_id": each, "assignment": assignment} for each, assignment in (assignments or {}).items()],
     )
 
 
-def beating(member_id: str, generation: int) -> groups.HeartbeatRequest:
-    return groups.HeartbeatRequest(group_id=GROUP, generation_id=generation, member_id=member_id)
+def beating(member_id: str, generation: int) -> Any:
+    return ask("Heartbeat", group_id=GROUP, generation_id=generation, member_id=member_id)
 
 
 async def joined(client: KafkaStream, version: int = 9, **options: Any) -> Any:
@@ -72,9 +70,7 @@ async def formed(client: KafkaStream, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", JOIN_VERSIONS)
-async def test_a_first_join_gets_a_member_id_at_once_or_from_version_4_on_is_asked_to_come_with_it(
-    client: KafkaStream, version: int
-) -> None:
+async def test_a_first_join_gets_a_member_id_or_from_version_4_on_is_to_come_with_it(client: KafkaStream, version: int) -> None:
     answer = await client.call(joining(), version)
     assert answer.member_id
     if version >= 4:
@@ -145,13 +141,13 @@ async def test_a_heartbeat_tells_members_from_others_in_every_version(client: Ka
 @pytest.mark.parametrize("version", range(6))
 async def test_members_leave_one_by_one_or_from_version_3_on_several_at_once(client: KafkaStream, version: int) -> None:
     join = await formed(client)
-    leaving = [groups.LeaveGroupMemberIdentity(member_id=name) for name in ("nobody", join.member_id)]
+    leaving = [{"member_id": name} for name in ("nobody", join.member_id)]
     if version < 3:
         for name, code in (("nobody", ErrorCode.UNKNOWN_MEMBER_ID), (join.member_id, 0)):
-            answer = await client.call(groups.LeaveGroupRequest(group_id=GROUP, member_id=name, members=[]), version)
+            answer = await client.call(ask("LeaveGroup", group_id=GROUP, member_id=name, members=[]), version)
             assert (answer.error_code, answer.members) == (code, [])
     else:
-        answer = await client.call(groups.LeaveGroupRequest(group_id=GROUP, member_id="", members=leaving), version)
+        answer = await client.call(ask("LeaveGroup", group_id=GROUP, member_id="", members=leaving), version)
         assert answer.error_code == 0
         assert [each.error_code for each in answer.members] == [ErrorCode.UNKNOWN_MEMBER_ID, 0]
     assert (await client.call(beating(join.member_id, join.generation_id), 4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -173,9 +169,7 @@ async def test_a_stop_of_the_server_does_not_wait_for_a_member_that_waits(fast_p
 @pytest.mark.parametrize("version", range(7))
 async def test_a_group_is_described_with_its_members_and_an_unknown_one_is_dead(client: KafkaStream, version: int) -> None:
     join = await formed(client)
-    answer = await client.call(
-        groups.DescribeGroupsRequest(groups=[GROUP, "unknown"], include_authorized_operations=False), version
-    )
+    answer = await client.call(ask("DescribeGroups", groups=[GROUP, "unknown"], include_authorized_operations=False), version)
     found, unknown = answer.groups
     assert (found.error_code, found.group_state, found.protocol_type, found.protocol_data) == (0, "Stable", "consumer", "range")
     [member] = found.members
@@ -192,7 +186,7 @@ async def test_groups_are_listed_by_state_and_type_as_far_as_the_version_goes(cl
     asked = {"everything": ([], []), "stable": (["stable"], []), "empty": (["Empty"], []), "consumer": ([], ["consumer"])}
     found = {}
     for name, (states, types) in asked.items():
-        answer = await client.call(groups.ListGroupsRequest(states_filter=states, types_filter=types), version)
+        answer = await client.call(ask("ListGroups", states_filter=states, types_filter=types), version)
         found[name] = [(group.group_id, group.protocol_type) for group in answer.groups]
     everything = [(GROUP, "consumer")]
     assert found == {
@@ -206,11 +200,11 @@ async def test_groups_are_listed_by_state_and_type_as_far_as_the_version_goes(cl
 @pytest.mark.parametrize("version", range(4))
 async def test_only_groups_without_members_are_deleted(client: KafkaStream, version: int) -> None:
     join = await formed(client)
-    deleting = groups.DeleteGroupsRequest(groups_names=[GROUP, "unknown"])
+    deleting = ask("DeleteGroups", groups_names=[GROUP, "unknown"])
     results = (await client.call(deleting, version)).results
     assert [result.error_code for result in results] == [ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_ID_NOT_FOUND]
     assert [bool(result.error_message) for result in results] == [version >= 3] * 2
-    await client.call(groups.LeaveGroupRequest(group_id=GROUP, member_id=join.member_id, members=[]), 0)
+    await client.call(ask("LeaveGroup", group_id=GROUP, member_id=join.member_id, members=[]), 0)
     results = (await client.call(deleting, version)).results
     assert [result.error_code for result in results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
     assert results[0].error_message is None

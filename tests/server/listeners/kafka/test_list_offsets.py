@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages import list_offsets
 from triolog.protocol.types import TopicPartition
 from triolog.server.listeners.kafka.session import KafkaSession
 
 from tests.support.brokers import actor_of
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, produced
 from tests.support.kafka_stream import KafkaStream
 from tests.support.logs import START_MS
@@ -21,17 +21,14 @@ PARTITION = TopicPartition(TOPIC, 0)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
 
-def asking(
-    *asked: tuple[int, int], topic: str = TOPIC, isolation_level: int = 0, **fields: Any
-) -> list_offsets.ListOffsetsRequest:
+def asking(*asked: tuple[int, int], topic: str = TOPIC, isolation_level: int = 0, **fields: Any) -> Any:
     """(partition, timestamp) of one topic."""
-    partitions = [
-        list_offsets.ListOffsetsPartition(partition_index=number, timestamp=timestamp, **fields) for number, timestamp in asked
-    ]
-    return list_offsets.ListOffsetsRequest(
+    partitions = [{"partition_index": number, "timestamp": timestamp, **fields} for number, timestamp in asked]
+    return ask(
+        "ListOffsets",
         replica_id=-1,
         isolation_level=isolation_level,
-        topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=partitions)],
+        topics=[{"name": topic, "partitions": partitions}],
         timeout_ms=1000,
     )
 
@@ -98,9 +95,7 @@ async def test_a_time_is_answered_with_the_first_record_at_or_behind_it(client: 
         *[(unknown, 99, -1) for unknown in (-7, -8, -(2**63))],
     ],
 )
-async def test_special_timestamps_have_a_first_version_and_others_none(
-    client: KafkaStream, timestamp: int, first: int, offset: int
-) -> None:
+async def test_special_timestamps_have_first_versions(client: KafkaStream, timestamp: int, first: int, offset: int) -> None:
     await three_times(client)
     answers = [await found(client, timestamp, version) for version in VERSIONS]
     expected = [(ErrorCode.UNSUPPORTED_VERSION, -1) if version < first else (0, offset) for version in VERSIONS]
@@ -154,9 +149,9 @@ async def test_a_leader_epoch_is_compared_where_the_version_has_one(client: Kafk
 async def end_of(
     client: KafkaStream, epoch: int, *, version: int = 4, topic: str = TOPIC, partition: int = 0, current: int = -1
 ) -> Any:
-    asked = list_offsets.OffsetForLeaderPartition(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
-    topics = [list_offsets.OffsetForLeaderTopic(topic=topic, partitions=[asked])]
-    answer = await client.call(list_offsets.OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), version)
+    asked = {"partition": partition, "current_leader_epoch": current, "leader_epoch": epoch}
+    topics = [{"topic": topic, "partitions": [asked]}]
+    answer = await client.call(ask("OffsetForLeaderEpoch", replica_id=-1, topics=topics), version)
     assert answer.topics[0].topic == topic
     [found] = answer.topics[0].partitions
     assert found.partition == partition

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
-from triolog.protocol.kafka.messages.admin import log_dirs
 from triolog.protocol.types import TopicPartition
 from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.kafka.calls import kafka_listener
@@ -16,21 +16,18 @@ from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import running_broker
 from tests.support.kafka_admin import error_names
-from tests.support.kafka_server import TOPIC, KafkaServer, batch, produced
+from tests.support.kafka_asking import ask
+from tests.support.kafka_server import TOPIC, batch, produced
 from tests.support.kafka_stream import KafkaStream, connected
 
 
-def asking(topics: dict[str, list[int]] | None) -> log_dirs.DescribeLogDirsRequest:
-    asked = topics and [
-        log_dirs.DescribeLogDirsDescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in topics.items()
-    ]
-    return log_dirs.DescribeLogDirsRequest(topics=[] if topics == {} else asked)
+def asking(topics: dict[str, list[int]] | None) -> Any:
+    asked = topics and [{"topic": name, "partitions": numbers} for name, numbers in topics.items()]
+    return ask("DescribeLogDirs", topics=[] if topics == {} else asked)
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-async def test_sizes_of_partitions_and_the_room_of_the_device(
-    kafka: KafkaServer, client: KafkaStream, fast_path: Path, version: int
-) -> None:
+async def test_sizes_of_partitions_and_the_room_of_the_device(client: KafkaStream, fast_path: Path, version: int) -> None:
     await produced(client, batch("x"), partition=1)
     answer = await client.call(asking(None), version)
     [directory] = answer.results
@@ -49,9 +46,7 @@ async def test_sizes_of_partitions_and_the_room_of_the_device(
 @pytest.mark.parametrize(
     ("topics", "found"), [({TOPIC: [2, 9], "nope": [0]}, [2]), ({TOPIC: []}, []), ({}, [])], ids=["some", "none", "empty"]
 )
-async def test_only_partitions_asked_for_are_told(
-    kafka: KafkaServer, client: KafkaStream, topics: dict[str, list[int]], found: list[int]
-) -> None:
+async def test_only_partitions_asked_for_are_told(client: KafkaStream, topics: dict[str, list[int]], found: list[int]) -> None:
     [directory] = (await client.call(asking(topics), 4)).results
     assert [each.partition_index for topic in directory.topics for each in topic.partitions] == found
 
@@ -84,19 +79,13 @@ async def test_every_directory_is_told_also_one_that_is_out_of_service(two_direc
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_partitions_stay_where_they_are_and_that_is_said(
-    two_directories: tuple[KafkaStream, Path, Path], version: int
-) -> None:
+async def test_partitions_stay_where_they_are_and_say_so(two_directories: tuple[KafkaStream, Path, Path], version: int) -> None:
     client, first, second = two_directories
     moves = [(first, TOPIC, 0), (second, TOPIC, 0), (first.parent / "file", TOPIC, 0), (Path("/none"), TOPIC, 0)]
     moves += [(first, TOPIC, 9), (first, "nope", 0)]
-    request = log_dirs.AlterReplicaLogDirsRequest(
-        dirs=[
-            log_dirs.AlterReplicaLogDir(
-                path=str(path), topics=[log_dirs.AlterReplicaLogDirTopic(name=name, partitions=[number])]
-            )
-            for path, name, number in moves
-        ]
+    request = ask(
+        "AlterReplicaLogDirs",
+        dirs=[{"path": str(path), "topics": [{"name": name, "partitions": [number]}]} for path, name, number in moves],
     )
     answer = await client.call(request, version)
     assert error_names(topic.partitions[0] for topic in answer.results) == [

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.limits import INT32_MIN
 from triolog.protocol.types import TopicPartition
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import actor_of
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
 
@@ -21,19 +21,18 @@ VERSIONS = range(14)
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 
-def asking(
-    *names: str | None, topic_id: bytes = NO_TOPIC_ID, may_create: bool = False, with_operations: bool = False
-) -> MetadataRequest:
-    return MetadataRequest(
-        topics=[MetadataRequestTopic(topic_id=topic_id, name=name) for name in names],
+def asking(*names: str | None, topic_id: bytes = NO_TOPIC_ID, may_create: bool = False, with_operations: bool = False) -> Any:
+    return ask(
+        "Metadata",
+        topics=[{"topic_id": topic_id, "name": name} for name in names],
         allow_auto_topic_creation=may_create,
         include_cluster_authorized_operations=with_operations,
         include_topic_authorized_operations=with_operations,
     )
 
 
-def asking_for_all() -> MetadataRequest:
-    return MetadataRequest(topics=None, include_cluster_authorized_operations=False, include_topic_authorized_operations=False)
+def asking_for_all() -> Any:
+    return ask("Metadata", topics=None, include_cluster_authorized_operations=False, include_topic_authorized_operations=False)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -96,9 +95,7 @@ async def test_a_topic_that_is_made_has_as_many_partitions_as_the_server_says(fa
 
 
 @pytest.mark.parametrize("may_create", [True, False])
-async def test_a_name_that_no_topic_can_have_is_refused_as_such(
-    kafka: KafkaServer, client: KafkaStream, may_create: bool
-) -> None:
+async def test_a_name_that_no_topic_can_have_is_refused(kafka: KafkaServer, client: KafkaStream, may_create: bool) -> None:
     await kafka.broker.topics.create("a.b")
     assert (await client.call(asking("a_b", may_create=True), 9)).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     for name in ("", "..", "with space", "x" * 250, "\u00e4"):
@@ -106,7 +103,7 @@ async def test_a_name_that_no_topic_can_have_is_refused_as_such(
         assert [(topic.error_code, topic.name) for topic in answer.topics] == [(ErrorCode.INVALID_TOPIC_EXCEPTION, name)]
 
 
-async def test_an_internal_topic_that_is_not_there_yet_is_unknown_and_not_made(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_an_internal_topic_that_is_not_there_yet_is_unknown_and_not_made(client: KafkaStream) -> None:
     """It is made when it is needed; until then a client may ask again."""
     [topic] = (await client.call(asking("__consumer_offsets", may_create=True), 9)).topics
     assert (topic.error_code, topic.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
@@ -164,14 +161,12 @@ async def test_what_may_be_done_is_told_of_a_topic_that_is_not_there_too(client:
     assert topic.topic_authorized_operations != INT32_MIN
 
 
-def asking_for_coordinators(*keys: str, key_type: int = GROUP) -> FindCoordinatorRequest:
-    return FindCoordinatorRequest(key=keys[0] if keys else "", key_type=key_type, coordinator_keys=list(keys))
+def asking_for_coordinators(*keys: str, key_type: int = GROUP) -> Any:
+    return ask("FindCoordinator", key=keys[0] if keys else "", key_type=key_type, coordinator_keys=list(keys))
 
 
 @pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
-async def test_keys_are_answered_with_this_broker_in_their_order(
-    kafka: KafkaServer, client: KafkaStream, key_type: int
-) -> None:
+async def test_keys_are_answered_with_this_broker_in_order(kafka: KafkaServer, client: KafkaStream, key_type: int) -> None:
     here = (0, kafka.broker.node_id, *kafka.address)
     for version in range(4):
         answer = await client.call(asking_for_coordinators("key", key_type=key_type), version)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages import offsets, transactions
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
 
@@ -26,19 +27,22 @@ def committing(
     topic_id: bytes = NO_TOPIC_ID,
     generation: int = -1,
     metadata: str | None = "note",
-) -> offsets.OffsetCommitRequest:
-    part = offsets.OffsetCommitRequestPartition(
-        partition_index=partition, committed_offset=offset, committed_leader_epoch=7, committed_metadata=metadata
-    )
-    return offsets.OffsetCommitRequest(
+) -> Any:
+    part = {
+        "partition_index": partition,
+        "committed_offset": offset,
+        "committed_leader_epoch": 7,
+        "committed_metadata": metadata,
+    }
+    return ask(
+        "OffsetCommit",
         group_id=GROUP,
         generation_id_or_member_epoch=generation,
-        member_id="",
-        topics=[offsets.OffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[part])],
+        topics=[{"name": topic, "topic_id": topic_id, "partitions": [part]}],
     )
 
 
-async def commit_code(client: KafkaStream, request: offsets.OffsetCommitRequest, version: int = 8) -> int:
+async def commit_code(client: KafkaStream, request: Any, version: int = 8) -> int:
     [topic] = (await client.call(request, version)).topics
     [partition] = topic.partitions
     return partition.error_code
@@ -46,20 +50,21 @@ async def commit_code(client: KafkaStream, request: offsets.OffsetCommitRequest,
 
 def fetching(
     version: int, partitions: Sequence[int] | None, *, group: str = GROUP, topic_id: bytes = NO_TOPIC_ID, stable: bool = False
-) -> offsets.OffsetFetchRequest:
+) -> Any:
     one = several = None
     if partitions is not None:
-        several = [offsets.OffsetFetchRequestTopics(name=TOPIC, topic_id=topic_id, partition_indexes=list(partitions))]
-        one = [offsets.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=list(partitions))]
-    return offsets.OffsetFetchRequest(
+        several = [{"name": TOPIC, "topic_id": topic_id, "partition_indexes": list(partitions)}]
+        one = [{"name": TOPIC, "partition_indexes": list(partitions)}]
+    return ask(
+        "OffsetFetch",
         group_id=group,
         topics=one if version < 8 else [],
-        groups=[] if version < 8 else [offsets.OffsetFetchRequestGroup(group_id=group, topics=several)],
+        groups=[] if version < 8 else [{"group_id": group, "topics": several}],
         require_stable=stable,
     )
 
 
-async def fetched(client: KafkaStream, version: int, request: offsets.OffsetFetchRequest) -> tuple[int, dict[int, Found]]:
+async def fetched(client: KafkaStream, version: int, request: Any) -> tuple[int, dict[int, Found]]:
     """(error code of the group, what was found by partition)."""
     answer = await client.call(request, version)
     group = answer if version < 8 else answer.groups[0]
@@ -79,9 +84,7 @@ async def test_offsets_are_committed_in_every_version(kafka: KafkaServer, client
         assert await fetched(client, 8, fetching(8, [0])) == (0, expected)
 
 
-async def test_offsets_are_fetched_in_every_version_and_a_group_that_nobody_knows_has_none(
-    kafka: KafkaServer, client: KafkaStream
-) -> None:
+async def test_offsets_are_fetched_in_every_version_and_strangers_have_none(kafka: KafkaServer, client: KafkaStream) -> None:
     await commit_code(client, committing(5))
     for version in range(1, 11):
         topic_id = kafka.topic_id() if version >= 10 else NO_TOPIC_ID
@@ -113,58 +116,45 @@ async def test_a_commit_that_is_refused_says_why(client: KafkaStream) -> None:
 
 async def test_several_groups_are_fetched_at_once(client: KafkaStream) -> None:
     await commit_code(client, committing(5))
-    groups = [offsets.OffsetFetchRequestGroup(group_id=name, topics=None) for name in (GROUP, "unknown", "")]
-    answer = await client.call(offsets.OffsetFetchRequest(group_id="", topics=[], groups=groups, require_stable=False), 8)
+    groups = [{"group_id": name, "topics": None} for name in (GROUP, "unknown", "")]
+    answer = await client.call(ask("OffsetFetch", group_id="", topics=[], groups=groups, require_stable=False), 8)
     assert [(group.group_id, len(group.topics)) for group in answer.groups] == [(GROUP, 1), ("unknown", 0), ("", 0)]
 
 
 async def test_deleted_offsets_are_gone_and_others_stay(client: KafkaStream) -> None:
     for number in range(3):
         await commit_code(client, committing(5, partition=number))
-    partitions = [offsets.OffsetDeleteRequestPartition(partition_index=number) for number in (0, 2, 9)]
-    request = offsets.OffsetDeleteRequest(
-        group_id=GROUP, topics=[offsets.OffsetDeleteRequestTopic(name=TOPIC, partitions=partitions)]
-    )
+    partitions = [{"partition_index": number} for number in (0, 2, 9)]
+    request = ask("OffsetDelete", group_id=GROUP, topics=[{"name": TOPIC, "partitions": partitions}])
     [topic] = (await client.call(request, 0)).topics
     assert [each.error_code for each in topic.partitions] == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert list((await fetched(client, 8, fetching(8, None)))[1]) == [1]
-    unknown = offsets.OffsetDeleteRequest(group_id="unknown", topics=[])
+    unknown = ask("OffsetDelete", group_id="unknown", topics=[])
     assert (await client.call(unknown, 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def started(client: KafkaStream) -> tuple[int, int]:
-    answer = await client.call(transactions.InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=60_000), 4)
-    return answer.producer_id, answer.producer_epoch
+async def started(client: KafkaStream) -> dict[str, Any]:
+    """Of a transaction, as its requests name it."""
+    answer = await client.call(ask("InitProducerId", transactional_id="mover", transaction_timeout_ms=60_000), 4)
+    return {"transactional_id": "mover", "producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
 
 
-def in_transaction(
-    producer: tuple[int, int], offset: int, topic_id: bytes = NO_TOPIC_ID
-) -> transactions.TxnOffsetCommitRequest:
-    part = transactions.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=None)
-    return transactions.TxnOffsetCommitRequest(
-        transactional_id="mover",
-        group_id=GROUP,
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        member_id="",
-        topics=[transactions.TxnOffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=[part])],
-    )
+def in_transaction(producer: dict[str, Any], offset: int, topic_id: bytes = NO_TOPIC_ID) -> Any:
+    part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": None}
+    topics = [{"name": TOPIC, "topic_id": topic_id, "partitions": [part]}]
+    return ask("TxnOffsetCommit", **producer, group_id=GROUP, topics=topics)
 
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("version", range(7))
-async def test_offsets_in_a_transaction_count_when_it_commits(
-    kafka: KafkaServer, client: KafkaStream, version: int, commit: bool
-) -> None:
+async def test_offsets_count_with_the_commit(kafka: KafkaServer, client: KafkaStream, version: int, commit: bool) -> None:
     producer = await started(client)
     topic_id = kafka.topic_id()
     if version < 5:
         refused = (await client.call(in_transaction(producer, 9), version)).topics[0].partitions[0]
         expected = ErrorCode.TRANSACTION_ABORTABLE if version == 4 else ErrorCode.INVALID_TXN_STATE
         assert refused.error_code == expected
-        joining = transactions.AddOffsetsToTxnRequest(
-            transactional_id="mover", producer_id=producer[0], producer_epoch=producer[1], group_id=GROUP
-        )
+        joining = ask("AddOffsetsToTxn", **producer, group_id=GROUP)
         assert (await client.call(joining, min(version, 3))).error_code == 0
     [topic] = (await client.call(in_transaction(producer, 9, topic_id), version)).topics
     assert topic.partitions[0].error_code == 0
@@ -172,9 +162,7 @@ async def test_offsets_in_a_transaction_count_when_it_commits(
     assert await fetched(client, 7, fetching(7, [0])) == (0, {0: (-1, -1, "", 0)})
     stable = await fetched(client, 7, fetching(7, [0], stable=True))
     assert stable == (0, {0: (-1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)})
-    ending = transactions.EndTxnRequest(
-        transactional_id="mover", producer_id=producer[0], producer_epoch=producer[1], committed=commit
-    )
+    ending = ask("EndTxn", **producer, committed=commit)
     assert (await client.call(ending, 5 if version >= 5 else 3)).error_code == 0
     assert await fetched(client, 7, fetching(7, [0], stable=True)) == (0, {0: (9 if commit else -1, -1, "", 0)})
 

@@ -143,9 +143,7 @@ async def test_records_that_cannot_be_stored_are_refused(kafka: KafkaServer, cli
 
 
 @pytest.mark.parametrize("stored_as", ["producer", "lz4"])
-async def test_zstd_is_refused_before_version_7_whatever_the_topic_makes_of_it(
-    kafka: KafkaServer, client: KafkaStream, stored_as: str
-) -> None:
+async def test_zstd_is_refused_before_version_7_by_any_topic(kafka: KafkaServer, client: KafkaStream, stored_as: str) -> None:
     await kafka.broker.topics.alter_configs(TOPIC, {"compression.type": stored_as})
     request = produce_request(batch("x", compression_type=CompressionType.ZSTD))
     assert (await answered(client, request, 6)).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -215,9 +213,7 @@ async def test_a_timeout_of_0_is_no_reason_to_say_that_it_took_too_long(client: 
         {"producer_id": 7, "producer_epoch": -1, "base_sequence": 0},
     ],
 )
-async def test_a_batch_of_an_odd_producer_is_packed_again(
-    kafka: KafkaServer, client: KafkaStream, producer: dict[str, int]
-) -> None:
+async def test_a_batch_of_odd_producers_is_repacked(kafka: KafkaServer, client: KafkaStream, producer: dict[str, int]) -> None:
     """An id below 0 is none, and an epoch below 0 is one like others, as without `compression.type`."""
     await kafka.broker.topics.create("packed", 1, {"compression.type": "zstd"})
     answer = await client.call(produce_request(patched(batch("x"), **producer), topic="packed"), 9)

@@ -10,21 +10,20 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from triolog.protocol.kafka.messages.fetch import FetchRequest
-from triolog.protocol.kafka.messages.metadata import MetadataRequest
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import until
 from tests.support.gate_fs import GateFileSystem
+from tests.support.kafka_asking import ask
 from tests.support.kafka_quotas import CONNECTIONS, FETCHED, MUTATIONS, PERCENT, PRODUCED, Parts, altering, mutated, mutations
 from tests.support.kafka_server import batch, fetch_partition, fetch_request, kafka_server, produce_request, produced
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire, frame
 
 TOPIC = "topic"
 MINE: Parts = [("client-id", CLIENT_ID)]
-METADATA = MetadataRequest(topics=None, include_cluster_authorized_operations=False, include_topic_authorized_operations=False)
+METADATA = ask("Metadata", topics=None, include_cluster_authorized_operations=False, include_topic_authorized_operations=False)
 KILOBYTES = batch("x" * 20_000)
 
 
@@ -59,9 +58,7 @@ def test_a_produce_above_the_quota_is_stored_and_its_client_told_for_how_long(cl
 
 
 @pytest.mark.parametrize("acks", [-1, 0])
-def test_nothing_more_is_taken_from_the_connection_until_the_time_is_over(
-    broker: BlockingBroker, client: KafkaWire, acks: int
-) -> None:
+def test_nothing_more_is_taken_from_it_until_the_time_is_over(broker: BlockingBroker, client: KafkaWire, acks: int) -> None:
     """Both requests are there at once, so that one that is not muted takes both in one turn."""
     limit(client, PRODUCED, 100)
     body = produce_request(KILOBYTES, topic=TOPIC, acks=acks)
@@ -80,7 +77,7 @@ def test_nothing_more_is_taken_from_the_connection_until_the_time_is_over(
     assert client.receive_frame()
 
 
-def one_batch(offset: int, **fields: Any) -> FetchRequest:
+def one_batch(offset: int, **fields: Any) -> Any:
     return fetch_request(fetch_partition(offset, max_bytes=1), topic=TOPIC, **fields)
 
 
@@ -92,9 +89,7 @@ def fetched(answer: Any) -> list[int]:
     return [len(each.records) for topic in answer.responses for each in topic.partitions]
 
 
-def test_a_fetch_above_the_quota_has_no_records_and_gets_them_when_the_time_is_over(
-    broker: BlockingBroker, client: KafkaWire
-) -> None:
+def test_a_fetch_above_the_quota_has_no_records_until_the_time_is_over(broker: BlockingBroker, client: KafkaWire) -> None:
     for _ in range(3):
         client.call(produce_request(KILOBYTES, topic=TOPIC), 9)
     limit(client, FETCHED, 3000)
@@ -201,9 +196,7 @@ async def test_a_produce_that_has_expired_is_charged_once(fast_path: Path) -> No
         assert counted == {PRODUCED: 1}
 
 
-def test_who_makes_and_deletes_too_many_partitions_is_refused_until_they_are_paid_for(
-    broker: BlockingBroker, client: KafkaWire
-) -> None:
+def test_who_changes_too_many_partitions_is_refused_until_they_are_paid_for(broker: BlockingBroker, client: KafkaWire) -> None:
     limit(client, MUTATIONS, 0.1)
     made, *others = mutations(is_strict=True)
     assert mutated(client.call(*made)) == ["NONE"]
@@ -217,9 +210,7 @@ def test_who_makes_and_deletes_too_many_partitions_is_refused_until_they_are_pai
         assert mutated(client.call(body, version)) == ["NONE"]
 
 
-def test_a_client_that_does_not_know_the_error_is_told_to_be_quiet_and_gets_what_it_wants(
-    broker: BlockingBroker, client: KafkaWire
-) -> None:
+def test_who_does_not_know_the_error_is_told_to_be_quiet_and_served(broker: BlockingBroker, client: KafkaWire) -> None:
     limit(client, MUTATIONS, 0.1)
     for body, version in mutations(is_strict=False):
         answer = client.call(body, version)

@@ -7,38 +7,19 @@ from pathlib import Path
 import pytest
 from triolog.protocol.errors import ErrorCode
 
-from tests.support.kafka_quotas import (
-    ADDRESS,
-    ANY,
-    BOTH,
-    CONNECTIONS,
-    DEFAULT,
-    EXACT,
-    FETCHED,
-    MUTATIONS,
-    PERCENT,
-    PRODUCED,
-    TWICE,
-    USER,
-    Components,
-    Parts,
-    Values,
-    altered,
-    altering,
-    asking,
-    described,
-)
+from tests.support import kafka_quotas as quotas
+from tests.support.kafka_quotas import ADDRESS, ANY, CONNECTIONS, EXACT, PRODUCED, USER, altered, altering, asking, described
 from tests.support.kafka_server import KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
 
-DEFAULTS: Parts = [("user", None), ("client-id", None)]
-STORED: list[tuple[Parts, Values]] = [
-    (USER, [(PRODUCED, 1.0), (FETCHED, 2.0)]),
-    (BOTH, [(PERCENT, 0.5)]),
-    (DEFAULTS, [(MUTATIONS, 3.0)]),
+DEFAULTS: quotas.Parts = [("user", None), ("client-id", None)]
+STORED: list[tuple[quotas.Parts, quotas.Values]] = [
+    (USER, [(PRODUCED, 1.0), (quotas.FETCHED, 2.0)]),
+    (quotas.BOTH, [(quotas.PERCENT, 0.5)]),
+    (DEFAULTS, [(quotas.MUTATIONS, 3.0)]),
     (ADDRESS, [(CONNECTIONS, 4.0)]),
 ]
-NAMES = {"user": USER, "both": BOTH, "defaults": DEFAULTS, "address": ADDRESS}
+NAMES = {"user": USER, "both": quotas.BOTH, "defaults": DEFAULTS, "address": ADDRESS}
 
 
 async def found(client: KafkaStream, *components: tuple[str, int, str | None], strict: bool = False) -> set[str]:
@@ -65,17 +46,17 @@ async def test_quotas_are_described_as_they_were_set_also_after_a_restart(fast_p
         assert not kafka.broker.security.quotas.is_active
 
 
-DESCRIBED: list[tuple[Components, list[str], list[str]]] = [
+DESCRIBED: list[tuple[quotas.Components, list[str], list[str]]] = [
     ([], ["user", "both", "defaults", "address"], []),
     ([("user", ANY, None)], ["user", "both", "defaults"], ["user"]),
     ([("user", EXACT, "u")], ["user", "both"], ["user"]),
-    ([("user", DEFAULT, None)], ["defaults"], []),
+    ([("user", quotas.DEFAULT, None)], ["defaults"], []),
     ([("client-id", ANY, None)], ["both", "defaults"], []),
     ([("client-id", EXACT, "other")], [], []),
     ([("user", ANY, None), ("client-id", EXACT, "c")], ["both"], ["both"]),
     ([("ip", ANY, None)], ["address"], ["address"]),
     ([("ip", EXACT, "1.2.3.4")], ["address"], ["address"]),
-    ([("ip", DEFAULT, None)], [], []),
+    ([("ip", quotas.DEFAULT, None)], [], []),
 ]
 """What is asked for -> which of the stored entities are described, loosely and strictly."""
 
@@ -87,12 +68,12 @@ async def test_entities_are_described_that_have_what_is_asked_for(client: KafkaS
         assert await found(client, *components, strict=True) == set(strictly), components
 
 
-SENSELESS: list[tuple[Components, str]] = [
+SENSELESS: list[tuple[quotas.Components, str]] = [
     ([("group", EXACT, "x")], "UNSUPPORTED_VERSION"),
     ([("", EXACT, "x")], "INVALID_REQUEST"),
     ([("user", 7, "x")], "INVALID_REQUEST"),
     ([("user", EXACT, None)], "INVALID_REQUEST"),
-    ([("user", DEFAULT, "x")], "INVALID_REQUEST"),
+    ([("user", quotas.DEFAULT, "x")], "INVALID_REQUEST"),
     ([("user", ANY, None), ("user", ANY, None)], "INVALID_REQUEST"),
     ([("user", ANY, None), ("ip", ANY, None)], "INVALID_REQUEST"),
 ]
@@ -105,7 +86,7 @@ async def test_a_question_that_makes_no_sense_is_refused(client: KafkaStream) ->
         assert answer.error_message, components
 
 
-NO_QUOTAS: list[tuple[Parts, Values]] = [
+NO_QUOTAS: list[tuple[quotas.Parts, quotas.Values]] = [
     ([], [(PRODUCED, 1.0)]),
     ([("group", "x")], [(PRODUCED, 1.0)]),
     ([("group", "x")], [(PRODUCED, None)]),
@@ -117,10 +98,10 @@ NO_QUOTAS: list[tuple[Parts, Values]] = [
     (USER, [("bogus", 1.0)]),
     (USER, [("SCRAM-SHA-256", 1.0)]),
     (USER, [(PRODUCED, 0.0)]),
-    (USER, [(PERCENT, -1.0)]),
+    (USER, [(quotas.PERCENT, -1.0)]),
     (USER, [(PRODUCED, 0.5)]),
-    (USER, [(FETCHED, 1e300)]),
-    (USER, [(PERCENT, float("nan"))]),
+    (USER, [(quotas.FETCHED, 1e300)]),
+    (USER, [(quotas.PERCENT, float("nan"))]),
     (ADDRESS, [(CONNECTIONS, 2.0**31)]),
     (USER, [(PRODUCED, 1.0), ("bogus", 1.0)]),
     (USER, [(PRODUCED, 1.0), (PRODUCED, 2.0)]),
@@ -128,18 +109,20 @@ NO_QUOTAS: list[tuple[Parts, Values]] = [
 
 
 async def test_what_cannot_be_a_quota_is_refused_and_changes_nothing(client: KafkaStream) -> None:
-    beside: Parts = [("user", "beside")]
+    beside: quotas.Parts = [("user", "beside")]
     for parts, values in NO_QUOTAS:
         answer = await client.call(altering((parts, values), (beside, [(PRODUCED, 9.0)])), 1)
         assert altered(answer) == {frozenset(parts): "INVALID_REQUEST", frozenset(beside): "NONE"}, values
         assert described(await client.call(asking(), 1)) == ("NONE", {frozenset(beside): {PRODUCED: 9.0}}), values
 
 
-async def test_an_entity_that_is_named_twice_is_refused_once_and_of_a_type_named_twice_the_last_name_counts(
+async def test_an_entity_named_twice_is_refused_once_of_a_type_named_twice_the_last_name_counts(
     client: KafkaStream,
 ) -> None:
-    answer = await client.call(altering((TWICE, [(PRODUCED, 5.0)]), (USER, [(PRODUCED, 1.0)]), (TWICE, [(FETCHED, 6.0)])), 1)
-    assert altered(answer) == {frozenset(TWICE): "INVALID_REQUEST", frozenset(USER): "NONE"}
+    answer = await client.call(
+        altering((quotas.TWICE, [(PRODUCED, 5.0)]), (USER, [(PRODUCED, 1.0)]), (quotas.TWICE, [(quotas.FETCHED, 6.0)])), 1
+    )
+    assert altered(answer) == {frozenset(quotas.TWICE): "INVALID_REQUEST", frozenset(USER): "NONE"}
     assert len(answer.entries) == 2
     assert described(await client.call(asking(), 1)) == ("NONE", {frozenset(USER): {PRODUCED: 1.0}})
     answer = await client.call(altering(([("user", "a"), ("user", "b")], [(PRODUCED, 1.0)])), 1)
@@ -152,7 +135,7 @@ async def test_to_remove_what_is_not_there_is_fine(client: KafkaStream) -> None:
 
 
 async def test_a_change_that_is_only_validated_is_not_made(client: KafkaStream) -> None:
-    bodies = [(USER, [(PRODUCED, 1.0)]), (BOTH, [(PRODUCED, 0.0)])]
+    bodies = [(USER, [(PRODUCED, 1.0)]), (quotas.BOTH, [(PRODUCED, 0.0)])]
     answer = await client.call(altering(*bodies, validate_only=True), 1)
     assert list(altered(answer).values()) == ["NONE", "INVALID_REQUEST"]
     assert described(await client.call(asking(), 1)) == ("NONE", None)
@@ -161,7 +144,7 @@ async def test_a_change_that_is_only_validated_is_not_made(client: KafkaStream) 
 async def test_changes_of_several_clients_at_once_are_all_kept(kafka: KafkaServer, client: KafkaStream) -> None:
     async with kafka.connected() as other:
         await client.send(altering((USER, [(PRODUCED, 1.0)])), 1)
-        await other.send(altering((USER, [(FETCHED, 2.0)])), 1)
+        await other.send(altering((USER, [(quotas.FETCHED, 2.0)])), 1)
         await client.receive()
         await other.receive()
-    assert described(await client.call(asking(), 1)) == ("NONE", {frozenset(USER): {PRODUCED: 1.0, FETCHED: 2.0}})
+    assert described(await client.call(asking(), 1)) == ("NONE", {frozenset(USER): {PRODUCED: 1.0, quotas.FETCHED: 2.0}})

@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 import trio
 from triolog.protocol.kafka.apis import ApiKey
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
-from triolog.protocol.kafka.messages.metadata import MetadataRequest
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.limits import MAX_REQUEST_BYTES
 from triolog.protocol.types import TopicPartition
 from triolog.server.listeners.connections.unsent import FREE_BYTES, MAX_UNSENT_BYTES
@@ -20,22 +17,15 @@ from triolog.server.listeners.kafka import calls
 from triolog.server.listeners.kafka.door import Call
 from triolog.server.listeners.kafka.session import KafkaSession
 
+from tests.support import kafka_server as support
 from tests.support.brokers import LARGE, until
 from tests.support.gate_fs import GateFileSystem
-from tests.support.kafka_server import (
-    TOPIC,
-    KafkaServer,
-    batch,
-    fetch_partition,
-    fetch_request,
-    kafka_server,
-    produce_request,
-    produced,
-)
+from tests.support.kafka_asking import ask
+from tests.support.kafka_server import KafkaServer, batch, fetch_partition, fetch_request, kafka_server, produce_request
 from tests.support.kafka_stream import KafkaStream
 from tests.support.kafka_wire import frame
 
-HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1.0")
+HELLO = ask("ApiVersions", client_software_name="wire", client_software_version="1.0")
 PARKED_MS = 120_000
 PATIENCE_S = 30.0
 
@@ -54,50 +44,36 @@ async def is_serving(kafka: KafkaServer) -> bool:
         return (await other.call(HELLO, 3)).error_code == 0
 
 
-@pytest.mark.parametrize("key", [999, -1, 4, ApiKey.SASL_HANDSHAKE + 1000])
-async def test_an_unknown_api_key_ends_that_connection_only(kafka: KafkaServer, client: KafkaStream, key: int) -> None:
-    header = struct.pack(">hhih", key, 0, 1, -1)
-    async with kafka.connected() as other:
-        await client.send_raw(struct.pack(">i", len(header)) + header)
-        assert await client.is_closed_by_server()
-        assert (await other.call(HELLO, 3)).error_code == 0
-
-
-@pytest.mark.parametrize("version", [3, 19, -1])
-async def test_a_version_that_is_not_served_ends_the_connection_without_an_answer(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
-    header = struct.pack(">hhih", ApiKey.FETCH, version, 1, -1)
-    await client.send_raw(struct.pack(">i", len(header)) + header)
-    assert await client.is_closed_by_server()
-    assert await is_serving(kafka)
-
-
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_the_versions_of_produce_that_are_advertised_for_librdkafka_are_not_read(
-    client: KafkaStream, version: int
-) -> None:
+async def test_versions_of_produce_that_are_advertised_for_librdkafka_are_not_read(client: KafkaStream, version: int) -> None:
     await client.send_raw(frame(produce_request(batch("x"), acks=1), version, 1))
     assert await client.is_closed_by_server()
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        struct.pack(">i", -1),
-        struct.pack(">i", 0),
-        struct.pack(">i", MAX_REQUEST_BYTES + 1),
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        b"GET / HTTP/1.1\r\n\r\n",
-        b"SSH-2.0-OpenSSH_9.6\r\n",
-    ],
-    ids=["negative", "empty", "oversize", "tls", "http", "ssh"],
-)
-async def test_a_length_that_no_request_has_ends_the_connection_at_once(
-    kafka: KafkaServer, client: KafkaStream, data: bytes
-) -> None:
-    await client.send_raw(data)
-    assert await client.is_closed_by_server()
+def header(key: int, version: int) -> bytes:
+    """A request that has nothing else."""
+    return struct.pack(">ihhih", 10, key, version, 1, -1)
+
+
+CUT_SHORT = frame(ask("Metadata", topics=None, include_cluster_authorized_operations=False), 1, 1)[4:-2]
+NO_REQUESTS = {
+    **{f"key {key}": header(key, 0) for key in (999, -1, 4, ApiKey.SASL_HANDSHAKE + 1000)},
+    **{f"version {version} of Fetch": header(ApiKey.FETCH, version) for version in (3, 19, -1)},
+    **{f"length {size}": struct.pack(">i", size) for size in (-1, 0, MAX_REQUEST_BYTES + 1)},
+    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    "http": b"GET / HTTP/1.1\r\n\r\n",
+    "ssh": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "body cut short": struct.pack(">i", len(CUT_SHORT)) + CUT_SHORT,
+}
+
+
+@pytest.mark.parametrize("data", NO_REQUESTS.values(), ids=NO_REQUESTS)
+async def test_what_is_no_request_ends_its_connection_only(kafka: KafkaServer, client: KafkaStream, data: bytes) -> None:
+    """At once, without an answer."""
+    async with kafka.connected() as other:
+        await client.send_raw(data)
+        assert await client.is_closed_by_server()
+        assert (await other.call(HELLO, 3)).error_code == 0
     assert await is_serving(kafka)
 
 
@@ -105,13 +81,6 @@ async def test_a_frame_that_claims_much_costs_what_was_sent(kafka: KafkaServer, 
     """Nothing is allocated for what a length says, and no more counted than what came."""
     await client.send_raw(struct.pack(">i", MAX_REQUEST_BYTES) + b"\0" * 100)
     await until(lambda: kafka.admission.budget.held == 104)
-    assert await is_serving(kafka)
-
-
-async def test_a_body_that_ends_too_early_ends_the_connection(kafka: KafkaServer, client: KafkaStream) -> None:
-    whole = frame(MetadataRequest(topics=None, include_cluster_authorized_operations=False), 1, 1)
-    await client.send_raw(struct.pack(">i", len(whole) - 6) + whole[4:-2])
-    assert await client.is_closed_by_server()
     assert await is_serving(kafka)
 
 
@@ -135,11 +104,11 @@ async def test_produces_that_wait_for_the_device_are_answered_in_their_order(fas
     """The second one's partition is not held up; its answer waits all the same."""
     gate = GateFileSystem()
     async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
-        await kafka.broker.topics.create(TOPIC, 2)
+        await kafka.broker.topics.create(support.TOPIC, 2)
         with gate.hold("write", "topic-0/00000000000000000000.log"):
             await client.send(produce_request(batch("slow"), partition=0), 9)
             await client.send(produce_request(batch("fast"), partition=1), 9)
-            await until(lambda: kafka.broker.reader.snapshot(TopicPartition(TOPIC, 1)).log_end_offset == 1)
+            await until(lambda: kafka.broker.reader.snapshot(TopicPartition(support.TOPIC, 1)).log_end_offset == 1)
         assert [(await client.receive()).responses[0].partition_responses[0].index for _ in range(2)] == [0, 1]
 
 
@@ -148,7 +117,7 @@ async def test_a_parked_fetch_holds_up_what_comes_behind_it(kafka: KafkaServer, 
     await client.send(fetch_request(fetch_partition(), max_wait_ms=PARKED_MS), 11)
     await client.send(HELLO, 3)
     async with kafka.connected() as other:
-        await produced(other, batch("wake up"))
+        await support.produced(other, batch("wake up"))
     assert (await client.receive()).responses[0].partitions[0].records
     assert (await client.receive()).error_code == 0
 
@@ -160,10 +129,10 @@ async def test_what_was_taken_is_answered_before_a_broken_frame_ends_the_connect
     assert await client.is_closed_by_server()
 
 
-async def test_acks_0_has_no_answer_and_holds_up_none(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_acks_0_has_no_answer_and_holds_up_none(client: KafkaStream) -> None:
     for number in range(3):
         await client.send(produce_request(batch(f"{number}"), acks=0), 9, expects_answer=False)
-    assert await produced(client, batch("answered")) == 3
+    assert await support.produced(client, batch("answered")) == 3
 
 
 @pytest.mark.parametrize(
@@ -171,9 +140,7 @@ async def test_acks_0_has_no_answer_and_holds_up_none(kafka: KafkaServer, client
     [{"topic": "no-such-topic"}, {"partition": 99}, {"records": b"\0" * 61}],
     ids=["topic", "partition", "records"],
 )
-async def test_acks_0_ends_the_connection_when_it_fails(
-    kafka: KafkaServer, client: KafkaStream, request_fields: dict[str, Any]
-) -> None:
+async def test_failed_acks_0_end_a_connection(kafka: KafkaServer, client: KafkaStream, request_fields: dict[str, Any]) -> None:
     fields = {"records": batch("lost"), "acks": 0, **request_fields}
     await client.send(produce_request(**fields), 9, expects_answer=False)
     assert await client.is_closed_by_server()
@@ -194,7 +161,7 @@ async def test_a_client_that_never_reads_is_read_from_no_more(kafka: KafkaServer
     """What it has not taken is bounded: by one answer above the limit."""
     async with kafka.connected() as producer:
         for _ in range(4):
-            await produced(producer, batch(b"x" * 1_000_000))
+            await support.produced(producer, batch(b"x" * 1_000_000))
     await until(lambda: kafka.listener.connections == 0)
     async with kafka.connected(receive_buffer_bytes=4096) as client:
         await client.send_raw(frame(fetch_request(fetch_partition()), 11, 1) * 20)
@@ -208,7 +175,7 @@ async def test_a_client_that_never_reads_is_read_from_no_more(kafka: KafkaServer
 
 async def test_a_client_that_reads_is_read_from_again_while_memory_is_scarce(kafka: KafkaServer, client: KafkaStream) -> None:
     """Its answers leave at the end of the turn that has made them, without a task that would tell of it."""
-    await produced(client, batch(bytes(2 * FREE_BYTES)))
+    await support.produced(client, batch(bytes(2 * FREE_BYTES)))
     answers = kafka.admission.answers
     answers.change(taken := answers.limit - 1)
     assert answers.is_pressed
@@ -239,7 +206,7 @@ async def test_bytes_that_never_become_a_request_do_not_keep_a_connection(fast_p
 async def test_a_parked_fetch_is_not_idle(fast_path: Path) -> None:
     idle_s = 0.02
     async with kafka_server(fast_path, door={"idle_timeout_s": idle_s}) as kafka:
-        await kafka.broker.topics.create(TOPIC)
+        await kafka.broker.topics.create(support.TOPIC)
         async with kafka.connected() as client:
             begin = trio.current_time()
             answer = await client.call(fetch_request(fetch_partition(), max_wait_ms=100), 11)
@@ -261,7 +228,7 @@ async def test_a_request_that_comes_as_the_connection_is_told_to_stop_gives_its_
     """It waits for its turn behind a produce when the stop comes, and is not taken up."""
     gate = GateFileSystem()
     async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
-        await kafka.broker.topics.create(TOPIC)
+        await kafka.broker.topics.create(support.TOPIC)
         budget = kafka.admission.budget
         with gate.hold("write", "topic-0/00000000000000000000.log"):
             await client.send(produce_request(batch("taken")), 9)
@@ -275,13 +242,13 @@ async def test_a_request_that_comes_as_the_connection_is_told_to_stop_gives_its_
         await until(lambda: budget.held == 0)
 
 
-async def test_a_fetch_whose_connection_fails_before_it_waits_meets_no_bug(
+async def test_a_fetch_behind_a_failure_meets_no_bug(
     kafka: KafkaServer, client: KafkaStream, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A produce before it, without acks, is refused by its log while the fetch goes through its many partitions."""
     await kafka.broker.topics.create("wide", 100)
     out_of_order = batch("x", producer_id=7, producer_epoch=0, base_sequence=5)
-    await produced(client, batch("x", producer_id=7, producer_epoch=0, base_sequence=0))
+    await support.produced(client, batch("x", producer_id=7, producer_epoch=0, base_sequence=0))
     fetch = fetch_request(*(fetch_partition(partition=number) for number in range(100)), topic="wide", max_wait_ms=600_000)
     await client.send_raw(frame(produce_request(out_of_order, acks=0), 9, 2) + frame(fetch, 12, 3))
     with caplog.at_level(logging.WARNING):
@@ -290,14 +257,12 @@ async def test_a_fetch_whose_connection_fails_before_it_waits_meets_no_bug(
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in line
 
 
-async def test_a_connection_that_fails_in_many_ways_is_ended_once(
-    kafka: KafkaServer, client: KafkaStream, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_many_failures_end_it_once(kafka: KafkaServer, client: KafkaStream, caplog: pytest.LogCaptureFixture) -> None:
     """A request names thousands of partitions; one line of the log is enough for it."""
-    parts = [ProducePartition(index=number, records=batch("x")) for number in range(100, 300)]
-    topics = [ProduceTopic(name=TOPIC, topic_id=bytes(16), partition_data=parts)]
+    parts = [{"index": number, "records": batch("x")} for number in range(100, 300)]
+    topics = [{"name": support.TOPIC, "topic_id": bytes(16), "partition_data": parts}]
     with caplog.at_level(logging.WARNING):
-        await client.send(ProduceRequest(acks=0, timeout_ms=1000, topic_data=topics), 9, expects_answer=False)
+        await client.send(ask("Produce", acks=0, timeout_ms=1000, topic_data=topics), 9, expects_answer=False)
         assert await client.is_closed_by_server()
     assert len(caplog.records) == 1
     assert kafka.admission.counters("kafka").refused == 1
@@ -312,7 +277,7 @@ async def test_a_bug_ends_the_connection_that_meets_it_and_no_other(
     known = calls.handler_of
     monkeypatch.setattr(calls, "handler_of", lambda key: handler if key is ApiKey.METADATA else known(key))
     with caplog.at_level(logging.ERROR):
-        await client.send(MetadataRequest(topics=None, include_cluster_authorized_operations=False), 5)
+        await client.send(ask("Metadata", topics=None, include_cluster_authorized_operations=False), 5)
         assert await client.is_closed_by_server()
     assert "ZeroDivisionError: planted" in caplog.text
     assert await is_serving(kafka)

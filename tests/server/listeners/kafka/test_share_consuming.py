@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages import share_group_offsets
-from triolog.protocol.kafka.messages.share_groups import ShareGroupHeartbeatRequest
 
 from tests.support.brokers import until
 from tests.support.kafka_admin import SET, alter_incrementally, error_names
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produced
 from tests.support.kafka_stream import KafkaStream
 from tests.support.share_members import ACCEPT, GROUP, RELEASE, ShareMember
@@ -37,10 +36,8 @@ async def configure(client: KafkaStream, **configs: str) -> None:
 
 
 async def heartbeat(client: KafkaStream, member_id: str, epoch: int, *topics: str) -> Any:
-    request = ShareGroupHeartbeatRequest(
-        group_id=GROUP, member_id=member_id, member_epoch=epoch, subscribed_topic_names=list(topics) or None
-    )
-    answer = await client.call(request, 1)
+    said = {"group_id": GROUP, "member_id": member_id, "member_epoch": epoch}
+    answer = await client.call(ask("ShareGroupHeartbeat", **said, subscribed_topic_names=list(topics) or None), 1)
     assert answer.error_code == 0, answer
     return answer
 
@@ -57,8 +54,8 @@ async def joined(kafka: KafkaServer, client: KafkaStream, member_id: str = "memb
 
 async def offset(client: KafkaStream) -> tuple[int, int]:
     """(start offset, lag) of the group."""
-    asked = share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=None)
-    (group,) = (await client.call(share_group_offsets.DescribeShareGroupOffsetsRequest(groups=[asked]), 1)).groups
+    asked = ask("DescribeShareGroupOffsets", groups=[{"group_id": GROUP, "topics": None}])
+    (group,) = (await client.call(asked, 1)).groups
     [partition] = group.topics[0].partitions
     return partition.start_offset, partition.lag
 
@@ -109,9 +106,8 @@ async def test_an_altered_group_reads_from_there(kafka: KafkaServer, client: Kaf
     member = await joined(kafka, client)
     await member.acquired()
     await heartbeat(client, "member", -1)
-    partition = share_group_offsets.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=7)
-    topic = share_group_offsets.AlterShareGroupOffsetsRequestTopic(topic_name=TOPIC, partitions=[partition])
-    answer = await client.call(share_group_offsets.AlterShareGroupOffsetsRequest(group_id=GROUP, topics=[topic]), 0)
+    topic = {"topic_name": TOPIC, "partitions": [{"partition_index": 0, "start_offset": 7}]}
+    answer = await client.call(ask("AlterShareGroupOffsets", group_id=GROUP, topics=[topic]), 0)
     assert answer.responses[0].partitions[0].error_code == 0
     member = await joined(kafka, client)
     assert await member.acquired() == [(7, 9, 1)]

@@ -10,7 +10,6 @@ import attrs
 import pytest
 import trio
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages import share_fetch as m
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import OffsetReset, ShareConfig, ShareKey
 from triolog.server.groups.share import sessions
@@ -46,9 +45,7 @@ async def other(kafka: KafkaServer) -> AsyncIterator[ShareMember]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_a_member_is_given_records_and_the_next_ones_when_it_has_said_what_became_of_them(
-    member: ShareMember, version: int
-) -> None:
+async def test_a_member_is_given_the_next_records_when_it_has_acknowledged_the_last(member: ShareMember, version: int) -> None:
     member.version = version
     assert await member.acquired(max_records=4) == [(0, 3, 1)]
     assert await member.acquired([(0, 1, [ACCEPT]), (2, 3, [ACCEPT, REJECT])]) == [(4, 9, 1)]
@@ -61,9 +58,7 @@ async def test_what_it_is_given_are_the_records(member: ShareMember) -> None:
 
 
 @pytest.mark.parametrize("isolation", Isolation)
-async def test_records_of_aborted_transactions_are_given_to_who_does_not_mind(
-    kafka: KafkaServer, member: ShareMember, isolation: Isolation
-) -> None:
+async def test_aborted_records_are_for_who_does_not_mind(kafka: KafkaServer, member: ShareMember, isolation: Isolation) -> None:
     kafka.broker.shares.config_of = lambda _: attrs.evolve(EARLIEST, isolation=isolation)
     await member.acquired()
     producer = await TransactionalProducer.start(kafka.broker)
@@ -231,9 +226,7 @@ async def test_an_unknown_topic_and_an_unknown_partition_are_told_apart(member: 
     assert await member.acknowledge((0, 0, [ACCEPT])) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
-async def test_a_partition_in_which_the_group_has_never_begun_is_an_error_for_who_has_waited_for_it(
-    member: ShareMember,
-) -> None:
+async def test_a_partition_in_which_a_group_has_never_begun_is_an_error_for_who_has_waited_for_it(member: ShareMember) -> None:
     member.partition = 1
     assert (await member.ask()).responses == []
     answer = await member.ask(max_wait_ms=1)
@@ -241,19 +234,17 @@ async def test_a_partition_in_which_the_group_has_never_begun_is_an_error_for_wh
     assert await member.acknowledge((0, 0, [ACCEPT])) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_what_others_of_a_fetch_have_is_given_without_an_error_where_the_group_has_never_begun(
+async def test_partitions_of_a_fetch_are_given_beside_one_where_the_group_never_began(
     kafka: KafkaServer, member: ShareMember
 ) -> None:
-    parts = [m.ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=[]) for number in (0, 1)]
-    topics = [m.ShareFetchRequestTopic(topic_id=kafka.topic_id(), partitions=parts)]
+    parts = [{"partition_index": number, "acknowledgement_batches": []} for number in (0, 1)]
+    topics = [{"topic_id": kafka.topic_id(), "partitions": parts}]
     answer = await member.ask(max_wait_ms=60_000, topics=topics)
     [found] = answer.responses[0].partitions
     assert (found.partition_index, found.error_code, ranges(found)) == (0, 0, [(0, 9, 1)])
 
 
-async def test_who_waits_is_given_records_when_the_group_begins_where_it_never_had(
-    kafka: KafkaServer, member: ShareMember
-) -> None:
+async def test_who_waits_is_given_records_when_the_group_begins_there(kafka: KafkaServer, member: ShareMember) -> None:
     member.partition = 1
     async with kafka.connected() as producer, trio.open_nursery() as nursery:
         await produced(producer, batch("a"), partition=1)
@@ -273,18 +264,14 @@ async def test_an_acknowledgement_begins_no_session(member: ShareMember) -> None
     assert await member.acknowledge((0, 0, [ACCEPT])) is ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
-async def test_a_group_begins_where_its_configuration_says(
-    kafka: KafkaServer, member: ShareMember, client: KafkaStream
-) -> None:
+async def test_a_group_begins_where_its_config_says(kafka: KafkaServer, member: ShareMember, client: KafkaStream) -> None:
     kafka.broker.shares.config_of = lambda _: ShareConfig()
     assert await member.acquired() == []
     await produced(client, batch("new"))
     assert await member.acquired() == [(10, 10, 1)]
 
 
-async def test_a_group_may_begin_with_what_is_not_older_than_a_duration(
-    kafka: KafkaServer, member: ShareMember, client: KafkaStream
-) -> None:
+async def test_a_group_may_begin_a_duration_ago(kafka: KafkaServer, member: ShareMember, client: KafkaStream) -> None:
     now_ms = kafka.broker.now_ms()
     await produced(client, batch("old", timestamp=now_ms - 2_000))
     await produced(client, batch("young", timestamp=now_ms - 500))
@@ -297,11 +284,11 @@ async def test_each_partition_is_acknowledged_or_refused_alone(kafka: KafkaServe
     await kafka.broker.shares.initialize(GROUP, kafka.topic_id(), 1)
     async with kafka.connected() as producer:
         await produced(producer, batch("a", "b"), partition=1)
-    asked = [m.ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=[]) for number in range(2)]
-    await member.ask(topics=[m.ShareFetchRequestTopic(topic_id=member.topic_id, partitions=asked)])
-    said = m.ShareAcknowledgementBatch(first_offset=0, last_offset=9, acknowledge_types=[ACCEPT])
-    partitions = [m.ShareAcknowledgePartition(partition_index=number, acknowledgement_batches=[said]) for number in range(2)]
-    answer = await member.acknowledge_all([m.ShareAcknowledgeTopic(topic_id=member.topic_id, partitions=partitions)])
+    asked = [{"partition_index": number, "acknowledgement_batches": []} for number in range(2)]
+    await member.ask(topics=[{"topic_id": member.topic_id, "partitions": asked}])
+    said = {"first_offset": 0, "last_offset": 9, "acknowledge_types": [ACCEPT]}
+    partitions = [{"partition_index": number, "acknowledgement_batches": [said]} for number in range(2)]
+    answer = await member.acknowledge_all([{"topic_id": member.topic_id, "partitions": partitions}])
     codes = {each.partition_index: each.error_code for each in answer.responses[0].partitions}
     assert codes == {0: ErrorCode.NONE, 1: ErrorCode.INVALID_REQUEST}, "the second has two records"
     found = [kafka.broker.shares.in_flight(GROUP, member.topic_id, number) for number in range(2)]

@@ -6,20 +6,18 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages import share_group_offsets
-from triolog.protocol.kafka.messages.groups import ListGroupsRequest
-from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from triolog.protocol.limits import INT32_MIN
 
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, produce_request
 from tests.support.kafka_stream import KafkaStream
 
 GROUP = "group"
 MEMBER = "member-1"
-JOIN = ShareGroupHeartbeatRequest(group_id=GROUP, member_id=MEMBER, member_epoch=0, subscribed_topic_names=[TOPIC])
-BEAT = ShareGroupHeartbeatRequest(group_id=GROUP, member_id=MEMBER, member_epoch=2)
-LEAVE = ShareGroupHeartbeatRequest(group_id=GROUP, member_id=MEMBER, member_epoch=-1)
-DESCRIBE = ShareGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=False)
+JOIN = ask("ShareGroupHeartbeat", group_id=GROUP, member_id=MEMBER, member_epoch=0, subscribed_topic_names=[TOPIC])
+BEAT = ask("ShareGroupHeartbeat", group_id=GROUP, member_id=MEMBER, member_epoch=2)
+LEAVE = ask("ShareGroupHeartbeat", group_id=GROUP, member_id=MEMBER, member_epoch=-1)
+DESCRIBE = ask("ShareGroupDescribe", group_ids=[GROUP], include_authorized_operations=False)
 
 
 @pytest.fixture
@@ -37,40 +35,29 @@ async def refused(client: KafkaStream, **changes: Any) -> tuple[int, str]:
     return answer.error_code, answer.error_message
 
 
-def with_changes(request: ShareGroupHeartbeatRequest, **changes: Any) -> ShareGroupHeartbeatRequest:
+def with_changes(request: Any, **changes: Any) -> Any:
     fields = {name: getattr(request, name) for name in ("group_id", "member_id", "member_epoch", "subscribed_topic_names")}
-    return ShareGroupHeartbeatRequest(**{**fields, **changes})
+    return ask("ShareGroupHeartbeat", **{**fields, **changes})
 
 
 async def offsets(client: KafkaStream, *topics: tuple[str, list[int]], group: str = GROUP, version: int = 1) -> Any:
-    asked = [
-        share_group_offsets.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
-        for name, numbers in topics
-    ]
-    request = share_group_offsets.DescribeShareGroupOffsetsRequest(
-        groups=[share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=asked if topics else None)]
-    )
+    asked = [{"topic_name": name, "partitions": numbers} for name, numbers in topics]
+    request = ask("DescribeShareGroupOffsets", groups=[{"group_id": group, "topics": asked if topics else None}])
     (answer,) = (await client.call(request, version)).groups
     return answer
 
 
 async def altered(client: KafkaStream, *topics: tuple[str, dict[int, int]], group: str = GROUP) -> Any:
     asked = [
-        share_group_offsets.AlterShareGroupOffsetsRequestTopic(
-            topic_name=name,
-            partitions=[
-                share_group_offsets.AlterShareGroupOffsetsRequestPartition(partition_index=n, start_offset=at)
-                for n, at in each.items()
-            ],
-        )
+        {"topic_name": name, "partitions": [{"partition_index": n, "start_offset": at} for n, at in each.items()]}
         for name, each in topics
     ]
-    return await client.call(share_group_offsets.AlterShareGroupOffsetsRequest(group_id=group, topics=asked), 0)
+    return await client.call(ask("AlterShareGroupOffsets", group_id=group, topics=asked), 0)
 
 
 async def deleted(client: KafkaStream, *topics: str, group: str = GROUP) -> Any:
-    asked = [share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
-    return await client.call(share_group_offsets.DeleteShareGroupOffsetsRequest(group_id=group, topics=asked), 0)
+    asked = [{"topic_name": name} for name in topics]
+    return await client.call(ask("DeleteShareGroupOffsets", group_id=group, topics=asked), 0)
 
 
 def shown(group: Any) -> dict[str, dict[int, tuple[int, int, int]]]:
@@ -93,7 +80,7 @@ async def test_a_member_joins_beats_and_leaves(kafka: KafkaServer, client: Kafka
     assert (answer.error_code, answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (0, MEMBER, -1, 0)
 
 
-async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_what_is_wrong_with_a_heartbeat(client: KafkaStream) -> None:
     invalid, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.GROUP_ID_NOT_FOUND
     assert await refused(client, group_id="") == (invalid, "GroupId can't be empty.")
     assert await refused(client, rack_id="") == (invalid, "RackId can't be empty.")
@@ -116,14 +103,14 @@ async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaS
 
 
 @pytest.mark.parametrize("settings", [{"group_share_heartbeat_interval_ms": 100}])
-async def test_a_strict_server_asks_for_no_more_heartbeats_than_kafka_does(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_a_strict_server_asks_for_no_more_heartbeats_than_kafka_does(client: KafkaStream) -> None:
     assert (await client.call(JOIN, 1)).heartbeat_interval_ms == 5_000
 
 
 async def test_groups_are_described_and_listed(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.call(with_changes(JOIN, rack_id="rack", subscribed_topic_names=[TOPIC, "later"]), 1)
     await client.call(BEAT, 1)
-    asked = ShareGroupDescribeRequest(group_ids=[GROUP, "unknown", "", GROUP], include_authorized_operations=True)
+    asked = ask("ShareGroupDescribe", group_ids=[GROUP, "unknown", "", GROUP], include_authorized_operations=True)
     group, unknown, nameless = (await client.call(asked, 1)).groups
     assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Stable", 3, 3)
     assert (group.assignor_name, group.authorized_operations > 0) == ("simple", True)
@@ -136,7 +123,7 @@ async def test_groups_are_described_and_listed(kafka: KafkaServer, client: Kafka
     assert (unknown.error_code, unknown.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group unknown not found.")
     assert (unknown.group_state, unknown.authorized_operations) == ("", INT32_MIN)
     assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
-    (group,) = (await client.call(ListGroupsRequest(states_filter=["stable"], types_filter=["Share"]), 5)).groups
+    (group,) = (await client.call(ask("ListGroups", states_filter=["stable"], types_filter=["Share"]), 5)).groups
     assert (group.group_id, group.protocol_type, group.group_state, group.group_type) == (GROUP, "share", "Stable", "share")
     await client.call(LEAVE, 1)
     (group,) = (await client.call(DESCRIBE, 1)).groups
@@ -164,7 +151,7 @@ async def test_offsets_are_altered_described_and_deleted(kafka: KafkaServer, cli
     assert again.topic_id == bytes(16)
 
 
-async def test_whole_requests_are_refused_on_top(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_whole_requests_are_refused_on_top(client: KafkaStream) -> None:
     await client.call(JOIN, 1)
     for answer in (await altered(client, (TOPIC, {0: 1})), await deleted(client, TOPIC)):
         assert (answer.error_code, answer.error_message) == (ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")

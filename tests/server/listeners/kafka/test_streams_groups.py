@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
-from triolog.protocol.kafka.messages import groups, streams_groups
-from triolog.protocol.kafka.messages import offsets as m
-from triolog.protocol.kafka.messages.share_groups import ShareGroupHeartbeatRequest
 
 from tests.support.kafka_acls import allow
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
 from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, PLAIN, REPARTITION, heartbeat, internal, part, topology
@@ -29,7 +27,7 @@ def settings() -> dict[str, Any]:
     }
 
 
-def tasks(parts: list[streams_groups.StreamsGroupTaskIds] | None) -> dict[str, list[int]] | None:
+def tasks(parts: list[dict[str, Any]] | None) -> dict[str, list[int]] | None:
     return None if parts is None else {each.subtopology_id: each.partitions for each in parts}
 
 
@@ -44,7 +42,7 @@ async def refused(client: KafkaStream, epoch: int = 0, **fields: Any) -> tuple[i
 
 
 async def described(client: KafkaStream, group: str = GROUP) -> Any:
-    request = streams_groups.StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+    request = ask("StreamsGroupDescribe", group_ids=[group], include_authorized_operations=False)
     return (await client.call(request, 0)).groups[0]
 
 
@@ -66,10 +64,10 @@ async def test_a_member_joins_gets_internal_topics_and_tasks_and_leaves(kafka: K
     assert (await described(client)).group_state == "Empty"
 
 
-async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_what_is_wrong_with_a_heartbeat(client: KafkaStream) -> None:
     invalid, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.GROUP_ID_NOT_FOUND
-    ids = [streams_groups.StreamsGroupTaskIds(subtopology_id="0", partitions=[0])]
-    offsets = [streams_groups.StreamsGroupTaskOffset(subtopology_id="0", partition=0, offset=0)]
+    ids = [{"subtopology_id": "0", "partitions": [0]}]
+    offsets = [{"subtopology_id": "0", "partition": 0, "offset": 0}]
     for fields, message in (
         ({"instance_id": "i"}, "Static membership is not yet supported."),
         ({"task_offsets": offsets}, "TaskOffsets are not supported yet."),
@@ -104,12 +102,9 @@ async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaS
     owned = {"standby_tasks": [], "warmup_tasks": []}
     await client.call(heartbeat(2), 0)
     for task, message in (
+        ({"subtopology_id": "7", "partitions": [0]}, "Subtopology 7 does not exist in the topology."),
         (
-            streams_groups.StreamsGroupTaskIds(subtopology_id="7", partitions=[0]),
-            "Subtopology 7 does not exist in the topology.",
-        ),
-        (
-            streams_groups.StreamsGroupTaskIds(subtopology_id="0", partitions=[3]),
+            {"subtopology_id": "0", "partitions": [3]},
             "Task 3 for subtopology 0 is invalid. Number of tasks for this subtopology: 3",
         ),
     ):
@@ -156,15 +151,7 @@ async def test_a_topology_that_cannot_be_is_refused(client: KafkaStream) -> None
 
 async def test_topics_that_are_missing_or_do_not_fit_are_told_until_they_do(kafka: KafkaServer, client: KafkaStream) -> None:
     await kafka.broker.topics.create("five", 5)
-    joined = part(
-        "0",
-        source_topics=["late", "five"],
-        copartition_groups=[
-            streams_groups.StreamsGroupCopartitionGroup(
-                source_topics=[0, 1], source_topic_regex=[], repartition_source_topics=[]
-            )
-        ],
-    )
+    joined = part("0", source_topics=["late", "five"], copartition_groups=[{"source_topics": [0, 1]}])
     answer = await client.call(heartbeat(topology=topology(joined)), 0)
     assert statuses(answer) == [(1, "Source topics late are missing.")]
     await kafka.broker.topics.create("late", 4)
@@ -176,14 +163,14 @@ async def test_topics_that_are_missing_or_do_not_fit_are_told_until_they_do(kafk
     assert (statuses(answer), tasks(answer.active_tasks)) == ([], {"0": [0, 1, 2, 3, 4]})
 
 
-async def test_an_older_topology_is_told_that_it_is_stale(kafka: KafkaServer, client: KafkaStream) -> None:
-    newer = topology(*PLAIN.subtopologies, epoch=3)
+async def test_an_older_topology_is_told_that_it_is_stale(client: KafkaStream) -> None:
+    newer = topology(*PLAIN["subtopologies"], epoch=3)
     await client.call(heartbeat(topology=newer), 0)
     answer = await client.call(heartbeat(member_id="b", topology=PLAIN), 0)
     assert statuses(answer) == [(0, "The member's topology epoch 0 is behind the group's topology epoch 3.")]
 
 
-async def test_the_end_of_an_application_is_asked_for_and_told_to_all(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_the_end_of_an_application_is_asked_for_and_told_to_all(client: KafkaStream) -> None:
     await client.call(heartbeat(topology=PLAIN), 0)
     await client.call(heartbeat(member_id="b", topology=PLAIN), 0)
     detail = f"Streams group member {MEMBER} encountered a fatal error and requested a shutdown for the entire application."
@@ -194,11 +181,8 @@ async def test_the_end_of_an_application_is_asked_for_and_told_to_all(kafka: Kaf
     assert statuses(await client.call(heartbeat(topology=PLAIN), 0)) == []
 
 
-async def test_members_hear_where_the_state_of_others_is(kafka: KafkaServer, client: KafkaStream) -> None:
-    here, there = (
-        streams_groups.StreamsGroupEndpoint(host="here", port=1),
-        streams_groups.StreamsGroupEndpoint(host="there", port=65_535),
-    )
+async def test_members_hear_where_the_state_of_others_is(client: KafkaStream) -> None:
+    here, there = {"host": "here", "port": 1}, {"host": "there", "port": 65_535}
     answer = await client.call(heartbeat(topology=PLAIN, user_endpoint=here), 0)
     assert answer.endpoint_information_epoch == 0
     answer = await client.call(heartbeat(member_id="b", topology=PLAIN, user_endpoint=there, process_id="p2"), 0)
@@ -213,9 +197,9 @@ async def test_members_hear_where_the_state_of_others_is(kafka: KafkaServer, cli
     assert (answer.endpoint_information_epoch, answer.partitions_by_user_endpoint) == (1, None)
 
 
-async def test_a_group_is_described_with_its_topology_and_tasks(kafka: KafkaServer, client: KafkaStream) -> None:
-    tags = [streams_groups.StreamsGroupKeyValue(key="zone", value="a")]
-    endpoint = streams_groups.StreamsGroupEndpoint(host="h", port=80)
+async def test_a_group_is_described_with_its_topology_and_tasks(client: KafkaStream) -> None:
+    tags = [{"key": "zone", "value": "a"}]
+    endpoint = {"host": "h", "port": 80}
     await client.call(heartbeat(client_tags=tags, user_endpoint=endpoint, rack_id="r"), 0)
     group = await described(client)
     assert [topic.partitions for each in group.topology.subtopologies for topic in each.state_changelog_topics] == [0]
@@ -228,7 +212,9 @@ async def test_a_group_is_described_with_its_topology_and_tasks(kafka: KafkaServ
     assert [(each.name, each.partitions) for each in one.state_changelog_topics] == [(CHANGELOG, 3)]
     (member,) = group.members
     assert (member.member_id, member.member_epoch, member.rack_id, member.process_id) == (MEMBER, 3, "r", "p1")
-    assert (member.client_tags, member.user_endpoint, member.topology_epoch, member.is_classic) == (tags, endpoint, 0, False)
+    assert [{"key": tag.key, "value": tag.value} for tag in member.client_tags] == tags
+    assert (member.user_endpoint.host, member.user_endpoint.port) == ("h", 80)
+    assert (member.topology_epoch, member.is_classic) == (0, False)
     assert (
         tasks(member.assignment.active_tasks)
         == tasks(member.target_assignment.active_tasks)
@@ -236,28 +222,28 @@ async def test_a_group_is_described_with_its_topology_and_tasks(kafka: KafkaServ
     )
 
 
-async def test_a_name_is_of_one_kind_at_a_time(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_a_name_is_of_one_kind_at_a_time(client: KafkaStream) -> None:
     await client.call(heartbeat(topology=PLAIN), 0)
-    listed = (await client.call(groups.ListGroupsRequest(states_filter=[], types_filter=["streams"]), 5)).groups
+    listed = (await client.call(ask("ListGroups", states_filter=[], types_filter=["streams"]), 5)).groups
     assert [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in listed] == [
         (GROUP, "streams", "Stable", "streams")
     ]
     assert (await client.call(joining(group_id=GROUP), 9)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     unknown = ErrorCode.GROUP_ID_NOT_FOUND
-    share = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="s", member_epoch=0, subscribed_topic_names=[TOPIC])
+    share = ask("ShareGroupHeartbeat", group_id=GROUP, member_id="s", member_epoch=0, subscribed_topic_names=[TOPIC])
     answer = await client.call(share, 1)
     assert (answer.error_code, answer.error_message) == (unknown, f"Group {GROUP} is not a share group.")
-    (told,) = (await client.call(groups.DescribeGroupsRequest(groups=[GROUP]), 6)).groups
+    (told,) = (await client.call(ask("DescribeGroups", groups=[GROUP]), 6)).groups
     assert (told.error_code, told.group_state) == (unknown, "Dead")
     share.group_id = "shared"
     assert (await client.call(share, 1)).error_code == 0
     assert await refused(client, group_id="shared") == (unknown, "Group shared is not a streams group.")
     assert (await described(client, "shared")).error_message == "Group shared is not a streams group."
-    (deleted,) = (await client.call(groups.DeleteGroupsRequest(groups_names=[GROUP]), 2)).results
+    (deleted,) = (await client.call(ask("DeleteGroups", groups_names=[GROUP]), 2)).results
     assert deleted.error_code == ErrorCode.NON_EMPTY_GROUP
 
 
-async def test_a_group_without_members_makes_way_for_a_classic_one_and_back(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_a_group_without_members_makes_way_for_a_classic_one_and_back(client: KafkaStream) -> None:
     await client.call(heartbeat(topology=PLAIN), 0)
     await client.call(heartbeat(-1), 0)
     answer = await client.call(joining(group_id=GROUP), 9)
@@ -268,17 +254,13 @@ async def test_a_group_without_members_makes_way_for_a_classic_one_and_back(kafk
 
 
 async def committed(client: KafkaStream, epoch: int, member_id: str, topic: str = TOPIC, partition: int = 0) -> int:
-    request = m.OffsetCommitRequest(
+    request = ask(
+        "OffsetCommit",
         group_id=GROUP,
         generation_id_or_member_epoch=epoch,
         member_id=member_id,
         topics=[
-            m.OffsetCommitRequestTopic(
-                name=topic,
-                partitions=[
-                    m.OffsetCommitRequestPartition(partition_index=partition, committed_offset=1, committed_metadata=None)
-                ],
-            )
+            {"name": topic, "partitions": [{"partition_index": partition, "committed_offset": 1, "committed_metadata": None}]}
         ],
     )
     return int((await client.call(request, 9)).topics[0].partitions[0].error_code)
@@ -300,13 +282,13 @@ async def test_offsets_are_committed_by_who_has_had_the_task_since_then(kafka: K
     assert await committed(client, 2, MEMBER, partition=kept.partitions[0]) == 0
     assert await committed(client, 2, MEMBER, partition=lost) == stale
     assert await committed(client, 2, MEMBER, topic="other") == stale
-    group = m.OffsetFetchRequestGroup(group_id=GROUP, member_id=MEMBER, member_epoch=3, topics=None)
+    group = {"group_id": GROUP, "member_id": MEMBER, "member_epoch": 3, "topics": None}
     for asked, code in ((3, 0), (2, stale)):
-        group.member_epoch = asked
-        answer = await client.call(m.OffsetFetchRequest(groups=[group], require_stable=False), 9)
+        group["member_epoch"] = asked
+        answer = await client.call(ask("OffsetFetch", groups=[group], require_stable=False), 9)
         assert answer.groups[0].error_code == code
-    group.member_id = "nobody"
-    answer = await client.call(m.OffsetFetchRequest(groups=[group], require_stable=False), 9)
+    group["member_id"] = "nobody"
+    answer = await client.call(ask("OffsetFetch", groups=[group], require_stable=False), 9)
     assert answer.groups[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 

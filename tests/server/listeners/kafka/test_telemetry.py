@@ -10,19 +10,18 @@ import pytest
 from confluent_kafka import Producer
 from triolog.protocol.errors import ErrorCode, InvalidConfigError
 from triolog.protocol.kafka.apis import ApiKey
-from triolog.protocol.kafka.messages.admin.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.server.config.client_metrics_keys import MATCHED, subscription
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.listeners.http.metrics import scrape
 from triolog.server.settings.broker_config import Address
 
 from tests.support.client_metrics import ALTERATIONS, DESCRIPTIONS, altered, altering, described, describing, setting
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import kafka_server
 from tests.support.kafka_wire import KafkaWire
 
-VERSIONS = ApiVersionsRequest(client_software_name="wire", client_software_version="1.0")
-ASKED = GetTelemetrySubscriptionsRequest(client_instance_id=bytes(16))
+VERSIONS = ask("ApiVersions", client_software_name="wire", client_software_version="1.0")
+ASKED = ask("GetTelemetrySubscriptions", client_instance_id=bytes(16))
 TELEMETRY = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
 
 
@@ -47,11 +46,11 @@ async def test_a_client_asks_what_it_is_to_send_and_sends_it(fast_path: Path) ->
                 "terminating": False,
                 "compression_type": 0,
             }
-            unreadable = PushTelemetryRequest(**whose, metrics=b"\xff\xff")
+            unreadable = ask("PushTelemetry", **whose, metrics=b"\xff\xff")
             assert (await client.call(unreadable, 0)).error_code == ErrorCode.INVALID_RECORD
-            again = GetTelemetrySubscriptionsRequest(client_instance_id=told.client_instance_id)
+            again = ask("GetTelemetrySubscriptions", client_instance_id=told.client_instance_id)
             assert (await client.call(again, 0)).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-            stranger = PushTelemetryRequest(**{**whose, "client_instance_id": bytes(16)}, metrics=b"")
+            stranger = ask("PushTelemetry", **{**whose, "client_instance_id": bytes(16)}, metrics=b"")
             assert (await client.call(stranger, 0)).error_code == ErrorCode.INVALID_REQUEST
             assert kafka.broker.telemetry.pushes == {"INVALID_RECORD": 1, "INVALID_REQUEST": 1}
             assert len(kafka.broker.telemetry.instances) == 1
@@ -92,7 +91,7 @@ def test_a_subscription_holds_at_every_node_after_a_crash_and_in_a_fork_and_its_
         with KafkaWire.connect(second) as client:
             told = client.call(ASKED, 0)
             assert list(told.requested_metrics) == ["x."]
-            again = GetTelemetrySubscriptionsRequest(client_instance_id=told.client_instance_id)
+            again = ask("GetTelemetrySubscriptions", client_instance_id=told.client_instance_id)
             assert client.call(again, 0).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
             broker.clock.advance(60)
             assert client.call(again, 0).error_code == 0

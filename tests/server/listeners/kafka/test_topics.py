@@ -52,7 +52,7 @@ async def test_a_topic_of_the_server_stays(kafka: KafkaServer, client: KafkaStre
 
 
 @pytest.mark.parametrize(("version", "next_error"), [(12, "UNKNOWN_TOPIC_OR_PARTITION"), (13, "UNKNOWN_TOPIC_ID")])
-async def test_a_fetch_that_waits_learns_at_once_that_its_topic_is_gone(
+async def test_a_waiting_fetch_learns_that_its_topic_is_gone(
     kafka: KafkaServer, client: KafkaStream, version: int, next_error: str
 ) -> None:
     async with kafka.connected() as waiting:
@@ -88,9 +88,7 @@ async def test_a_number_that_cannot_be_is_refused(kafka: KafkaServer, client: Ka
         assert len(kafka.broker.topics.metadata(TOPIC).leader_epochs) == 3, asked
 
 
-async def test_new_partitions_can_be_assigned_and_a_topic_that_is_to_grow_twice_does_not(
-    kafka: KafkaServer, client: KafkaStream
-) -> None:
+async def test_new_partitions_are_assigned_and_a_topic_named_twice_stays(kafka: KafkaServer, client: KafkaStream) -> None:
     assert error_names((await client.call(more_partitions((TOPIC, 5), (TOPIC, 6)), 3)).results) == ["INVALID_REQUEST"]
     assert len(kafka.broker.topics.metadata(TOPIC).leader_epochs) == 3
     assert error_names((await client.call(more_partitions((TOPIC, 5, [[1], [1]])), 3)).results) == ["NONE"]

@@ -8,6 +8,7 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages import transactions
 
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, produce_request
 from tests.support.kafka_stream import KafkaStream
 
@@ -15,55 +16,49 @@ ID = "mover"
 Producer = tuple[int, int]
 
 
+def whose(producer: Producer) -> dict[str, Any]:
+    return {"transactional_id": ID, "producer_id": producer[0], "producer_epoch": producer[1]}
+
+
 async def started(client: KafkaStream, version: int = 5, expected: Producer = (-1, -1)) -> Producer:
-    request = transactions.InitProducerIdRequest(
-        transactional_id=ID, transaction_timeout_ms=60_000, producer_id=expected[0], producer_epoch=expected[1]
-    )
+    request = ask("InitProducerId", **whose(expected), transaction_timeout_ms=60_000)
     answer = await client.call(request, version)
     assert answer.error_code == 0
     return answer.producer_id, answer.producer_epoch
 
 
-def joining(producer: Producer, *partitions: int, topic: str = TOPIC) -> transactions.AddPartitionsToTxnRequest:
-    return transactions.AddPartitionsToTxnRequest(
-        transactions=[],
+def joining(producer: Producer, *partitions: int, topic: str = TOPIC) -> Any:
+    return ask(
+        "AddPartitionsToTxn",
         v3_and_below_transactional_id=ID,
         v3_and_below_producer_id=producer[0],
         v3_and_below_producer_epoch=producer[1],
-        v3_and_below_topics=[transactions.AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+        v3_and_below_topics=[{"name": topic, "partitions": list(partitions)}],
     )
 
 
-async def joined_codes(client: KafkaStream, request: transactions.AddPartitionsToTxnRequest, version: int = 3) -> list[int]:
+async def joined_codes(client: KafkaStream, request: Any, version: int = 3) -> list[int]:
     [topic] = (await client.call(request, version)).results_by_topic_v3_and_below
     return [each.partition_error_code for each in topic.results_by_partition]
 
 
 async def ended(client: KafkaStream, producer: Producer, *, commit: bool, version: int) -> transactions.EndTxnResponse:
-    request = transactions.EndTxnRequest(
-        transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1], committed=commit
-    )
+    request = ask("EndTxn", **whose(producer), committed=commit)
     return await client.call(request, version)
 
 
-def marker_of(
-    producer: Producer, *partitions: int, topic: str = TOPIC, coordinator_epoch: int = 0
-) -> transactions.WriteTxnMarkersWritableTxnMarker:
-    return transactions.WriteTxnMarkersWritableTxnMarker(
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        transaction_result=False,
-        topics=[transactions.WriteTxnMarkersWritableTxnMarkerTopic(name=topic, partition_indexes=list(partitions))],
-        coordinator_epoch=coordinator_epoch,
-        transaction_version=0,
-    )
+def marker_of(producer: Producer, *partitions: int, topic: str = TOPIC, coordinator_epoch: int = 0) -> dict[str, Any]:
+    return {
+        "producer_id": producer[0],
+        "producer_epoch": producer[1],
+        "topics": [{"name": topic, "partition_indexes": list(partitions)}],
+        "coordinator_epoch": coordinator_epoch,
+    }
 
 
-async def marker_codes(
-    client: KafkaStream, *markers: transactions.WriteTxnMarkersWritableTxnMarker, version: int = 1
-) -> list[list[int]]:
+async def marker_codes(client: KafkaStream, *markers: dict[str, Any], version: int = 1) -> list[list[int]]:
     """The codes of each marker's one topic."""
-    answer = await client.call(transactions.WriteTxnMarkersRequest(markers=list(markers)), version)
+    answer = await client.call(ask("WriteTxnMarkers", markers=list(markers)), version)
     return [[each.error_code for topic in marker.topics for each in topic.partitions] for marker in answer.markers]
 
 
@@ -75,9 +70,7 @@ async def produce_code(client: KafkaStream, producer: Producer, version: int, ka
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("version", range(4))
-async def test_version_1_joins_produces_and_ends_under_one_epoch(
-    kafka: KafkaServer, client: KafkaStream, version: int, commit: bool
-) -> None:
+async def test_version_1_goes_on_under_one_epoch(kafka: KafkaServer, client: KafkaStream, version: int, commit: bool) -> None:
     producer = await started(client, min(version, 4))
     for number in range(2):
         assert await joined_codes(client, joining(producer, 0), version) == [0]
@@ -90,9 +83,7 @@ async def test_version_1_joins_produces_and_ends_under_one_epoch(
 
 
 @pytest.mark.parametrize("version", [12, 13])
-async def test_version_2_joins_by_producing_and_goes_on_with_another_epoch(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_version_2_joins_by_producing_under_new_epochs(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     producer = await started(client)
     for number in range(3):
         assert producer[1] == number
@@ -104,9 +95,7 @@ async def test_version_2_joins_by_producing_and_goes_on_with_another_epoch(
 
 
 @pytest.mark.parametrize(("version", "code"), [(9, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)])
-async def test_before_version_12_producing_joins_nothing(
-    kafka: KafkaServer, client: KafkaStream, version: int, code: ErrorCode
-) -> None:
+async def test_before_12_produces_join_nothing(kafka: KafkaServer, client: KafkaStream, version: int, code: ErrorCode) -> None:
     producer = await started(client)
     assert await produce_code(client, producer, version, kafka) == code
 
@@ -124,15 +113,12 @@ async def test_partitions_join_all_or_none(client: KafkaStream) -> None:
 async def test_internal_topics_do_not_join_by_name(client: KafkaStream, topic: str) -> None:
     """They are there: the group's by the offsets that join."""
     producer = await started(client)
-    offsets = transactions.AddOffsetsToTxnRequest(
-        transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1], group_id="readers"
-    )
-    assert (await client.call(offsets, 3)).error_code == 0
+    assert (await client.call(ask("AddOffsetsToTxn", **whose(producer), group_id="readers"), 3)).error_code == 0
     assert await joined_codes(client, joining(producer, 0, topic=topic)) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
 async def ended_state(client: KafkaStream) -> str:
-    [state] = (await client.call(transactions.DescribeTransactionsRequest(transactional_ids=[ID]), 0)).transaction_states
+    [state] = (await client.call(ask("DescribeTransactions", transactional_ids=[ID]), 0)).transaction_states
     return state.transaction_state
 
 
@@ -154,9 +140,7 @@ async def test_a_producer_goes_on_after_an_error_under_its_own_next_epoch(client
     following = await started(client, 4, producer)
     assert following == (producer[0], producer[1] + 1)
     await started(client)
-    request = transactions.InitProducerIdRequest(
-        transactional_id=ID, transaction_timeout_ms=60_000, producer_id=producer[0], producer_epoch=producer[1]
-    )
+    request = ask("InitProducerId", **whose(producer), transaction_timeout_ms=60_000)
     assert (await client.call(request, 4)).error_code == ErrorCode.PRODUCER_FENCED
     assert (await client.call(request, 3)).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
 
@@ -164,7 +148,7 @@ async def test_a_producer_goes_on_after_an_error_under_its_own_next_epoch(client
 @pytest.mark.parametrize("version", range(6))
 async def test_a_producer_without_transactions_may_name_any_timeout(client: KafkaStream, version: int) -> None:
     answers = [
-        await client.call(transactions.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout), version)
+        await client.call(ask("InitProducerId", transactional_id=None, transaction_timeout_ms=timeout), version)
         for timeout in (0, -1, 2**31 - 1)
     ]
     assert [(answer.error_code, answer.producer_epoch) for answer in answers] == [(0, 0)] * 3
@@ -181,26 +165,22 @@ async def test_a_producer_without_transactions_may_name_any_timeout(client: Kafk
     ],
     ids=str,
 )
-async def test_a_transactional_producer_that_cannot_be_is_refused(
-    client: KafkaStream, fields: dict[str, Any], code: ErrorCode
-) -> None:
-    request = transactions.InitProducerIdRequest(**{"transactional_id": ID, "transaction_timeout_ms": 60_000, **fields})
+async def test_a_producer_that_cannot_be_is_refused(client: KafkaStream, fields: dict[str, Any], code: ErrorCode) -> None:
+    request = ask("InitProducerId", **{"transactional_id": ID, "transaction_timeout_ms": 60_000, **fields})
     assert (await client.call(request, 4)).error_code == code
 
 
 async def test_an_open_transaction_is_described_listed_and_ended_by_hand(kafka: KafkaServer, client: KafkaStream) -> None:
     producer = await started(client)
     await produce_code(client, producer, 12, kafka)
-    asked = transactions.DescribeTransactionsRequest(transactional_ids=[ID, "unknown", ""])
+    asked = ask("DescribeTransactions", transactional_ids=[ID, "unknown", ""])
     found, unknown, empty = (await client.call(asked, 0)).transaction_states
     assert (found.error_code, found.transaction_state, found.producer_id) == (0, "Ongoing", producer[0])
     assert [(topic.topic, topic.partitions) for topic in found.topics] == [(TOPIC, [0])]
     assert (unknown.producer_id, unknown.producer_epoch, unknown.transaction_start_time_ms) == (0, 0, 0)
     assert (unknown.error_code, empty.error_code) == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.INVALID_REQUEST)
 
-    producers = transactions.DescribeProducersRequest(
-        topics=[transactions.DescribeProducersTopicRequest(name=TOPIC, partition_indexes=[0, 9])]
-    )
+    producers = ask("DescribeProducers", topics=[{"name": TOPIC, "partition_indexes": [0, 9]}])
     [topic] = (await client.call(producers, 0)).topics
     open_, missing = topic.partitions
     [active] = open_.active_producers
@@ -219,9 +199,7 @@ FENCED = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_a_marker_of_no_producer_is_answered_as_by_kafka_and_keeps_no_other_from_being_written(
-    client: KafkaStream, version: int
-) -> None:
+async def test_a_marker_of_no_producer_is_answered_as_by_kafka_others_are_written(client: KafkaStream, version: int) -> None:
     for producer in ((7, -1), (-1, 0), (-1, -1), (-5, -5), (2**63 - 1, -(2**15)), (-(2**63), 0)):
         codes = await marker_codes(client, marker_of(producer, 0, 9), version=version)
         assert codes == [[NO_PRODUCER, NOT_HERE]], producer
@@ -233,9 +211,7 @@ async def test_a_marker_of_no_producer_is_answered_as_by_kafka_and_keeps_no_othe
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_the_first_marker_of_a_producer_is_fenced_below_coordinator_epoch_minus_1(
-    client: KafkaStream, version: int
-) -> None:
+async def test_the_first_marker_of_a_producer_is_fenced_below_epoch_minus_1(client: KafkaStream, version: int) -> None:
     epochs = {-1: 0, -2: FENCED, -(2**31): FENCED, 2**31 - 1: 0}
     for producer_id, (epoch, code) in enumerate(epochs.items()):
         marker = marker_of((producer_id, 2**15 - 1), 0, coordinator_epoch=epoch)
@@ -243,15 +219,13 @@ async def test_the_first_marker_of_a_producer_is_fenced_below_coordinator_epoch_
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_transactions_are_listed_by_state_producer_age_and_pattern(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_transactions_by_state_producer_age_and_pattern(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     producer = await started(client)
     await produce_code(client, producer, 12, kafka)
 
     async def listed(**filters: object) -> list[str]:
         given = {"state_filters": [], "producer_id_filters": [], **filters}
-        answer = await client.call(transactions.ListTransactionsRequest(**given), version)
+        answer = await client.call(ask("ListTransactions", **given), version)
         assert answer.error_code == 0
         return [each.transactional_id for each in answer.transaction_states]
 
@@ -265,15 +239,13 @@ async def test_transactions_are_listed_by_state_producer_age_and_pattern(
 
 
 async def test_a_state_or_a_pattern_that_cannot_be_is_said(client: KafkaStream) -> None:
-    request = transactions.ListTransactionsRequest(
-        state_filters=["Sleeping"], producer_id_filters=[], transactional_id_pattern=None
-    )
+    request = ask("ListTransactions", state_filters=["Sleeping"])
     assert (await client.call(request, 2)).unknown_state_filters == ["Sleeping"]
-    request = transactions.ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="(")
+    request = ask("ListTransactions", state_filters=[], producer_id_filters=[], transactional_id_pattern="(")
     assert (await client.call(request, 2)).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 async def test_an_id_that_has_begun_nothing_is_older_than_any_age(client: KafkaStream) -> None:
     await started(client)
-    request = transactions.ListTransactionsRequest(state_filters=[], producer_id_filters=[], duration_filter=10**9)
+    request = ask("ListTransactions", state_filters=[], producer_id_filters=[], duration_filter=10**9)
     assert [each.transactional_id for each in (await client.call(request, 1)).transaction_states] == [ID]

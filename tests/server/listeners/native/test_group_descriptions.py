@@ -9,11 +9,7 @@ from typing import Final
 
 import pytest
 import trio
-from triolog.protocol.coordinator.consumer_protocol import (
-    ConsumerPartitions,
-    ConsumerProtocolAssignment,
-    encode_consumer_protocol,
-)
+from triolog.protocol.coordinator import consumer_protocol
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.native.messages import GroupMember, OffsetsPartition, decode_request
 from triolog.protocol.types import NO_OFFSET, TopicPartition
@@ -69,8 +65,13 @@ async def test_members_that_the_server_assigns_to_have_what_it_has_given_them(tm
 
 
 async def test_members_of_classic_groups_have_what_their_leader_has_given_them(tmp_path: Path) -> None:
-    assignment = ConsumerProtocolAssignment(assigned_partitions=[ConsumerPartitions(topic=TOPIC, partitions=[0])])
-    for given, read in ((encode_consumer_protocol(assignment, 0), (OffsetsPartition(TOPIC, 0),)), (b"not readable", ())):
+    assignment = consumer_protocol.ConsumerProtocolAssignment(
+        assigned_partitions=[consumer_protocol.ConsumerPartitions(topic=TOPIC, partitions=[0])]
+    )
+    for given, read in (
+        (consumer_protocol.encode_consumer_protocol(assignment, 0), (OffsetsPartition(TOPIC, 0),)),
+        (b"not readable", ()),
+    ):
         async with administered(tmp_path / str(len(read))) as (broker, admin):
             joining = Join(
                 group_id="g",

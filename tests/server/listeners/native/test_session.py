@@ -131,9 +131,7 @@ async def test_a_produce_with_acks_0_is_appended_and_never_answered(fast_path: P
         (TOPIC, batch("value")[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-async def test_a_failed_produce_with_acks_0_ends_the_connection_and_says_why(
-    fast_path: Path, topic: str, records: bytes, code: ErrorCode
-) -> None:
+async def test_a_failed_produce_with_acks_0_is_told_why(fast_path: Path, topic: str, records: bytes, code: ErrorCode) -> None:
     async with both_listeners(fast_path) as server, server.native_client() as client:
         await produce_unacknowledged(client, topic, records)
         with trio.fail_after(30):

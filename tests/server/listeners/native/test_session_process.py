@@ -67,7 +67,7 @@ def test_answers_come_as_they_are_ready_each_with_its_correlation_id(client: Wir
     assert client.receive_answer().correlation_id == poll
 
 
-def test_past_max_in_flight_the_server_stops_reading_and_goes_on_when_something_is_answered(
+def test_past_max_in_flight_the_server_reads_on_when_it_has_answered(
     server: ServerProcess, client: WireClient, topic: str
 ) -> None:
     with WireClient.connect(server.address, max_in_flight=100) as flooding:
@@ -91,7 +91,7 @@ def large(client: WireClient, topic: str) -> str:
 
 
 @pytest.mark.parametrize("long_polls", [False, True], ids=["at once", "long polls"])
-def test_answers_that_a_peer_does_not_read_take_bounded_memory_and_block_nobody(
+def test_unread_answers_take_bounded_memory_and_block_nobody(
     server: ServerProcess, client: WireClient, large: str, long_polls: bool
 ) -> None:
     wait = {"max_wait_ms": FOREVER_MS, "min_bytes": 16_500_000} if long_polls else {}
@@ -161,7 +161,7 @@ def vanishing(server: ServerProcess, *, reset: bool) -> Iterator[WireClient]:
 @pytest.mark.parametrize(
     "phase", ["idle", "in a frame", "in a length", "after requests", "in a long poll", "in an answer", "failed"]
 )
-def test_a_peer_that_vanishes_in_any_phase_leaves_nothing_behind(
+def test_a_peer_that_vanishes_leaves_nothing(
     server: ServerProcess, client: WireClient, topic: str, phase: str, reset: bool
 ) -> None:
     for _ in range(3):
@@ -223,9 +223,7 @@ def walked(server: ServerProcess) -> str:
 
 
 @given(timestamp=st.integers(START_MS - 100, START_MS + 1700) | st.sampled_from([-1, -2, -3, 0, 2**62]))
-def test_explain_of_a_timestamp_ends_with_the_answer_of_offsets_for_times(
-    server: ServerProcess, walked: str, timestamp: int
-) -> None:
+def test_explain_of_a_time_ends_as_offsets_for_times_does(server: ServerProcess, walked: str, timestamp: int) -> None:
     with WireClient.connect(server.address) as client:
         (found,) = client.offsets_for_times([(walked, 0, timestamp)])
         (entry,) = client.call(messages.ExplainRequest((messages.ExplainPartition(walked, 0, timestamp=timestamp),))).partitions

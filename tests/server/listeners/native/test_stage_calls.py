@@ -82,9 +82,7 @@ def test_requests_of_a_connection_are_staged_in_the_order_sent(broker: BlockingB
     assert values(broker) == [text.encode() for text in texts]
 
 
-def test_a_range_is_cut_at_batches_and_each_partition_is_answered_alone(
-    broker: BlockingBroker, connection: BlockingConnection
-) -> None:
+def test_a_range_is_cut_at_batches_in_each_partition_alone(broker: BlockingBroker, connection: BlockingConnection) -> None:
     for number in range(200):
         broker.append("t", batch(f"{number:200}"))
     asked = (

@@ -10,27 +10,14 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
-from triolog.protocol.kafka.messages import metadata, offsets
-from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.transactions import InitProducerIdRequest
 from triolog.server.listeners.kafka.access.guard import RULES
 from triolog.server.listeners.kafka.access.guarded import PATHS
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 
+from tests.support import kafka_admin
 from tests.support.kafka_acls import allow, forbid
-from tests.support.kafka_admin import (
-    BROKER_TYPE,
-    TOPIC_TYPE,
-    alter,
-    alter_incrementally,
-    create_topics,
-    delete_states,
-    delete_topics,
-    describe,
-    error_names,
-    more_partitions,
-    new_topic,
-)
+from tests.support.kafka_admin import BROKER_TYPE, TOPIC_TYPE, alter, delete_states, error_names, new_topic
+from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
 
@@ -50,12 +37,13 @@ async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
         yield server
 
 
-async def test_topics_that_may_not_be_seen_use_up_no_room_and_are_no_cursor(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_topics_that_may_not_be_seen_use_up_no_room_and_are_no_cursor(client: KafkaStream) -> None:
     for names in ([], [HIDDEN, TOPIC]):
-        request = metadata.DescribeTopicPartitionsRequest(
-            topics=[metadata.DescribeTopicPartitionsTopicRequest(name=name) for name in names],
+        request = ask(
+            "DescribeTopicPartitions",
+            topics=[{"name": name} for name in names],
             response_partition_limit=1,
-            cursor=metadata.DescribeTopicPartitionsCursor(topic_name=HIDDEN, partition_index=0),
+            cursor={"topic_name": HIDDEN},
         )
         answer = await client.call(request, 0)
         assert (answer.next_cursor.topic_name, answer.next_cursor.partition_index) == (TOPIC, 1)
@@ -68,7 +56,7 @@ async def test_topics_that_may_not_be_seen_use_up_no_room_and_are_no_cursor(kafk
 
 async def test_a_topic_to_delete_is_told_apart_as_far_as_it_may_be_seen(kafka: KafkaServer, client: KafkaStream) -> None:
     await allow(kafka, DESCRIBE, ResourceType.TOPIC, "gone")
-    by_name = (await client.call(delete_topics(TOPIC, HIDDEN, "gone", "nowhere", "twice", "twice"), 5)).responses
+    by_name = (await client.call(kafka_admin.delete_topics(TOPIC, HIDDEN, "gone", "nowhere", "twice", "twice"), 5)).responses
     assert {(each.name, ErrorCode(each.error_code).name) for each in by_name} == {
         (TOPIC, OF_TOPIC),
         (HIDDEN, OF_TOPIC),
@@ -88,48 +76,37 @@ async def test_a_topic_to_delete_is_told_apart_as_far_as_it_may_be_seen(kafka: K
 async def test_what_is_wrong_with_a_request_is_said_to_everybody(kafka: KafkaServer, client: KafkaStream) -> None:
     twice = [(TOPIC_TYPE, TOPIC, [("retention.ms", "5")])] * 2
     told = [
-        (await client.call(create_topics(new_topic("new"), new_topic("new")), 7)).topics,
-        (await client.call(more_partitions((TOPIC, 5), (TOPIC, 6)), 3)).results,
+        (await client.call(kafka_admin.create_topics(new_topic("new"), new_topic("new")), 7)).topics,
+        (await client.call(kafka_admin.more_partitions((TOPIC, 5), (TOPIC, 6)), 3)).results,
         (await client.call(delete_states((TOPIC, kafka.topic_id())), 6)).responses,
         (await client.call(alter(*twice), 2)).responses,
         (await client.call(alter((TOPIC_TYPE, TOPIC, [("retention.ms", None)])), 2)).responses,
         (await client.call(alter((BROKER_TYPE, "99", [])), 2)).responses,
-        (await client.call(describe((7, TOPIC)), 4)).results,
+        (await client.call(kafka_admin.describe((7, TOPIC)), 4)).results,
     ]
     assert {name for results in told for name in error_names(results)} == {"INVALID_REQUEST"}
-    deleting = alter_incrementally((TOPIC_TYPE, TOPIC, [("retention.ms", 1, None)]))
+    deleting = kafka_admin.alter_incrementally((TOPIC_TYPE, TOPIC, [("retention.ms", 1, None)]))
     assert error_names((await client.call(deleting, 1)).responses) == [OF_TOPIC]
 
 
 async def commit(kafka: KafkaServer, client: KafkaStream) -> None:
     """One offset for each of the topics, by somebody who may; afterwards only `TOPIC` may be seen."""
-    topics = [
-        offsets.OffsetCommitRequestTopic(
-            name=name,
-            partitions=[offsets.OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_leader_epoch=7)],
-        )
-        for name in (TOPIC, HIDDEN)
-    ]
+    topics = [{"name": name, "partitions": [{"committed_offset": 5, "committed_leader_epoch": 7}]} for name in (TOPIC, HIDDEN)]
     await allow(kafka, AclOperation.ALL, ResourceType.GROUP, GROUP)
     await allow(kafka, READ, ResourceType.TOPIC, TOPIC)
     await allow(kafka, READ, ResourceType.TOPIC, HIDDEN)
-    answer = await client.call(offsets.OffsetCommitRequest(group_id=GROUP, topics=topics), 8)
+    answer = await client.call(ask("OffsetCommit", group_id=GROUP, topics=topics), 8)
     assert [partition.error_code for topic in answer.topics for partition in topic.partitions] == [0, 0]
     await forbid(kafka, ResourceType.TOPIC, HIDDEN)
 
 
 @pytest.mark.parametrize("version", [9, 10])
-async def test_offsets_of_a_topic_that_may_not_be_seen_are_not_told(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_offsets_of_a_hidden_topic_are_not_told(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     await commit(kafka, client)
-    named = [
-        offsets.OffsetFetchRequestTopics(name=name, topic_id=kafka.topic_id(name), partition_indexes=[0])
-        for name in (TOPIC, HIDDEN)
-    ]
+    named = [{"name": name, "topic_id": kafka.topic_id(name), "partition_indexes": [0]} for name in (TOPIC, HIDDEN)]
     for topics, expected in ((named, [(0, 5, 7), (DENIED, -1, -1)]), (None, [(0, 5, 7)])):
-        group = offsets.OffsetFetchRequestGroup(group_id=GROUP, member_id=None, topics=topics)
-        [found] = (await client.call(offsets.OffsetFetchRequest(groups=[group]), version)).groups
+        group = {"group_id": GROUP, "member_id": None, "topics": topics}
+        [found] = (await client.call(ask("OffsetFetch", groups=[group]), version)).groups
         told = [topic.partitions[0] for topic in found.topics]
         assert [(each.error_code, each.committed_offset, each.committed_leader_epoch) for each in told] == expected
 
@@ -137,24 +114,22 @@ async def test_offsets_of_a_topic_that_may_not_be_seen_are_not_told(
 async def test_an_error_of_a_whole_group_stands_alone(kafka: KafkaServer, client: KafkaStream) -> None:
     await allow(kafka, DELETE, ResourceType.GROUP, GROUP)
     await allow(kafka, READ, ResourceType.TOPIC, TOPIC)
-    part = [offsets.OffsetDeleteRequestPartition(partition_index=0)]
-    topics = [offsets.OffsetDeleteRequestTopic(name=name, partitions=part) for name in (TOPIC, HIDDEN)]
-    answer = await client.call(offsets.OffsetDeleteRequest(group_id=GROUP, topics=topics), 0)
+    part = [{"partition_index": 0}]
+    topics = [{"name": name, "partitions": part} for name in (TOPIC, HIDDEN)]
+    answer = await client.call(ask("OffsetDelete", group_id=GROUP, topics=topics), 0)
     assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
-    only_hidden = await client.call(offsets.OffsetDeleteRequest(group_id=GROUP, topics=topics[1:]), 0)
+    only_hidden = await client.call(ask("OffsetDelete", group_id=GROUP, topics=topics[1:]), 0)
     assert (only_hidden.error_code, only_hidden.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
 
 
 async def test_a_group_with_a_topic_that_may_not_be_seen_is_not_described(kafka: KafkaServer, client: KafkaStream) -> None:
     await allow(kafka, READ, ResourceType.GROUP, GROUP)
-    join = ConsumerGroupHeartbeatRequest(
-        group_id=GROUP, member_id="member", member_epoch=0, rebalance_timeout_ms=60_000, topic_partitions=[]
-    )
+    join = ask("ConsumerGroupHeartbeat", group_id=GROUP, member_id="member", rebalance_timeout_ms=60_000, topic_partitions=[])
     join.subscribed_topic_names = [TOPIC, HIDDEN]
     assert (await client.call(join, 1)).error_code == DENIED
     join.subscribed_topic_names, join.subscribed_topic_regex = None, ".*"
     assert (await client.call(join, 1)).error_code == 0
-    asking = ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=True)
+    asking = ask("ConsumerGroupDescribe", group_ids=[GROUP], include_authorized_operations=True)
     [refused] = (await client.call(asking, 1)).groups
     assert (refused.group_id, refused.error_code, refused.members, refused.group_state) == (GROUP, DENIED, [], "")
     await allow(kafka, DESCRIBE, ResourceType.TOPIC, HIDDEN)
@@ -169,6 +144,6 @@ def test_every_rule_finds_what_it_is_about() -> None:
 
 def test_a_rule_about_what_no_field_stands_for_lets_nobody_pass() -> None:
     call: Any = None  # nothing is asked of it
-    body = InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1)
+    body = ask("InitProducerId", transactional_id="id", transaction_timeout_ms=1)
     with pytest.raises(AssertionError, match="InitProducerId has no field for a groupId"):
         RULES[ApiKey.HEARTBEAT].whole[0].refusal(call, APIS[ApiKey.INIT_PRODUCER_ID], body)

@@ -8,11 +8,6 @@ from typing import Any, Final
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey, ServedBy
-from triolog.protocol.kafka.messages import share_group_offsets, transactions
-from triolog.protocol.kafka.messages.admin.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
-from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
-from triolog.protocol.kafka.messages.streams_groups import StreamsGroupDescribeRequest
 from triolog.server.embedded import open_broker
 from triolog.server.faults.requests import Wanted
 from triolog.server.faults.rules import rule_of
@@ -20,6 +15,7 @@ from triolog.server.listeners.kafka.error_answers import error_codes
 from triolog.server.listeners.kafka.fake.watched import Watch
 from triolog.server.settings.broker_config import Address
 
+from tests.support.kafka_asking import ask
 from tests.support.kafka_quotas import EXACT, PRODUCED, USER, altering, asking
 from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream, connected
@@ -27,32 +23,19 @@ from tests.support.streams_requests import CHANGELOG, REPARTITION, SOURCE, heart
 
 SHARED: Final = "group"
 STREAMS: Final = "app"
-PLACES: Final = [
-    share_group_offsets.AlterShareGroupOffsetsRequestTopic(
-        topic_name=TOPIC,
-        partitions=[share_group_offsets.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=3)],
-    )
-]
+PLACES: Final = [{"topic_name": TOPIC, "partitions": [{"start_offset": 3}]}]
 ASKED: Final[dict[ApiKey, Any]] = {
-    ApiKey.SHARE_GROUP_HEARTBEAT: ShareGroupHeartbeatRequest(
-        group_id=SHARED, member_id="m", member_epoch=0, subscribed_topic_names=[TOPIC]
-    ),
-    ApiKey.SHARE_GROUP_DESCRIBE: ShareGroupDescribeRequest(group_ids=[SHARED], include_authorized_operations=False),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_group_offsets.DescribeShareGroupOffsetsRequest(
-        groups=[share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group_id=SHARED, topics=None)]
-    ),
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: share_group_offsets.AlterShareGroupOffsetsRequest(group_id=SHARED, topics=PLACES),
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_group_offsets.DeleteShareGroupOffsetsRequest(
-        group_id=SHARED, topics=[share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic_name=TOPIC)]
-    ),
+    ApiKey.SHARE_GROUP_HEARTBEAT: ask("ShareGroupHeartbeat", group_id=SHARED, member_id="m", subscribed_topic_names=[TOPIC]),
+    ApiKey.SHARE_GROUP_DESCRIBE: ask("ShareGroupDescribe", group_ids=[SHARED], include_authorized_operations=False),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ask("DescribeShareGroupOffsets", groups=[{"group_id": SHARED, "topics": None}]),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: ask("AlterShareGroupOffsets", group_id=SHARED, topics=PLACES),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ask("DeleteShareGroupOffsets", group_id=SHARED, topics=[{"topic_name": TOPIC}]),
     ApiKey.STREAMS_GROUP_HEARTBEAT: heartbeat(),
-    ApiKey.STREAMS_GROUP_DESCRIBE: StreamsGroupDescribeRequest(group_ids=[STREAMS], include_authorized_operations=False),
+    ApiKey.STREAMS_GROUP_DESCRIBE: ask("StreamsGroupDescribe", group_ids=[STREAMS], include_authorized_operations=False),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: asking(("user", EXACT, "u")),
     ApiKey.ALTER_CLIENT_QUOTAS: altering((USER, [(PRODUCED, 100.0)])),
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: GetTelemetrySubscriptionsRequest(client_instance_id=bytes(16)),
-    ApiKey.PUSH_TELEMETRY: PushTelemetryRequest(
-        client_instance_id=bytes(16), subscription_id=0, terminating=False, compression_type=0, metrics=b""
-    ),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: ask("GetTelemetrySubscriptions", client_instance_id=bytes(16)),
+    ApiKey.PUSH_TELEMETRY: ask("PushTelemetry", client_instance_id=bytes(16)),
 }
 OF_GROUPS: Final = [key for key in ASKED if APIS[key].served_by is ServedBy.GROUP]
 
@@ -67,9 +50,7 @@ def settings(watch: Watch) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("key", ASKED, ids=lambda key: key.name)
-async def test_every_api_is_noted_and_fails_where_a_rule_says_so(
-    kafka: KafkaServer, watch: Watch, client: KafkaStream, key: ApiKey
-) -> None:
+async def test_every_api_is_noted_and_fails_where_a_rule_says_so(watch: Watch, client: KafkaStream, key: ApiKey) -> None:
     api, request = APIS[key], ASKED[key]
     rule = watch.faults.add(rule_of({"api": api.name, "error": "POLICY_VIOLATION", "once": True}))
     answer = await client.call(request, api.highest)
@@ -80,9 +61,7 @@ async def test_every_api_is_noted_and_fails_where_a_rule_says_so(
     assert list(failed.groups) == ([group_of(key)] if key in OF_GROUPS else [])
 
 
-async def test_a_rule_of_one_streams_group_leaves_the_other_alone(
-    kafka: KafkaServer, watch: Watch, client: KafkaStream
-) -> None:
+async def test_a_rule_of_one_streams_group_leaves_others_alone(kafka: KafkaServer, watch: Watch, client: KafkaStream) -> None:
     told = {"group": "ap?", "error": "COORDINATOR_NOT_AVAILABLE", "once_per_member": True}
     rule = watch.faults.add(rule_of({"api": "StreamsGroupHeartbeat", **told}))
     codes = [
@@ -96,9 +75,7 @@ async def test_a_rule_of_one_streams_group_leaves_the_other_alone(
     assert len(watch.requests.find(Wanted(api="StreamsGroupHeartbeat", group="other", answered=True))) == 1
 
 
-async def test_a_member_of_a_streams_group_names_the_topics_of_its_topology_when_it_joins(
-    watch: Watch, client: KafkaStream
-) -> None:
+async def test_a_streams_member_names_the_topics_of_its_topology_when_it_joins(watch: Watch, client: KafkaStream) -> None:
     rule = watch.faults.add(rule_of({"topic": CHANGELOG, "error": "STREAMS_INVALID_TOPOLOGY", "once": True}))
     assert (await client.call(heartbeat(), 0)).error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
     joined = await client.call(heartbeat(), 0)
@@ -118,7 +95,7 @@ async def test_groups_have_a_coordinator_among_the_nodes_that_can_be_moved_and_g
                 assert error_codes(await one.call(ASKED[key], api.highest)) == (ErrorCode.NOT_COORDINATOR,)
                 assert ErrorCode.NOT_COORDINATOR not in error_codes(await two.call(ASKED[key], api.highest))
             epoch = broker.streams_groups.describe(STREAMS).members[0].member_epoch
-            [told] = (await one.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[STREAMS]), 4)).coordinators
+            [told] = (await one.call(ask("FindCoordinator", key_type=0, coordinator_keys=[STREAMS]), 4)).coordinators
             assert told.node_id == 2
             await broker.node_down(2)
             for number in range(2):
@@ -134,11 +111,11 @@ async def test_a_transaction_asks_its_own_coordinator_also_about_a_group_that_an
         addresses = [each[1:] for each in broker.life.nodes.addresses.values()]
         broker.move_coordinator("mover", 1)
         broker.move_coordinator("readers", 2)
-        init = transactions.InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=60_000)
+        init = ask("InitProducerId", transactional_id="mover", transaction_timeout_ms=60_000)
         async with connected(addresses[0]) as one, connected(addresses[1]) as two:
             assert (await two.call(init, 4)).error_code == ErrorCode.NOT_COORDINATOR
             begun = await one.call(init, 4)
             whose = {"transactional_id": "mover", "producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
-            joining = transactions.AddOffsetsToTxnRequest(**whose, group_id="readers")
+            joining = ask("AddOffsetsToTxn", **whose, group_id="readers")
             assert (await one.call(joining, 3)).error_code == 0
-            assert (await one.call(transactions.EndTxnRequest(**whose, committed=False), 3)).error_code == 0
+            assert (await one.call(ask("EndTxn", **whose, committed=False), 3)).error_code == 0

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequestPartition, ShareFetchRequestTopic
 from triolog.server.broker import OffsetReset, ShareConfig
 from triolog.server.embedded import open_broker
 from triolog.server.faults.rules import rule_of
@@ -39,9 +38,9 @@ async def kafka(fast_path: Path, watch: Watch) -> AsyncIterator[KafkaServer]:
         yield server
 
 
-def both(kafka: KafkaServer) -> list[ShareFetchRequestTopic]:
-    partitions = [ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=[]) for number in range(2)]
-    return [ShareFetchRequestTopic(topic_id=kafka.topic_id(), partitions=partitions)]
+def both(kafka: KafkaServer) -> list[dict[str, Any]]:
+    partitions = [{"partition_index": number, "acknowledgement_batches": []} for number in range(2)]
+    return [{"topic_id": kafka.topic_id(), "partitions": partitions}]
 
 
 def found(answer: Any) -> dict[int, Any]:

@@ -8,29 +8,16 @@ from typing import Any
 import pytest
 import trio
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.fetch import FetchTopic
-from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.server.faults.faults import Fault
 from triolog.server.faults.requests import LoggedRequest, Wanted
 from triolog.server.faults.rules import rule_of
 from triolog.server.listeners.kafka.fake.watched import Watch
 
+from tests.support import kafka_server as support
 from tests.support.brokers import PARTITION, until
 from tests.support.gate_fs import GateFileSystem
-from tests.support.kafka_server import (
-    TOPIC,
-    KafkaServer,
-    batch,
-    fetch_of,
-    fetch_partition,
-    fetch_request,
-    kafka_server,
-    produce_request,
-    produced,
-)
+from tests.support.kafka_asking import ask
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, produce_request, produced
 from tests.support.kafka_stream import KafkaStream
 from tests.support.logs import START_MS
 
@@ -41,17 +28,17 @@ def rule(watch: Watch, **told: Any) -> Fault:
     return watch.faults.add(rule_of(told))
 
 
-def two_partitions(*values: bytes) -> ProduceRequest:
-    parts = [ProducePartition(index=number, records=batch(value)) for number, value in enumerate(values)]
-    topics = [ProduceTopic(name=TOPIC, topic_id=bytes(16), partition_data=parts)]
-    return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics)
+def two_partitions(*values: bytes) -> Any:
+    parts = [{"index": number, "records": batch(value)} for number, value in enumerate(values)]
+    topics = [{"name": TOPIC, "topic_id": bytes(16), "partition_data": parts}]
+    return ask("Produce", acks=-1, timeout_ms=1000, topic_data=topics)
 
 
 async def stored(client: KafkaStream, partition: int = 0) -> int:
     """The high watermark."""
-    asked = ListOffsetsPartition(partition_index=partition, timestamp=-1)
-    topics = [ListOffsetsTopic(name=TOPIC, partitions=[asked])]
-    answer = await client.call(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics, timeout_ms=0), 6)
+    asked = {"partition_index": partition, "timestamp": -1}
+    topics = [{"name": TOPIC, "partitions": [asked]}]
+    answer = await client.call(ask("ListOffsets", replica_id=-1, isolation_level=0, topics=topics, timeout_ms=0), 6)
     return answer.topics[0].partitions[0].offset
 
 
@@ -65,17 +52,15 @@ async def test_requests_are_noted_with_what_they_are_about_and_how_they_end(watc
 
 async def test_topics_are_noted_by_name_when_requests_have_ids(kafka: KafkaServer, watch: Watch, client: KafkaStream) -> None:
     topics = [
-        FetchTopic(topic="", topic_id=topic_id, partitions=[fetch_partition()]) for topic_id in (kafka.topic_id(), b"x" * 16)
+        {"topic": "", "topic_id": topic_id, "partitions": [fetch_partition()]} for topic_id in (kafka.topic_id(), b"x" * 16)
     ]
-    await client.call(fetch_of(topics), 13)
+    await client.call(support.fetch_of(topics), 13)
     [fetch] = watch.requests
     assert set(fetch.topics) == {TOPIC, (b"x" * 16).hex()}
 
 
 @pytest.mark.parametrize(("applied", "high_watermark"), [(False, 0), (True, 1)])
-async def test_an_error_with_and_without_the_effect(
-    watch: Watch, client: KafkaStream, applied: bool, high_watermark: int
-) -> None:
+async def test_an_error_with_and_without_effect(watch: Watch, client: KafkaStream, applied: bool, high_watermark: int) -> None:
     fault = rule(watch, api="Produce", error="NOT_LEADER_OR_FOLLOWER", applied=applied, once=True)
     answer = await client.call(produce_request(batch("a")), 9)
     assert answer.responses[0].partition_responses[0].error_code == NOT_LEADER
@@ -87,9 +72,7 @@ async def test_an_error_with_and_without_the_effect(
 
 
 @pytest.mark.parametrize(("applied", "high_watermark"), [(False, 0), (True, 1)])
-async def test_an_error_of_one_partition_leaves_the_others_alone(
-    watch: Watch, client: KafkaStream, applied: bool, high_watermark: int
-) -> None:
+async def test_one_partitions_error_is_its_own(watch: Watch, client: KafkaStream, applied: bool, high_watermark: int) -> None:
     rule(watch, topic=TOPIC, partition=0, api="Produce", error="KAFKA_STORAGE_ERROR", applied=applied)
     answer = await client.call(two_partitions(b"a", b"b"), 9)
     codes = {each.index: each.error_code for each in answer.responses[0].partition_responses}
@@ -106,7 +89,7 @@ async def test_an_error_without_acks_ends_the_connection(watch: Watch, client: K
 async def test_a_produce_that_expired_is_noted_and_counted_once(fast_path: Path, watch: Watch) -> None:
     """Its log answers when the request has its answer already: that changes nothing."""
     gate = GateFileSystem()
-    async with kafka_server(fast_path, watch=watch, fs=gate) as kafka, kafka.connected() as client:
+    async with support.kafka_server(fast_path, watch=watch, fs=gate) as kafka, kafka.connected() as client:
         await kafka.broker.topics.create(TOPIC)
         noted: list[LoggedRequest] = []
         watch.requests.watch(lambda: noted.extend(each for each in watch.requests if each.error_codes is not None))
@@ -125,7 +108,7 @@ async def test_a_produce_that_expired_is_noted_and_counted_once(fast_path: Path,
 async def test_a_request_whose_connection_was_ended_first_has_no_answer_in_the_log(fast_path: Path, watch: Watch) -> None:
     """The append goes on, and is answered to nobody."""
     gate = GateFileSystem()
-    async with kafka_server(fast_path, watch=watch, fs=gate) as kafka, kafka.connected() as client:
+    async with support.kafka_server(fast_path, watch=watch, fs=gate) as kafka, kafka.connected() as client:
         await kafka.broker.topics.create(TOPIC)
         with gate.hold("write", "topic-0/00000000000000000000.log") as held:
             await client.send(produce_request(batch("held")), 9)
@@ -156,12 +139,12 @@ async def test_a_fetch_can_fail_as_a_whole_with_what_concerns_its_session(watch:
     assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_a_topic_whose_metadata_fails_is_not_made_and_brokers_are_told_all_the_same(
+async def test_no_topic_is_made_where_metadata_fails_and_brokers_are_told(
     kafka: KafkaServer, watch: Watch, client: KafkaStream
 ) -> None:
     rule(watch, api="Metadata", topic="new", error="LEADER_NOT_AVAILABLE", once=True)
-    asked = [MetadataRequestTopic(name=name) for name in (TOPIC, "new")]
-    request = MetadataRequest(topics=asked, allow_auto_topic_creation=True)
+    asked = [{"name": name} for name in (TOPIC, "new")]
+    request = ask("Metadata", topics=asked, allow_auto_topic_creation=True)
     answer = await client.call(request, 9)
     assert {topic.name: topic.error_code for topic in answer.topics} == {TOPIC: 0, "new": ErrorCode.LEADER_NOT_AVAILABLE}
     assert answer.brokers
@@ -171,10 +154,10 @@ async def test_a_topic_whose_metadata_fails_is_not_made_and_brokers_are_told_all
 
 async def test_an_error_of_a_group(watch: Watch, client: KafkaStream) -> None:
     rule(watch, group="g", error="COORDINATOR_NOT_AVAILABLE")
-    request = FindCoordinatorRequest(key="g", key_type=0, coordinator_keys=["g"])
+    request = ask("FindCoordinator", key="g", key_type=0, coordinator_keys=["g"])
     answer = await client.call(request, 4)
     assert answer.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    other = FindCoordinatorRequest(key="h", key_type=0, coordinator_keys=["h"])
+    other = ask("FindCoordinator", key="h", key_type=0, coordinator_keys=["h"])
     assert (await client.call(other, 4)).coordinators[0].error_code == 0
 
 
@@ -212,9 +195,7 @@ async def test_a_disconnect_before_and_after_the_effect(
         assert await stored(other) == high_watermark
 
 
-async def test_a_black_hole_answers_nothing_until_the_client_goes(
-    kafka: KafkaServer, watch: Watch, client: KafkaStream
-) -> None:
+async def test_a_black_hole_is_silent_until_the_client_goes(kafka: KafkaServer, watch: Watch, client: KafkaStream) -> None:
     fault = rule(watch, api="Produce", black_hole=True, once=True)
     await client.send(produce_request(batch("a")), 9)
     await client.send(produce_request(batch("b")), 9)

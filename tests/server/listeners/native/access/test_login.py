@@ -157,9 +157,7 @@ def test_a_listener_without_tls_that_knows_passwords_only_does_not_start() -> No
     ],
     ids=["metadata", "statistics", "unknown", "produce with acks 0", "between tokens"],
 )
-def test_without_a_login_nothing_is_served_and_it_is_said_why(
-    broker: BlockingBroker, client: WireClient, conversation: Any
-) -> None:
+def test_who_has_not_logged_in_is_told_so_and_not_served(broker: BlockingBroker, client: WireClient, conversation: Any) -> None:
     before = counted(broker)
     conversation(client)
     error = ended_with(client)
