@@ -1,5 +1,3 @@
-"""Each kind of fault, and what a real client makes of it."""
-
 from __future__ import annotations
 
 import time

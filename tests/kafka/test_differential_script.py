@@ -1,5 +1,3 @@
-"""A script of the comparison with Apache Kafka never waits without end, knows who is in a group, and notices wrong times."""
-
 from __future__ import annotations
 
 import random

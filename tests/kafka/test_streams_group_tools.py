@@ -1,5 +1,3 @@
-"""kafka-streams-groups: Streams groups are listed, described and deleted, with their offsets; it prints what is there."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

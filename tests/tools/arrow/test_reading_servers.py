@@ -1,5 +1,3 @@
-"""A server, its stopped directory and an embedded broker are read alike."""
-
 from __future__ import annotations
 
 import gc

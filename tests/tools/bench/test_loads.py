@@ -1,5 +1,3 @@
-"""What the loads are made of: processes, frame counting, the sparse log."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""What commands load: `serve` no client and nothing for terminals, the help and the completion nothing at all."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""`triolog produce` against a real broker: what arrives, and what is refused."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Logging in with the server's users, their rights, the token that changes need, and when sessions end."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""How Spark's data sources reach a server, and as whom."""
-
 from __future__ import annotations
 
 import pickle

@@ -1,5 +1,3 @@
-"""`triolog forward` as a command: one link by options, links by a file, and the commands that ask and tell links that run."""
-
 from __future__ import annotations
 
 import json

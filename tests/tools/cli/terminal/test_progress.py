@@ -1,5 +1,3 @@
-"""The progress bar: what it shows, and that there is none without a terminal."""
-
 from __future__ import annotations
 
 import io

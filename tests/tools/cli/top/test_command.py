@@ -1,5 +1,3 @@
-"""`triolog top`: rates from two looks, the table, lines for programs, and the live view of a terminal."""
-
 from __future__ import annotations
 
 import copy

@@ -1,5 +1,3 @@
-"""Consumers of both clients against a server with faults."""
-
 from __future__ import annotations
 
 import time

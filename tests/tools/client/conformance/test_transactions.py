@@ -1,5 +1,3 @@
-"""Transactions of both clients against a server with faults."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

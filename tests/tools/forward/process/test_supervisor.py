@@ -1,5 +1,3 @@
-"""`triolog serve` with links in its file: a child forwards, is started again when it dies, and ends with the server."""
-
 from __future__ import annotations
 
 from contextlib import suppress

@@ -1,5 +1,3 @@
-"""Every job as Spark tasks on a small log, and what a second run does."""
-
 from __future__ import annotations
 
 import json

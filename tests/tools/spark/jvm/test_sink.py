@@ -1,5 +1,3 @@
-"""The sink through Spark: what a write leaves in the log, and what stays single when batches are run again."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The writers that Spark is given, driven as Spark drives them: pickled, made anew, with messages of tasks that failed."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
