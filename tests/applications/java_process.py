@@ -76,5 +76,4 @@ class JavaProcess:
         assert self.process.poll() is None, f"ended with {self.process.returncode}\n{self.log()[-6000:]}"
 
     def _close(self) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.close()

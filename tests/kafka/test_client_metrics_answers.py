@@ -44,7 +44,6 @@ def answers(address: Address) -> list[Any]:
 
 
 def test_answers_are_those_of_kafka(broker: BlockingBroker, apache: KafkaBroker) -> None:
-    assert broker.kafka is not None
     ours, expected = answers(broker.kafka), answers(Address.parse(apache.address))
     both = zip([*client_metrics.ALTERATIONS, *client_metrics.DESCRIPTIONS], ours, expected, strict=True)
     for each in both:
@@ -101,5 +100,4 @@ def pushed(address: Address) -> list[Any]:
 def test_what_clients_ask_and_send_is_answered_as_by_kafka(apache: KafkaBroker) -> None:
     """Without a plug-in Kafka does not advertise these APIs, answers them all the same, and throws away what it is sent."""
     with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), lenient=False, telemetry=True) as broker:
-        assert broker.kafka is not None
         assert pushed(broker.kafka) == pushed(Address.parse(apache.address))

@@ -50,7 +50,6 @@ def changes(address: Address) -> list[tuple[list[str], bool]]:
 
 
 def test_changes_of_topics_are_limited_as_by_kafka(broker: BlockingBroker, apache: KafkaBroker) -> None:
-    assert broker.kafka is not None
     ours = changes(broker.kafka)
     assert changes(Address.parse(apache.address)) == ours
     refused, granted = (["THROTTLING_QUOTA_EXCEEDED"], True), (["NONE"], True)

@@ -66,23 +66,8 @@ OUR_TOPIC_KEYS: Final = frozenset(
 )
 """Configurations that only triolog has."""
 SORTED_BY: Final = (
-    "name",
-    "topic",
-    "resource_type",
-    "resource_name",
-    "topic_name",
-    "group_id",
-    "key",
-    "transactional_id",
-    "api_key",
-    "node_id",
-    "broker_id",
-    "partition_index",
-    "partition",
-    "index",
-    "partition_id",
-    "entity_type",
-    "subtopology_id",
+    *("name", "topic", "resource_type", "resource_name", "topic_name", "group_id", "key", "transactional_id", "api_key"),
+    *("node_id", "broker_id", "partition_index", "partition", "index", "partition_id", "entity_type", "subtopology_id"),
 )
 """The order of entries is that of Kafka's hash maps, and not compared."""
 RECORDS: Final = "records"

@@ -48,19 +48,21 @@ class Driver(PlainDriver):
         """Answer with a base offset or an error."""
         self.answer(delivery, **({"error": outcome} if isinstance(outcome, errors.RequestError) else {"base_offset": outcome}))
 
+    def deliver(self) -> None:
+        """Write and answer what is to be sent now."""
+        for delivery in self.drain():
+            self.settle(delivery, self.write(delivery))
+
     def lose(self, delivery: Delivery) -> None:
         """The connection breaks before the answer."""
         self.accumulator.fail(delivery, ConnectionLostError("gone"))
 
-    def retry(self) -> list[Delivery]:
-        self.now += 2
-        return self.drain()
 
     def serve(self) -> None:
         """Write and answer everything until nothing is left to send."""
         for _ in range(50):
-            for delivery in self.retry():
-                self.settle(delivery, self.write(delivery))
+            self.now += 2
+            self.deliver()
             if self.accumulator.wants_producer:
                 self.accumulator.set_producer(SECOND)
 
@@ -95,8 +97,7 @@ def test_each_partition_counts_its_records() -> None:
     for partition, count in ((0, 3), (1, 2), (0, 1)):
         for _ in range(count):
             driver.append(b"a", partition)
-        for delivery in driver.drain():
-            driver.settle(delivery, driver.write(delivery))
+        driver.deliver()
     assert [header.base_sequence for _, _, batch in driver.logs[0].batches for header, _ in iter_batches(batch)] == [0, 3]
     driver.append(b"a", 1)
     (delivery,) = driver.drain()
@@ -173,8 +174,7 @@ def test_after_an_unknown_outcome_is_given_up_the_partition_starts_again_under_a
 def test_other_partitions_keep_their_producer_and_their_count() -> None:
     driver = Driver(delivery_timeout_ms=3000)
     driver.append(b"a", 1)
-    (delivery,) = driver.drain()
-    driver.settle(delivery, driver.write(delivery))
+    driver.deliver()
     driver.append(b"lost", 0)
     (delivery,) = driver.drain()
     driver.lose(delivery)
@@ -188,11 +188,9 @@ def test_other_partitions_keep_their_producer_and_their_count() -> None:
 def test_acknowledged_records_that_are_gone_are_told_and_the_next_are_written() -> None:
     driver = Driver()
     kept = driver.append(b"\0")
-    (delivery,) = driver.drain()
-    driver.settle(delivery, driver.write(delivery))
+    driver.deliver()
     gone = driver.append(b"\1")
-    (delivery,) = driver.drain()
-    driver.settle(delivery, driver.write(delivery))
+    driver.deliver()
     assert (kept.value().offset, gone.value().offset) == (0, 1)
     driver.logs[0].cut(1)
     told = driver.append(b"\2")
@@ -250,8 +248,7 @@ def test_another_epoch_of_a_transactional_producer_starts_every_partition_at_zer
     driver = Driver(transactional_id="x")
     for partition in (0, 1):
         driver.append(b"a", partition)
-    for delivery in driver.drain():
-        driver.settle(delivery, driver.write(delivery))
+    driver.deliver()
     driver.accumulator.set_producer(ProducerIdentity(7, 1))
     for partition in (0, 1):
         driver.append(b"b", partition)

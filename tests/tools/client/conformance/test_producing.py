@@ -98,15 +98,6 @@ async def test_lost_connection_is_retried_in_order(served: Served, outcome: str,
         assert [record.value().offset for record in sent] == list(range(100))
 
 
-async def test_server_that_moves_gets_everything(served: Served) -> None:
-    async with served.producer(linger_ms=0, batch_bytes=500) as producer:
-        for number, value in enumerate(numbered(90)):
-            if number in (30, 60):
-                await served.move()
-            await producer.send("t", value, partition=0)
-    assert served.values() == numbered(90)
-
-
 async def test_what_may_pass_is_tried_again(served: Served) -> None:
     served.faults_on(m.MetadataRequest, "drop", "drop")
     served.faults_on(m.InitProducerRequest, "drop", "drop after")

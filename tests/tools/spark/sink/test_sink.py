@@ -25,7 +25,6 @@ def broker() -> Iterator[BlockingBroker]:
 
 
 def given(broker: BlockingBroker, **options: str) -> dict[str, str]:
-    assert broker.native is not None
     return {"triolog.servers": f"127.0.0.1:{broker.native.port}", "topic": "t", **options}
 
 
