@@ -56,7 +56,6 @@ class JavaProcess:
         return self.log_file.read_text(errors="replace")
 
     def kill(self) -> None:
-        """SIGKILL; does nothing when it has ended."""
         self.process.kill()
         self._close()
         self.process.wait()

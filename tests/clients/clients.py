@@ -36,8 +36,6 @@ SHARING: Final = (
 
 @attrs.frozen(kw_only=True)
 class Running:
-    """A client that can be asked."""
-
     version: str
     driver: DriverOf
 

@@ -62,7 +62,6 @@ def _keys(folder: Path, certificates: Certificates) -> dict[Broker, dict[str, st
 
 @contextmanager
 def conformance_brokers(folder: Path, certificates: Certificates) -> Iterator[Brokers]:
-    """All of them start at once."""
     with ExitStack() as stack:
         servers = {}
         for broker, keys in _keys(folder, certificates).items():

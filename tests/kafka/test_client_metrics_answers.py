@@ -19,7 +19,6 @@ from tests.support.kafka_wire import KafkaWire
 
 
 def clear(client: KafkaWire) -> None:
-    """Leave no subscription."""
     everything = ask("ListConfigResources", resource_types=[client_metrics.CLIENT_METRICS])
     while found := client.call(everything, 1).config_resources:
         for each in found:

@@ -26,7 +26,6 @@ def wait_for_last(client: KafkaWire) -> None:
 
 
 def clear(client: KafkaWire) -> None:
-    """Leave no quota."""
     while entries := client.call(kafka_quotas.asking(), 1).entries or ():
         for entry in entries:
             parts = [(each.entity_type, each.entity_name) for each in entry.entity]

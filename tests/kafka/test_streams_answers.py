@@ -148,7 +148,6 @@ def told(answer: Any) -> Any:
 
 
 def answers(client: KafkaWire) -> list[Any]:
-    """What a server answers, one request after the other."""
     client.call(create_topics(new_topic(SOURCE, 3), new_topic("five", 5)), 7)
     _until(
         client,

@@ -190,7 +190,6 @@ def differences(ours: Any, theirs: Any, place: str = "") -> Iterator[tuple[str, 
 
 
 def _label(entry: Any, number: int) -> Any:
-    """What an entry of a list is called."""
     if isinstance(entry, dict):
         if isinstance(entry.get("topic_id"), Symbol):
             return entry["topic_id"]

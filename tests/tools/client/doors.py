@@ -166,12 +166,10 @@ class Served:
             await trio.serve_tcp(self.server.serve, self.port, host="127.0.0.1", task_status=task_status)
 
     def go_down(self) -> None:
-        """Break every connection, and refuse new ones."""
         self._listening.cancel()
         self.server.kill()
 
     async def move(self) -> None:
-        """Break every connection, and listen on another port."""
         self.go_down()
         self.port = 0
         await self.listen()

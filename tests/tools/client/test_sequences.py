@@ -57,9 +57,7 @@ class Driver(PlainDriver):
         """The connection breaks before the answer."""
         self.accumulator.fail(delivery, ConnectionLostError("gone"))
 
-
     def serve(self) -> None:
-        """Write and answer everything until nothing is left to send."""
         for _ in range(50):
             self.now += 2
             self.deliver()

@@ -28,7 +28,6 @@ NEW_YORK = ZoneInfo("America/New_York")
 
 
 def departure(date: str, scheduled: str, delay: str) -> str:
-    """When such a flight left, in UTC."""
     year, month, day = date.split("-")
     fields = {"year": year, "month": month, "day": day, "sched_dep_time": scheduled, "dep_delay": delay}
     (flight,) = flights_of(fields)

@@ -158,7 +158,6 @@ def test_links_that_do_not_run_are_said_to(tmp_path: Path) -> None:
 
 
 def answer_of(port: int, **headers: str) -> tuple[int, str]:
-    """Status and text of `/metrics`."""
     connection = HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request("GET", "/metrics", headers={name.replace("_", "-"): value for name, value in headers.items()})

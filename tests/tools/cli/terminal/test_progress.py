@@ -51,8 +51,6 @@ def test_a_bar_steps_aside_for_lines_on_the_same_terminal(monkeypatch: pytest.Mo
 
 
 class TerminalOut(io.StringIO):
-    """Standard output on a terminal."""
-
     def isatty(self) -> bool:
         return True
 

@@ -29,7 +29,6 @@ def epoch(served: Served) -> int:
 
 
 async def send(producer: Any, value: bytes) -> None:
-    """Send a record, and wait until it is acknowledged."""
     await (await producer.send("t", value, partition=0))
 
 

@@ -34,7 +34,6 @@ def produce(server: ServerProcess, *values: bytes) -> None:
 
 
 def child_of(folder: Path) -> int:
-    """The process that forwards."""
     lock = folder / "links" / "link" / "lock"
     until(lambda: lock.exists() and lock.read_text().strip(), "the child")
     return int(lock.read_text())

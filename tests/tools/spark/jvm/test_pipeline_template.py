@@ -24,8 +24,6 @@ TIME_MS = 1_357_035_420_000
 
 
 class Registry(GraphElementRegistry):
-    """Keeps the functions of flows."""
-
     def __init__(self) -> None:
         self.flows: dict[str, Any] = {}
 

@@ -17,8 +17,6 @@ ROWS = 1000
 
 
 class Server:
-    """A server in a process of its own."""
-
     def __init__(self, address: Address, client: BlockingClient) -> None:
         self.options = {"kafka.bootstrap.servers": f"{address.host}:{address.port}"}
         self.client = client

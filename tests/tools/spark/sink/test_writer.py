@@ -30,7 +30,6 @@ LARGE = 64 * 2**20
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    """Topics t with three partitions and u with one."""
     with BlockingBroker(config={"retention.ms": "-1"}) as running:
         running.create_topic("t", 3)
         running.create_topic("u")
