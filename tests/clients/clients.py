@@ -123,11 +123,7 @@ CLIENTS: Final = {
             name="sarama",
             is_program=True,
             running=program("sarama", partial(external_programs.go, "sarama")),
-            cannot={
-                BY_SERVER: "sarama has no KIP-848",
-                **dict.fromkeys(SHARING, "sarama has no share groups"),
-                **ONLY_JAVA,
-            },
+            cannot={BY_SERVER: "sarama has no KIP-848", **dict.fromkeys(SHARING, "sarama has no share groups"), **ONLY_JAVA},
         ),
     )
 }

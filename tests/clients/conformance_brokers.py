@@ -51,11 +51,7 @@ def _keys(folder: Path, certificates: Certificates) -> dict[Broker, dict[str, st
     return {
         Broker.PLAIN: {},
         Broker.TLS: tls,
-        Broker.MUTUAL_TLS: {
-            **tls,
-            "TRIOLOG_SSL_CLIENT_CA_FILE": certificates.ca,
-            "TRIOLOG_KAFKA_SSL_CLIENT_AUTH": "required",
-        },
+        Broker.MUTUAL_TLS: {**tls, "TRIOLOG_SSL_CLIENT_CA_FILE": certificates.ca, "TRIOLOG_KAFKA_SSL_CLIENT_AUTH": "required"},
         Broker.SASL: {"TRIOLOG_KAFKA_SECURITY": "sasl_plaintext", "TRIOLOG_SASL_USERS_FILE": str(users)},
     }
 

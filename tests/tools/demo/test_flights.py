@@ -12,15 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.tools.demo.flights import (
-    CHUNK_ROWS,
-    Flight,
-    SourceError,
-    evenly,
-    find_source,
-    load_flights,
-    parser,
-)
+from triolog.tools.demo.flights import CHUNK_ROWS, Flight, SourceError, evenly, find_source, load_flights, parser
 
 from .flight_rows import ROW, flights_of
 
