@@ -56,7 +56,6 @@ class JavaProcess:
         return self.log_file.read_text(errors="replace")
 
     def kill(self) -> None:
-        """SIGKILL; does nothing when it has ended."""
         self.process.kill()
         self._close()
         self.process.wait()
@@ -76,5 +75,4 @@ class JavaProcess:
         assert self.process.poll() is None, f"ended with {self.process.returncode}\n{self.log()[-6000:]}"
 
     def _close(self) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.close()

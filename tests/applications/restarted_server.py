@@ -43,7 +43,6 @@ class RestartedServer:
             assert "Traceback" not in folder.wrote()
 
     def kill(self) -> None:
-        """SIGKILL."""
         self._server.kill()
 
     def start(self) -> None:

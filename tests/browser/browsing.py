@@ -34,7 +34,6 @@ def chromium_path() -> str | None:
 
 
 def launched(playwright: Playwright, path: str) -> Browser:
-    """The browser, as whoever we are."""
     return playwright.chromium.launch(executable_path=path, args=[*OPTIONS, *(AS_ROOT if os.getuid() == 0 else ())])
 
 

@@ -54,8 +54,6 @@ READ_A_TICK: Final = {"display": 200, "billing": 12}
 
 @attrs.frozen
 class Pictured:
-    """What is photographed."""
-
     console: str
     control: Control
     neutral: dict[str, str]

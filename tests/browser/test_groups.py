@@ -1,5 +1,3 @@
-"""A group is reset by hand, to a time, with a look at what that means: one that commits offsets, one that shares records."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

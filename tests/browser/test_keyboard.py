@@ -1,5 +1,3 @@
-"""The overview in a real browser, and the way to a topic without a mouse."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

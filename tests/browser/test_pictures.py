@@ -143,8 +143,6 @@ VIEWS: Final = {
 
 @attrs.frozen
 class Taken:
-    """A picture as it was written."""
-
     width: int
     height: int
     colours: int

@@ -1,5 +1,3 @@
-"""A server that is killed and started again under an open page."""
-
 from __future__ import annotations
 
 from pathlib import Path

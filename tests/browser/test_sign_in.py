@@ -1,5 +1,3 @@
-"""Users who log in, and pages of other sites that would like to do something in their names."""
-
 from __future__ import annotations
 
 import threading

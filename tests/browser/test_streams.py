@@ -1,5 +1,3 @@
-"""Streams of a page: a search either way; why one is refused is said, and it goes on when it may."""
-
 from __future__ import annotations
 
 import socket

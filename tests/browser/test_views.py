@@ -1,5 +1,3 @@
-"""Every view of the console with data in it: what is shown, what axe finds, what the page complains of."""
-
 from __future__ import annotations
 
 import base64

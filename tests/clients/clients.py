@@ -36,8 +36,6 @@ SHARING: Final = (
 
 @attrs.frozen(kw_only=True)
 class Running:
-    """A client that can be asked."""
-
     version: str
     driver: DriverOf
 
@@ -125,11 +123,7 @@ CLIENTS: Final = {
             name="sarama",
             is_program=True,
             running=program("sarama", partial(external_programs.go, "sarama")),
-            cannot={
-                BY_SERVER: "sarama has no KIP-848",
-                **dict.fromkeys(SHARING, "sarama has no share groups"),
-                **ONLY_JAVA,
-            },
+            cannot={BY_SERVER: "sarama has no KIP-848", **dict.fromkeys(SHARING, "sarama has no share groups"), **ONLY_JAVA},
         ),
     )
 }

@@ -36,7 +36,6 @@ class Table:
     """Client and feature -> why the library cannot."""
 
     def lines(self) -> list[str]:
-        """The table and its footnotes."""
         clients = list(dict.fromkeys(client for client, _ in self.cells))
         features = list(dict.fromkeys(feature for _, feature in self.cells))
         notes = list(dict.fromkeys(why for cell, why in self.cannot.items() if cell in self.cells))
@@ -66,7 +65,6 @@ def documented(page: str) -> dict[tuple[str, str], Outcome]:
 
 
 def replaced(page: str, table: Table) -> str:
-    """The page with another table."""
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     return "\n".join([before + BEGIN, *table.lines(), END + after])

@@ -51,18 +51,13 @@ def _keys(folder: Path, certificates: Certificates) -> dict[Broker, dict[str, st
     return {
         Broker.PLAIN: {},
         Broker.TLS: tls,
-        Broker.MUTUAL_TLS: {
-            **tls,
-            "TRIOLOG_SSL_CLIENT_CA_FILE": certificates.ca,
-            "TRIOLOG_KAFKA_SSL_CLIENT_AUTH": "required",
-        },
+        Broker.MUTUAL_TLS: {**tls, "TRIOLOG_SSL_CLIENT_CA_FILE": certificates.ca, "TRIOLOG_KAFKA_SSL_CLIENT_AUTH": "required"},
         Broker.SASL: {"TRIOLOG_KAFKA_SECURITY": "sasl_plaintext", "TRIOLOG_SASL_USERS_FILE": str(users)},
     }
 
 
 @contextmanager
 def conformance_brokers(folder: Path, certificates: Certificates) -> Iterator[Brokers]:
-    """All of them start at once."""
     with ExitStack() as stack:
         servers = {}
         for broker, keys in _keys(folder, certificates).items():

@@ -41,8 +41,6 @@ class Access:
 
 @attrs.frozen(kw_only=True)
 class Message:
-    """What is sent."""
-
     value: bytes | None
     key: bytes | None = None
     headers: Headers = ()
@@ -53,8 +51,6 @@ class Message:
 
 @attrs.frozen(kw_only=True)
 class Received:
-    """What is read."""
-
     partition: int
     offset: int
     timestamp_ms: int
@@ -65,8 +61,6 @@ class Received:
 
 @attrs.frozen(kw_only=True)
 class Producing:
-    """What is wanted of a producer."""
-
     acks: str = "all"
     """0, 1 or all."""
     codec: str = "none"
@@ -106,8 +100,6 @@ class Member(Protocol):
 
 
 class Driver(Protocol):
-    """One client library, at one broker."""
-
     def producer(self, **wanted: Any) -> AbstractContextManager[Producer]:
         """`wanted`: fields of `Producing`."""
 
@@ -182,8 +174,6 @@ class Sharer(Protocol):
 
 @runtime_checkable
 class SharingDriver(Protocol):
-    """A client that has share groups (KIP-932)."""
-
     def sharer(self, group: str, topic: str, *, explicit: bool = True) -> Sharer: ...
 
     def configure_group(self, group: str, configs: Mapping[str, str]) -> None: ...

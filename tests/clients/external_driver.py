@@ -49,8 +49,6 @@ def received(record: dict[str, Any]) -> Received:
 
 @attrs.define(eq=False)
 class ExternalProducer:
-    """A producer with a name within its program."""
-
     driver: ExternalDriver
     name: str
     acks: str = "all"
@@ -108,8 +106,6 @@ class ExternalSharer:
 
 @attrs.define(eq=False)
 class ExternalDriver:
-    """One client of another language, at one broker."""
-
     program: ExternalProgram
     bootstrap: str
     access: Access = attrs.field(factory=Access)

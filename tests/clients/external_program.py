@@ -42,7 +42,6 @@ class ExternalProgram:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
             try:
                 yield cls(name, process)
-                assert process.stdin is not None
                 process.stdin.close()
                 process.wait(DEADLINE_S)
             finally:
@@ -51,7 +50,6 @@ class ExternalProgram:
     def ask(self, op: str, **arguments: Any) -> Any:
         """One operation, to its end. Raises ExternalError with what the client says; a program that says nothing in time is
         ended, so that its answer is not taken for that of the next question."""
-        assert self._process.stdin is not None
         asked = next(self._ids)
         question = json.dumps({"id": asked, "op": op, **arguments})
         try:
@@ -71,7 +69,6 @@ class ExternalProgram:
 
     def _line(self, deadline_s: float) -> bytes:
         """The next line of the program, b"" when it has ended. Raises TimeoutError."""
-        assert self._process.stdout is not None
         output = self._process.stdout.fileno()
         deadline = time.monotonic() + deadline_s
         while (end := self._unread.find(b"\n")) < 0:

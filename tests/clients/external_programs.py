@@ -83,12 +83,10 @@ def go(client: str) -> Command:
 
 
 def soaking_go() -> Command:
-    """franz-go in a soak run."""
     return (str(_go("soak", "./soak", into="go-soak", beside=("soak",))),)
 
 
 def franz_go_tests() -> Path:
-    """The tests of franz-go's own client, as one program."""
     return _go("kgo.test", "github.com/twmb/franz-go/pkg/kgo", into="franz-go-tests", how=("test", "-c"))
 
 
@@ -115,12 +113,10 @@ def java(version: str | None = None) -> Command:
 
 
 def soaking_java() -> Command:
-    """Kafka's Java client in a soak run."""
     return _java("Soak", "java/soak", into="java-soak", beside=("soak",))
 
 
 def streams(version: str = STREAMS_VERSION) -> Command:
-    """An application of Kafka Streams."""
     _need("java", "javac", "mvn")
     pom = SOURCES / "streams" / "pom.xml"
 

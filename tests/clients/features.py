@@ -44,7 +44,6 @@ class Cell:
         return f"{self.prefix}-{of}"
 
     def topic(self, of: str = "t", partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
-        """The name of a topic that the client makes."""
         self.driver.create_topic(self.name(of), partitions, {**KEPT, **(configs or {})})
         return self.name(of)
 

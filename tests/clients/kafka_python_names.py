@@ -25,7 +25,6 @@ def login(access: Access) -> dict[str, Any]:
 
 
 def producing(asked: Producing) -> dict[str, Any]:
-    """The settings of a producer."""
     return {
         "acks": asked.acks if asked.acks == "all" else int(asked.acks),
         "compression_type": None if asked.codec == "none" else asked.codec,
@@ -34,7 +33,6 @@ def producing(asked: Producing) -> dict[str, Any]:
 
 
 def reading(*, committed: bool) -> dict[str, Any]:
-    """The settings of a consumer without a group."""
     return {
         "enable_auto_commit": False,
         "auto_offset_reset": "none",
@@ -44,7 +42,6 @@ def reading(*, committed: bool) -> dict[str, Any]:
 
 
 def joining(group: str, instance: str, assignor: type) -> dict[str, Any]:
-    """The settings of a member."""
     return {
         **reading(committed=True),
         "auto_offset_reset": "earliest",
@@ -62,7 +59,6 @@ def sending(message: Message) -> dict[str, Any]:
 
 
 def received(batches: dict[Any, list[Any]]) -> list[Received]:
-    """What a consumer's poll has brought."""
     return [
         Received(
             partition=each.partition,

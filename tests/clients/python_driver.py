@@ -128,8 +128,6 @@ class TransactionalProducer(Producer, Protocol):
 
 @attrs.define(eq=False)
 class PythonDriver(ABC):
-    """A client of Python at one broker."""
-
     bootstrap: str
     access: Access = attrs.field(factory=Access)
     _members: list[PolledMember] = attrs.field(factory=list)

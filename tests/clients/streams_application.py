@@ -45,7 +45,6 @@ class WordCount:
 
     def wait_running(self) -> None:
         """Until it has said that it runs, once more."""
-        assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.strip() == b"RUNNING":
                 return
@@ -53,7 +52,6 @@ class WordCount:
 
     def stop(self) -> None:
         """In order: it commits, and says that it leaves."""
-        assert self._process.stdin is not None
         self._process.stdin.close()
         assert self._process.wait(DEADLINE_S) == 0
 
@@ -67,7 +65,5 @@ class WordCount:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._process.poll() is None:
             self.kill()
-        assert self._process.stdin is not None
         self._process.stdin.close()
-        assert self._process.stdout is not None
         self._process.stdout.close()

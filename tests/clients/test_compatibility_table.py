@@ -1,5 +1,3 @@
-"""The table of clients is the run's, and a run that finds something else is told where."""
-
 from __future__ import annotations
 
 import pytest

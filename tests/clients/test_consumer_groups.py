@@ -54,7 +54,6 @@ def join(broker: BlockingBroker) -> Iterator[Join]:
 
 
 def fill(broker: BlockingBroker, *, round_: int) -> list[bytes]:
-    """One record in each partition."""
     values = [f"{round_}-{number}".encode() for number in range(PARTITIONS)]
     for number, value in enumerate(values):
         broker.append(TOPIC, [value], partition=number)

@@ -1,12 +1,10 @@
-"""Each kind of fault, and what a real client makes of it."""
-
 from __future__ import annotations
 
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -95,24 +93,32 @@ def test_an_error_that_is_retried_costs_a_second_request_and_nothing_else(broker
     assert broker.log(TOPIC).values() == [b"v"]
 
 
-def test_an_error_that_is_final_reaches_the_application(broker: BlockingBroker, sent: Sent) -> None:
-    broker.faults.add("Produce", error="MESSAGE_TOO_LARGE")
-    error = sent()
-    assert error is not None
-    assert error.code() == KafkaError.MSG_SIZE_TOO_LARGE
-    assert broker.log(TOPIC).values() == []
+ONCE: Final = {"once": True}
+TWICE: Final = {"error": "REQUEST_TIMED_OUT", "applied": True, **ONCE}
+# A machine that is slow lets other requests time out as well: an idempotent producer writes nothing twice then.
+IN_TIME: Final = {"enable.idempotence": True, "socket.timeout.ms": 300, "request.timeout.ms": 200, "message.timeout.ms": 20_000}
 
 
-def test_an_error_with_the_effect_applied_shows_who_writes_twice(broker: BlockingBroker, sent: Sent) -> None:
-    broker.faults.add("Produce", error="REQUEST_TIMED_OUT", applied=True, once=True)
-    assert sent(b"twice") is None
-    assert broker.log(TOPIC).values() == [b"twice", b"twice"]
-
-
-def test_and_an_idempotent_producer_does_not(broker: BlockingBroker, sent: Sent) -> None:
-    broker.faults.add("Produce", error="REQUEST_TIMED_OUT", applied=True, once=True)
-    assert sent(b"once", **{"enable.idempotence": True}) is None
-    assert broker.log(TOPIC).values() == [b"once"]
+@pytest.mark.parametrize(
+    ("rule", "config", "code", "stored"),
+    [
+        pytest.param({"error": "MESSAGE_TOO_LARGE"}, {}, KafkaError.MSG_SIZE_TOO_LARGE, 0, id="final error"),
+        pytest.param(TWICE, {}, None, 2, id="error with the effect"),
+        pytest.param(TWICE, {"enable.idempotence": True}, None, 1, id="error with the effect, idempotent"),
+        pytest.param({"disconnect": True, **ONCE}, {}, None, 1, id="disconnect before the effect"),
+        pytest.param({"disconnect": True, "applied": True, **ONCE}, {}, None, 2, id="disconnect behind the effect"),
+        pytest.param({"truncate_to": 10, **ONCE}, {}, None, 2, id="truncated answer"),
+        pytest.param({"black_hole": True, **ONCE}, IN_TIME, None, 1, id="black hole"),
+    ],
+)
+def test_a_record_is_refused_or_written_once_or_twice(
+    broker: BlockingBroker, sent: Sent, rule: dict[str, Any], config: dict[str, Any], code: int | None, stored: int
+) -> None:
+    sent(b"first", **config)
+    fault = broker.faults.add("Produce", **rule)
+    error = sent(**config)
+    assert (error and error.code(), fault.fired) == (code, 1)
+    assert broker.log(TOPIC).values() == [b"first", *[b"v"] * stored]
 
 
 def test_a_rule_of_one_partition_leaves_the_other_alone(broker: BlockingBroker, sent: Sent) -> None:
@@ -161,24 +167,6 @@ def test_a_request_that_is_held_until_the_test_says_go(broker: BlockingBroker) -
     assert broker.log(TOPIC).values() == [b"v"]
 
 
-@pytest.mark.parametrize(("applied", "copies"), [(False, 1), (True, 2)])
-def test_a_disconnect_before_and_after_the_effect(broker: BlockingBroker, sent: Sent, applied: bool, copies: int) -> None:
-    sent(b"first")
-    broker.faults.add("Produce", disconnect=True, applied=applied, once=True)
-    assert sent() is None
-    assert broker.log(TOPIC).values() == [b"first", *[b"v"] * copies]
-
-
-def test_a_black_hole_costs_the_client_its_timeout(broker: BlockingBroker, sent: Sent) -> None:
-    # A machine that is slow lets other requests time out as well: an idempotent producer writes nothing twice then.
-    config = {"enable.idempotence": True, "socket.timeout.ms": 300, "request.timeout.ms": 200, "message.timeout.ms": 20_000}
-    sent(b"first", **config)
-    fault = broker.faults.add("Produce", black_hole=True, once=True)
-    assert sent(b"second", **config) is None
-    assert fault.fired == 1
-    assert broker.log(TOPIC).values() == [b"first", b"second"]
-
-
 def test_corrupt_records_are_refused_by_a_consumer_that_checks(broker: BlockingBroker) -> None:
     broker.log(TOPIC).produce("v")
     broker.faults.add("Fetch", corrupt=True)
@@ -198,13 +186,6 @@ def test_corrupt_records_come_right_when_they_are_read_again(broker: BlockingBro
     broker.log(TOPIC).produce("v")
     fault = broker.faults.add("Fetch", corrupt=True, once=True)
     assert [message.value() for message in consumed(broker, 1, **{"check.crcs": True})] == [b"v"]
-    assert fault.fired == 1
-
-
-def test_a_truncated_answer_is_asked_for_again(broker: BlockingBroker, sent: Sent) -> None:
-    sent(b"first")
-    fault = broker.faults.add("Produce", truncate_to=10, once=True)
-    assert sent(b"second") is None
     assert fault.fired == 1
 
 

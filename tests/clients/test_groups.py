@@ -1,5 +1,3 @@
-"""What a test sees of groups, and does to them, while real consumers are in them."""
-
 from __future__ import annotations
 
 import threading

@@ -1,5 +1,3 @@
-"""Several listeners that look like a cluster, and what real clients make of leaders and nodes that go."""
-
 from __future__ import annotations
 
 import time

@@ -63,7 +63,6 @@ def running(request: pytest.FixtureRequest, programs: ExitStack) -> Running:
 
 
 def driver_at(broker: BlockingBroker, running: Running | None = None) -> SharingDriver:
-    """A client whose groups begin to read at the first record."""
     make = ConfluentDriver if running is None else running.driver
     driver = make(broker.bootstrap_servers, Access())
     assert isinstance(driver, SharingDriver)

@@ -142,7 +142,6 @@ def _right_records(log: DrivenLog, offset: int) -> list[int]:
 
 
 def row(name: str, found: Sequence[int | None]) -> str:
-    """One line of the table."""
     kept = [each or 0 for each in found]
     lost = [RECORDS - each for each in kept]
     at_most_one_batch = sum(each <= BATCH_RECORDS for each in lost)

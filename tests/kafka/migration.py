@@ -12,7 +12,6 @@ from tests.support.kafka_broker import KafkaBroker
 
 
 def triolog(*arguments: object) -> str:
-    """Standard output of a command that must succeed."""
     result = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
     return result.stdout

@@ -196,7 +196,6 @@ def wait_for_topics(client: KafkaWire) -> None:
 
 
 def test_errors_are_those_of_kafka(broker: BlockingBroker, apache: KafkaBroker) -> None:
-    assert broker.kafka is not None
     with closing(KafkaWire.connect(broker.kafka)) as client:
         ours = [answers(client, calls) for calls in (MAKING, USING)]
     with closing(KafkaWire.connect(Address.parse(apache.address))) as client:

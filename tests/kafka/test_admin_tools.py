@@ -1,5 +1,3 @@
-"""Apache Kafka's command-line tools administer a running triolog: topics, configurations, offsets, directories, cluster."""
-
 from __future__ import annotations
 
 import json

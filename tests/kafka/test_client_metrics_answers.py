@@ -10,17 +10,7 @@ from triolog.protocol.errors import ErrorCode
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
-from tests.support.client_metrics import (
-    ALTERATIONS,
-    CLIENT_METRICS,
-    DELETE,
-    DESCRIPTIONS,
-    altered,
-    altering,
-    described,
-    is_known,
-    setting,
-)
+from tests.support import client_metrics
 from tests.support.kafka_asking import ask
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
@@ -29,29 +19,32 @@ from tests.support.kafka_wire import KafkaWire
 
 
 def clear(client: KafkaWire) -> None:
-    """Leave no subscription."""
-    everything = ask("ListConfigResources", resource_types=[CLIENT_METRICS])
+    everything = ask("ListConfigResources", resource_types=[client_metrics.CLIENT_METRICS])
     while found := client.call(everything, 1).config_resources:
         for each in found:
-            client.call(altering(each.resource_name, *((key, DELETE, None) for key in ("metrics", "interval.ms", "match"))), 1)
+            client.call(
+                client_metrics.altering(
+                    each.resource_name, *((key, client_metrics.DELETE, None) for key in ("metrics", "interval.ms", "match"))
+                ),
+                1,
+            )
 
 
 def answers(address: Address) -> list[Any]:
     with closing(KafkaWire.connect(address)) as client:
         found: list[Any] = []
-        for body in ALTERATIONS:
-            found.append(altered(client.call(body, 1)))
-        while not is_known(client):
+        for body in client_metrics.ALTERATIONS:
+            found.append(client_metrics.altered(client.call(body, 1)))
+        while not client_metrics.is_known(client):
             """Kafka's controller takes them before its broker knows of them."""
-        found += [described(client.call(body, version)) for body, version in DESCRIPTIONS]
+        found += [client_metrics.described(client.call(body, version)) for body, version in client_metrics.DESCRIPTIONS]
         clear(client)
         return found
 
 
 def test_answers_are_those_of_kafka(broker: BlockingBroker, apache: KafkaBroker) -> None:
-    assert broker.kafka is not None
     ours, expected = answers(broker.kafka), answers(Address.parse(apache.address))
-    both = zip([*ALTERATIONS, *DESCRIPTIONS], ours, expected, strict=True)
+    both = zip([*client_metrics.ALTERATIONS, *client_metrics.DESCRIPTIONS], ours, expected, strict=True)
     for each in both:
         assert each[1] == each[2], each
 
@@ -59,9 +52,9 @@ def test_answers_are_those_of_kafka(broker: BlockingBroker, apache: KafkaBroker)
 def pushed(address: Address) -> list[Any]:
     """What becomes of what a client asks and sends, on one connection: each request is made of the answers before it."""
     with closing(KafkaWire.connect(address)) as client:
-        client.call(setting("mine", metrics="a.,b.", interval_ms="3600000", match="client_id=kafka-wire"), 1)
-        client.call(setting("last", metrics="c.", match="client_id=nobody"), 1)
-        while not is_known(client):
+        client.call(client_metrics.setting("mine", metrics="a.,b.", interval_ms="3600000", match="client_id=kafka-wire"), 1)
+        client.call(client_metrics.setting("last", metrics="c.", match="client_id=nobody"), 1)
+        while not client_metrics.is_known(client):
             """Kafka's controller takes them before its broker knows of them."""
         asked = client.call(ask("GetTelemetrySubscriptions", client_instance_id=bytes(16)), 0)
         found: list[Any] = [
@@ -106,5 +99,4 @@ def pushed(address: Address) -> list[Any]:
 def test_what_clients_ask_and_send_is_answered_as_by_kafka(apache: KafkaBroker) -> None:
     """Without a plug-in Kafka does not advertise these APIs, answers them all the same, and throws away what it is sent."""
     with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), lenient=False, telemetry=True) as broker:
-        assert broker.kafka is not None
         assert pushed(broker.kafka) == pushed(Address.parse(apache.address))

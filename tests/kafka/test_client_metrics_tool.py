@@ -1,5 +1,3 @@
-"""kafka-client-metrics subscribes to metrics, and Java's producer sends them."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

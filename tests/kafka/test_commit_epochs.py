@@ -86,7 +86,6 @@ def _partitions(told: Any) -> list[ConsumerGroupHeartbeatTopicPartitions]:
 
 
 def test_who_may_commit_is_the_same(broker: BlockingBroker, apache: KafkaBroker) -> None:
-    assert broker.kafka is not None
     with closing(KafkaWire.connect(broker.kafka)) as client:
         ours = answers(client)
     with closing(KafkaWire.connect(Address.parse(apache.address))) as client:

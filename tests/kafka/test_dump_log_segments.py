@@ -1,5 +1,3 @@
-"""Apache Kafka's DumpLogSegments and log loader find nothing wrong in what triolog's log writes."""
-
 from __future__ import annotations
 
 import re

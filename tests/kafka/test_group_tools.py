@@ -1,5 +1,3 @@
-"""kafka-consumer-groups: groups of both kinds are listed, described, reset and deleted; what it prints is what is there."""
-
 from __future__ import annotations
 
 import time

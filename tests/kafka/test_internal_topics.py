@@ -193,7 +193,6 @@ def test_transactions_and_their_offsets(kafka: KafkaCalls, tools: Tools, broker:
 def test_share_groups_and_what_became_of_records(kafka: KafkaCalls, tools: Tools, broker: BlockingBroker) -> None:
     broker.append(TOPIC, [b"a", b"b", b"c"], partition=1)
     topic_id = broker.describe_topic(TOPIC).topic_id
-    assert broker.kafka is not None
     with closing(KafkaWire.connect(broker.kafka)) as wire:
         wire.call(alter_incrementally((GROUP_TYPE, "sharers", [("share.auto.offset.reset", SET, "earliest")])), 1)
         member = WireMember(wire, "sharers", TOPIC, decode_uuid(topic_id).bytes, "member", partition=1)

@@ -1,5 +1,3 @@
-"""Where Apache Kafka cannot be had, its tests are skipped with the reason; in continuous integration they fail."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -8,14 +8,8 @@ from typing import Final
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 
+from tests.support import kafka_quotas
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.kafka_quotas import (
-    MUTATIONS,
-    altering,
-    asking,
-    mutated,
-    mutations,
-)
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire
 
 # A broker starts. Scripts compare what is set and described (test_differential.py); the commit tier has what Kafka answered.
@@ -26,37 +20,35 @@ OWN: Final = [("client-id", CLIENT_ID)]
 
 def wait_for_last(client: KafkaWire) -> None:
     """Kafka's controller takes quotas before its broker knows of them; what came first is known then, too."""
-    client.call(altering((LAST, [("producer_byte_rate", 1.0)])), 1)
-    while not client.call(asking(("user", 0, "last")), 1).entries:
+    client.call(kafka_quotas.altering((LAST, [("producer_byte_rate", 1.0)])), 1)
+    while not client.call(kafka_quotas.asking(("user", 0, "last")), 1).entries:
         """Asked again: the answer says it when it is so."""
 
 
 def clear(client: KafkaWire) -> None:
-    """Leave no quota."""
-    while entries := client.call(asking(), 1).entries or ():
+    while entries := client.call(kafka_quotas.asking(), 1).entries or ():
         for entry in entries:
             parts = [(each.entity_type, each.entity_name) for each in entry.entity]
-            client.call(altering((parts, [(each.key, None) for each in entry.values])), 1)
+            client.call(kafka_quotas.altering((parts, [(each.key, None) for each in entry.values])), 1)
 
 
 def changes(address: Address) -> list[tuple[list[str], bool]]:
     """What becomes of changes of topics above a quota, and whether their client has to be quiet: each on a connection of its
     own, since nobody listens to who has to be quiet."""
     with closing(KafkaWire.connect(address)) as client:
-        client.call(altering((OWN, [(MUTATIONS, 0.1)])), 1)
+        client.call(kafka_quotas.altering((OWN, [(kafka_quotas.MUTATIONS, 0.1)])), 1)
         wait_for_last(client)
     found = []
-    for body, version in [*mutations(is_strict=True), *mutations(is_strict=False)]:
+    for body, version in [*kafka_quotas.mutations(is_strict=True), *kafka_quotas.mutations(is_strict=False)]:
         with closing(KafkaWire.connect(address)) as client:
             answer = client.call(body, version)
-            found.append((mutated(answer), answer.throttle_time_ms > 0))
+            found.append((kafka_quotas.mutated(answer), answer.throttle_time_ms > 0))
     with closing(KafkaWire.connect(address)) as client:
         clear(client)
     return found
 
 
 def test_changes_of_topics_are_limited_as_by_kafka(broker: BlockingBroker, apache: KafkaBroker) -> None:
-    assert broker.kafka is not None
     ours = changes(broker.kafka)
     assert changes(Address.parse(apache.address)) == ours
     refused, granted = (["THROTTLING_QUOTA_EXCEEDED"], True), (["NONE"], True)

@@ -1,5 +1,3 @@
-"""Kafka's tools that write and read records: what they print is what the broker has, and the other way round."""
-
 from __future__ import annotations
 
 import re

@@ -17,30 +17,18 @@ from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE
 from triolog.server.storage.producers.earlier_batches import encode_earlier
 from triolog.server.storage.producers.sealed_files import crc_of
 
+from tests.kafka import written_directory
 from tests.kafka.migration import migrate
 from tests.kafka.served import DEADLINE_S, ISOLATIONS, Answers, Questions, Served, served, served_by_triolog
-from tests.kafka.written_directory import (
-    CODECS,
-    COMMITTED,
-    COMPACTED,
-    GROUP,
-    IDEMPOTENT,
-    LEFT_OPEN,
-    PARTITIONS,
-    TRANSACTIONS,
-    TRIMMED,
-    TRIMMED_AT,
-    write_directory,
-)
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
 
 LOOKUPS: Final = 40
 """Timestamps looked up in each partition."""
-WRITTEN_ON: Final = (CODECS[0], TRIMMED, IDEMPOTENT)
+WRITTEN_ON: Final = (written_directory.CODECS[0], written_directory.TRIMMED, written_directory.IDEMPOTENT)
 """Where a producer of Kafka goes on."""
 
-EACH: Final = list(product(PARTITIONS, ISOLATIONS))
+EACH: Final = list(product(written_directory.PARTITIONS, ISOLATIONS))
 
 # A broker starts three times. The commit tier has both ends: what an export leaves (test_export_kafka.py), and
 # directories of Kafka that are read, written on and left byte for byte as its own (server/storage/test_golden.py).
@@ -72,8 +60,8 @@ class Journey:
 def journey(kafka: KafkaCalls, kafka_class_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
     folder = tmp_path_factory.mktemp("round-trip")
     source = folder / "triolog"
-    write_directory(source)
-    questions = _questions(served_by_triolog(source, dict.fromkeys(PARTITIONS, ())))
+    written_directory.write_directory(source)
+    questions = _questions(served_by_triolog(source, dict.fromkeys(written_directory.PARTITIONS, ())))
     written = served_by_triolog(source, questions)
     with KafkaBroker(folder / "broker", kafka_class_path, kafka) as broker:
         migrate(source, broker, commands=["--config", "retention.ms=-1"])
@@ -103,7 +91,7 @@ def journey(kafka: KafkaCalls, kafka_class_path: str, tmp_path_factory: pytest.T
 def _questions(answers: Answers) -> Questions:
     """Timestamps at, just before and just after some records of each partition, and outside of all."""
     questions = {}
-    for partition in PARTITIONS:
+    for partition in written_directory.PARTITIONS:
         records = answers[partition, "read_uncommitted"].records
         near = {record[1] + difference for record in records[:: len(records) // 12 + 1] for difference in (-1, 0, 1)}
         questions[partition] = sorted({0, 1, 2**53, *near})[:LOOKUPS]
@@ -126,9 +114,9 @@ def _ours(directory: Path) -> dict[str, bytes]:
 
 
 def _committed_offset(address: str) -> int:
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": GROUP, "log_level": 0})
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": written_directory.GROUP, "log_level": 0})
     try:
-        [answer] = consumer.committed([confluent_kafka.TopicPartition(*CODECS[0])], timeout=DEADLINE_S)
+        [answer] = consumer.committed([confluent_kafka.TopicPartition(*written_directory.CODECS[0])], timeout=DEADLINE_S)
         return int(answer.offset)
     finally:
         consumer.close()
@@ -149,7 +137,7 @@ def _write_on(address: str) -> None:
             )
             assert producer.flush(DEADLINE_S) == 0  # a batch for each record, as the log has them of this producer id
     assert failures == []
-    heir = confluent_kafka.Producer({**settings, "transactional.id": LEFT_OPEN})
+    heir = confluent_kafka.Producer({**settings, "transactional.id": written_directory.LEFT_OPEN})
     heir.init_transactions(DEADLINE_S)
 
 
@@ -173,7 +161,7 @@ def test_triolog_serves_what_a_killed_kafka_left(journey: Journey) -> None:
 
 
 def test_kafka_knows_what_groups_committed(journey: Journey) -> None:
-    assert journey.committed == COMMITTED
+    assert journey.committed == written_directory.COMMITTED
 
 
 def test_kafka_leaves_files_of_ours_alone(journey: Journey) -> None:
@@ -186,7 +174,7 @@ def test_kafka_leaves_files_of_ours_alone(journey: Journey) -> None:
 def test_topic_ids_are_those_that_kafka_gave(journey: Journey) -> None:
     created, exported = journey.topic_ids
     assert {name: exported[name] for name in created} == created
-    assert {str(partition) for partition in PARTITIONS} <= set(created)
+    assert {str(partition) for partition in written_directory.PARTITIONS} <= set(created)
 
 
 def test_a_producer_of_kafka_is_not_taken_for_one_of_ours(journey: Journey) -> None:
@@ -198,20 +186,25 @@ def test_a_producer_of_kafka_is_not_taken_for_one_of_ours(journey: Journey) -> N
 
 def test_an_open_transaction_stays_open_and_its_heir_ends_it(journey: Journey) -> None:
     """The state of the transactional id and the producer's are both taken along."""
-    open_ones = [answers[TRANSACTIONS, "read_committed"] for answers in (journey.written, journey.migrated, journey.back)]
-    ended = journey.written_on[TRANSACTIONS, "read_committed"]
+    open_ones = [
+        answers[written_directory.TRANSACTIONS, "read_committed"]
+        for answers in (journey.written, journey.migrated, journey.back)
+    ]
+    ended = journey.written_on[written_directory.TRANSACTIONS, "read_committed"]
     assert all(b"hidden behind it" not in _values(served) for served in open_ones)
     assert _values(ended) == [*_values(open_ones[0]), b"hidden behind it"]
-    assert ended.latest == journey.written_on[TRANSACTIONS, "read_uncommitted"].latest
+    assert ended.latest == journey.written_on[written_directory.TRANSACTIONS, "read_uncommitted"].latest
 
 
 def test_what_the_journey_carries_is_what_it_says(journey: Journey) -> None:
     """Trimmed, compacted, aborted: each is there to be seen."""
-    written = {partition: journey.written[partition, "read_uncommitted"] for partition in PARTITIONS}
-    assert written[TRIMMED].earliest == TRIMMED_AT
-    assert 0 < len(written[COMPACTED].records) < written[COMPACTED].latest - 20
-    assert len(journey.written[TRANSACTIONS, "read_committed"].records) < len(written[TRANSACTIONS].records)
-    assert all(len(written[partition].records) > 500 for partition in CODECS)
+    written = {partition: journey.written[partition, "read_uncommitted"] for partition in written_directory.PARTITIONS}
+    assert written[written_directory.TRIMMED].earliest == written_directory.TRIMMED_AT
+    assert 0 < len(written[written_directory.COMPACTED].records) < written[written_directory.COMPACTED].latest - 20
+    assert len(journey.written[written_directory.TRANSACTIONS, "read_committed"].records) < len(
+        written[written_directory.TRANSACTIONS].records
+    )
+    assert all(len(written[partition].records) > 500 for partition in written_directory.CODECS)
 
 
 def _assert_same(by_kafka: Served, by_triolog: Served, place: tuple[TopicPartition, str]) -> None:
@@ -220,9 +213,9 @@ def _assert_same(by_kafka: Served, by_triolog: Served, place: tuple[TopicPartiti
     - no time at all is found in a compacted log whose first segment has no record left;
     - the largest timestamp is not found when it lies behind the last stable offset, although there are others before.
     """
-    if place[0] == TRANSACTIONS and by_kafka.max_timestamp_offset == -1:
+    if place[0] == written_directory.TRANSACTIONS and by_kafka.max_timestamp_offset == -1:
         by_kafka = attrs.evolve(by_kafka, max_timestamp_offset=by_triolog.max_timestamp_offset)
-    if place[0] == COMPACTED and by_kafka.lookups != by_triolog.lookups:
+    if place[0] == written_directory.COMPACTED and by_kafka.lookups != by_triolog.lookups:
         assert set(by_kafka.lookups.values()) == {-1}
         by_kafka = attrs.evolve(by_kafka, lookups=by_triolog.lookups)
     assert by_kafka == by_triolog, place

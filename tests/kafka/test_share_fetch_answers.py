@@ -52,7 +52,6 @@ def begin(side: Side, group: str, ids: dict[str, bytes]) -> None:
 
 
 def fetched(side: Side, group: str, ids: dict[str, bytes], member: str, wait_ms: int, topics: list[str]) -> Answered:
-    """What a new member is answered."""
     part = {"partition_index": 0, "acknowledgement_batches": []}
     request = ask(
         "ShareFetch",

@@ -1,5 +1,3 @@
-"""kafka-share-groups: share groups are listed, described and deleted, with their offsets; what it prints is what is there."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

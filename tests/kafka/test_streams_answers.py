@@ -148,7 +148,6 @@ def told(answer: Any) -> Any:
 
 
 def answers(client: KafkaWire) -> list[Any]:
-    """What a server answers, one request after the other."""
     client.call(create_topics(new_topic(SOURCE, 3), new_topic("five", 5)), 7)
     _until(
         client,
@@ -181,7 +180,6 @@ def _until(client: KafkaWire, body: Any, is_so: Callable[[Any], bool]) -> Any:
 
 def test_answers_are_those_of_kafka(kafka: KafkaCalls, tmp_path: Path) -> None:
     with BlockingBroker(tmp_path / "ours", for_tests=True, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
-        assert broker.kafka is not None
         with closing(KafkaWire.connect(broker.kafka)) as client:
             ours = answers(client)
     with KafkaBroker(tmp_path / "kafka", kafka_jars(), kafka, settings=AT_ONCE) as theirs:
@@ -195,6 +193,5 @@ def test_answers_are_those_of_kafka(kafka: KafkaCalls, tmp_path: Path) -> None:
     with BlockingBroker(
         theirs.log_directory, for_tests=True, native=None, kafka=Address("127.0.0.1", 0), lenient=False
     ) as adopted:
-        assert adopted.kafka is not None
         with closing(KafkaWire.connect(adopted.kafka)) as client:
             assert [told(client.call(body, 0)) for body in LEFT] == expected[-len(LEFT) :]

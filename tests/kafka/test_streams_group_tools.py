@@ -1,5 +1,3 @@
-"""kafka-streams-groups: Streams groups are listed, described and deleted, with their offsets; it prints what is there."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -32,7 +30,6 @@ def answers(broker: BlockingBroker, *requests: tuple[Any, int]) -> list[Any]:
     """What is answered to these requests of these versions, one after the other."""
 
     async def send() -> list[Any]:
-        assert broker.kafka is not None
         async with connected(broker.kafka) as client:
             return [await client.call(body, version) for body, version in requests]
 

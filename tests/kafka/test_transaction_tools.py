@@ -1,5 +1,3 @@
-"""kafka-transactions: transactions are listed, described, ended by force; those that nobody owns are found and aborted."""
-
 from __future__ import annotations
 
 import time

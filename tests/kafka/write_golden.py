@@ -53,7 +53,6 @@ LEFT_OUT: Final = ("__cluster_metadata*", ".lock", "bootstrap.checkpoint", "*.ch
 
 
 def main() -> None:
-    """Write it anew."""
     with tempfile.TemporaryDirectory() as folder, KafkaCalls.start(class_path()) as calls:
         with KafkaBroker(Path(folder) / "kafka", class_path(), calls, settings=SETTINGS) as broker:
             broker.format()

@@ -105,7 +105,6 @@ def delete(world: World) -> Step:
 
 
 def delete_all(world: World) -> Step:
-    """All topics of the script."""
     return world.step(delete_topics(*world.topics), highest=5, changes_metadata=True)
 
 

@@ -66,23 +66,8 @@ OUR_TOPIC_KEYS: Final = frozenset(
 )
 """Configurations that only triolog has."""
 SORTED_BY: Final = (
-    "name",
-    "topic",
-    "resource_type",
-    "resource_name",
-    "topic_name",
-    "group_id",
-    "key",
-    "transactional_id",
-    "api_key",
-    "node_id",
-    "broker_id",
-    "partition_index",
-    "partition",
-    "index",
-    "partition_id",
-    "entity_type",
-    "subtopology_id",
+    *("name", "topic", "resource_type", "resource_name", "topic_name", "group_id", "key", "transactional_id", "api_key"),
+    *("node_id", "broker_id", "partition_index", "partition", "index", "partition_id", "entity_type", "subtopology_id"),
 )
 """The order of entries is that of Kafka's hash maps, and not compared."""
 RECORDS: Final = "records"
@@ -205,7 +190,6 @@ def differences(ours: Any, theirs: Any, place: str = "") -> Iterator[tuple[str, 
 
 
 def _label(entry: Any, number: int) -> Any:
-    """What an entry of a list is called."""
     if isinstance(entry, dict):
         if isinstance(entry.get("topic_id"), Symbol):
             return entry["topic_id"]

@@ -67,7 +67,6 @@ def _both(
     ):
         kafka.format()
         kafka.start()
-        assert broker.kafka is not None
         with closing(Side.connect(broker.kafka)) as mine, closing(Side.connect(Address.parse(kafka.address))) as theirs:
             yield mine, theirs
         kafka.stop()

@@ -24,7 +24,6 @@ FIRST_WITH_NEXT_EPOCH: Final = 5
 
 
 def excuse(step: Step, ours: Any, theirs: Any) -> None:
-    """Make equal what may differ."""
     if isinstance(step.body, FetchRequest) and step.version < FIRST_WITH_ZSTD:
         _excuse_refused_zstd(ours, theirs)
     if isinstance(step.body, FetchRequest):

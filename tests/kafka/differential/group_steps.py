@@ -110,7 +110,6 @@ def leave_now(world: World, group: Group) -> Step:
 
 
 def delete_now(world: World) -> Step:
-    """All groups of scripts."""
     return world.step(ask("DeleteGroups", groups_names=list(GROUPS)))
 
 

@@ -15,19 +15,8 @@ from .names import Names, Symbol
 from .times import Times
 
 FLAWS: Final = (
-    "crc",
-    "cut",
-    "magic 1",
-    "magic 3",
-    "no records",
-    "count",
-    "delta",
-    "control",
-    "two",
-    "codec 5",
-    "garbage",
-    "length",
-    "short",
+    *("crc", "cut", "magic 1", "magic 3", "no records", "count", "delta", "control", "two", "codec 5"),
+    *("garbage", "length", "short"),
 )
 """What can be wrong with a batch; `Batch.bytes` has the particulars."""
 

@@ -50,7 +50,6 @@ class Side:
         self.wire.close()
 
     def versions(self) -> dict[int, tuple[int, int]]:
-        """What it advertises."""
         answer = self.wire.call(ask("ApiVersions", client_software_name="triolog", client_software_version="1"), 3)
         return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
@@ -105,7 +104,6 @@ class Side:
             self._wait_for(partial(self._has_fence_value, value))
 
     def settle_topics(self, names: Sequence[str]) -> None:
-        """Until these are there."""
         asked = [{"topic_id": NO_ID, "name": name} for name in names]
         request = ask("Metadata", topics=asked, allow_auto_topic_creation=False)
         self._wait_for(lambda: not any(topic.error_code for topic in self.wire.call(request, 12).topics))

@@ -117,7 +117,6 @@ def _tasks(told: Any) -> list[dict[str, Any]]:
 
 
 def odd_heartbeat(world: World) -> Step:
-    """One that is refused."""
     instance = world.one_of(world.instances)
     epoch = instance.epoch or 1
     classic = world.groups[world.one_of(GROUPS)]
@@ -212,7 +211,6 @@ def _group(world: World) -> str:
 
 
 def configure(world: World) -> Step:
-    """So many standby tasks."""
     return world.step(_configuring(_group(world), world.one_of(["0", "1", "1", None])), changes_metadata=True)
 
 

@@ -15,7 +15,6 @@ OFFSETS: Final = "__consumer_offsets"
 
 
 def new_producer(world: World) -> Step:
-    """An id without transactions."""
     timeout = world.mostly(TIMEOUT_MS, 0, 2**31 - 1)
 
     def learn(answer: Any) -> None:
@@ -52,7 +51,6 @@ def init_transactions(world: World) -> Step:
 
 
 def restart(world: World, name: str) -> Step:
-    """What is open is aborted."""
     body = ask("InitProducerId", transactional_id=name, transaction_timeout_ms=TIMEOUT_MS)
     return world.step(body, transactional_id=name)
 

@@ -41,8 +41,6 @@ def forget(_: Any) -> None:
 
 @attrs.frozen(kw_only=True)
 class Step:
-    """One request of a script."""
-
     body: Any
     version: int
     learn: Callable[[Any], None] = forget
@@ -60,8 +58,6 @@ class Step:
 
 @attrs.define(eq=False)
 class Topic:
-    """One that exists."""
-
     name: str
     partitions: int
     id: Symbol | bytes = MADE_UP_ID
@@ -101,8 +97,6 @@ class Group:
 
 @attrs.define(eq=False)
 class Instance:
-    """A member of a Streams group."""
-
     group: str
     id: str
     process: str
@@ -118,8 +112,6 @@ class Instance:
 
 @attrs.define(eq=False)
 class Session:
-    """A fetch session."""
-
     id: Symbol
     next_epoch: int
     version: int

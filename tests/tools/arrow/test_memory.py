@@ -1,5 +1,3 @@
-"""What a read holds does not grow with the topic."""
-
 from __future__ import annotations
 
 import subprocess

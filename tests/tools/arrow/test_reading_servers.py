@@ -1,5 +1,3 @@
-"""A server, its stopped directory and an embedded broker are read alike."""
-
 from __future__ import annotations
 
 import gc
@@ -26,7 +24,6 @@ RANGES: Final = counts(60, commit=20)
 
 
 def address(broker: BlockingBroker) -> str:
-    assert broker.native is not None
     return f"{broker.native.host}:{broker.native.port}"
 
 

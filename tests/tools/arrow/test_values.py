@@ -202,16 +202,8 @@ def test_values_become_a_struct_and_what_does_not_parse_null(broker: BlockingBro
 def test_flattened_fields_are_columns_and_a_field_of_a_columns_name_has_another_one(broker: BlockingBroker) -> None:
     reader = arrow.read(broker, "t", end=3, values="json", schema=FLIGHT, flatten=True)
     names = [
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        "timestamp_type",
-        "key",
-        "headers",
-        "carrier",
-        "delay",
-        "value.offset",
+        *("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "headers"),
+        *("carrier", "delay", "value.offset"),
     ]
     assert reader.schema.names == names
     table = reader.read_all()

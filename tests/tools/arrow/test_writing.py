@@ -1,5 +1,3 @@
-"""Tables become records, each once, and are what is read back."""
-
 from __future__ import annotations
 
 import datetime

@@ -142,10 +142,3 @@ def test_the_command_keeps_a_page_with_machine_and_versions(tmp_path: Path, monk
     assert row["number"] == list(ROWS).index("fixture") + 1
     assert [len(line["samples"]) for line in row["lines"]] == [1, 1, 1]
     assert row["lines"][2]["samples"] == [3.0], "the one that is not timed has a port, too"
-
-
-def test_rows_are_listed_and_another_one_is_refused() -> None:
-    assert CliRunner().invoke(command, ["--list"]).output.split() == list(ROWS)
-    refused = CliRunner().invoke(command, ["--only", "produce"])
-    assert refused.exit_code == 2
-    assert "produce-1k" in refused.output

@@ -1,5 +1,3 @@
-"""What the loads are made of: processes, frame counting, the sparse log."""
-
 from __future__ import annotations
 
 import json
@@ -120,14 +118,6 @@ def test_processes_find_compiled_modules_where_none_may_be_written(tmp_path: Pat
     assert os.environ["PYTHONDONTWRITEBYTECODE"] == "1"
     assert "PYTHONPYCACHEPREFIX" not in os.environ
     assert list(tmp_path.iterdir()) == []
-
-
-def test_rows_are_listed_also_for_an_unknown_one() -> None:
-    result = CliRunner().invoke(command.command, ["--only", "speed"])
-    assert result.exit_code == 2
-    assert "no row is called 'speed'" in result.stderr
-    result = CliRunner().invoke(command.command, ["--list"])
-    assert result.output.splitlines()[2] == "3 memory"
 
 
 def test_a_server_that_answers_no_more_ends_the_load(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,18 +66,6 @@ def test_a_row_that_fails_says_why_and_others_go_on(bench: Bench) -> None:
     assert (result.number, result.failure) == (2, "LoadFailedError: the disk is on fire")
 
 
-@pytest.mark.parametrize(
-    ("name", "row"),
-    [
-        ("3", "memory"),
-        ("memory", "memory"),
-        ("25", "forward-backlog"),
-    ],
-)
-def test_a_row_is_known_by_name_and_number(name: str, row: str) -> None:
-    assert rows.resolve(name) == row
-
-
 def test_interleaving_takes_turns_and_does_not_count_the_first_round(bench: Bench) -> None:
     order: list[str] = []
 

@@ -36,7 +36,6 @@ def call(*arguments: object, **how: Any) -> Result:
 
 
 def json_lines(*arguments: object) -> list[dict[str, Any]]:
-    """The JSON lines that a call prints."""
     return [json.loads(line) for line in call(*arguments).stdout.splitlines()]
 
 
@@ -64,7 +63,6 @@ class Cli:
         return json.loads(self.ok(*arguments, "--json", stdin=stdin))
 
     def lines(self, *arguments: str) -> list[Any]:
-        """The JSON lines that a call prints."""
         return [json.loads(line) for line in self.ok(*arguments).splitlines()]
 
     def process(self, *arguments: str, **how: Any) -> subprocess.Popen[bytes]:

@@ -1,5 +1,3 @@
-"""`triolog backup` of a broker whose producer does not stop: what was acknowledged before is in the copy."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""`triolog compact`: the newest record of each key stays, and the directory opens as before."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""`triolog consume` against a real broker: ranges, formats, and how it ends."""
-
 from __future__ import annotations
 
 import math

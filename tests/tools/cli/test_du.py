@@ -1,5 +1,3 @@
-"""`triolog du`: sizes by topic, partition, segment and age."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""`triolog explain`: the walk as a tree and as JSON."""
-
 from __future__ import annotations
 
 from pathlib import Path

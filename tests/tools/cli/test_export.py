@@ -1,5 +1,3 @@
-"""`triolog export`: what comes out is what a consumer sees, as JSON lines or CSV."""
-
 from __future__ import annotations
 
 import base64

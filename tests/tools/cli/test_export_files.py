@@ -1,5 +1,3 @@
-"""`triolog export --target`: whole files by day, the same as Spark's job writes, gone on with after a kill."""
-
 from __future__ import annotations
 
 import csv

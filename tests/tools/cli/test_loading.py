@@ -1,5 +1,3 @@
-"""What commands load: `serve` no client and nothing for terminals, the help and the completion nothing at all."""
-
 from __future__ import annotations
 
 import json
@@ -22,19 +20,8 @@ atexit.register(lambda: open(os.environ["MODULES_FILE"], "w").write(json.dumps(s
 """At the end, so that what stopping loads is seen too."""
 
 NEVER_SERVED: Final = (
-    "rich",
-    "pygments",
-    "pandas",
-    "numpy",
-    "concurrent.futures",
-    "email",
-    "importlib.metadata",
-    "multiprocessing",
-    "zoneinfo",
-    "asyncio",
-    "triolog.tools.client",
-    "triolog.tools.bench",
-    "triolog.tools.demo",
+    *("rich", "pygments", "pandas", "numpy", "concurrent.futures", "email", "importlib.metadata", "multiprocessing"),
+    *("zoneinfo", "asyncio", "triolog.tools.client", "triolog.tools.bench", "triolog.tools.demo"),
 )
 TERMINAL: Final = ("rich", "trio", "msgpack", "triolog.server", "triolog.protocol", "triolog.tools.client")
 

@@ -1,5 +1,3 @@
-"""The `triolog` command imports a subcommand when it is called, and not before."""
-
 from __future__ import annotations
 
 import importlib

@@ -1,5 +1,3 @@
-"""`triolog offsets`: lookups by time."""
-
 from __future__ import annotations
 
 from triolog.server.embedded import BlockingBroker

@@ -1,5 +1,3 @@
-"""`triolog produce` against a real broker: what arrives, and what is refused."""
-
 from __future__ import annotations
 
 import json
@@ -12,9 +10,9 @@ from triolog.protocol.types import Record
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.main import main
 
-from tests.support.native_server import NativeServer
 from tests.support.native_server_thread import serving
 
+from ..client.doors import faults_on
 from .conftest import Cli
 
 MIDNIGHT_MS = 1_372_910_400_000
@@ -119,11 +117,8 @@ def test_every_codec_arrives_and_without_acknowledgements_offsets_are_not_known(
 
 
 def test_a_commit_that_fails_leaves_its_outcome_open() -> None:
-    def fail_commits(server: NativeServer) -> None:
-        server.faults.append(lambda one: RequestError("no") if isinstance(one, EndTransactionRequest) else None)
-
     with serving(t=1) as thread:
-        thread.run(fail_commits)
+        thread.run(lambda server: faults_on(server, EndTransactionRequest, *[RequestError("no")] * 1000))
         host, port = thread.address()
         command = ["produce", "t", "--transactional-id", "x", "--server", f"{host}:{port}"]
         result = CliRunner().invoke(main, command, input="a\n")

@@ -1,5 +1,3 @@
-"""`triolog produce --format parquet` and `arrow` against a real broker."""
-
 from __future__ import annotations
 
 import json

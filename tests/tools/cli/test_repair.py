@@ -1,5 +1,3 @@
-"""`triolog repair` and `triolog reindex`: what they say, and that a server's directory is left alone."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""What `triolog serve` does to the process around a start."""
-
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,3 @@
-"""`triolog verify`: verdicts, exit codes, and directories that it leaves alone."""
-
 from __future__ import annotations
 
 import os

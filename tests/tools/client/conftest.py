@@ -41,7 +41,6 @@ def ctrl_c() -> Iterator[None]:
 
 @pytest.fixture(params=[False, True], ids=["trio", "blocking"])
 def door(request: pytest.FixtureRequest) -> Door:
-    """Each of the two clients."""
     return Door(request.param)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 import trio
+from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client import blocking
 from triolog.tools.client.admin import Admin
@@ -128,6 +129,21 @@ class WrappedStream(trio.abc.Stream):
         await self.stream.aclose()
 
 
+def fill(server: NativeServer, count: int, partition: int = 0, size: int = 3) -> None:
+    """Append batches of so many records, whose timestamps are ten times their offsets."""
+    log = server.logs["t"][partition]
+    stop = log.high_watermark + count
+    while (first := log.high_watermark) < stop:
+        log.append(build_batch([(offset * 10, None, b"%d" % offset, ()) for offset in range(first, min(first + size, stop))]))
+    server.appended()
+
+
+def faults_on(server: NativeServer, kind: type[Any], *outcomes: Any) -> None:
+    """One outcome for each request or partition of this kind; None is no fault."""
+    left = list(outcomes)
+    server.faults.append(lambda one: left.pop(0) if isinstance(one, kind) and left else None)
+
+
 @attrs.define(eq=False)
 class Served:
     """A fake server on a socket in this loop, and the door that a test looks at it through."""
@@ -150,20 +166,16 @@ class Served:
             await trio.serve_tcp(self.server.serve, self.port, host="127.0.0.1", task_status=task_status)
 
     def go_down(self) -> None:
-        """Break every connection, and refuse new ones."""
         self._listening.cancel()
         self.server.kill()
 
     async def move(self) -> None:
-        """Break every connection, and listen on another port."""
         self.go_down()
         self.port = 0
         await self.listen()
 
     def faults_on(self, kind: type[Any], *outcomes: Any) -> None:
-        """One outcome for each request or partition of this kind; None is no fault."""
-        left = list(outcomes)
-        self.server.faults.append(lambda one: left.pop(0) if isinstance(one, kind) and left else None)
+        faults_on(self.server, kind, *outcomes)
 
     def requests(self, kind: type[Any]) -> list[Any]:
         return [request for request in self.server.requests if isinstance(request, kind)]

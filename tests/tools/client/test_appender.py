@@ -1,5 +1,3 @@
-"""Appends that are made where the log ends as expected, once however often they are sent."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

@@ -9,7 +9,6 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 from triolog.protocol.native import messages as m
-from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.config import ConsumerConfig
 from triolog.tools.client.connection import connect
@@ -19,17 +18,9 @@ from triolog.tools.client.reading import Fetch, FetchedBatch, Reading
 
 from tests.support.native_server import NativeServer
 
+from .doors import fill
+
 T0 = TopicPartition("t", 0)
-
-
-def fill(server: NativeServer, count: int, partition: int = 0, batch: int = 3) -> None:
-    """Append records whose timestamps are ten times their offsets."""
-    log = server.logs["t"][partition]
-    stop = log.high_watermark + count
-    while log.high_watermark < stop:
-        first = log.high_watermark
-        log.append(build_batch([(offset * 10, None, b"%d" % offset, ()) for offset in range(first, min(first + batch, stop))]))
-    server.appended()
 
 
 @asynccontextmanager
@@ -43,7 +34,7 @@ async def offsets_of(consumer: Consumer) -> list[int]:
 
 
 async def test_reading_ahead_is_bounded(server: NativeServer, clock: MockClock) -> None:
-    fill(server, 1000, batch=1)
+    fill(server, 1000, size=1)
     batch_bytes = len(server.logs["t"][0].batches[0][2])
     async with consuming(server, prefetch_bytes=10 * batch_bytes, partition_max_bytes=4 * batch_bytes) as consumer:
         await consumer.assign(T0)
@@ -69,7 +60,7 @@ async def test_cancelled_taking_loses_nothing(server: NativeServer, clock: MockC
 
 
 async def test_reading_ahead_is_bounded_while_a_partition_fails(server: NativeServer, clock: MockClock) -> None:
-    fill(server, 1000, batch=1)
+    fill(server, 1000, size=1)
     batch_bytes = len(server.logs["t"][0].batches[0][2])
     async with consuming(server, prefetch_bytes=10 * batch_bytes, partition_max_bytes=4 * batch_bytes) as consumer:
         await consumer.assign("t")

@@ -1,5 +1,3 @@
-"""Both native clients log in, renew their logins, and give nothing away."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

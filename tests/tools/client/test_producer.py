@@ -20,13 +20,9 @@ from triolog.tools.client.producer import Producer, SentRecord, open_producer
 
 from tests.support.native_server import NativeServer
 
+from .doors import faults_on
+
 T0 = TopicPartition("t", 0)
-
-
-def faults_on(server: NativeServer, kind: type[Any], *outcomes: Any) -> None:
-    """One outcome for each request of this kind; None is no fault."""
-    left = list(outcomes)
-    server.faults.append(lambda one: left.pop(0) if isinstance(one, kind) and left else None)
 
 
 @asynccontextmanager

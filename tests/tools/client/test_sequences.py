@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from triolog.protocol.errors import (
-    InvalidProducerEpochError,
-    InvalidRecordError,
-    OutOfOrderSequenceError,
-    RecordBatchTooLargeError,
-    RequestError,
-)
+from triolog.protocol import errors
 from triolog.protocol.records.batch import BatchHeader, check_batch, iter_batches
 from triolog.tools.client.errors import ClosedError, ConnectionLostError, DeliveryTimedOutError
 from triolog.tools.client.sending.futures import RecordFuture
@@ -44,29 +38,29 @@ class Driver(PlainDriver):
         self.accumulator.flush()
         return super().drain()
 
-    def write(self, delivery: Delivery) -> int | RequestError:
+    def write(self, delivery: Delivery) -> int | errors.RequestError:
         try:
             return self.logs[delivery.queue.partition].append(delivery.records)  # type: ignore[arg-type]
-        except RequestError as exc:
+        except errors.RequestError as exc:
             return exc
 
-    def settle(self, delivery: Delivery, outcome: int | RequestError) -> None:
+    def settle(self, delivery: Delivery, outcome: int | errors.RequestError) -> None:
         """Answer with a base offset or an error."""
-        self.answer(delivery, **({"error": outcome} if isinstance(outcome, RequestError) else {"base_offset": outcome}))
+        self.answer(delivery, **({"error": outcome} if isinstance(outcome, errors.RequestError) else {"base_offset": outcome}))
+
+    def deliver(self) -> None:
+        """Write and answer what is to be sent now."""
+        for delivery in self.drain():
+            self.settle(delivery, self.write(delivery))
 
     def lose(self, delivery: Delivery) -> None:
         """The connection breaks before the answer."""
         self.accumulator.fail(delivery, ConnectionLostError("gone"))
 
-    def retry(self) -> list[Delivery]:
-        self.now += 2
-        return self.drain()
-
     def serve(self) -> None:
-        """Write and answer everything until nothing is left to send."""
         for _ in range(50):
-            for delivery in self.retry():
-                self.settle(delivery, self.write(delivery))
+            self.now += 2
+            self.deliver()
             if self.accumulator.wants_producer:
                 self.accumulator.set_producer(SECOND)
 
@@ -101,8 +95,7 @@ def test_each_partition_counts_its_records() -> None:
     for partition, count in ((0, 3), (1, 2), (0, 1)):
         for _ in range(count):
             driver.append(b"a", partition)
-        for delivery in driver.drain():
-            driver.settle(delivery, driver.write(delivery))
+        driver.deliver()
     assert [header.base_sequence for _, _, batch in driver.logs[0].batches for header, _ in iter_batches(batch)] == [0, 3]
     driver.append(b"a", 1)
     (delivery,) = driver.drain()
@@ -114,8 +107,8 @@ def test_the_batch_after_one_that_was_refused_takes_over_its_sequence() -> None:
     first = driver.append(b"bad")
     (delivery,) = driver.drain()
     second = driver.append(b"good")
-    driver.settle(delivery, InvalidRecordError("no"))
-    with pytest.raises(InvalidRecordError):
+    driver.settle(delivery, errors.InvalidRecordError("no"))
+    with pytest.raises(errors.InvalidRecordError):
         first.value()
     (after,) = driver.drain()
     assert (sequences_of(after), headers_of(after)[0].producer_id) == ([0], FIRST.producer_id)
@@ -128,11 +121,11 @@ def test_a_refused_batch_between_others_leaves_no_hole() -> None:
     futures = driver.batches(4)
     (together,) = driver.drain()
     assert sequences_of(together) == [0, 1, 2, 3]
-    driver.settle(together, InvalidRecordError("one of them"))
+    driver.settle(together, errors.InvalidRecordError("one of them"))
     while deliveries := driver.drain():
         (delivery,) = deliveries
         is_bad = delivery.batches[0] is together.batches[1]
-        driver.settle(delivery, InvalidRecordError("this one") if is_bad else driver.write(delivery))
+        driver.settle(delivery, errors.InvalidRecordError("this one") if is_bad else driver.write(delivery))
     assert numbers_in(driver.logs[0]) == [0, 2, 3]
     assert [future.value().offset for future in (futures[0], *futures[2:])] == [0, 1, 2]
 
@@ -145,7 +138,7 @@ def test_a_request_of_which_a_crash_kept_half_or_that_is_too_much_is_completed(k
     (together,) = driver.drain()
     assert len(together.batches) == 5, "no more: the server knows five again"
     if kept is None:
-        driver.settle(together, RecordBatchTooLargeError("above segment.bytes"))
+        driver.settle(together, errors.RecordBatchTooLargeError("above segment.bytes"))
     else:
         driver.write(together)
         driver.logs[0].cut(kept)
@@ -179,8 +172,7 @@ def test_after_an_unknown_outcome_is_given_up_the_partition_starts_again_under_a
 def test_other_partitions_keep_their_producer_and_their_count() -> None:
     driver = Driver(delivery_timeout_ms=3000)
     driver.append(b"a", 1)
-    (delivery,) = driver.drain()
-    driver.settle(delivery, driver.write(delivery))
+    driver.deliver()
     driver.append(b"lost", 0)
     (delivery,) = driver.drain()
     driver.lose(delivery)
@@ -194,18 +186,18 @@ def test_other_partitions_keep_their_producer_and_their_count() -> None:
 def test_acknowledged_records_that_are_gone_are_told_and_the_next_are_written() -> None:
     driver = Driver()
     kept = driver.append(b"\0")
-    (delivery,) = driver.drain()
-    driver.settle(delivery, driver.write(delivery))
+    driver.deliver()
     gone = driver.append(b"\1")
-    (delivery,) = driver.drain()
-    driver.settle(delivery, driver.write(delivery))
+    driver.deliver()
     assert (kept.value().offset, gone.value().offset) == (0, 1)
     driver.logs[0].cut(1)
     told = driver.append(b"\2")
     (delivery,) = driver.drain()
     after = driver.append(b"\3")
     driver.settle(delivery, driver.write(delivery))
-    with pytest.raises(OutOfOrderSequenceError, match=r"t-0: the log does not end with what it acknowledged .* are gone"):
+    with pytest.raises(
+        errors.OutOfOrderSequenceError, match=r"t-0: the log does not end with what it acknowledged .* are gone"
+    ):
         told.value()
     driver.serve()
     assert after.value().offset == 1
@@ -217,12 +209,12 @@ def test_a_fenced_producer_gives_up_everything_and_looks_at_no_answer() -> None:
     futures = [driver.append(b"a", 0), driver.append(b"b", 1)]
     first, second = driver.drain()
     waiting = driver.append(b"c", 0)
-    driver.settle(first, InvalidProducerEpochError("epoch 0, the log knows 1"))
+    driver.settle(first, errors.InvalidProducerEpochError("epoch 0, the log knows 1"))
     driver.settle(second, driver.write(second))
     for future in (*futures, waiting):
-        with pytest.raises(InvalidProducerEpochError):
+        with pytest.raises(errors.InvalidProducerEpochError):
             future.value()
-    assert isinstance(driver.accumulator.fatal, InvalidProducerEpochError)
+    assert isinstance(driver.accumulator.fatal, errors.InvalidProducerEpochError)
     assert driver.drain() == []
     assert driver.accumulator.next_deadline() is None
 
@@ -233,11 +225,11 @@ def test_a_failed_record_of_a_transaction_drops_what_was_not_sent() -> None:
     (delivery,) = driver.drain()
     assert headers_of(delivery)[0].is_transactional
     unsent = driver.append(b"unsent")
-    driver.settle(delivery, InvalidRecordError("no"))
+    driver.settle(delivery, errors.InvalidRecordError("no"))
     for future in (bad, unsent):
-        with pytest.raises(InvalidRecordError):
+        with pytest.raises(errors.InvalidRecordError):
             future.value()
-    assert isinstance(driver.accumulator.failure, InvalidRecordError)
+    assert isinstance(driver.accumulator.failure, errors.InvalidRecordError)
     assert driver.accumulator.unfinished == []
     driver = Driver()
     sent = driver.append(b"sent")
@@ -254,8 +246,7 @@ def test_another_epoch_of_a_transactional_producer_starts_every_partition_at_zer
     driver = Driver(transactional_id="x")
     for partition in (0, 1):
         driver.append(b"a", partition)
-    for delivery in driver.drain():
-        driver.settle(delivery, driver.write(delivery))
+    driver.deliver()
     driver.accumulator.set_producer(ProducerIdentity(7, 1))
     for partition in (0, 1):
         driver.append(b"b", partition)
@@ -307,13 +298,13 @@ class SequenceMachine(RuleBasedStateMachine):
         delivery = self.in_flight.pop(data.draw(st.integers(0, len(self.in_flight) - 1)))
         log = self.driver.logs[delivery.queue.partition]
         if outcome == "refused":
-            self.driver.settle(delivery, InvalidRecordError("no"))
+            self.driver.settle(delivery, errors.InvalidRecordError("no"))
             return
         before = log.high_watermark
         answer = 0 if outcome == "lost" else self.driver.write(delivery)
         if outcome == "half kept" and log.high_watermark > before:
             log.cut(data.draw(st.sampled_from([batch[0] for batch in log.batches if batch[0] >= before])))
-        if outcome == "written" or isinstance(answer, RequestError):
+        if outcome == "written" or isinstance(answer, errors.RequestError):
             self.driver.settle(delivery, answer)
         else:
             self.driver.lose(delivery)

@@ -1,5 +1,3 @@
-"""The native client and the command line over TLS."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -26,7 +26,6 @@ def _nobody(address: Address) -> None:
 
 @asynccontextmanager
 async def showing(server: tuple[str, int], **settings: Any) -> AsyncIterator[Browser]:
-    """A console of that server, for the time of the block."""
     chosen = ConsoleSettings(server=server, listen=ANY_PORT, **settings)
     async with trio.open_nursery() as nursery:
         address = await nursery.start(partial(serve_console, chosen, _nobody))
@@ -40,13 +39,11 @@ class Shown:
     browser: Browser
 
     def other(self) -> Browser:
-        """Another browser of the same console."""
         return Browser(self.browser.address)
 
 
 @asynccontextmanager
 async def shown_broker(*, console: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Shown]:
-    """A broker with a console."""
     async with open_broker(**options) as broker:
         async with showing(tuple(broker.native), **(console or {})) as browser:
             yield Shown(broker, browser)

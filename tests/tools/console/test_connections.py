@@ -1,5 +1,3 @@
-"""Connections with their rates, and the limits that there are."""
-
 from __future__ import annotations
 
 import trio

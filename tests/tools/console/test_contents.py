@@ -1,5 +1,3 @@
-"""Bytes of records as they are shown, whatever they are."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Links of the forwarder, seen and told by the page."""
-
 from __future__ import annotations
 
 import socket

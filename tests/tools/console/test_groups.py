@@ -1,5 +1,3 @@
-"""Groups of every kind, and resets that are seen before they are made."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

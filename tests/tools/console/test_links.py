@@ -1,5 +1,3 @@
-"""Links of the forwarder in the overview: which are shown, how often they are asked, and that none is waited for."""
-
 from __future__ import annotations
 
 import json

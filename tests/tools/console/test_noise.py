@@ -1,5 +1,3 @@
-"""Requests of noise: each is answered, none meets a bug, and the console and its server go on."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Pages and their JSON twins: the shell with its first value, headers, what there is not."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Searches and the live tail: what they find, what they pass over, and how they end."""
-
 from __future__ import annotations
 
 from typing import Any

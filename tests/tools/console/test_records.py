@@ -1,5 +1,3 @@
-"""Records by offset, time and partition; whole ones; one that is written by hand."""
-
 from __future__ import annotations
 
 import json

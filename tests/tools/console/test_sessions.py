@@ -1,5 +1,3 @@
-"""Logging in with the server's users, their rights, the token that changes need, and when sessions end."""
-
 from __future__ import annotations
 
 import json
@@ -32,7 +30,6 @@ WITH_USERS: dict[str, Any] = {
 
 
 async def wanted(shown: Shown) -> None:
-    """Wait until the console knows that users log in."""
     with trio.fail_after(60):
         while (await shown.browser.get("/api/topics")).json.get("error", {}).get("name") != "LOGIN_REQUIRED":
             pass

@@ -1,5 +1,3 @@
-"""The page's files: how they are sent, how large they are, and that they need nothing from elsewhere."""
-
 from __future__ import annotations
 
 import gzip

@@ -1,5 +1,3 @@
-"""A server for tests, worked from the page over its control port."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator

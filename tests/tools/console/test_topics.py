@@ -1,5 +1,3 @@
-"""The list of topics, and one topic."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Transactions: what is open, what hangs, and an end to both."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

@@ -1,5 +1,3 @@
-"""The time walk: the same that `explain` tells, beside all segments."""
-
 from __future__ import annotations
 
 from typing import Any

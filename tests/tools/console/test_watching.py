@@ -1,5 +1,3 @@
-"""Samples, their history, and a server that goes away and comes back."""
-
 from __future__ import annotations
 
 import socket

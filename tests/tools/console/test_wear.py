@@ -1,5 +1,3 @@
-"""What the page says of the flash below the logs."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Every check holds for what is right and fails for each way in which it can be wrong."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

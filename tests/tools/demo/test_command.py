@@ -59,7 +59,6 @@ def test_the_flights_are_shown_in_a_browser_until_somebody_has_seen_enough() -> 
     command = [sys.executable, "-m", "triolog.tools.cli", "demo", "--rows", "3000", "--console"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as demo:
         try:
-            assert demo.stdout is not None
             awaited = ("The Fourth", "How a time", "Ctrl-C ends it.\n")
             said = [next(line for line in demo.stdout if line.startswith(what)) for what in awaited]
             found, walked = (line.partition(": ")[2].strip().replace("/topics/", "/api/topics/") for line in said[:2])

@@ -1,5 +1,3 @@
-"""How demos end: what breaks a story off becomes an exit code and one line."""
-
 from __future__ import annotations
 
 import json

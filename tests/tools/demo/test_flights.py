@@ -12,15 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.tools.demo.flights import (
-    CHUNK_ROWS,
-    Flight,
-    SourceError,
-    evenly,
-    find_source,
-    load_flights,
-    parser,
-)
+from triolog.tools.demo.flights import CHUNK_ROWS, Flight, SourceError, evenly, find_source, load_flights, parser
 
 from .flight_rows import ROW, flights_of
 
@@ -28,7 +20,6 @@ NEW_YORK = ZoneInfo("America/New_York")
 
 
 def departure(date: str, scheduled: str, delay: str) -> str:
-    """When such a flight left, in UTC."""
     year, month, day = date.split("-")
     fields = {"year": year, "month": month, "day": day, "sched_dep_time": scheduled, "dep_delay": delay}
     (flight,) = flights_of(fields)

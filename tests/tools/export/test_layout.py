@@ -1,5 +1,3 @@
-"""The files of one piece of an export: days, names, and what a second attempt leaves."""
-
 from __future__ import annotations
 
 import errno

@@ -1,5 +1,3 @@
-"""Manifests: what a second run finds, and which ones it does not go on from."""
-
 from __future__ import annotations
 
 import json

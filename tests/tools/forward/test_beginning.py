@@ -1,5 +1,3 @@
-"""A link that has never reached its upstream: where it begins is known in the source."""
-
 from __future__ import annotations
 
 import pytest

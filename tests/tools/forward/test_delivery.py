@@ -1,5 +1,3 @@
-"""Records go upstream once and as they are, with their resume point, whatever ends the link in between."""
-
 from __future__ import annotations
 
 import contextlib

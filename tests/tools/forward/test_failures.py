@@ -1,5 +1,3 @@
-"""What goes wrong upstream, in the source, and on the way: what a link says, and what becomes of the records."""
-
 from __future__ import annotations
 
 import json

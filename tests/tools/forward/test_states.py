@@ -1,5 +1,3 @@
-"""The states of a link: which steps there are."""
-
 from __future__ import annotations
 
 import pytest

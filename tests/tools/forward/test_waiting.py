@@ -1,5 +1,3 @@
-"""What people want of a link, topics that wait for another look, how far a link is: the values that threads share."""
-
 from __future__ import annotations
 
 import threading

@@ -12,7 +12,6 @@ from tests.support.streams_members import StreamsMember
 
 def test_it_says_why_an_application_of_kafka_streams_does_not_run() -> None:
     with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0)) as broker:
-        assert broker.kafka is not None
         with KafkaWire.connect(broker.kafka) as client:
             StreamsMember(client).beat()
         lines = report_of(broker).splitlines()

@@ -1,5 +1,3 @@
-"""What happens to segment files between planning a read and reading: cut, trimmed, compacted."""
-
 from __future__ import annotations
 
 import shutil

@@ -1,5 +1,3 @@
-"""Chunks, damage and transactions: what a split's reader gives, leaves out and refuses."""
-
 from __future__ import annotations
 
 import logging

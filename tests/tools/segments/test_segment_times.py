@@ -1,5 +1,3 @@
-"""The first offset at or above a timestamp is the one that looking at every record finds."""
-
 from __future__ import annotations
 
 import shutil

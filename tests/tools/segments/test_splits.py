@@ -1,5 +1,3 @@
-"""Planned splits are the whole log, without a hole and without overlap, cut at batch starts, whatever its indexes say."""
-
 from __future__ import annotations
 
 import shutil

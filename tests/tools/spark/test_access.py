@@ -1,5 +1,3 @@
-"""How Spark's data sources reach a server, and as whom."""
-
 from __future__ import annotations
 
 import pickle
@@ -76,7 +74,6 @@ def test_both_sources_and_the_sink_log_in(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret\n")
     keys: dict[str, Any] = {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1}
     with BlockingBroker(users={"alice": "secret"}, topics=["topic"], security=keys) as broker:
-        assert broker.native is not None
         who = {"triolog.user": "alice", "triolog.passwordFile": str(tmp_path / "password")}
         options = {"triolog.servers": "{}:{}".format(*broker.native), "subscribe": "topic", **who}
         read = ReadOptions.from_options(options)

@@ -1,5 +1,3 @@
-"""Each claim of the Spark demo holds for what it is meant for, and for nothing that is off by one."""
-
 from __future__ import annotations
 
 from collections import Counter

@@ -1,5 +1,3 @@
-"""docs/spark.md has every option that the code knows and no other, and every option has a test that names it."""
-
 from __future__ import annotations
 
 import functools

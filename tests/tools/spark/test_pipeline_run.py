@@ -41,7 +41,6 @@ def test_a_stand_in_is_the_source_under_a_name_that_spark_looks_for(tmp_path: Pa
 
 
 def test_what_is_missing_is_said_in_one_line(tmp_path: Path) -> None:
-    """The extra, or else Java."""
     write_pipeline(tmp_path / "pipeline", servers="a:1", topic="t", target="u")
     command = [sys.executable, str(tmp_path / "pipeline" / "run.py")]
     environ = os.environ | {"JAVA_HOME": str(tmp_path)}

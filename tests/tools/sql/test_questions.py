@@ -1,5 +1,3 @@
-"""Questions over topics get what DuckDB says of the same rows in a Parquet file; what is read for them is what they need."""
-
 from __future__ import annotations
 
 import datetime

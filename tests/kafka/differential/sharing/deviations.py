@@ -13,7 +13,6 @@ from .world import BRIEF
 
 
 def excuse(step: Step, ours: Any, theirs: Any) -> None:
-    """Make equal what may differ."""
     if isinstance(step.body, ShareGroupHeartbeatRequest):
         ours["assignment"] = theirs["assignment"]
     if isinstance(step.body, ShareFetchRequest):

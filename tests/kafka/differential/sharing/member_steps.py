@@ -73,7 +73,6 @@ def _beat(reader: Reader, epoch: int, topics: Sequence[str] | None, **more: Any)
 
 
 def odd_heartbeat(world: Sharing) -> Step:
-    """One that is refused."""
     reader = world.one_of(world.readers)
     wrong_epochs = [reader.member_epoch + 1, reader.member_epoch + 7, -2, -3]
     body = world.one_of(

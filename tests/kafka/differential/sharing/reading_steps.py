@@ -24,7 +24,6 @@ Batches = list[ShareAcknowledgementBatch]
 
 
 def produce(world: Sharing) -> Step:
-    """A batch for one of the topics."""
     topic = world.one_of(list(SHARED))
     batch = Batch(records=world.records(keyed=False, most=8), codec=world.codec())
     part = {"index": world.rng.randrange(SHARED[topic]), "records": batch}

@@ -28,8 +28,6 @@ Key = tuple[str, str, int]
 
 @attrs.define(eq=False)
 class Reader:
-    """A member."""
-
     group: str
     id: str
     topics: tuple[str, ...] = ()

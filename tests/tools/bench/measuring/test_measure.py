@@ -1,5 +1,3 @@
-"""Medians, percentiles, ratios and verdicts."""
-
 from __future__ import annotations
 
 import math

@@ -1,5 +1,3 @@
-"""A run as a table, as JSON, and kept in files."""
-
 from __future__ import annotations
 
 import datetime

@@ -1,5 +1,3 @@
-"""`triolog connections` against a real broker."""
-
 from __future__ import annotations
 
 from triolog.server.embedded import BlockingBroker

@@ -1,5 +1,3 @@
-"""`triolog dump` on Kafka's own files and on damaged ones."""
-
 from __future__ import annotations
 
 import base64

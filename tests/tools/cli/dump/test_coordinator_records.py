@@ -1,5 +1,3 @@
-"""Records of the server's own topics in words."""
-
 from __future__ import annotations
 
 import uuid
@@ -8,12 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
-from triolog.protocol.coordinator import consumer_group_records, share_group_records, streams_group_records
-from triolog.protocol.coordinator.consumer_protocol import (
-    ConsumerPartitions,
-    ConsumerProtocolAssignment,
-    encode_consumer_protocol,
-)
+from triolog.protocol.coordinator import consumer_group_records, consumer_protocol, share_group_records, streams_group_records
 from triolog.protocol.coordinator.group_metadata import GroupMetadataValue, MemberMetadata
 from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from triolog.protocol.coordinator.stage_commits import (
@@ -135,8 +128,10 @@ def group(*members: MemberMetadata, protocol_type: str = "consumer") -> bytes:
 
 
 def test_a_classic_group_has_its_members_with_what_they_read() -> None:
-    parts = [ConsumerPartitions(topic="flights", partitions=[0, 3])]
-    assignment = encode_consumer_protocol(ConsumerProtocolAssignment(assigned_partitions=parts), 1)
+    parts = [consumer_protocol.ConsumerPartitions(topic="flights", partitions=[0, 3])]
+    assignment = consumer_protocol.encode_consumer_protocol(
+        consumer_protocol.ConsumerProtocolAssignment(assigned_partitions=parts), 1
+    )
     assert words(GroupMetadataKey("readers").encode(), group(member("m1", assignment), member("m2", b"", "rack-2"))) == (
         "group readers: generation 4, consumer protocol range, 2 members"
         "; m1 of client app at /10.0.0.7, leads, has flights-0, flights-3"

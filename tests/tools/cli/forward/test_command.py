@@ -1,5 +1,3 @@
-"""`triolog forward` as a command: one link by options, links by a file, and the commands that ask and tell links that run."""
-
 from __future__ import annotations
 
 import json
@@ -160,7 +158,6 @@ def test_links_that_do_not_run_are_said_to(tmp_path: Path) -> None:
 
 
 def answer_of(port: int, **headers: str) -> tuple[int, str]:
-    """Status and text of `/metrics`."""
     connection = HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request("GET", "/metrics", headers={name.replace("_", "-"): value for name, value in headers.items()})

@@ -1,5 +1,3 @@
-"""`triolog gaps` on a server, and on the directory of a stopped one."""
-
 from __future__ import annotations
 
 import json

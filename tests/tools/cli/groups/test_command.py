@@ -1,5 +1,3 @@
-"""`triolog groups`, and `consume --group`, against a real broker."""
-
 from __future__ import annotations
 
 import time

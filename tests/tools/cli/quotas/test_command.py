@@ -1,5 +1,3 @@
-"""`triolog quotas` against a real broker."""
-
 from __future__ import annotations
 
 from ..conftest import Cli

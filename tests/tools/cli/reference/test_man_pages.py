@@ -1,5 +1,3 @@
-"""A manual page for every command, which a formatter of manual pages reads without a complaint."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""`triolog sql` against a real broker: formats, files, explanation, errors, --follow."""
-
 from __future__ import annotations
 
 import csv

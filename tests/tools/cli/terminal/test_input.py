@@ -1,5 +1,3 @@
-"""Inputs in pieces as they come."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Commands that log in: where the password is from, and what is said when there is none."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""What is written on standard output, and what records cannot do to a terminal."""
-
 from __future__ import annotations
 
 import json

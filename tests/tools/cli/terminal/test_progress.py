@@ -1,5 +1,3 @@
-"""The progress bar: what it shows, and that there is none without a terminal."""
-
 from __future__ import annotations
 
 import io
@@ -53,8 +51,6 @@ def test_a_bar_steps_aside_for_lines_on_the_same_terminal(monkeypatch: pytest.Mo
 
 
 class TerminalOut(io.StringIO):
-    """Standard output on a terminal."""
-
     def isatty(self) -> bool:
         return True
 

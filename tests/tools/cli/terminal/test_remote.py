@@ -1,5 +1,3 @@
-"""The connection that commands share: its address, and what its errors become."""
-
 from __future__ import annotations
 
 import socket

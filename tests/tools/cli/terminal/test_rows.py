@@ -1,5 +1,3 @@
-"""Rows of lines, JSON lines and CSV as records."""
-
 from __future__ import annotations
 
 import base64

@@ -1,5 +1,3 @@
-"""Times as people write them."""
-
 from __future__ import annotations
 
 import time

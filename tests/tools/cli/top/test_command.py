@@ -1,5 +1,3 @@
-"""`triolog top`: rates from two looks, the table, lines for programs, and the live view of a terminal."""
-
 from __future__ import annotations
 
 import copy
@@ -91,9 +89,7 @@ def shown(looked: dict[str, Any]) -> str:
     return console.export_text()
 
 
-def test_how_long_a_disk_has_room_is_said_and_a_server_that_tells_no_wear_is_shown_all_the_same(
-    looked: dict[str, Any],
-) -> None:
+def test_how_long_a_disk_has_room_is_said_and_a_server_that_tells_no_wear_is_shown_all_the_same(looked: dict[str, Any]) -> None:
     looked["wear"]["directories"][0]["full_in_s"] = 7200.0
     looked["wear"]["longest_unsynced_ms"] = 1500.0
     assert "full in 2.0 hours" in shown(looked)

@@ -1,5 +1,3 @@
-"""What `triolog top` says of the flash below the logs."""
-
 from __future__ import annotations
 
 from typing import Any, Final

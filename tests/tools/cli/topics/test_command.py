@@ -1,5 +1,3 @@
-"""`triolog topics` against a real broker."""
-
 from __future__ import annotations
 
 from triolog.server.config import TOPIC_KEYS

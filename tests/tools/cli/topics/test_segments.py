@@ -1,5 +1,3 @@
-"""`triolog topics segments` against a real broker."""
-
 from __future__ import annotations
 
 from pathlib import Path

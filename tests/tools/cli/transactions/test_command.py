@@ -1,5 +1,3 @@
-"""`triolog transactions` against a real broker, and both clients."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -13,15 +13,13 @@ import pytest
 import trio
 from triolog.protocol.errors import RequestError
 from triolog.protocol.native import messages as m
-from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.blocking import BlockingClient, BlockingConsumer, BlockingProducer
 from triolog.tools.client.errors import ClosedError, ConnectionLostError
 
-from tests.support.native_server import NativeServer
 from tests.support.native_server_thread import ServerThread, serving
 
-from ..doors import QUICK, RETRIES
+from ..doors import QUICK, RETRIES, faults_on, fill
 
 T0 = TopicPartition("t", 0)
 
@@ -67,21 +65,11 @@ def values_of(thread: ServerThread, partition: int = 0) -> list[bytes | None]:
 
 
 def add_faults(thread: ServerThread, kind: type[Any], *outcomes: Any) -> None:
-    """One outcome for each request or partition of this kind; None is no fault."""
-    left = list(outcomes)
-    thread.run(lambda server: server.faults.append(lambda one: left.pop(0) if isinstance(one, kind) and left else None))
+    thread.run(lambda server: faults_on(server, kind, *outcomes))
 
 
-def fill(thread: ServerThread, count: int) -> None:
-    """Append batches of one record; timestamps are ten times the offsets."""
-
-    def append(server: NativeServer) -> None:
-        log = server.logs["t"][0]
-        for offset in range(log.high_watermark, log.high_watermark + count):
-            log.append(build_batch([(offset * 10, None, b"%d" % offset, ())]))
-        server.appended()
-
-    thread.run(append)
+def add_records(thread: ServerThread, count: int) -> None:
+    thread.run(lambda server: fill(server, count, size=1))
 
 
 def test_full_batches_are_sent_by_the_way(client: BlockingClient, thread: ServerThread) -> None:
@@ -105,7 +93,7 @@ def test_a_producer_that_is_closed_without_a_flush_waits_for_nothing(client: Blo
 
 
 def test_next_fetch_is_under_way_before_batches_are_handed_out(client: BlockingClient, thread: ServerThread) -> None:
-    fill(thread, 10)
+    add_records(thread, 10)
     with BlockingConsumer(client, partition_max_bytes=1) as consumer:
         consumer.assign(T0)
         assert consumer.next_batch() is not None
@@ -121,13 +109,13 @@ def test_following_waits_and_then_says_that_nothing_came(client: BlockingClient,
         with pytest.raises(TimeoutError):
             consumer.next_batch(timeout_s=0.05)
         assert time.monotonic() - started >= 0.05
-        fill(thread, 2)
+        add_records(thread, 2)
         assert [record.offset for _, record in islice(consumer.records(), 2)] == [0, 1]
         assert consumer.position(T0) == 2
 
 
 def test_short_polls_are_told_that_the_server_is_gone(client: BlockingClient, thread: ServerThread) -> None:
-    fill(thread, 1)
+    add_records(thread, 1)
     with BlockingConsumer(client, retry_timeout_ms=60, retry_backoff_ms=1, retry_backoff_max_ms=2) as consumer:
         consumer.assign(T0)
         assert consumer.next_batch(timeout_s=10) is not None
@@ -143,7 +131,7 @@ def test_short_polls_are_told_that_the_server_is_gone(client: BlockingClient, th
         with pytest.raises(ConnectionLostError):
             poll_until_told()
         thread.run(lambda server: server.faults.clear())
-        fill(thread, 1)
+        add_records(thread, 1)
         assert consumer.next_batch(timeout_s=10) is not None
 
 
@@ -154,7 +142,7 @@ def test_failures_before_an_answer_do_not_count_for_those_after_it(client: Block
 
     with BlockingConsumer(client, retry_timeout_ms=500, retry_backoff_ms=1, max_wait_ms=5) as consumer:
         consumer.assign(T0)
-        fill(thread, 1)
+        add_records(thread, 1)
         add_faults(thread, m.FetchRequest, "drop")
         assert next_value() == b"0"
         quiet_until = time.monotonic() + 0.6
@@ -163,7 +151,7 @@ def test_failures_before_an_answer_do_not_count_for_those_after_it(client: Block
                 consumer.next_batch(timeout_s=0.01)
         add_faults(thread, m.FetchRequest, "drop", "drop")
         for value in (b"1", b"2"):  # the first may come with the fetch that is under way
-            fill(thread, 1)
+            add_records(thread, 1)
             assert next_value() == value
 
 

@@ -1,5 +1,3 @@
-"""Calls and connections of both clients."""
-
 from __future__ import annotations
 
 import socket
@@ -7,13 +5,7 @@ from functools import partial
 
 import pytest
 import trio
-from triolog.protocol.errors import (
-    InvalidRequestError,
-    RequestError,
-    RequestTimedOutError,
-    TopicAlreadyExistsError,
-    UnknownTopicOrPartitionError,
-)
+from triolog.protocol import errors
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
@@ -36,7 +28,7 @@ async def test_calls_give_messages_and_errors_of_partitions_stand_in_their_entri
         assert (await client.produce(produce_request())).partitions[0].base_offset == 0
         assert await client.produce(produce_request(acks=0)) is None
         refused = await client.produce(produce_request("missing"))
-        assert isinstance(refused.partitions[0].error, UnknownTopicOrPartitionError)
+        assert isinstance(refused.partitions[0].error, errors.UnknownTopicOrPartitionError)
         fetched = await client.fetch(m.FetchRequest((m.FetchPartition("t", 0, 0),)))
         assert len(fetched.partitions[0].records) == 2 * len(BATCH)
         lookup = m.OffsetsForTimesRequest((m.OffsetsForTimesPartition("t", 0, 5),))
@@ -57,12 +49,12 @@ async def test_topics_are_administered(served: Served) -> None:
         assert [topic.name for topic in await admin.list_topics()] == ["new", "t"]
         assert len((await admin.describe_topic("new")).partitions) == 3
         assert (await admin.describe_config("new"))["retention.ms"].source == "default"
-        with pytest.raises(TopicAlreadyExistsError, match="t exists"):
+        with pytest.raises(errors.TopicAlreadyExistsError, match="t exists"):
             await admin.create_topics([m.NewTopic("t", 1), m.NewTopic("u", 1)])
-        with pytest.raises(UnknownTopicOrPartitionError):
+        with pytest.raises(errors.UnknownTopicOrPartitionError):
             await admin.delete_topics("missing", "u", "new")
         assert [topic.name for topic in await admin.list_topics()] == ["t"], "the others were tried"
-        with pytest.raises(UnknownTopicOrPartitionError):
+        with pytest.raises(errors.UnknownTopicOrPartitionError):
             await admin.describe_topic("missing")
         await admin.create_partitions("t", 4)
         assert len((await admin.describe_topic("t")).partitions) == 4
@@ -97,7 +89,7 @@ async def test_groups_are_administered(served: Served) -> None:
         assert await admin.group_offsets("g", [T1]) == {}
         await admin.delete_groups("g")
         assert await admin.list_groups() == []
-        with pytest.raises(RequestError, match="no group g"):
+        with pytest.raises(errors.RequestError, match="no group g"):
             await admin.delete_groups("g")
 
 
@@ -105,8 +97,8 @@ async def test_a_connection_outlives_an_error_and_where_it_is_lost_the_next_call
     served: Served,
 ) -> None:
     async with served.client() as client:
-        served.faults_on(m.MetadataRequest, InvalidRequestError("no"), "drop")
-        with pytest.raises(InvalidRequestError, match="no"):
+        served.faults_on(m.MetadataRequest, errors.InvalidRequestError("no"), "drop")
+        with pytest.raises(errors.InvalidRequestError, match="no"):
             await client.metadata(m.MetadataRequest())
         assert served.server.connections == 1
         with pytest.raises(ConnectionLostError) as lost:
@@ -123,7 +115,7 @@ async def test_a_connection_outlives_an_error_and_where_it_is_lost_the_next_call
 async def test_server_that_does_not_answer_is_given_up(served: Served) -> None:
     served.faults_on(m.MetadataRequest, trio.Event())
     async with served.client(ClientConfig(request_timeout_ms=50, reconnect_backoff_ms=1)) as client:
-        with pytest.raises(RequestTimedOutError, match="no answer to "):
+        with pytest.raises(errors.RequestTimedOutError, match="no answer to "):
             await client.metadata(m.MetadataRequest())
         await client.call(m.MetadataRequest(), wait_ms=30_000)
 

@@ -1,5 +1,3 @@
-"""Consumers of both clients against a server with faults."""
-
 from __future__ import annotations
 
 import time
@@ -9,26 +7,16 @@ import pytest
 import trio
 from triolog.protocol.errors import InvalidRequestError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from triolog.protocol.native import messages as m
-from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.errors import ClosedError, ConnectionLostError
 from triolog.tools.client.procedures.groups import CommittedOffset
 from triolog.tools.client.procedures.topics import EARLIEST, LATEST, AtOffset, AtTime
 
-from ..doors import Served
+from ..doors import Served, fill
 from ..test_reading import batch, transactional
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
-
-
-def fill(served: Served, count: int, partition: int = 0, size: int = 3) -> None:
-    """Append batches of so many records, whose timestamps are ten times their offsets."""
-    log = served.server.logs["t"][partition]
-    stop = log.high_watermark + count
-    while (first := log.high_watermark) < stop:
-        log.append(build_batch([(offset * 10, None, b"%d" % offset, ()) for offset in range(first, min(first + size, stop))]))
-    served.server.appended()
 
 
 async def offsets_of(consumer: Any) -> list[int]:
@@ -40,8 +28,8 @@ def offsets_in(found: Any) -> list[int]:
 
 
 async def test_everything_up_to_the_end_of_now(served: Served) -> None:
-    fill(served, 10)
-    fill(served, 5, partition=1)
+    fill(served.server, 10)
+    fill(served.server, 5, partition=1)
     async with served.consumer(follow=False) as consumer:
         await consumer.assign("t")
         assert consumer.assignment == [T0, T1]
@@ -67,7 +55,7 @@ async def test_everything_up_to_the_end_of_now(served: Served) -> None:
     ],
 )
 async def test_ranges_by_offset_and_by_time(served: Served, start: Any, end: Any, expected: range) -> None:
-    fill(served, 10)
+    fill(served.server, 10)
     async with served.consumer(follow=False, partition_max_bytes=200) as consumer:
         await consumer.assign([T0], start=start, end=end)
         assert await offsets_of(consumer) == list(expected)
@@ -82,13 +70,13 @@ async def test_following_waits_for_what_is_appended(served: Served) -> None:
             async def append() -> None:
                 for _ in range(2):
                     await trio.sleep(0.03)
-                    fill(served, 2)
+                    fill(served.server, 2)
 
             assert await offsets_of(consumer) == [0, 1, 2, 3]
 
 
 async def test_seeking_and_moving_the_end_drop_what_was_fetched_ahead(served: Served) -> None:
-    fill(served, 10)
+    fill(served.server, 10)
     async with served.consumer() as consumer:
         await consumer.assign(T0)
         await consumer.next_batch()
@@ -104,7 +92,7 @@ async def test_seeking_and_moving_the_end_drop_what_was_fetched_ahead(served: Se
 
 
 async def test_lost_connections_are_survived(served: Served) -> None:
-    fill(served, 30, size=1)
+    fill(served.server, 30, size=1)
     served.faults_on(m.FetchRequest, None, "drop", None, "drop after", "drop")
     async with served.consumer(follow=False, partition_max_bytes=200) as consumer:
         await consumer.assign(T0)
@@ -113,7 +101,7 @@ async def test_lost_connections_are_survived(served: Served) -> None:
 
 
 async def test_server_that_stays_away_is_an_error_after_the_retry_timeout(served: Served) -> None:
-    fill(served, 3)
+    fill(served.server, 3)
     async with served.consumer(retry_timeout_ms=60) as consumer:
         await consumer.assign(T0)
         assert offsets_in(await consumer.next_batch()) == [0, 1, 2]
@@ -128,7 +116,7 @@ async def test_server_that_stays_away_is_an_error_after_the_retry_timeout(served
     ("offset_reset", "expected"), [("earliest", [5, 6, 7, 8, 9, 10]), ("latest", [10]), (None, OffsetOutOfRangeError)]
 )
 async def test_offset_that_retention_has_passed(served: Served, offset_reset: str | None, expected: Any) -> None:
-    fill(served, 10, size=1)
+    fill(served.server, 10, size=1)
     served.server.logs["t"][0].log_start_offset = 5
     async with served.consumer(offset_reset=offset_reset, max_wait_ms=10) as consumer:
         await consumer.assign(T0, start=AtOffset(2), end=AtOffset(11))
@@ -141,7 +129,7 @@ async def test_offset_that_retention_has_passed(served: Served, offset_reset: st
             @nursery.start_soon
             async def append() -> None:
                 await trio.sleep(0.05)
-                fill(served, 1)
+                fill(served.server, 1)
 
             assert await offsets_of(consumer) == expected
 
@@ -175,13 +163,13 @@ async def test_error_of_a_partition_that_may_pass_is_retried(served: Served) -> 
             async def come_back() -> None:
                 await trio.sleep(0.03)
                 served.server.logs["t"].append(missing)
-                fill(served, 1, partition=1)
+                fill(served.server, 1, partition=1)
 
             assert offsets_in(await consumer.next_batch()) == [0]
 
 
 async def test_error_of_a_partition_that_stays_is_raised_after_the_others_batches(served: Served) -> None:
-    fill(served, 3)
+    fill(served.server, 3)
     async with served.consumer(retry_timeout_ms=60) as consumer:
         await consumer.assign("t")
         served.server.logs["t"].pop()

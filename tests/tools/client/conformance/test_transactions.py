@@ -1,5 +1,3 @@
-"""Transactions of both clients against a server with faults."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
@@ -31,7 +29,6 @@ def epoch(served: Served) -> int:
 
 
 async def send(producer: Any, value: bytes) -> None:
-    """Send a record, and wait until it is acknowledged."""
     await (await producer.send("t", value, partition=0))
 
 

@@ -1,5 +1,3 @@
-"""Staging, splits and leases through both clients, against a broker in a thread."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""`triolog console` and `triolog serve --console`: real processes, their addresses, their ends."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""What adds up is said to, and each way in which it does not is found."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -25,7 +25,6 @@ async def link(nursery: trio.Nursery) -> AsyncIterator[SlowLink]:
 
 
 async def through(link: SlowLink, data: bytes) -> bytes:
-    """What comes back."""
     async with await trio.open_tcp_stream("127.0.0.1", link.port) as stream:
         got = b""
         try:

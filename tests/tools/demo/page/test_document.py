@@ -1,5 +1,3 @@
-"""The page as one file: what it says of a run, whatever that has found."""
-
 from __future__ import annotations
 
 import re

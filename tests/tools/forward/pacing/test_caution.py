@@ -1,5 +1,3 @@
-"""Finding the records that an upstream refuses, when it answers for batches only."""
-
 from __future__ import annotations
 
 from hypothesis import given

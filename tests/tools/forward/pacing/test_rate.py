@@ -1,5 +1,3 @@
-"""The cap on bytes a second, on a clock that tests move."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""How long a link waits before it tries again, and when it says so."""
-
 from __future__ import annotations
 
 import random

@@ -1,5 +1,3 @@
-"""How much goes upstream together."""
-
 from __future__ import annotations
 
 from triolog.tools.forward.pacing.stretch import FIRST_BYTES, LEAST_BYTES, SLOW_S, Stretch, StretchSize

@@ -1,5 +1,3 @@
-"""Time windows: when a link may send, on a clock that tests move, over changes of the clocks too."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime

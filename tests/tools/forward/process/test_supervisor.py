@@ -1,5 +1,3 @@
-"""`triolog serve` with links in its file: a child forwards, is started again when it dies, and ends with the server."""
-
 from __future__ import annotations
 
 from contextlib import suppress
@@ -36,7 +34,6 @@ def produce(server: ServerProcess, *values: bytes) -> None:
 
 
 def child_of(folder: Path) -> int:
-    """The process that forwards."""
     lock = folder / "links" / "link" / "lock"
     until(lambda: lock.exists() and lock.read_text().strip(), "the child")
     return int(lock.read_text())

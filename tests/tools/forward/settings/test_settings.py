@@ -1,5 +1,3 @@
-"""Links in a file: every key is read, and what makes no sense is refused by name."""
-
 from __future__ import annotations
 
 from datetime import UTC

@@ -1,5 +1,3 @@
-"""A stopped or rescued directory is sent on as the server's link would have, from where that was."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Which partitions are asked for, and what their answers hold."""
-
 from __future__ import annotations
 
 import pytest

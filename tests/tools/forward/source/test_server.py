@@ -1,5 +1,3 @@
-"""A server as a source, as the options of the command open it: who reads it."""
-
 from __future__ import annotations
 
 import pytest

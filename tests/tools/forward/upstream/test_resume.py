@@ -1,5 +1,3 @@
-"""Where a partition goes on: every case of what is known upstream and in the source."""
-
 from __future__ import annotations
 
 import pytest

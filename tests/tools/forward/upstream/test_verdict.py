@@ -1,5 +1,3 @@
-"""What errors of librdkafka mean for a link."""
-
 from __future__ import annotations
 
 import pytest

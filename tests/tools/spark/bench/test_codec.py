@@ -1,5 +1,3 @@
-"""The benchmark of the vectorised codec runs, and measures what it says."""
-
 from __future__ import annotations
 
 from click.testing import CliRunner

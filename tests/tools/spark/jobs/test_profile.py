@@ -1,5 +1,3 @@
-"""Profiles of a small log against what its records say, and the report that is made of them."""
-
 from __future__ import annotations
 
 import math
@@ -15,15 +13,8 @@ from hypothesis import strategies as st
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.export.log_pieces import LogSource, plan_pieces
 from triolog.tools.export.manifest import Manifest
+from triolog.tools.spark.jobs import profile_report
 from triolog.tools.spark.jobs.profile import TopicProfile, merge, profile_piece
-from triolog.tools.spark.jobs.profile_report import (
-    MAX_BARS,
-    MAX_PARTITIONS,
-    bars_of_time,
-    duration_text,
-    rate_plot,
-    render,
-)
 
 HOUR_MS = 3_600_000
 Row = tuple[int | None, bytes | None, bytes | None, tuple[()]]
@@ -84,17 +75,17 @@ def cells(text: str) -> list[list[str]]:
 def test_report_is_well_formed_whatever_keys_and_topics_hold(tmp_path: Path) -> None:
     found = profiled(tmp_path, [[(number * 50 * HOUR_MS, b"<script>\xff&", b"v", ()) for number in range(100)]])
     odd = [(b"\x00\x1b[31m", 3), (b"", 2), (b"k" * 1000, 1)]
-    text = render([found, attrs.evolve(found, top_keys=odd)], "a <title> & more")
+    text = profile_report.render([found, attrs.evolve(found, top_keys=odd)], "a <title> & more")
     assert "<script>" not in text
     rows = cells(text)
     assert [row[0] for row in rows if row[2:] in (["3", "3.0%"], ["2", "2.0%"], ["1", "1.0%"])][:2] == ["\\x00\\x1b[31m", '""']
     assert max(len(row[0]) for row in rows) < 100
-    assert text.count("<rect") <= 2 * MAX_BARS
+    assert text.count("<rect") <= 2 * profile_report.MAX_BARS
 
 
 def test_powers_that_nothing_fell_into_have_a_line_too(tmp_path: Path) -> None:
     found = attrs.evolve(profiled(tmp_path, [[(0, b"k", b"v", ())]]), records=4, sizes={512: 3, 4096: 1}, lateness={2048: 1})
-    rows = cells(render([found], "t"))
+    rows = cells(profile_report.render([found], "t"))
     sizes = [row for row in rows if row[0] in ("512 B", "1.0 KiB", "2.0 KiB", "4.0 KiB")]
     assert [row[2:] for row in sizes] == [["3", "75.0%"], ["0", "0.0%"], ["0", "0.0%"], ["1", "25.0%"]]
     assert ["2.0 s", "", "1", "25.0%"] in rows
@@ -102,16 +93,16 @@ def test_powers_that_nothing_fell_into_have_a_line_too(tmp_path: Path) -> None:
 
 def test_of_very_many_partitions_those_that_stand_out_are_shown(tmp_path: Path) -> None:
     found = attrs.evolve(profiled(tmp_path, [[(0, b"k", b"v", ())]]), partitions={number: number for number in range(1000)})
-    text = render([found], "t")
+    text = profile_report.render([found], "t")
     assert "Of 1,000 partitions those with the most and the fewest records" in text
     named = [int(row[0]) for row in cells(text) if row[0].isdigit()]
-    assert named == [*range(MAX_PARTITIONS // 2), *range(1000 - MAX_PARTITIONS // 2, 1000)]
+    assert named == [*range(profile_report.MAX_PARTITIONS // 2), *range(1000 - profile_report.MAX_PARTITIONS // 2, 1000)]
 
 
 @given(st.dictionaries(st.integers(0, 10**7), st.integers(1, 100), min_size=1))
 def test_bars_of_time_hold_every_record_and_are_not_too_many(hours: dict[int, int]) -> None:
-    width, first, counts = bars_of_time(hours)
-    assert len(counts) <= MAX_BARS
+    width, first, counts = profile_report.bars_of_time(hours)
+    assert len(counts) <= profile_report.MAX_BARS
     assert first % width == 0
     assert counts[0] > 0 < counts[-1]
     for index, count in enumerate(counts):
@@ -122,15 +113,15 @@ def test_bars_of_time_hold_every_record_and_are_not_too_many(hours: dict[int, in
 @pytest.mark.parametrize(
     ("hours", "said"),
     [
-        ({0: 1, MAX_BARS - 1: 1}, ["a bar for an hour", "1970-01-01 00:00", "1970-01-09 07:00"]),
-        ({0: 1, MAX_BARS: 1}, ["a bar for 2 hours", "1970-01-01 00:00", "1970-01-09 08:00"]),
+        ({0: 1, profile_report.MAX_BARS - 1: 1}, ["a bar for an hour", "1970-01-01 00:00", "1970-01-09 07:00"]),
+        ({0: 1, profile_report.MAX_BARS: 1}, ["a bar for 2 hours", "1970-01-01 00:00", "1970-01-09 08:00"]),
         ({5: 1, 200 * 24: 7}, ["a bar for 2 days", "1970-01-01", "1970-07-20", "The highest has 7 records"]),
         ({10**9: 1}, ["hour 1000000000"]),
         ({}, ["none"]),
     ],
 )
 def test_rate_says_what_a_bar_is_and_when_it_begins_and_ends(hours: dict[int, int], said: list[str]) -> None:
-    plot = rate_plot(hours)
+    plot = profile_report.rate_plot(hours)
     assert [text for text in said if text not in plot] == []
 
 
@@ -138,4 +129,4 @@ def test_rate_says_what_a_bar_is_and_when_it_begins_and_ends(hours: dict[int, in
     ("ms", "text"), [(0, "0 ms"), (1500, "1.5 s"), (90_000, "1.5 min"), (7_200_000, "2.0 h"), (28_839_240_000, "333.8 days")]
 )
 def test_durations_are_in_a_unit_that_people_read(ms: int, text: str) -> None:
-    assert duration_text(ms) == text
+    assert profile_report.duration_text(ms) == text

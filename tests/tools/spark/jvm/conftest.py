@@ -91,7 +91,6 @@ def _end_jvm(context: type) -> None:
     process: subprocess.Popen[bytes] = gateway.proc
     gateway.shutdown()
     context._gateway = context._jvm = None  # type: ignore[attr-defined]
-    assert process.stdin is not None
     process.stdin.close()
     try:
         process.wait(JVM_END_TIMEOUT_S)

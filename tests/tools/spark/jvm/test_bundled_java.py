@@ -22,7 +22,6 @@ spark.stop()
 
 
 def test_without_a_java_on_path_the_bundled_one_reads_a_topic(server: BlockingBroker, tmp_path: Path) -> None:
-    assert server.native is not None
     server.create_topic("events")
     server.append("events", [b"x"] * 10)
     path = tmp_path / "bin"

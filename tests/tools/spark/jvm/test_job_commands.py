@@ -1,5 +1,3 @@
-"""The commands of jobs, in the session that the tests have."""
-
 from __future__ import annotations
 
 import json

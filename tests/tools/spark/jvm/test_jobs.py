@@ -1,5 +1,3 @@
-"""Every job as Spark tasks on a small log, and what a second run does."""
-
 from __future__ import annotations
 
 import json
@@ -73,7 +71,6 @@ def of_topic(path: str, topic: str) -> StoppedDirectory:
 def damage(
     found: StoppedDirectory, suffix: str, position: int = -10, *, topic_partition: tuple[str, int] = ("t", 0), slot: int = 1
 ) -> Path:
-    """Change a byte of a file of a segment."""
     segment = next(files for files in found.partitions if files.topic_partition == topic_partition).segments[slot]
     path = Path(segment.path(suffix))
     content = bytearray(path.read_bytes())

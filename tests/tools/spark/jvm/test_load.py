@@ -1,5 +1,3 @@
-"""Loading files into a topic, each row once."""
-
 from __future__ import annotations
 
 import csv

@@ -24,8 +24,6 @@ TIME_MS = 1_357_035_420_000
 
 
 class Registry(GraphElementRegistry):
-    """Keeps the functions of flows."""
-
     def __init__(self) -> None:
         self.flows: dict[str, Any] = {}
 
@@ -45,8 +43,6 @@ class Registry(GraphElementRegistry):
 def flows_of(path: Path) -> dict[str, Any]:
     registry = Registry()
     spec = importlib.util.spec_from_file_location("departures", path)
-    assert spec is not None
-    assert spec.loader is not None
     with graph_element_registration_context(registry):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
     return registry.flows

@@ -1,5 +1,3 @@
-"""`triolog_segments` through Spark: found by its name, filtered, in SQL, and refusing in words."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final

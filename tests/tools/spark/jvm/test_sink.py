@@ -1,5 +1,3 @@
-"""The sink through Spark: what a write leaves in the log, and what stays single when batches are run again."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -19,8 +17,6 @@ ROWS = 1000
 
 
 class Server:
-    """A server in a process of its own."""
-
     def __init__(self, address: Address, client: BlockingClient) -> None:
         self.options = {"kafka.bootstrap.servers": f"{address.host}:{address.port}"}
         self.client = client

@@ -34,7 +34,6 @@ def events(server: BlockingBroker) -> BlockingBroker:
 
 
 def _read(spark: SparkSession, server: BlockingBroker, topic: str = "events", **options: Any) -> DataFrame:
-    assert server.native is not None
     reader = spark.read.format("triolog").option("kafka.bootstrap.servers", f"127.0.0.1:{server.native.port}")
     return reader.option("subscribe", topic).options(**options).load()
 
@@ -89,7 +88,6 @@ def test_a_bad_option_reaches_the_user_by_name(spark: SparkSession, events: Bloc
 
 def _stream(spark: SparkSession, server: BlockingBroker, folder: Path, name: str, **options: Any) -> list[dict[str, Any]]:
     """Run what is there through a query and answer its batches' progress; the rows are in table `name`."""
-    assert server.native is not None
     reader = spark.readStream.format("triolog").option("kafka.bootstrap.servers", f"127.0.0.1:{server.native.port}")
     writer = reader.options(**options).load().select("partition", "offset").writeStream.format("parquet")
     writer = writer.option("path", str(folder / name)).option("checkpointLocation", str(folder / f"{name}.checkpoint"))

@@ -148,7 +148,6 @@ def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
 
 
 def leased(running: BlockingBroker, **options: str) -> Any:
-    assert running.native is not None
     servers = f"{running.native.host}:{running.native.port}"
     return reader(snapshot="server", triolog__servers=servers, **options)
 

@@ -1,5 +1,3 @@
-"""Partitioning of Arrow batches against the clients' partitioner, which the golden values of Kafka hold for."""
-
 from __future__ import annotations
 
 import random

@@ -1,5 +1,3 @@
-"""The writers that Spark is given, driven as Spark drives them: pickled, made anew, with messages of tasks that failed."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -27,7 +25,6 @@ def broker() -> Iterator[BlockingBroker]:
 
 
 def given(broker: BlockingBroker, **options: str) -> dict[str, str]:
-    assert broker.native is not None
     return {"triolog.servers": f"127.0.0.1:{broker.native.port}", "topic": "t", **options}
 
 

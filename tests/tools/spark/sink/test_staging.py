@@ -1,5 +1,3 @@
-"""What a writer does when the server has no room for what it stages, or takes small requests only."""
-
 from __future__ import annotations
 
 import random

@@ -1,5 +1,3 @@
-"""Every option of a write: what it becomes, and what bad values are answered with."""
-
 from __future__ import annotations
 
 from typing import Any

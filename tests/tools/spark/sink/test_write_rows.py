@@ -1,5 +1,3 @@
-"""Which columns a write takes, and where each row goes, against the clients' partitioner row by row."""
-
 from __future__ import annotations
 
 import datetime

@@ -30,7 +30,6 @@ LARGE = 64 * 2**20
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    """Topics t with three partitions and u with one."""
     with BlockingBroker(config={"retention.ms": "-1"}) as running:
         running.create_topic("t", 3)
         running.create_topic("u")
@@ -38,7 +37,6 @@ def broker() -> Iterator[BlockingBroker]:
 
 
 def options(broker: BlockingBroker, **given: str) -> WriteOptions:
-    assert broker.native is not None
     names = {name.replace("_", "."): value for name, value in given.items()}
     return WriteOptions.from_options({"triolog.servers": f"127.0.0.1:{broker.native.port}"} | names)
 
@@ -153,7 +151,6 @@ class Restarting:
 
     def restart(self) -> None:
         native = self.broker.native
-        assert native is not None
         self.broker.stop()
         self.broker = BlockingBroker(self.path, durability="os", native=Address(host="127.0.0.1", port=native.port))
         self.broker.start()
@@ -306,7 +303,6 @@ def test_what_is_staged_is_every_batch_once_and_in_order_whichever_answers_are_l
     monkeypatch.setattr(writer, "BUFFER_BYTES", 1)
     sent = [b"%05d" % number + bytes(50) for number in range(1000)]
     keys = [b"%d" % (number % 17) for number in range(1000)]
-    assert broker.native is not None
     rng, address = random.Random(seed), ("127.0.0.1", broker.native.port)
     with WeatherProxy(lambda: address, lives=lambda: rng.randrange(3, 30)) as proxy:
         given = WriteOptions.from_options({"triolog.servers": f"127.0.0.1:{proxy.port}", "topic": "t", "batchRecords": "5"})

@@ -33,7 +33,6 @@ def events(server: BlockingBroker) -> BlockingBroker:
 
 
 def _reader(broker: BlockingBroker, schema: Sequence[str] | None = None, **options: Any) -> BatchReader:
-    assert broker.native is not None
     given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.native.port}"}
     if not {"assign", "subscribePattern"} & options.keys():
         given["subscribe"] = "events"

@@ -29,7 +29,6 @@ Json = dict[str, dict[str, int]]
 
 
 def _reader(broker: BlockingBroker, clock: Callable[[], float] | None = None, **options: Any) -> StreamReader:
-    assert broker.native is not None
     given = {"triolog.servers": f"127.0.0.1:{broker.native.port}", "startingOffsets": "earliest"}
     given |= {name.replace("__", "."): str(value) for name, value in options.items()}
     if "subscribePattern" not in options:
@@ -287,7 +286,6 @@ def test_a_topic_that_was_made_anew_has_shrunk(events: BlockingBroker, caplog: p
 
 def test_progress_is_published_for_a_group_where_it_can_be(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
     Query(_reader(events, kafka__group__id="reports")).run()
-    assert events.native is not None
     with BlockingClient(("127.0.0.1", events.native.port)) as client:
         kept = client.run(
             fetch_offsets("reports", [TopicPartition("events", 0), TopicPartition("events", 1)], require_stable=True)
