@@ -154,8 +154,9 @@ def scan_batches(
     """Good batches and damages of the bytes [start, end) of a file, in order and without a hole.
 
     Offsets are in [base_offset, end_offset). `torn_from`: the first offset that may belong to a torn append, which is the
-    recovery point after an unclean stop. From there on, a header whose batch passes the end of the file ends the scan: the
-    bytes after it are part of a record, and a record may contain a whole batch that nobody sent here. Raises OSError.
+    recovery point after an unclean stop. From there on, a header whose batch passes the end of the file ends the scan, unless
+    its length alone is damaged: the bytes after it are part of a record, and a record may contain a whole batch that nobody
+    sent here. Raises OSError.
     """
     fd = fs.open(path, READ)
     try:
@@ -385,13 +386,27 @@ class _Scan:
         claimed = position + 1
         if believed:
             if self.expected >= self.torn_from and position + header.size_bytes > self.end:
-                return self.end
+                return self._after_damaged_length(position, header)
             claimed = min(position + header.size_bytes, self.end)
             if position + header.size_bytes == self.end or self._good_header(claimed) is not None:
                 return claimed
         resumed = self._search(position + 1, claimed, header.next_offset if believed else None)
         chain = self._find_chain(position + RECORD_BATCH_OVERHEAD, resumed, position + header.size_bytes) if believed else None
         return resumed if chain is None else chain
+
+    def _after_damaged_length(self, position: int, header: BatchHeader) -> int:
+        """Return where the batch after `position` starts if only the length there is damaged, otherwise the end of the file.
+
+        The bytes up to the next batch then carry the header's CRC. If they do not, the append is torn, and every batch after
+        its header is part of one of its records.
+        """
+        resumed = position + RECORD_BATCH_OVERHEAD
+        for _ in range(_MOST_CANDIDATES):
+            resumed = self._search(resumed, resumed, None)
+            if resumed == self.end or self.window.carries_crc(position, resumed - position, header.crc):
+                return resumed
+            resumed += RECORD_BATCH_OVERHEAD
+        return self.end
 
     def _find_chain(self, position: int, stop: int, claimed: int) -> int | None:
         """The first good batch from `position` on from which one follows another to `stop`; none of them ends at `claimed`,

@@ -46,15 +46,15 @@ def test_torn_append_is_one_damage_and_its_record_is_not_searched(tmp_path: Path
         assert torn.position + torn.size == len(data), what
 
 
-def test_promised_offsets_after_a_damaged_length_are_still_found(tmp_path: Path) -> None:
-    """Below the recovery point no append can be torn: a length out of the file is damage there, and the scan continues."""
+def test_batches_after_a_damaged_length_are_still_found(tmp_path: Path) -> None:
+    """A length out of the file whose batch is whole is damage, wherever the recovery point is."""
     batches = [stamped(offset) for offset in range(WHOLE + 2)]
     batches[1] = batches[1][:8] + (1 << 20 | 0xFFF).to_bytes(4, "big") + batches[1][12:]
     path = tmp_path / "log"
     path.write_bytes(b"".join(batches))
-    for torn_from in (2, INT64_MAX):
+    for torn_from in (0, 2, INT64_MAX):
         found = list(scan_batches(OsFileSystem(), str(path), base_offset=0, torn_from=torn_from))
-        assert found[-1].position == sum(map(len, batches[:-1])), torn_from
+        assert [each.position for each in found] == [sum(map(len, batches[:number])) for number in range(WHOLE + 2)], torn_from
 
 
 def test_log_after_a_kill_ends_before_the_torn_append(tmp_path: Path) -> None:
