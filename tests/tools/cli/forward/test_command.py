@@ -19,6 +19,8 @@ from tests.support.server_process import COMMAND, environment
 from tests.tools.cli.conftest import call
 from tests.tools.forward.conftest import pair
 
+pytestmark = pytest.mark.merge  # each test starts forwarders as processes
+
 __all__ = ["pair"]
 
 
