@@ -12,7 +12,7 @@ import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import pytest
@@ -25,6 +25,8 @@ from triolog.server.storage.errors import LogDirectoryError
 
 from tests.support import brokers, failing_device, gate_fs, logs, transactions
 from tests.support.counts import counts, draws
+
+pytestmark = pytest.mark.merge  # each operation on the disk is refused
 
 PLAIN: Final = TopicPartition("plain", 0)
 MOVED: Final = TopicPartition("moved", 0)
@@ -217,12 +219,7 @@ async def test_whatever_the_device_refuses_nothing_acknowledged_is_lost(fast_pat
             raise AssertionError(f"{fault} ({heals=}): {exc!r}") from exc
 
 
-def in_full(*numbers: int) -> list[Any]:
-    """Errors that only the merge tier tries."""
-    return [pytest.param(number, marks=pytest.mark.merge) for number in numbers]
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, *in_full(errno.EDQUOT, errno.EROFS)])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS])
 async def test_a_commit_that_the_device_refuses_is_an_answer_and_the_older_offset_stays(tmp_path: Path, number: int) -> None:
     fs, work = gate_fs.GateFileSystem(), Workload()
     async with brokers.running_broker(tmp_path, fs=fs, durability="fsync", topic=SETTINGS) as broker:
@@ -236,7 +233,7 @@ async def test_a_commit_that_the_device_refuses_is_an_answer_and_the_older_offse
         assert await broker.offsets.fetch(GROUP, [PLAIN]) == [(PLAIN, before + 2, "")]
 
 
-@pytest.mark.parametrize("number", [errno.EIO, *in_full(errno.EACCES, errno.EISDIR)])
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.EISDIR])
 async def test_a_cleaner_checkpoint_that_cannot_be_read_does_not_end_the_broker(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:

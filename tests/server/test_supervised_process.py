@@ -14,6 +14,8 @@ from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 from tests.support import failing_device, forked_servers, logs, server_process, wire_client
 from tests.support.supervisor import StandInSupervisor
 
+pytestmark = pytest.mark.merge  # servers are watched until they hang
+
 WATCHDOG_S: Final = 1.0
 HELD_LOOP: Final = """
 import signal, threading

@@ -32,6 +32,8 @@ from .history import (
 from .script import KEYED, Script, Step
 from .verdict import judge
 
+pytestmark = pytest.mark.merge  # worlds are simulated
+
 SMALL: Final = {"segment.bytes": "700", "fetch.check.crcs": "true"}
 COMPACTED: Final = SMALL | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "1000"}
 

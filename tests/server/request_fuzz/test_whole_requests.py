@@ -15,6 +15,8 @@ from tests.support.counts import counts, session_seed
 
 from .run import VARIANTS, fuzzed_broker, run
 
+pytestmark = pytest.mark.merge
+
 REQUESTS: Final = int(os.environ.get("TRIOLOG_TEST_REQUEST_FUZZ") or counts(100_000, commit=4500))
 SEED: Final = int(os.environ.get("TRIOLOG_TEST_REQUEST_FUZZ_SEED") or session_seed())
 EACH: Final = REQUESTS // len(VARIANTS)

@@ -16,6 +16,8 @@ from tests.support.server_process import ServerFolder
 
 from .test_delivery import numbered
 
+pytestmark = pytest.mark.merge  # clients wait for what does not answer
+
 OTHER = "other"
 NOBODY = "127.0.0.1:1"
 

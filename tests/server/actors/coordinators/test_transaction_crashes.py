@@ -15,6 +15,8 @@ from tests.support.crash_fs import CrashFileSystem
 from tests.support.sync_counting_fs import made_directories
 from tests.support.transactions import TransactionalProducer, committed_offset, committed_values, is_stable
 
+pytestmark = pytest.mark.merge  # cut off before each operation on the disk
+
 OTHER: Final = TopicPartition(TOPIC, 1)
 OFFSETS: Final = TopicPartition(OFFSETS_TOPIC, 0)
 GROUP: Final = "group"

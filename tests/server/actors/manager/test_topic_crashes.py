@@ -23,13 +23,13 @@ from tests.support.brokers import running_broker
 from tests.support.counts import counts
 from tests.support.crash_fs import CrashFileSystem
 
+pytestmark = pytest.mark.merge  # cut off before each operation on the disk
+
 CONFIG: Final = {"cleanup.policy": "compact", "retention.ms": "777"}
 SETTINGS: Final = {"segment.index.bytes": "120", "file.delete.delay.ms": "0"}
 CUTS: Final = counts(20)
 """Power cuts at each moment."""
 
-ONE_OR_TWO: Final = (pytest.param(1, marks=pytest.mark.merge), 2)
-"""Log directories."""
 
 State = dict[str, tuple[int, dict[str, str]]]
 """Partitions and configuration of each topic."""
@@ -156,7 +156,7 @@ class Outcomes:
         return killed
 
 
-@pytest.mark.parametrize("directories", ONE_OR_TWO)
+@pytest.mark.parametrize("directories", [1, 2])
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_change_that_is_cut_off_is_whole_or_absent_and_can_be_made_again(
     tmp_path: Path, name: str, directories: int
@@ -191,7 +191,7 @@ async def test_a_start_that_undoes_or_completes_a_change_and_is_cut_off_itself_i
     assert outcomes == {name == "delete"}
 
 
-@pytest.mark.parametrize("directories", ONE_OR_TWO)
+@pytest.mark.parametrize("directories", [1, 2])
 @pytest.mark.parametrize("operation", ["open", "write", "sync", "rename", "make_directory", "sync_directory", "unlink"])
 @pytest.mark.parametrize("name", ["create", "grow", "alter"])
 async def test_a_change_that_is_refused_is_whole_or_absent(tmp_path: Path, name: str, operation: str, directories: int) -> None:

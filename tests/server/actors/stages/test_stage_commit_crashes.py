@@ -18,6 +18,8 @@ from tests.support.crash_fs import CrashFileSystem, distinct
 from tests.support.memory_image import put
 from tests.support.sync_counting_fs import made_directories
 
+pytestmark = pytest.mark.merge  # cut off before each operation on the disk
+
 SMALL_FILES: Final = {"segment.bytes": "220", "segment.index.bytes": "120"}
 """Two or three batches to a segment: what is looked for after a crash lies in several."""
 

@@ -24,6 +24,8 @@ from tests.support.inline_log import make_on_device
 from tests.support.logs import START_MS, Clock, DrivenLog, batch, open_driven
 from tests.support.stopped_logs import CONFIGS, fill_log
 
+pytestmark = pytest.mark.merge  # cut off before each operation on the disk
+
 DIRECTORY: Final = "/data/topic-0"
 MOST_BYTES: Final = 1 << 16
 STATES: Final = (

@@ -10,6 +10,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import Result
 from triolog.protocol.types import TopicPartition
 from triolog.tools.forward.process.place import LinkPlace
