@@ -136,7 +136,7 @@ def _run(folder: Path, tier: str, expected_examples: int, seed: str = "1") -> Ou
 
 @pytest.fixture(scope="module")
 def commit(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return _run(tmp_path_factory.mktemp("commit"), counts.COMMIT, 30)
+    return _run(tmp_path_factory.mktemp("commit"), counts.COMMIT, 20)
 
 
 @pytest.mark.parametrize("name", ["test_clean", "test_clean_in_trio", "test_clean_property", "test_profile"])
@@ -202,7 +202,7 @@ def test_what_is_begun_first_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tier", "counted", "said"), [("commit", [5, 1, 30], 2), ("merge", [17, 2, 100], 9), ("long", [50, 5, 300], 50)]
+    ("tier", "counted", "said"), [("commit", [3, 1, 20], 2), ("merge", [17, 2, 100], 9), ("long", [50, 5, 300], 50)]
 )
 def test_counts_follow_the_tier(monkeypatch: pytest.MonkeyPatch, tier: str, counted: list[int], said: int) -> None:
     monkeypatch.setenv(counts.VARIABLE, tier)
