@@ -47,7 +47,7 @@ REQUESTS: Final[list[tuple[Any, int]]] = [
 ]
 TOPIC: Final = "at-work"
 """Not what the attacks name: they may delete that."""
-ROUNDS: Final = counts(60)
+ROUNDS: Final = counts(60, merge=60)
 PASSWORD: Final = "of alice"
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 NEWEST: Final = {api.name: requests_of(api)[-1] for api in APIS.values()}
