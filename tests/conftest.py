@@ -35,8 +35,9 @@ BEGUN_FIRST: Final = (
     "tests/server/actors/stages/test_stage_commit_crashes.py",
     "tests/server/test_sigkill_under_load.py",
     "tests/soak/test_histories.py",
-    "tests/tools/bench/test_table.py",
-    "tests/tools/bench/test_kafka.py",
+    "tests/tools/spark/test_demo_command.py",
+    "tests/applications/test_streams.py",
+    "tests/test_readme.py",
     "tests/test_tutorials.py",
     "tests/simulation/test_worlds.py",
     "tests/tools/forward/test_sigkill.py",
@@ -44,6 +45,12 @@ BEGUN_FIRST: Final = (
     "tests/tools/demo/edge/test_command.py",
     "tests/browser/test_views.py",
     "tests/browser/test_pictures.py",
+    "tests/browser/test_live.py",
+    "tests/server/listeners/kafka/test_cost.py",
+    "tests/clients/test_franz_go_suite.py",
+    "tests/tools/forward/test_failures.py",
+    "tests/tools/bench/test_table.py",
+    "tests/tools/bench/test_kafka.py",
 )
 """What takes longest although it is few tests: at the end one process would be busy with it and the others with nothing."""
 

@@ -53,7 +53,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
         unavailable(str(exc))
 
 
-@pytest.mark.merge
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in ROWS if name != "fixture"])
 def test_a_row_measures_triolog_and_says_who_is_missing(alone: Brokers, name: str) -> None:
     result = benchmark().measure(name, alone)
@@ -66,7 +66,7 @@ def test_a_row_measures_triolog_and_says_who_is_missing(alone: Brokers, name: st
     assert [line for line in result.lines if line.target is not None] or name in WITHOUT_TARGET
 
 
-@pytest.mark.merge
+@pytest.mark.long
 def test_all_brokers_are_measured_in_one_run(tmp_path: Path) -> None:
     try:
         with open_brokers(bench_in(tmp_path, with_peers=True), quick_compiler=True) as brokers:
@@ -97,7 +97,7 @@ class NotingGenerator(Generator):
         return super().run(load, address, **flags)
 
 
-@pytest.mark.merge
+@pytest.mark.long
 def test_every_load_runs_twice_before_anything_counts(alone: Brokers) -> None:
     generator = NotingGenerator(alone.generator.path)
     brokers = attrs.evolve(alone, generator=generator, versions=[])
@@ -107,7 +107,7 @@ def test_every_load_runs_twice_before_anything_counts(alone: Brokers) -> None:
     assert said.startswith("warm: before anything counted, every broker had had every load that is measured 2 times, ")
 
 
-@pytest.mark.merge
+@pytest.mark.long
 def test_a_load_that_fails_says_why(alone: Brokers) -> None:
     with pytest.raises(LoadFailedError, match="no-such-topic has no partitions"):
         alone.run(alone.running[TRIOLOG], "times", "no-such-topic")
@@ -122,7 +122,7 @@ def test_without_go_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert "Go is not installed" in result.output
 
 
-@pytest.mark.merge
+@pytest.mark.long
 def test_the_command_keeps_a_page_with_machine_and_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", False)  # or all modules would be compiled anew for this
     try:

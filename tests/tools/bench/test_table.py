@@ -32,9 +32,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(str(tmp_path), TINY, lambda text: None, with_peers=False)
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == ALWAYS else pytest.param(name, marks=pytest.mark.merge) for name in rows.ROWS]
-)
+@pytest.mark.parametrize("name", [name if name == ALWAYS else pytest.param(name, marks=pytest.mark.long) for name in rows.ROWS])
 def test_a_row_measures_all_but_its_peers_and_leaves_nothing_behind(bench: Bench, name: str) -> None:
     result = rows.BENCHMARK.measure(name, bench)
     assert result.failure == ""
@@ -46,7 +44,7 @@ def test_a_row_measures_all_but_its_peers_and_leaves_nothing_behind(bench: Bench
     assert list(Path(bench.directory).iterdir()) == []
 
 
-@pytest.mark.merge
+@pytest.mark.long
 def test_without_a_loop_device_the_servers_writes_are_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     result = rows.BENCHMARK.measure("device-bytes", bench)
@@ -100,7 +98,7 @@ def test_redis_appends_synced_entries(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.aof"))
 
 
-@pytest.mark.merge
+@pytest.mark.long
 def test_nats_publishes_to_files(tmp_path: Path) -> None:
     try:
         with nats(str(tmp_path)) as peer:
