@@ -173,7 +173,7 @@ def test_a_split_that_is_interrupted_after_any_operation_leaves_no_gap(offsets: 
     rng = draws(1)
     new_file = f"/log/{offsets[-1]:020}.log"
     for number, moment in enumerate(list(moments)):
-        for after in (moment.copy(), *(moment.crash(rng) for _ in range(counts(8)))):
+        for after in (moment.copy(), *(moment.crash(rng) for _ in range(counts(8, merge=8)))):
             if len(offsets) == 3 and new_file not in after.tree():
                 continue
             driven = open_driven("/log", fs=after, was_clean=False)
