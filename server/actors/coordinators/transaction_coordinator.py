@@ -329,7 +329,7 @@ class TransactionCoordinator:
         except Exception:
             owner.deadline = trio.current_time() + RETRY_S
             LOGGER.exception(
-                "unhandled exception: transaction %r could not be ended; the server retries it and goes on", owner.name
+                "unhandled exception: transaction %r could not be ended; the server retries it and continues", owner.name
             )
 
     async def expire_ids(self) -> int:

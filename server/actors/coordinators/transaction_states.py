@@ -110,7 +110,7 @@ def prepared(
     EPOCH_PER_TRANSACTION it is not either; the producer gets `new_producer_id`, which is needed when `is_epoch_exhausted`."""
     check_transition(value, _PREPARED[commit])
     raised = value.producer_epoch + (fence or client_version >= EPOCH_PER_TRANSACTION)
-    epoch = min(raised, INT16_MAX)  # an older server let a producer join with the last epoch: it fences itself
+    epoch = min(raised, INT16_MAX)  # older servers stored open transactions at the epoch that fences
     is_open = value.state is _ONGOING
     return attrs.evolve(
         value,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -212,11 +212,11 @@ class LogDirectories:
         if passing is not None:
             raise passing
 
-    async def forget_offsets(self, partitions: Container[TopicPartition]) -> None:
-        """See LogDirectory.forget_offsets; raises an OSError that may pass."""
+    async def forget_offsets(self, topic: str, numbers: range) -> None:
+        """Call LogDirectory.forget_offsets in every directory in service. Raises an OSError that may pass."""
         async with self.writing_checkpoints:
             for directory in list(self.live):
-                passing = await self._guarded(directory, partial(directory.forget_offsets, partitions))
+                passing = await self._guarded(directory, partial(directory.forget_offsets, topic, numbers))
                 if passing is not None:
                     raise passing
 

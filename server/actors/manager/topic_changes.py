@@ -129,9 +129,7 @@ class TopicChanges:
         maker = PartitionMaker(self.directories, self.now_ms, topic, hosted.config)
         try:
             await self.directories.write_creations([*self._unfinished, creation])
-            await self.directories.forget_offsets(
-                {TopicPartition(topic.name, number) for number in range(first, topic.partitions)}
-            )
+            await self.directories.forget_offsets(topic.name, range(first, topic.partitions))
             await maker.make(first)
             for directory in {id(each.directory): each.directory for each in maker.made}.values():
                 await self.directories.disk.call_briefly(directory.sync_names)

@@ -70,7 +70,7 @@ class LogState:
 
 class SegmentCheck:
     """One pass. `end_offset`: base offset of the next segment, None for the last one. `was_closed`: whether the files were
-    closed in order, because another segment follows or because the server stopped cleanly."""
+    closed in order, because another segment follows or because the server stopped cleanly. `torn_from`: see `scan_batches`."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ import errno
 import logging
 import os
 import uuid
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Self
 
 import attrs
@@ -257,22 +257,25 @@ class LogDirectory:
         starts = {tp: each.log_start_offset for tp, each in offsets.items() if each.log_start_offset > each.first_base_offset}
         self._write(LOG_START_FILE, encode_offsets(starts))
 
-    def forget_offsets(self, partitions: Container[TopicPartition]) -> None:
+    def forget_offsets(self, topic: str, numbers: range) -> None:
         """Remove partitions from every offset checkpoint, in memory and on the device, before a new topic takes their names.
 
         A checkpoint names partitions, not topic ids: an entry that a deleted topic left would cut or trim the log of the next
         topic with its name. A checkpoint that cannot be decoded stays: the next start ignores all of it. Raises OSError.
         """
         for known in (self.recovery_points, self.high_watermarks, self.log_start_offsets):
-            for topic_partition in [each for each in known if each in partitions]:
-                del known[topic_partition]
+            for number in numbers:
+                known.pop(TopicPartition(topic, number), None)
         for name in (*_EMPTY_MEANS, CLEANER_OFFSET_FILE):
             path = f"{self.path}/{name}"
             try:
-                listed = decode_offsets(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
+                data = read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
+                if f"\n{topic} ".encode() not in data:
+                    continue  # nearly always: nothing is decoded for a name that is new
+                listed = decode_offsets(path, data)
             except (FileNotFoundError, CheckpointError, ValueError):
                 continue
-            kept = {topic_partition: offset for topic_partition, offset in listed.items() if topic_partition not in partitions}
+            kept = {tp: offset for tp, offset in listed.items() if tp.topic != topic or tp.partition not in numbers}
             if len(kept) < len(listed):
                 self._write(name, encode_offsets(kept))
 

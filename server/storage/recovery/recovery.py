@@ -200,8 +200,8 @@ class _Opening:
                 producers.end_offset = segment.base_offset
                 self.producers.take_snapshot(producers)
             end_offset = None if following is None else following.base_offset
-            promised = self.request.recovery_point
-            rebuild = scan_segment(self.fs, segment, self.epochs, producers, end_offset=end_offset, torn_from=promised)
+            torn_from = self.request.recovery_point
+            rebuild = scan_segment(self.fs, segment, self.epochs, producers, end_offset=end_offset, torn_from=torn_from)
             self._check_file(rebuild, is_last=following is None)
             if rebuild.batches:
                 for earlier in pending:

@@ -9,7 +9,8 @@ then right with them in place, so no record is guessed.
 Behind bytes that are no batch the scan resynchronises at the next position where one starts: a length that leads to another
 header decides first; a search for plausible headers second. Where the damaged header can still be believed, its own extent is
 only left for a batch that has the offset which has to follow, or from which one batch follows another up to where the search
-ends, past the end of that extent: a record may contain something that looks like a batch.
+ends, past the end of that extent: a record may contain something that looks like a batch. Where an append may be torn
+(`torn_from`) and the extent passes the end of the file, it is left only if the bytes up to the next batch carry its CRC.
 
 What counts as damage, and where reading goes on behind it, is decided here for recovery, `verify`, `export` and Spark's jobs.
 
