@@ -25,13 +25,6 @@ TOPIC_FAULTS: Final = {
         new="encode_creations(self.topics_generation, creations), durable=False)",
         tests=(f"{TOPIC_CRASHES}::test_a_change_that_is_cut_off_is_whole_or_absent_and_can_be_made_again",),
     ),
-    "topic-before-the-names-of-its-partitions": Fault(
-        why="A power cut leaves a topic whose partitions are not there.",
-        file="server/actors/manager/topic_changes.py",
-        old="                await self.directories.disk.call_briefly(directory.sync_names)\n",
-        new="                pass\n",
-        tests=(f"{TOPIC_CRASHES}::test_a_change_that_is_cut_off_is_whole_or_absent_and_can_be_made_again",),
-    ),
     "undoing-is-forgotten-before-it-is-on-the-device": Fault(
         why="A power cut brings back what was removed, and now it is adopted.",
         file="server/storage/directory/catalogue.py",

@@ -131,9 +131,7 @@ class TopicChanges:
             await self.directories.write_creations([*self._unfinished, creation])
             await self.directories.forget_offsets(topic.name, range(first, topic.partitions))
             await maker.make(first)
-            for directory in {id(each.directory): each.directory for each in maker.made}.values():
-                await self.directories.disk.call_briefly(directory.sync_names)
-            await self._write(topic)
+            await self._write(topic)  # this also syncs the names of the partitions' directories
         except (OSError, StorageError) as exc:
             await self._take_back(creation, maker, generation)
             raise LogOfflineError(
