@@ -159,6 +159,8 @@ class StreamsGroups(GroupTable[StreamsGroup, StreamsTimerKey]):
             hash_now = metadata_hash(topology.required_topics(), self.topics)
             if configured is None or base.topology is None or hash_now != base.metadata_hash:
                 configured = configure(topology, self.topics)
+                # A description shows it from now on, also when this heartbeat is refused below (as in Kafka).
+                base.memory = attrs.evolve(base.memory, configured=configured)
         validated = topology.epoch if configured.is_ready else -1
         if configured.subtopologies is not None and configured.is_ready:
             for owned in (request.active, request.standby, request.warmup):

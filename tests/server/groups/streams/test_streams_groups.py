@@ -7,7 +7,7 @@ from triolog.protocol.coordinator import streams_group_records as records
 from triolog.protocol.coordinator.streams_group_records import STREAMS_GROUP_RECORDS
 from triolog.protocol.errors import RequestError
 from triolog.server.groups.streams.member import MemberState
-from triolog.server.groups.streams.tasks import NO_TASKS, HeldTasks, TaskId
+from triolog.server.groups.streams.tasks import NO_TASKS, HeldTasks, TaskId, Tasks
 from triolog.server.groups.streams.values import StreamsGroupState, StreamsTimes
 
 from tests.support.consumer_groups import Topics
@@ -87,6 +87,18 @@ def test_records_without_epochs_of_tasks_count_from_the_members(driven: DrivenSt
     value.active_tasks = [ids]
     member = driven.group.members["a"].with_current(value)
     assert member.assigned == HeldTasks({TaskId("0", 0): 7, TaskId("0", 1): 7})
+
+
+def test_a_description_has_the_counts_that_a_refused_heartbeat_found(driven: DrivenStreamsGroups) -> None:
+    """As in Kafka: the topics came, and the first who asks afterwards claims a task that is not there."""
+    driven.join("a", topology(subtopology("0", "late", changelogs=["kept"])))
+    driven.topics.create("late", 3)
+    driven.topics.create("kept", 3)
+    with pytest.raises(RequestError, match=r"^INVALID_REQUEST"):
+        driven.heartbeat("a", 2, Tasks(active=frozenset({TaskId("9", 0)})))
+    assert driven.group.state is StreamsGroupState.NOT_READY
+    [part] = driven.group.describe().subtopologies
+    assert [each.partitions for each in part.state_changelog_topics] == [3]
 
 
 def test_a_group_is_removed_without_a_trace(driven: DrivenStreamsGroups) -> None:
