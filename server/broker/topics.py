@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 
-from ...protocol.errors import InvalidTopicError, RequestError
-from ...protocol.types import TopicPartition
+from ...protocol.errors import (
+    InvalidConfigError,
+    InvalidTopicError,
+    RequestError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from ...protocol.types import CompressionType, TopicPartition
 from ..actors.coordinators.committed_offsets import CommittedOffsets
+from ..actors.coordinators.internal_topic import INTERNAL_TOPIC_CONFIG
 from ..actors.manager.descriptions import TopicDescription, TopicMetadata, describe_config, describe_topic, topic_metadata
 from ..actors.manager.log_manager import LogManager
 from ..actors.manager.topic_changes import ConfigChange
 from ..storage.disk.checkpoints import encode_uuid
 from ..storage.disk.paths import INTERNAL_TOPICS
 from .share_partitions import SharePartitions
+
+MADE_BY_ADMINISTRATORS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Topics of the server's own that can be made before a coordinator needs them."""
 
 
 def check_not_internal(topic: str) -> None:
@@ -42,13 +53,30 @@ class TopicAdmin:
         validate_only: bool = False,
     ) -> str:
         """Make a topic and answer its id. Raises RequestError; with `validate_only` nothing is made and the answer is empty.
-        `lenient`: keys that do not exist are kept."""
-        changes = self._manager.changes
+        `lenient`: keys that do not exist are kept. The topics of the coordinators can be made before these need them, with
+        other numbers of partitions, and are compacted."""
+        changes, configs = self._manager.changes, configs or {}
+        internal = name in MADE_BY_ADMINISTRATORS
+        if internal:
+            configs = {**INTERNAL_TOPIC_CONFIG, **configs}
+            if configs["cleanup.policy"] != "compact":
+                raise InvalidConfigError(f"topic {name!r} holds the server's state: cleanup.policy=compact is what it can have")
         if validate_only:
-            changes.check_new(name, partitions, configs or {}, lenient=lenient)
+            changes.check_new(name, partitions, configs, internal=internal, lenient=lenient)
             return ""
-        topic = await changes.create(name, partitions, configs or {}, lenient=lenient)
+        topic = await changes.create(name, partitions, configs, internal=internal, lenient=lenient)
         return encode_uuid(topic.topic_id)
+
+    async def create_asked_for(self, name: str, partitions: int) -> TopicMetadata:
+        """Make a topic because a client has asked for its metadata, or find it made by another one meanwhile. One that was
+        deleted a moment ago is made, and said to be unknown once more, as in Kafka: whoever waits until it is gone sees that.
+        Raises RequestError."""
+        was_deleted = self._manager.topics.take_recently_deleted(name)
+        with contextlib.suppress(TopicAlreadyExistsError):
+            await self._manager.changes.create(name, partitions, {})
+        if was_deleted:
+            raise UnknownTopicOrPartitionError(f"topic {name!r} was deleted a moment ago and is made again; ask once more")
+        return self.metadata(name)
 
     async def delete(self, name: str, *, topic_id: bytes | None = None) -> None:
         """Delete a topic, and what groups have committed and begun in it. With `topic_id`, only if the topic still has that id.
@@ -79,6 +107,11 @@ class TopicAdmin:
     def id_of(self, name: str) -> bytes:
         """The id of a topic, 16 bytes. Raises RequestError."""
         return self._manager.topics.get(name).topic.topic_id.bytes
+
+    def compression_type(self, name: str) -> CompressionType | None:
+        """How the server compresses what is appended to a topic; None: as the producer did. None also without the topic."""
+        topics = self._manager.topics
+        return topics.get(name).config.compression_type if name in topics else None
 
     def partition_count(self, name: str) -> int:
         """How many partitions a topic has, offline ones included. Raises RequestError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from collections.abc import Iterator
 from typing import Final
@@ -20,6 +21,10 @@ from ...storage.disk.paths import collision_key
 from ..partition.partition import PartitionActor
 
 LOGGER: Final = logging.getLogger(__name__)
+
+DELETED_LATELY_S: Final = 10.0
+MAX_DELETED: Final = 1_000
+"""Names of deleted topics that are remembered for so long."""
 
 
 @attrs.frozen
@@ -66,6 +71,8 @@ class Topics:
     _topics: dict[str, HostedTopic] = attrs.field(factory=dict)
     _names: dict[bytes, str] = attrs.field(factory=dict)
     _by_collision_key: dict[str, list[str]] = attrs.field(factory=dict)
+    _deleted_at: dict[str, float] = attrs.field(factory=dict)
+    """The trio time of the last deletions, the latest last; at most MAX_DELETED."""
     version: int = 0
     """Another one after every topic that was made, deleted or given more partitions."""
 
@@ -93,7 +100,15 @@ class Topics:
         self._by_collision_key[collision_key(name)].remove(name)
         if not self._by_collision_key[collision_key(name)]:
             del self._by_collision_key[collision_key(name)]
+        self._deleted_at.pop(name, None)
+        if len(self._deleted_at) >= MAX_DELETED:
+            del self._deleted_at[next(iter(self._deleted_at))]
+        self._deleted_at[name] = trio.current_time()
         return hosted
+
+    def take_recently_deleted(self, name: str) -> bool:
+        """Whether a topic of that name was deleted less than DELETED_LATELY_S ago; once for each deletion."""
+        return trio.current_time() - self._deleted_at.pop(name, -math.inf) < DELETED_LATELY_S
 
     def colliding_with(self, name: str) -> str | None:
         """A topic whose metrics would have the same names."""

@@ -21,7 +21,6 @@ from ....protocol.kafka.messages.fetch import (
     FetchRequest,
     FetchSnapshotId,
 )
-from ....protocol.records.batch import iter_batches
 from ....protocol.types import CompressionType, TopicPartition
 from ...broker import FetchAnswer
 from .door import Call
@@ -30,6 +29,7 @@ from .leader_epoch import NOT_CHECKED, check_leader_epoch
 
 FIRST_WITH_TOPIC_IDS: Final = 13
 FIRST_WITH_ZSTD: Final = 10
+"""Before, only a topic whose configuration says zstd is refused (Kafka: KafkaApis.handleFetchRequest)."""
 CONSUMER: Final = -1
 _NO_DIVERGENCE: Final = FetchEpochEndOffset()
 _NO_LEADER: Final = FetchLeaderIdAndEpoch()
@@ -120,8 +120,10 @@ def partition_data(
     if fetched is None:
         assert answer.error is not None
         return _failed(number, answer.error)
-    if call.version < FIRST_WITH_ZSTD and _has_zstd(fetched.records):
-        error = UnsupportedCompressionTypeError(f"{each.topic_partition}: zstd needs Fetch v{FIRST_WITH_ZSTD}")
+    if call.version < FIRST_WITH_ZSTD and call.broker.topics.compression_type(each.key.topic) is CompressionType.ZSTD:
+        error = UnsupportedCompressionTypeError(
+            f"{each.topic_partition} is configured with compression.type=zstd, which needs Fetch v{FIRST_WITH_ZSTD}"
+        )
         return _failed(number, error)
     aborted = None
     if body.isolation_level:
@@ -138,10 +140,6 @@ def partition_data(
         aborted_transactions=aborted,
         records=fetched.records,
     )
-
-
-def _has_zstd(records: bytes | bytearray | memoryview) -> bool:
-    return any(header.compression_type is CompressionType.ZSTD for header, _ in iter_batches(records))
 
 
 def _failed(number: int, error: RequestError) -> FetchPartitionData:

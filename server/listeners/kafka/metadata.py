@@ -1,5 +1,8 @@
-"""Metadata: brokers, topics, and who leads which partition. A topic that may be made by being asked for is made at once: the
-answer has it, where Kafka lets the client ask again."""
+"""Metadata: brokers, topics, and who leads which partition.
+
+A topic that may be made by being asked for is made at once: the answer has it, where Kafka lets the client ask again. One that
+was deleted a moment ago is made too, but said to be unknown once more.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Final
 
-from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, TopicAlreadyExistsError
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.messages.metadata import (
     MetadataRequest,
@@ -129,16 +132,15 @@ async def _made(call: Call, name: str) -> TopicMetadata:
     """A topic that is made by being asked for. Raises RequestError."""
     if not call.authorize(AclOperation.CREATE, ResourceType.CLUSTER):
         call.check_authorized(AclOperation.CREATE, ResourceType.TOPIC, name)
+    codes: list[ErrorCode] = []
     try:
-        await call.broker.topics.create(name, call.broker.config.num_partitions)
-    except TopicAlreadyExistsError:
-        """Somebody else was faster."""
+        return await call.broker.topics.create_asked_for(name, call.broker.config.num_partitions)
     except RequestError as exc:
-        note_change(call.broker.security.audit, call, KAFKA, "Metadata", [name], [exc.code])
+        if exc.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            codes = [exc.code]
         raise
-    else:
-        note_change(call.broker.security.audit, call, KAFKA, "Metadata", [name], [])
-    return call.broker.topics.metadata(name)
+    finally:
+        note_change(call.broker.security.audit, call, KAFKA, "Metadata", [name], codes)
 
 
 def _found(call: Call, topic: TopicMetadata) -> MetadataResponseTopic:

@@ -294,11 +294,11 @@ async def test_leftovers_that_stay_are_reported(tmp_path: Path, fs: GateFileSyst
         assert not (tmp_path / CREATIONS_FILE).exists()
 
 
-async def test_internal_topics_are_made_by_the_server_only_and_stay(tmp_path: Path) -> None:
+async def test_internal_topics_stay(tmp_path: Path) -> None:
     name = "__transaction_state"
     async with running_broker(tmp_path) as broker:
         with pytest.raises(RequestError, match="the server's own"):
-            await broker.topics.create(name)
+            await broker.topics.create("__share_group_state")
         await broker._manager.create_internal_topic(name, 3, {"cleanup.policy": "compact"})
         for refused in (broker._manager.delete_topic(name), broker.topics.create_partitions(name, 5)):
             with pytest.raises(RequestError, match=r"^INVALID_TOPIC_EXCEPTION.*the server's own"):

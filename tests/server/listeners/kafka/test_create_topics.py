@@ -12,6 +12,8 @@ from tests.support.kafka_admin import NO_ID, by_hand, create_topics, error_names
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
 
+from .test_offsets import commit_code, committing, fetched, fetching
+
 VERSIONS = range(2, 8)
 LATEST = 7
 
@@ -71,7 +73,8 @@ REFUSED = [
     (new_topic(""), "INVALID_TOPIC_EXCEPTION"),
     (new_topic("."), "INVALID_TOPIC_EXCEPTION"),
     (new_topic("x" * 250), "INVALID_TOPIC_EXCEPTION"),
-    (new_topic("__consumer_offsets"), "INVALID_TOPIC_EXCEPTION"),
+    (new_topic("__stage_commits"), "INVALID_TOPIC_EXCEPTION"),
+    (new_topic("__consumer_offsets", configs={"cleanup.policy": "delete"}), "INVALID_CONFIG"),
     (new_topic("__cluster_metadata"), "INVALID_REQUEST"),
     (new_topic("to.pic"), "INVALID_TOPIC_EXCEPTION"),
     (new_topic(TOPIC, 0, 0), "TOPIC_ALREADY_EXISTS"),
@@ -90,6 +93,22 @@ async def test_what_kafka_refuses_is_refused_alone(kafka: KafkaServer, client: K
         assert refused.error_message, topic
     beside = {f"beside-{number}" for number in range(len(REFUSED))}
     assert set(kafka.broker.topics.names()) == {*beside, "to_pic", TOPIC}
+
+
+async def test_the_coordinators_topics_can_be_made_before_they_are_needed(fast_path: Path) -> None:
+    """The set-up of many suites does so; what is stored in them is there after a restart."""
+    names = ("__consumer_offsets", "__transaction_state")
+    async with kafka_server(fast_path) as kafka, kafka.connected() as client:
+        for expected in ("NONE", "TOPIC_ALREADY_EXISTS"):
+            answer = await client.call(create_topics(*(new_topic(name, 3) for name in names)), LATEST)
+            assert error_names(answer.topics) == [expected] * 2
+        for name in names:
+            assert kafka.broker.topics.describe(name).configs["cleanup.policy"] == "compact"
+        await kafka.broker.topics.create(TOPIC)
+        assert await commit_code(client, committing(5)) == 0
+        assert kafka.broker.topics.partition_count(names[0]) == 3
+    async with kafka_server(fast_path) as kafka, kafka.connected() as client:
+        assert await fetched(client, 8, fetching(8, [0])) == (0, {0: (5, 7, "note", 0)})
 
 
 async def test_a_topic_that_is_there_twice_is_refused_once(kafka: KafkaServer, client: KafkaStream) -> None:

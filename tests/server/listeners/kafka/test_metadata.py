@@ -81,6 +81,14 @@ async def test_a_missing_topic_is_made_when_the_request_lets_it(kafka: KafkaServ
     assert ("other" in kafka.broker.topics.names()) is (version < 4)
 
 
+async def test_a_topic_that_was_deleted_a_moment_ago_is_unknown_once_more_and_made(kafka: KafkaServer, client: KafkaStream) -> None:
+    """Whoever deletes a topic and waits until it is gone sees that it is, as with Kafka."""
+    for _ in range(2):
+        await kafka.broker.topics.delete(TOPIC)
+        codes = [(await client.call(asking(TOPIC, may_create=True), 9)).topics[0].error_code for _ in range(2)]
+        assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+
+
 async def test_no_topic_is_made_where_the_server_does_not_let_it(fast_path: Path) -> None:
     async with kafka_server(fast_path, auto_create_topics_enable=False) as kafka, kafka.connected() as client:
         answer = await client.call(asking("new", may_create=True), 9)
