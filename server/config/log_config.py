@@ -10,7 +10,7 @@ import attrs
 from ...protocol.errors import InvalidConfigError
 from ...protocol.types import CompressionType, TimestampType
 from .key import ConfigKey
-from .topic_keys import KNOWN_KEYS, TOPIC_KEYS
+from .topic_keys import INTERNAL_SEGMENT_BYTES, KNOWN_KEYS, TOPIC_KEYS
 from .values import DiskFullPolicy, Durability, GapPolicy, RecordValidation
 
 
@@ -68,7 +68,7 @@ class LogConfig:
         """
         changes: dict[str, Any] = {}
         for name, text in overrides.items():
-            key = (TOPIC_KEYS if lenient else KNOWN_KEYS).get(name)
+            key = TOPIC_KEYS.get(name) if lenient and name != INTERNAL_SEGMENT_BYTES.name else KNOWN_KEYS.get(name)
             if key is None and not lenient:
                 raise InvalidConfigError(
                     f"unknown topic configuration key {name!r}; `triolog topics describe` lists the known ones"
@@ -79,6 +79,8 @@ class LogConfig:
                 value = _read_value(key, text)
                 if name in TOPIC_KEYS:
                     changes[key.attribute] = value
+        if INTERNAL_SEGMENT_BYTES.name in overrides:
+            changes["segment_bytes"] = _read_value(INTERNAL_SEGMENT_BYTES, overrides[INTERNAL_SEGMENT_BYTES.name])
         config = attrs.evolve(self, **changes)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise InvalidConfigError(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import attrs
+
 from ...protocol.limits import INT16_MAX, INT32_MAX, INT64_MAX, MAX_MESSAGE_BYTES, MIB
 from ...protocol.types import CompressionType, TimestampType
 from .key import ConfigKey, choice, number, ratio, switch, write_switch
@@ -13,7 +15,7 @@ from .values import DAY_MS, FORMER_POLICIES, DiskFullPolicy, Durability, Durabil
 
 def _read_cleanup_policy(text: str) -> tuple[str, ...]:
     policies = tuple(part.strip().lower() for part in text.split(",") if part.strip())
-    if not policies or any(policy not in ("delete", "compact") for policy in policies):
+    if (text.strip() and not policies) or any(policy not in ("delete", "compact") for policy in policies):
         raise ValueError(f"{text!r} is not a list of delete and compact")
     return policies
 
@@ -140,8 +142,8 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
             default=("delete",),
             read=_read_cleanup_policy,
             write=",".join,
-            doc="What happens to old records.",
-            valid="delete, compact",
+            doc="What happens to old records; empty: all are kept.",
+            valid="delete, compact, or nothing",
         ),
         number("retention.ms", 7 * DAY_MS, "Age at which a segment may go; -1: never.", unit="ms", low=-1),
         number(
@@ -249,4 +251,15 @@ FORMER_KEYS: Final[dict[str, ConfigKey]] = {
 }
 """Kept in the same way: keys that Kafka 4 does not have any more and that programs for older brokers still name."""
 
-KNOWN_KEYS: Final[dict[str, ConfigKey]] = {**TOPIC_KEYS, **KEPT_KEYS, **FORMER_KEYS}
+INTERNAL_SEGMENT_BYTES: Final = attrs.evolve(
+    TOPIC_KEYS["segment.bytes"],
+    name="internal.segment.bytes",
+    doc="Counts in place of segment.bytes; Kafka has it for tests, whose segments are smaller than segment.bytes may be there.",
+)
+
+KNOWN_KEYS: Final[dict[str, ConfigKey]] = {
+    **TOPIC_KEYS,
+    **KEPT_KEYS,
+    **FORMER_KEYS,
+    INTERNAL_SEGMENT_BYTES.name: INTERNAL_SEGMENT_BYTES,
+}

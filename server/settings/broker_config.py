@@ -230,6 +230,20 @@ class BrokerConfig:
         low=2,
         high=10,
     )
+    group_share_record_lock_duration_ms: int = int_key(
+        30_000,
+        "How long a record belongs to the member of a share group that it was delivered to; a group's own "
+        "`share.record.lock.duration.ms` comes first.",
+        low=1_000,
+        high=3_600_000,
+    )
+    group_share_partition_max_record_locks: int = int_key(
+        2_000,
+        "Records of a partition that a share group may have delivered and not acknowledged; a group's own "
+        "`share.partition.max.record.locks` comes first.",
+        low=100,
+        high=10_000,
+    )
     group_share_max_size: int = int_key(200, "Members of a share group; further ones are refused.", low=1, high=1000)
     group_streams_heartbeat_interval_ms: int = int_key(
         5_000,

@@ -30,7 +30,7 @@ OTHERS: dict[str, tuple[str, ...]] = {
     "disk.full.policy": ("refuse", "drop-oldest"),
     "gap.policy": ("refuse", "skip"),
     "retention.hold.groups": ("", "one", "one,two"),
-    "cleanup.policy": ("delete", "compact", "compact,delete", "delete,compact"),
+    "cleanup.policy": ("delete", "compact", "compact,delete", "delete,compact", ""),
     "durability": ("fsync", "os", "group:1", "group:3600000"),
     "min.cleanable.dirty.ratio": ("0.0", "0.25", "1.0"),
 }
@@ -70,7 +70,7 @@ def test_a_key_has_a_field_its_default_and_a_sentence_and_every_field_a_key() ->
         assert key.valid, key.name
         assert key.read(key.write(key.default)) == key.default, key.name
     assert {field.name for field in attrs.fields(LogConfig)} == {key.attribute for key in TOPIC_KEYS.values()}
-    assert len(KNOWN_KEYS) == len(TOPIC_KEYS) + len(KEPT_KEYS) + len(FORMER_KEYS), "one is there twice"
+    assert len(KNOWN_KEYS) == len(TOPIC_KEYS) + len(KEPT_KEYS) + len(FORMER_KEYS) + 1, "one is there twice"
 
 
 def test_what_is_valid_is_read_and_written_as_it_was() -> None:
@@ -80,10 +80,18 @@ def test_what_is_valid_is_read_and_written_as_it_was() -> None:
         assert config.overlay({}) == config
 
 
+@pytest.mark.parametrize("lenient", [True, False])
+def test_the_segment_size_of_kafkas_tests_comes_first(lenient: bool) -> None:
+    config = LogConfig().overlay({"internal.segment.bytes": "500", "segment.bytes": "5000"}, lenient=lenient)
+    assert config.segment_bytes == 500
+    with pytest.raises(InvalidConfigError, match=r"internal\.segment\.bytes='3'"):
+        LogConfig().overlay({"internal.segment.bytes": "3"}, lenient=lenient)
+
+
 def wrong_texts(key: ConfigKey) -> tuple[str, ...]:
     """Of another type, and beyond both ends of a range."""
     if key.name == "cleanup.policy":
-        return (*WRONG[key.type], "", "nonsense", "delete,nonsense")
+        return (*WRONG[key.type], "nonsense", "delete,nonsense")
     if key.type not in ("int", "long"):
         return WRONG[key.type]
     low, _, high = key.valid.partition("..")

@@ -26,7 +26,6 @@ from ...storage.disk.paths import is_internal
 from ...storage.errors import LogOfflineError, is_out_of_space
 from ...storage.log.log import Doomed, Log
 from ...storage.log.retention import (
-    DELETE,
     expire_segments,
     increment_log_start_offset,
     let_go_below,
@@ -194,9 +193,9 @@ class LogRetention:
         hosted = self.topics.partition(topic_partition)
         if is_internal(topic_partition.topic):
             raise InvalidTopicError(f"{topic_partition}: records of the server's own topics are not deleted")
-        if DELETE not in hosted.actor.config.cleanup_policy:
+        if hosted.actor.config.cleanup_policy == ("compact",):
             raise RequestError(
-                f"{topic_partition}: cleanup.policy={','.join(hosted.actor.config.cleanup_policy)} has no delete; change it, "
+                f"{topic_partition}: cleanup.policy=compact has no delete; change it, "
                 "or produce a record without value for each key",
                 ErrorCode.POLICY_VIOLATION,
             )

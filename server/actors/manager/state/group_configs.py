@@ -84,6 +84,8 @@ def default_group_config(config: BrokerConfig) -> GroupConfig:
         "share.heartbeat.interval.ms": max(config.group_share_heartbeat_interval_ms, floor_ms),
         "share.session.timeout.ms": config.group_share_session_timeout_ms,
         "share.delivery.count.limit": config.group_share_delivery_count_limit,
+        "share.record.lock.duration.ms": config.group_share_record_lock_duration_ms,
+        "share.partition.max.record.locks": config.group_share_partition_max_record_locks,
         "streams.heartbeat.interval.ms": max(config.group_streams_heartbeat_interval_ms, floor_ms),
         "streams.session.timeout.ms": config.group_streams_session_timeout_ms,
         "streams.initial.rebalance.delay.ms": config.group_streams_initial_rebalance_delay_ms,

@@ -261,6 +261,16 @@ async def test_records_of_compacted_and_internal_topics_are_not_deleted(tmp_path
         assert await broker.logs.delete_records(PARTITION, 1) == 1
 
 
+async def test_without_a_cleanup_policy_only_people_delete_records(tmp_path: Path) -> None:
+    clock = Clock()
+    async with ten_segments(tmp_path, clock, retention_ms="1", retention_bytes="1", cleanup_policy="") as broker:
+        clock.advance(DAY_MS)
+        assert await broker.logs.apply_retention() == 0
+        assert await broker.logs.delete_records(PARTITION, 20) == 20
+        await broker.logs.apply_retention()
+        assert actor_of(broker).log.segments.first.base_offset > 0
+
+
 async def test_it_is_answered_once_the_checkpoint_is_on_the_device(tmp_path: Path, broker: Broker, fs: GateFileSystem) -> None:
     await broker.writer.append(PARTITION, value("x"))
     fs.fail("write", f"{LOG_START_FILE}.tmp", number=errno.ENOSPC)

@@ -123,7 +123,7 @@ async def test_a_partition_that_is_offline_is_an_error(kafka: KafkaServer, clien
     assert (await fetched(client, fetch_partition(), max_wait_ms=PARKED_MS)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_before_version_10_zstd_is_refused_only_where_the_topic_says_zstd(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_below_version_10_zstd_is_refused_only_where_the_topic_says_it(kafka: KafkaServer, client: KafkaStream) -> None:
     """As Kafka does: a batch that a producer sent in zstd is served to everybody."""
     await produced(client, batch("x", compression_type=CompressionType.ZSTD))
     for version in (4, 9, 10):

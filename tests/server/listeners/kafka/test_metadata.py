@@ -81,7 +81,7 @@ async def test_a_missing_topic_is_made_when_the_request_lets_it(kafka: KafkaServ
     assert ("other" in kafka.broker.topics.names()) is (version < 4)
 
 
-async def test_a_topic_that_was_deleted_a_moment_ago_is_unknown_once_more_and_made(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_a_topic_that_was_just_deleted_is_unknown_once_more_and_made(kafka: KafkaServer, client: KafkaStream) -> None:
     """Whoever deletes a topic and waits until it is gone sees that it is, as with Kafka."""
     for _ in range(2):
         await kafka.broker.topics.delete(TOPIC)

@@ -35,6 +35,21 @@ async def test_configurations_are_there_after_a_restart_in_every_directory(tmp_p
         assert broker.group_configs.of_group("a")[LIMIT] == 100
 
 
+async def test_the_servers_keys_are_what_groups_follow(tmp_path: Path) -> None:
+    settings = {
+        "group_share_record_lock_duration_ms": 1_000,
+        "group_share_delivery_count_limit": 9,
+        "group_share_partition_max_record_locks": 100,
+    }
+    async with running_broker(tmp_path, **settings) as broker:
+        await broker.group_configs.change("own", lambda _: {LOCKS: "300"})
+        keys = ("share.record.lock.duration.ms", LIMIT, LOCKS)
+        assert [[broker.group_configs.of_group(group)[key] for key in keys] for group in ("any", "own")] == [
+            [1_000, 9, 100],
+            [1_000, 9, 300],
+        ]
+
+
 async def test_changes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         configs = broker.group_configs
