@@ -73,6 +73,12 @@ SORTED_BY: Final = (
 RECORDS: Final = "records"
 
 
+def _without_ids(value: Any) -> list[Any]:
+    """What tells entries apart whose ids have not appeared yet: each broker has chosen its own."""
+    names = (field.name for field in attrs.fields(type(value)) if field.name not in SYMBOLS)
+    return [getattr(value, name) for name in names]
+
+
 @attrs.define(eq=False)
 class Reading:
     """How the answers of one broker are read."""
@@ -113,7 +119,7 @@ class Reading:
         for name in ("topic_id", "producer_id"):
             if hasattr(value, name):
                 known = self.names.known(SYMBOLS[name], getattr(value, name))
-                key.append(f"{known.number:06}" if known else repr(getattr(value, name)))
+                key.append(f"{known.number:06}" if known else f"new {_without_ids(value)}")
         return key
 
     def _field(self, name: str, value: Any) -> Any:
