@@ -145,10 +145,16 @@ class Memory(NamedTuple):
 
 
 async def memory_of(fuzzed: Fuzzed, requests: int, seed: int) -> Memory:
-    """What requests take after as many others have taken theirs, which nobody traces: that takes most of the time."""
+    """What requests take after as many others have taken theirs, which nobody traces: that takes most of the time.
+
+    What other tests have left in the process is frozen meanwhile: the collector waits until its objects grow by a quarter, so
+    beside many of them the garbage of requests would pile up.
+    """
     await send(fuzzed, requests, f"warm {seed}")
     await fuzzed.at_rest()
     _forget(fuzzed)
+    gc.collect()
+    gc.freeze()
     gc.collect()
     tracemalloc.start()
     try:
@@ -164,6 +170,7 @@ async def memory_of(fuzzed: Fuzzed, requests: int, seed: int) -> Memory:
         return Memory(sum(each.size_diff for each in changes), peak - before, "\n".join(map(str, changes[:10])))
     finally:
         tracemalloc.stop()
+        gc.unfreeze()
 
 
 def _snapshot() -> tracemalloc.Snapshot:
