@@ -21,6 +21,7 @@ from ..actors.manager.log_opening import Report
 from ..actors.manager.maintenance import run_maintenance
 from ..actors.manager.security import Security, open_security
 from ..actors.manager.segment_leases import SegmentLeases
+from ..actors.manager.state.broker_configs import BrokerConfigs, open_broker_configs
 from ..actors.manager.state.client_metrics import ClientMetrics, open_client_metrics
 from ..actors.manager.state.group_configs import GroupConfigs, open_group_configs
 from ..actors.stages.stage_commits import StageCommits
@@ -69,6 +70,8 @@ class Broker:
     """Members of groups."""
     group_configs: GroupConfigs
     """What groups are configured with."""
+    broker_configs: BrokerConfigs
+    """Which of the server's keys were set while it runs."""
     client_metrics: ClientMetrics
     """Which metrics of clients are wanted."""
     telemetry: Telemetry
@@ -109,6 +112,7 @@ class Broker:
         leases: SegmentLeases,
         security: Security,
         group_configs: GroupConfigs,
+        broker_configs: BrokerConfigs,
         client_metrics: ClientMetrics,
     ) -> Self:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
@@ -126,6 +130,7 @@ class Broker:
             reader=reader,
             groups=coordinators.group_coordinator,
             group_configs=group_configs,
+            broker_configs=broker_configs,
             client_metrics=client_metrics,
             telemetry=Telemetry(
                 ClientInstances(
@@ -158,7 +163,7 @@ class Broker:
 
     def configure(self, config: BrokerConfig) -> None:
         """Have another configuration: it may differ from the one so far in LIVE_KEYS."""
-        self._manager.config = config
+        self.broker_configs.configure(config)
 
     async def in_steps(self, work: Generator[None, None, T]) -> T:
         """What `work` returns. Where it pauses others have their turn, and of what is large one is done at a time."""
@@ -195,6 +200,7 @@ async def open_broker_core(
         manager.nursery.start_soon(compaction.run)
         security = await open_security(manager)
         group_configs = await open_group_configs(manager)
+        broker_configs = await open_broker_configs(manager)
         client_metrics = await open_client_metrics(manager)
         if config.telemetry_enable:
             load_otlp()
@@ -215,6 +221,7 @@ async def open_broker_core(
                 leases=leases,
                 security=security,
                 group_configs=group_configs,
+                broker_configs=broker_configs,
                 client_metrics=client_metrics,
             )
             manager.nursery.start_soon(broker.shares.run)

@@ -66,7 +66,7 @@ class Reloading:
         old, read = self._broker.config, await self._broker.disk.call(self._read)
         new = with_live_keys(old, read)
         changes = [await part(new) for part in self._parts]
-        found = differences(old, read)
+        found = differences(self._broker.broker_configs.started_with, read)
         is_heard = LOGGER.isEnabledFor(logging.INFO)
         if is_heard:
             _say(found, changes)

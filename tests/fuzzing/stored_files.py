@@ -24,6 +24,7 @@ from triolog.server.security.acls import Acl
 from triolog.server.security.users import decode_users
 from triolog.server.settings.broker_settings import read_settings, read_topic_configs
 from triolog.server.storage.directory import client_metrics_file, creations_file, groups_file, security_file, topics_file
+from triolog.server.storage.directory.overrides_file import BROKERS, Overrides
 from triolog.server.storage.disk import checkpoints, paths
 from triolog.server.storage.errors import CheckpointError, CorruptIndexError, CorruptSnapshotError
 from triolog.server.storage.indexes.transaction_index import AbortedTxn, decode_entries, encode_entry
@@ -245,6 +246,12 @@ KINDS: Final[tuple[Kind, ...]] = (
         decode=lambda data: groups_file.decode_groups(PATH, data),
         encode=groups_file.encode_groups,
         seeds=(groups_file.encode_groups(groups_file.GroupsState(2, {"readers": {"share.auto.offset.reset": "earliest"}})),),
+        sign=_signed_json(1),
+    ),
+    Kind(
+        decode=lambda data: BROKERS.decode(PATH, data),
+        encode=BROKERS.encode,
+        seeds=(BROKERS.encode(Overrides(2, {"": {"log.retention.ms": "1000"}})),),
         sign=_signed_json(1),
     ),
     Kind(

@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 import trio
 from triolog.server.storage.directory import client_metrics_file, creations_file, groups_file, security_file
+from triolog.server.storage.directory.overrides_file import BROKERS
 from triolog.server.storage.directory.topics_file import TOPICS_FILE, decode_deleted_topic_ids, decode_topics
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.errors import CheckpointError
@@ -29,6 +30,7 @@ READERS: Final[dict[str, Callable[[str, bytes], Any]]] = {
     creations_file.CREATIONS_FILE: creations_file.decode_creations,
     security_file.SECURITY_FILE: security_file.decode_security,
     groups_file.GROUPS_FILE: groups_file.decode_groups,
+    BROKERS.name: BROKERS.decode,
     client_metrics_file.CLIENT_METRICS_FILE: client_metrics_file.decode_client_metrics,
     checkpoints.META_PROPERTIES_FILE: checkpoints.decode_meta_properties,
     PRODUCER_ID_BLOCK_FILE: decode_producer_id_block,

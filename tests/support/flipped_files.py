@@ -135,6 +135,7 @@ async def _fill(broker: Broker) -> None:
     await broker.security.alter_client_quotas(QUOTA)
     await broker.group_configs.change(GROUP, lambda _: {"share.auto.offset.reset": "earliest"})
     await broker.client_metrics.change("all", lambda _: {"interval.ms": "1000"})
+    await broker.broker_configs.change("", lambda _: {"log.segment.delete.delay.ms": "50000"})
 
 
 async def content_of(broker: Broker) -> Content:
@@ -168,6 +169,7 @@ async def _others(broker: Broker) -> dict[str, object]:
         "quotas": dict(broker.security.client_quotas()),
         "groups": dict(broker.group_configs.overrides()),
         "metrics": dict(broker.client_metrics.overrides()),
+        "brokers": dict(broker.broker_configs.overrides()),
     }
 
 

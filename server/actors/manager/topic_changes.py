@@ -220,7 +220,25 @@ class TopicChanges:
                 f"the configuration of topic {topic.name!r} stays as it was: {exc}; free space or check the device, then try "
                 "again"
             ) from exc
-        hosted.topic, hosted.config, hosted.warned_of_old_records = topic, config, False
+        hosted.topic = topic
+        await self._take_over(hosted, config)
+        LOGGER.info("topic %s is configured with %s", topic.name, topic.configs)
+
+    async def follow_defaults(self, defaults: LogConfig) -> None:
+        """Let topics follow other defaults of the server where they say nothing themselves."""
+        async with self._lock:
+            self.directories.config = attrs.evolve(self.directories.config, topic_defaults=defaults)
+            for hosted in list(self.topics):
+                try:
+                    config = defaults.overlay(hosted.topic.configs, lenient=True)
+                except InvalidConfigError as exc:
+                    LOGGER.warning("topic %s goes on as it was configured: %s", hosted.topic.name, exc)
+                    continue
+                if config != hosted.config:
+                    await self._take_over(hosted, config)
+
+    async def _take_over(self, hosted: HostedTopic, config: LogConfig) -> None:
+        hosted.config, hosted.warned_of_old_records = config, False
         for partition in hosted.partitions:
             if isinstance(partition, HostedPartition):
                 try:
@@ -229,7 +247,6 @@ class TopicChanges:
                     LOGGER.warning(
                         "%s takes its configuration over at the next start: %s", partition.actor.topic_partition, exc
                     )
-        LOGGER.info("topic %s is configured with %s", topic.name, topic.configs)
 
     # ---- delete ----------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """AlterConfigs and IncrementalAlterConfigs. Source: ConfigAdminManager, ConfigurationControlManager, KIP-133, KIP-339.
 
-Topics and groups are configured while the server runs; the broker's keys are not, so to change them is refused.
+Topics, groups and subscriptions are configured while the server runs; of the broker's keys those that topics follow.
 """
 
 from __future__ import annotations
@@ -152,11 +152,9 @@ def _operation(config: AlterConfigsAlterableConfig | IncrementalAlterConfigsAlte
 async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None:
     if resource.resource_type == ResourceType.BROKER:
         check_broker_name(call, resource.resource_name)
-        if names := [config.name for config in resource.configs if _operation(config) != Operation.DELETE]:
-            raise InvalidRequestError(
-                f"{', '.join(names)}: the server's keys are read when it starts; change its file or its environment and "
-                "start it again"
-            )
+        await call.broker.broker_configs.change(
+            resource.resource_name, partial(_plain_overrides, resource), validate_only=validate_only
+        )
         return
     if resource.resource_type == ResourceType.GROUP:
         check_group_name(resource.resource_name)
@@ -189,7 +187,7 @@ async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None
 
 
 def _plain_overrides(resource: Resource, overrides: Mapping[str, str]) -> dict[str, str]:
-    """What a group or a subscription overrides after a change. Nothing can be appended to its keys, as in Kafka."""
+    """What a group, a subscription or a broker overrides after a change. Nothing can be appended to its keys, as in Kafka."""
     if isinstance(resource, AlterConfigsResource):
         return {config.name: config.value or "" for config in resource.configs}
     changed = dict(overrides)

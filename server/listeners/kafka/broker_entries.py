@@ -1,5 +1,5 @@
-"""What Kafka clients are told of the server's keys, under the names that Kafka has for them. All of them are read-only:
-they are in the server's file, its environment and its command line.
+"""What Kafka clients are told of the server's keys, under the names that Kafka has for them. Those that
+topics follow can be set while the server runs; the others are in its file, its environment and its command line.
 
 Those of ours that Kafka has no name for are not listed. Source of names and types: KafkaConfig (4.1).
 """
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from ...broker import ALL_BROKERS
 from ...config import KNOWN_KEYS
+from ...config.broker_keys import LIVE_SERVER_KEYS, SERVER_KEYS
 from ...settings.broker_config import BrokerConfig
-from .config_entries import SERVER_KEYS, TYPES, Entry, Source, Synonym, server_synonym
+from .config_entries import TYPES, Entry, Source, Synonym, server_synonyms
 from .door import Call
 
 MINUTE_MS: Final = 60_000
@@ -98,14 +100,10 @@ FIXED: Final = {
 def broker_entries(call: Call) -> Iterator[Entry]:
     """Every key of a broker."""
     yield from _identity(call)
-    for key, name in SERVER_KEYS.items():
-        synonym = server_synonym(call.broker, key)
-        assert synonym is not None
-        known = KNOWN_KEYS[key]
-        yield _entry(name, synonym.value, known.type, known.doc, synonym.source)
+    for key in SERVER_KEYS:
+        yield _live_entry(key, server_synonyms(call.broker, key))
     for key, hours in (("retention.ms", "log.retention.hours"), ("segment.ms", "log.roll.hours")):
-        synonym = server_synonym(call.broker, key)
-        assert synonym is not None
+        synonym = server_synonyms(call.broker, key)[-1]
         rounded = str(int(synonym.value) // HOUR_MS) if int(synonym.value) >= 0 else "-1"
         yield _entry(hours, rounded, "int", f"{synonym.name} counts; this is the same in whole hours.", synonym.source)
     defaults = BrokerConfig(data_dirs=())
@@ -116,6 +114,22 @@ def broker_entries(call: Call) -> Iterator[Entry]:
         )
     for name, (text, kind, doc) in FIXED.items():
         yield _entry(name, text, kind, doc, Source.DEFAULT)
+
+
+def entries_of_all_brokers(call: Call) -> Iterator[Entry]:
+    """What was set for all brokers while they run."""
+    for name in call.broker.broker_configs.overrides().get(ALL_BROKERS, {}):
+        key = LIVE_SERVER_KEYS[name]
+        synonyms = server_synonyms(call.broker, key)
+        yield _live_entry(key, [each for each in synonyms if each.source is Source.DYNAMIC_DEFAULT_BROKER])
+
+
+def _live_entry(key: str, synonyms: list[Synonym]) -> Entry:
+    """Of what can be set while the server runs."""
+    known, (name, value, source) = KNOWN_KEYS[key], synonyms[0]
+    return Entry(
+        name=name, value=value, source=source, type=TYPES[known.type], doc=known.doc, is_read_only=False, synonyms=synonyms
+    )
 
 
 def _identity(call: Call) -> Iterator[Entry]:

@@ -10,14 +10,17 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ...broker import Broker
+from ...broker import ALL_BROKERS, Broker
 from ...config import KEPT_KEYS, KNOWN_KEYS, TOPIC_KEYS, LogConfig
+from ...config.broker_keys import SERVER_KEYS
 
 
 class Source(enum.IntEnum):
     """Kafka's ConfigSource."""
 
     DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_CLIENT_METRICS = 7
@@ -49,39 +52,6 @@ class Entry(NamedTuple):
     synonyms: Sequence[Synonym]
 
 
-SERVER_KEYS: Final = {
-    "cleanup.policy": "log.cleanup.policy",
-    "compression.gzip.level": "compression.gzip.level",
-    "compression.lz4.level": "compression.lz4.level",
-    "compression.type": "compression.type",
-    "compression.zstd.level": "compression.zstd.level",
-    "delete.retention.ms": "log.cleaner.delete.retention.ms",
-    "file.delete.delay.ms": "log.segment.delete.delay.ms",
-    "flush.messages": "log.flush.interval.messages",
-    "flush.ms": "log.flush.interval.ms",
-    "index.interval.bytes": "log.index.interval.bytes",
-    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
-    "max.message.bytes": "message.max.bytes",
-    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
-    "message.timestamp.type": "log.message.timestamp.type",
-    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
-    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
-    "min.insync.replicas": "min.insync.replicas",
-    "preallocate": "log.preallocate",
-    "retention.bytes": "log.retention.bytes",
-    "retention.ms": "log.retention.ms",
-    "segment.bytes": "log.segment.bytes",
-    "segment.index.bytes": "log.index.size.max.bytes",
-    "segment.jitter.ms": "log.roll.jitter.ms",
-    "segment.ms": "log.roll.ms",
-    "local.retention.bytes": "log.local.retention.bytes",
-    "local.retention.ms": "log.local.retention.ms",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
-}
-"""What a topic key follows as long as the topic does not say otherwise."""
-
-
 def topic_entries(broker: Broker, name: str) -> list[Entry]:
     """Every key of a topic. Raises RequestError."""
     described = broker.topics.describe_config(name)
@@ -93,13 +63,20 @@ def new_topic_entries(broker: Broker, overrides: Mapping[str, str]) -> list[Entr
     return _entries(broker, overrides)
 
 
-def server_synonym(broker: Broker, key: str) -> Synonym | None:
-    """The server's key behind a topic key, and its value; None where there is none."""
+def server_synonyms(broker: Broker, key: str) -> list[Synonym]:
+    """The server's key behind a topic key: as it was set for one node, for all of them, and as the server was started. Empty
+    where there is none."""
     name = SERVER_KEYS.get(key)
     if name is None:
-        return None
-    value, source = _default(broker, key)
-    return Synonym(name, value, source)
+        return []
+    known, overrides = KNOWN_KEYS[key], broker.broker_configs.overrides()
+    nodes = sorted(overrides, key=lambda node: node == ALL_BROKERS)
+    found = [(node, overrides[node][name]) for node in nodes if name in overrides[node]]
+    sources = {ALL_BROKERS: Source.DYNAMIC_DEFAULT_BROKER}
+    return [
+        *(Synonym(name, known.write(known.read(text)), sources.get(node, Source.DYNAMIC_BROKER)) for node, text in found),
+        Synonym(name, *_started_with(broker, key)),
+    ]
 
 
 def _entries(broker: Broker, overrides: Mapping[str, str]) -> list[Entry]:
@@ -110,10 +87,8 @@ def _entries(broker: Broker, overrides: Mapping[str, str]) -> list[Entry]:
 def _entry(broker: Broker, key: str, override: str | None) -> Entry:
     known = KNOWN_KEYS.get(key)
     synonyms = [] if override is None else [Synonym(key, override, Source.DYNAMIC_TOPIC)]
-    behind = server_synonym(broker, key)
-    if behind is not None:
-        synonyms.append(behind)
-    value, source = (override, Source.DYNAMIC_TOPIC) if override is not None else _default(broker, key)
+    synonyms += server_synonyms(broker, key)
+    value, source = synonyms[0][1:] if synonyms else _started_with(broker, key)
     return Entry(
         name=key,
         value=value,
@@ -125,11 +100,11 @@ def _entry(broker: Broker, key: str, override: str | None) -> Entry:
     )
 
 
-def _default(broker: Broker, key: str) -> tuple[str, Source]:
-    """The value for topics that do not override a key, and its source: the server's configuration or the default."""
+def _started_with(broker: Broker, key: str) -> tuple[str, Source]:
+    """The value that the server was started with, and its source: the server's configuration or the default."""
     known = KNOWN_KEYS[key]
     if key not in TOPIC_KEYS:
         return known.write(known.default), Source.DEFAULT
-    value = getattr(broker.config.topic_defaults, known.attribute)
+    value = getattr(broker.broker_configs.started_with.topic_defaults, known.attribute)
     is_ours = value == getattr(LogConfig(), known.attribute)
     return known.write(value), Source.DEFAULT if is_ours else Source.STATIC_BROKER

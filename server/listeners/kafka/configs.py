@@ -20,16 +20,13 @@ from ....protocol.kafka.messages.admin.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from ...broker import check_topic_name
+from ...broker import ALL_BROKERS, check_topic_name
 from ..connections.in_turns import in_turns
-from .broker_entries import broker_entries
+from .broker_entries import broker_entries, entries_of_all_brokers
 from .client_metrics_entries import client_metrics_entries
 from .config_entries import Entry, topic_entries
 from .door import Call, error_code, error_message
 from .group_entries import group_entries
-
-ALL_BROKERS: Final = ""
-"""As a broker's name: what holds for all of them and was set while they ran. Nothing is."""
 
 RESOURCES_PER_TURN: Final = 2
 """Each has forty keys."""
@@ -91,7 +88,7 @@ def _entries(call: Call, resource_type: int, name: str) -> Iterable[Entry]:
         return topic_entries(call.broker, name)
     if resource_type == ResourceType.BROKER:
         check_broker_name(call, name)
-        return () if name == ALL_BROKERS else broker_entries(call)
+        return entries_of_all_brokers(call) if name == ALL_BROKERS else broker_entries(call)
     if resource_type == ResourceType.GROUP:
         check_group_name(name)
         return group_entries(call.broker, name)

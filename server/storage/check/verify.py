@@ -18,6 +18,7 @@ from ..directory.client_metrics_file import CLIENT_METRICS_FILE, read_client_met
 from ..directory.creations_file import CREATIONS_FILE, read_creations
 from ..directory.groups_file import GROUPS_FILE, read_groups
 from ..directory.inventory import StoppedDirectory
+from ..directory.overrides_file import BROKERS
 from ..directory.security_file import SECURITY_FILE, read_security
 from ..directory.topics_file import TOPICS_FILE, Topic, decode_topics
 from ..disk.checkpoints import (
@@ -154,6 +155,10 @@ def _check_groups(fs: FileSystem, directory: str, reporter: Reporter) -> None:
         read_client_metrics(fs, directory)
     except CheckpointError as exc:
         reporter.damage("subscriptions to metrics", f"{directory}/{CLIENT_METRICS_FILE}", str(exc))
+    try:
+        BROKERS.read(fs, directory)
+    except CheckpointError as exc:
+        reporter.damage("keys of the server", f"{directory}/{BROKERS.name}", str(exc))
 
 
 def _read_topics(fs: FileSystem, path: str, reporter: Reporter) -> Mapping[str, Topic]:

@@ -32,8 +32,6 @@ IGNORED_OF_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
         "config_source": "Kafka sets it for the whole cluster when it is formatted",
         "synonyms": "the same",
     },
-    "message.max.bytes": {"read_only": "keys of the broker are read when it starts"},
-    "log.segment.bytes": {"read_only": "keys of the broker are read when it starts"},
     "flush.ms": {"synonyms": "Kafka leaves out the default, which it has in hours or not at all"},
     "segment.jitter.ms": {"synonyms": "Kafka leaves out the default, which it has in hours or not at all"},
     "segment.ms": {"synonyms": "Kafka leaves out the default, which it has in hours or not at all"},

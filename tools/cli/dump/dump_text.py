@@ -10,6 +10,7 @@ from typing import Final
 from ....server.storage.directory.client_metrics_file import CLIENT_METRICS_FILE, decode_client_metrics
 from ....server.storage.directory.creations_file import CREATIONS_FILE, decode_creations
 from ....server.storage.directory.groups_file import GROUPS_FILE, decode_groups
+from ....server.storage.directory.overrides_file import BROKERS
 from ....server.storage.directory.security_file import SECURITY_FILE, decode_security
 from ....server.storage.directory.topics_file import TOPICS_FILE, decode_topics
 from ....server.storage.disk.checkpoints import (
@@ -139,6 +140,14 @@ def _client_metrics(path: str, data: bytes) -> Iterator[str]:
         yield f"subscription {name}:{''.join(f' {key}={value}' for key, value in sorted(overrides.items()))}"
 
 
+def _brokers(path: str, data: bytes) -> Iterator[str]:
+    overrides = BROKERS.decode(path, data)
+    yield f"generation {overrides.generation}"
+    for name, keys in sorted(overrides.of.items()):
+        whose = f"broker {name}" if name else "all brokers"
+        yield f"{whose}:{''.join(f' {key}={value}' for key, value in sorted(keys.items()))}"
+
+
 TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {
     RECOVERY_POINT_FILE: _offsets,
     HIGH_WATERMARK_FILE: _offsets,
@@ -155,5 +164,6 @@ TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {
     SECURITY_FILE: _security,
     GROUPS_FILE: _groups,
     CLIENT_METRICS_FILE: _client_metrics,
+    BROKERS.name: _brokers,
 }
 """How each file is read, by its name."""

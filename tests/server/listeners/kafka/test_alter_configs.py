@@ -54,7 +54,8 @@ REFUSED: list[tuple[int, str, list[tuple[str, str | None]], str]] = [
     (TOPIC_TYPE, "nope", [("compression.type", "none")], "INVALID_CONFIG"),  # which is said first
     (TOPIC_TYPE, "", [("retention.ms", "1")], "INVALID_REQUEST"),
     (BROKER_TYPE, "1", [("num.partitions", "2")], "INVALID_REQUEST"),
-    (BROKER_TYPE, "", [("log.retention.ms", "2")], "INVALID_REQUEST"),
+    (BROKER_TYPE, "", [("log.retention.ms", "x")], "INVALID_CONFIG"),
+    (BROKER_TYPE, "", [("retention.ms", "2")], "INVALID_REQUEST"),
     (BROKER_TYPE, "7", [], "INVALID_REQUEST"),
     (8, "1", [("root", "DEBUG")], "INVALID_REQUEST"),
     (16, "x", [("interval.ms", "1")], "INVALID_REQUEST"),

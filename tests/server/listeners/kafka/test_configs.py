@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from triolog.protocol.kafka.messages.admin.configs import ListConfigResourcesRequest
 from triolog.server.config import FORMER_KEYS, KEPT_KEYS, TOPIC_KEYS
+from triolog.server.config.broker_keys import LIVE_SERVER_KEYS
 
 from tests.support.kafka_admin import BROKER_TYPE, TOPIC_TYPE, describe, error_names
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
@@ -80,7 +81,7 @@ async def test_no_keys_ask_for_all_and_unknown_ones_are_left_out(client: KafkaSt
     assert [*await described(client, TOPIC_TYPE, TOPIC, keys=["nope", "retention.ms"])] == ["retention.ms"]
 
 
-async def test_a_broker_tells_its_keys_by_kafkas_names_read_only(fast_path: Path) -> None:
+async def test_a_broker_tells_its_keys_by_kafkas_names(fast_path: Path) -> None:
     settings = {"num_partitions": 3, "auto_create_topics_enable": False, "offsets_retention_ms": 120_000}
     async with kafka_server(fast_path, topic={"retention.ms": "7200000"}, **settings) as kafka, kafka.connected() as client:
         configs = await described(client, BROKER_TYPE, str(kafka.broker.node_id), synonyms=True, documentation=True)
@@ -102,7 +103,7 @@ async def test_a_broker_tells_its_keys_by_kafkas_names_read_only(fast_path: Path
     }
     assert {name: found[name] for name in expected} == expected
     for config in configs.values():
-        assert config.read_only
+        assert config.read_only is (config.name not in LIVE_SERVER_KEYS)
         assert config.documentation.endswith(".")
         assert [(each.name, each.value) for each in config.synonyms] == [(config.name, config.value)]
 

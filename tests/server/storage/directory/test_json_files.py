@@ -20,6 +20,7 @@ from triolog.server.security.quota_entities import checked_entity
 from triolog.server.storage.directory import security_file
 from triolog.server.storage.directory.creations_file import Creation, decode_creations, encode_creations
 from triolog.server.storage.directory.groups_file import GroupsState, decode_groups, encode_groups, read_groups, write_groups
+from triolog.server.storage.directory.overrides_file import BROKERS, Overrides
 from triolog.server.storage.directory.topics_file import Topic, decode_deleted_topic_ids, decode_topics, encode_topics
 from triolog.server.storage.disk.checkpoints import encode_uuid
 from triolog.server.storage.disk.filesystem import OsFileSystem
@@ -48,6 +49,7 @@ FILES: Final = {
         encode_creations(3, [Creation(name="a", topic_id=ID, first_partition=2, partitions=5)]), decode_creations
     ),
     "groups": JsonFile(encode_groups(GroupsState(3, {"group": {"share.delivery.count.limit": "3"}})), decode_groups),
+    "brokers": JsonFile(BROKERS.encode(Overrides(3, {"": {"log.retention.ms": "5"}})), BROKERS.decode),
     "security": JsonFile(
         security_file.encode_security(
             security_file.SecurityState(3, quotas={checked_entity([("user", "a")]): {"producer_byte_rate": 1024.0}})
