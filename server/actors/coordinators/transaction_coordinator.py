@@ -210,9 +210,11 @@ class TransactionCoordinator:
         *,
         commit: bool,
         coordinator_epoch: int,
+        transaction_version: int = 0,
     ) -> None:
         """End what a producer has open on one partition. Raises RequestError: TRANSACTION_COORDINATOR_FENCED for a coordinator
-        epoch below the one that the log knows, and Kafka's UNKNOWN_SERVER_ERROR for an id or epoch that no producer has."""
+        epoch below the one that the log knows, INVALID_PRODUCER_EPOCH for a producer epoch that cannot end it, and Kafka's
+        UNKNOWN_SERVER_ERROR for an id or epoch that no producer has."""
         actor = self._topics.actor(topic_partition)
         if producer_id <= NO_PRODUCER_ID or producer_epoch <= NO_PRODUCER_EPOCH:
             raise RequestError(
@@ -226,6 +228,7 @@ class TransactionCoordinator:
             commit=commit,
             coordinator_epoch=coordinator_epoch,
             now_ms=self._now_ms(),
+            transaction_version=transaction_version,
         )
         await store(actor, marker, lambda _: self._marker_stored(topic_partition, producer_id, commit))
 

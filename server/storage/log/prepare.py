@@ -162,6 +162,7 @@ def prepare_marker(
     coordinator_epoch: int,
     now_ms: int,
     ends_only: int | None = None,
+    transaction_version: int = 0,
 ) -> PreparedAppend:
     """The control batch that ends a producer's transaction on a partition, ready for an offset.
 
@@ -178,6 +179,8 @@ def prepare_marker(
     )
     header = parse_header(batch)
     marker = parse_end_txn_marker(header, batch)
+    assert marker is not None
+    marker = marker._replace(transaction_version=transaction_version)
     batches = ((header, batch),)
     return PreparedAppend(
         batches, len(batch), 1, now_ms, AppendOrigin.COORDINATOR, True, marker, ends_only, least_timestamp=NOTHING
