@@ -126,9 +126,34 @@ def test_unknown_groups_members_and_epochs_are_told_apart(driven: Driven) -> Non
         assert _refused(driven, stranger) is ErrorCode.UNKNOWN_MEMBER_ID
     consumer.beat(topic_names=("u",))
     settle([consumer])
-    for epoch in (0, consumer.epoch - 1, consumer.epoch + 1):
-        request = attrs.evolve(JOIN, member_epoch=epoch, owned=None if epoch else NO_PARTITIONS)
-        assert _refused(driven, request) is ErrorCode.FENCED_MEMBER_EPOCH
+    for epoch in (consumer.epoch - 1, consumer.epoch + 1):
+        assert _refused(driven, attrs.evolve(JOIN, member_epoch=epoch, owned=None)) is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_fenced_member_joins_again_under_its_id_and_gets_its_partitions_at_once(driven: Driven) -> None:
+    members = [_consumer(driven, name) for name in "abc"]
+    for each in members:
+        each.join()
+    settle(members)
+    first = members[0]
+    assert first.epoch > 1
+    epoch, assigned = driven.group.epoch, driven.group.members["a"].assigned
+    for _ in range(2):
+        answer = driven.heartbeat(JOIN)
+        assert (answer.member_epoch, answer.assignment) == (first.epoch, assigned)
+    assert driven.group.epoch == epoch, "nobody else has to give anything up"
+
+
+def test_member_that_is_to_give_something_up_has_done_so_when_it_joins_again(driven: Driven) -> None:
+    first, second = _consumer(driven, "a"), _consumer(driven, "b")
+    first.join()
+    second.join()
+    first.beat()
+    assert driven.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    answer = driven.heartbeat(JOIN)
+    assert answer.assignment is not None
+    assert (answer.member_epoch, len(answer.assignment)) == (driven.group.epoch, 2)
+    assert second.beat().assignment == driven.group.targets["b"]
 
 
 def test_a_full_group_refuses_new_members_only_and_a_full_server_new_groups(topics: Topics) -> None:
