@@ -154,8 +154,8 @@ class LogReader:
         view: ReaderView = DEFAULT_VIEW,
     ) -> tuple[list[FetchAnswer], bool]:
         """What is there now, and whether waiting for more is pointless: `min_bytes` are there, or there is an error, or a read
-        ended with its segment (Kafka: DelayedFetch), or no partition is named. Where it is all cached there is no checkpoint of trio in it, but for one
-        after as much as fits a turn."""
+        ended with its segment (Kafka: DelayedFetch), or no partition is named. Where it is all cached there is no checkpoint of
+        trio in it, but for one after as much as fits a turn."""
         fetched = Fetched(max_bytes)
         try:
             for each in partitions:

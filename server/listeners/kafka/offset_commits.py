@@ -26,9 +26,11 @@ from ....protocol.types import TopicPartition
 from ...broker import Commit, CommittingMember
 from ..connections.connection_task import Work
 from ..connections.in_turns import in_turns
-from .door import NO_TOPIC_ID, Call, error_code
+from .door import Call, error_code
 from .session import Turn
 
+FIRST_WITH_TOPIC_IDS: Final = 10
+FIRST_IN_TRANSACTION_WITH_TOPIC_IDS: Final = 6
 FIRST_WITH_ABORTABLE: Final = 4
 FIRST_THAT_JOINS: Final = 5
 """From this version on a commit in a transaction joins it; before it AddOffsetsToTxn does (KIP-890)."""
@@ -126,6 +128,7 @@ async def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> TxnOffs
                 each.committed_metadata,
                 each.committed_leader_epoch,
             ),
+            by_id=call.version >= FIRST_IN_TRANSACTION_WITH_TOPIC_IDS,
         )
         async for topic in in_turns(body.topics)
         async for each in in_turns(topic.partitions)
@@ -154,13 +157,13 @@ def _asked_by(call: Call, topic: OffsetCommitRequestTopic, each: OffsetCommitReq
         each.committed_metadata,
         each.committed_leader_epoch,
     )
-    return _asked(call, topic.name, topic.topic_id, commit)
+    return _asked(call, topic.name, topic.topic_id, commit, by_id=call.version >= FIRST_WITH_TOPIC_IDS)
 
 
-def _asked(call: Call, name: str, topic_id: bytes, commit: Commit) -> _Asked:
+def _asked(call: Call, name: str, topic_id: bytes, commit: Commit, *, by_id: bool) -> _Asked:
     """Look up the topics before the group is asked, as Kafka does."""
     try:
-        topic = call.topic_name(name, topic_id, by_id=topic_id != NO_TOPIC_ID)
+        topic = call.topic_name(name, topic_id, by_id=by_id)
         if topic != name:
             commit = commit._replace(topic_partition=TopicPartition(topic, commit.topic_partition.partition))
         call.check_partition(commit.topic_partition)
