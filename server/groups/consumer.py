@@ -101,7 +101,7 @@ class ConsumerGroups(GroupTable[ConsumerGroup, ConsumerTimerKey]):
         if group is not None:
             return group
         if request.member_epoch != JOIN_EPOCH:
-            raise unknown_group(request.group_id)
+            raise _unknown_to_heartbeat(request.group_id)
         if len(self._groups) >= self.settings.max_groups:
             raise RequestError(
                 f"there are {len(self._groups)} groups, max_groups={self.settings.max_groups}", ErrorCode.POLICY_VIOLATION
@@ -179,7 +179,7 @@ class ConsumerGroups(GroupTable[ConsumerGroup, ConsumerTimerKey]):
     def _leave(self, request: ConsumerHeartbeat, wall_ms: int) -> Plan:
         group = self._groups.get(request.group_id)
         if group is None:
-            raise unknown_group(request.group_id)
+            raise _unknown_to_heartbeat(request.group_id)
         draft = Draft(group, self.topics, wall_ms)
         if request.instance_id is not None:
             member = self._static_member(group, request)
@@ -263,6 +263,10 @@ class ConsumerGroups(GroupTable[ConsumerGroup, ConsumerTimerKey]):
 
 
 def unknown_group(group_id: str) -> RequestError:
+    return RequestError(f"Group {group_id} not found.", ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def _unknown_to_heartbeat(group_id: str) -> RequestError:
     return RequestError(f"Consumer group {group_id} not found.", ErrorCode.GROUP_ID_NOT_FOUND)
 
 
