@@ -22,7 +22,7 @@ from ...protocol.errors import ErrorCode, RequestError
 from .consumer_assignors import NO_PARTITIONS
 from .consumer_checks import check_heartbeat, check_room, unknown_member
 from .consumer_draft import Draft
-from .consumer_group import ConsumerGroup
+from .consumer_group import FIRST_EPOCH, ConsumerGroup
 from .consumer_member import ConsumerMember, MemberState
 from .consumer_values import (
     JOIN_EPOCH,
@@ -151,7 +151,7 @@ class ConsumerGroups(GroupTable[ConsumerGroup, ConsumerTimerKey]):
     def _follow_subscription(draft: Draft, known: ConsumerMember, member: ConsumerMember) -> None:
         """The group has another epoch when what there is to assign, or to whom, has changed."""
         regex_changed = (known.topic_regex or "") != (member.topic_regex or "")
-        changed = draft.base.epoch == 0 or known.topic_names != member.topic_names or regex_changed
+        changed = draft.base.epoch <= FIRST_EPOCH or known.topic_names != member.topic_names or regex_changed
         if member.topic_regex:
             changed |= member.topic_regex not in draft.group.regexes
             draft.resolve_new_regex(member.topic_regex)
