@@ -134,7 +134,13 @@ class CommittedOffsets:
         entries = [
             (
                 OffsetCommitKey(group, commit.topic_partition),
-                OffsetCommitValue(commit.offset, commit.metadata or "", now_ms, commit.leader_epoch),
+                OffsetCommitValue(
+                    commit.offset,
+                    commit.metadata or "",
+                    now_ms,
+                    commit.leader_epoch,
+                    commit.expire_timestamp(now_ms),
+                ),
             )
             for commit, error in zip(commits, answers, strict=True)
             if error is None
@@ -142,7 +148,7 @@ class CommittedOffsets:
         return CommitBatch(group, producer_id, now_ms, answers, entries)
 
     def _check(self, commit: Commit) -> RequestError | None:
-        topic_partition, _, metadata, _ = commit
+        topic_partition, _, metadata, *_ = commit
         if not self.has_partition(topic_partition):
             return RequestError(
                 f"{topic_partition} does not exist; no offset can be committed for it", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -53,7 +53,7 @@ def take_offset_commit(call: Call, turn: Turn, body: OffsetCommitRequest) -> Wor
     """Enqueue a commit of few offsets, or answer what does it. The answer comes from the log's actor."""
     if sum(len(topic.partitions) for topic in body.topics) > PARTITIONS_AT_ONCE:
         return partial(_take_offset_commit_later, call, turn, body)
-    asked = [_asked_by(call, topic, each) for topic in body.topics for each in topic.partitions]
+    asked = [_asked_by(call, body, topic, each) for topic in body.topics for each in topic.partitions]
     wanted = [each.commit for each in asked if each.error is None]
     answer = partial(_answer_commit, turn, body, asked)
     if asked and not wanted:
@@ -84,7 +84,9 @@ async def _take_offset_commit_later(call: Call, turn: Turn, body: OffsetCommitRe
 
 async def offset_commit(call: Call, body: OffsetCommitRequest) -> OffsetCommitResponse:
     """Keep offsets; each partition has an answer of its own."""
-    asked = [_asked_by(call, topic, each) async for topic in in_turns(body.topics) async for each in in_turns(topic.partitions)]
+    asked = [
+        _asked_by(call, body, topic, each) async for topic in in_turns(body.topics) async for each in in_turns(topic.partitions)
+    ]
     return _committed(body, await _commit(call, body.group_id, asked, _member(call, body)))
 
 
@@ -150,12 +152,15 @@ async def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> TxnOffs
     )
 
 
-def _asked_by(call: Call, topic: OffsetCommitRequestTopic, each: OffsetCommitRequestPartition) -> _Asked:
+def _asked_by(
+    call: Call, body: OffsetCommitRequest, topic: OffsetCommitRequestTopic, each: OffsetCommitRequestPartition
+) -> _Asked:
     commit = Commit(
         TopicPartition(topic.name, each.partition_index),
         each.committed_offset,
         each.committed_metadata,
         each.committed_leader_epoch,
+        body.retention_time_ms,
     )
     return _asked(call, topic.name, topic.topic_id, commit, by_id=call.version >= FIRST_WITH_TOPIC_IDS)
 

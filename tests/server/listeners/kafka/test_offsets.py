@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
@@ -102,6 +103,20 @@ async def test_a_topic_id_that_is_gone_is_said(client: KafkaStream, topic_id: by
     assert await commit_code(client, committing(5, topic_id=topic_id), 10) == ErrorCode.UNKNOWN_TOPIC_ID
     code, found = await fetched(client, 10, fetching(10, [0], topic_id=topic_id))
     assert (code, found[0][3]) == (0, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+@pytest.mark.parametrize("version", [2, 3, 4, 5])
+@pytest.mark.parametrize("retention_ms", [1000, 2**63 - 1, -1])
+async def test_offset_goes_when_the_retention_of_its_commit_is_over(
+    kafka: KafkaServer, client: KafkaStream, version: int, retention_ms: int
+) -> None:
+    """Clients before Kafka 2.1 send it; from version 5 on there is none."""
+    assert await commit_code(client, attrs.evolve(committing(5), retention_time_ms=retention_ms), version) == 0
+    [stored] = kafka.broker.offsets.committed(GROUP)
+    assert stored.value is not None
+    is_asked_for = version < 5 and retention_ms != -1
+    now_ms = stored.value.commit_timestamp
+    assert stored.value.expire_timestamp == (min(now_ms + retention_ms, 2**63 - 1) if is_asked_for else -1)
 
 
 async def test_a_commit_that_is_refused_says_why(client: KafkaStream) -> None:
