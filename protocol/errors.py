@@ -218,6 +218,8 @@ class RequestError(TriologError):
     """An answer that is an error: Kafka's code, and a message that states the facts and the next step."""
 
     default_code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """Of an append: the index in the batch of each refused record, and why. Empty: the error is about the whole batch."""
 
     def __init__(self, message: str, code: ErrorCode | None = None) -> None:
         if len(message) > MAX_MESSAGE_CHARS:

@@ -39,6 +39,8 @@ _PARTITION: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
 _OFFSET_AND_EPOCH: Final = struct.Struct(">qi")
 _WRITTEN: Final = struct.Struct(">hqi")
+_EXPIRING: Final = struct.Struct(">hq")
+_TIMES: Final = struct.Struct(">qq")
 
 
 class OffsetCommitKey(NamedTuple):
@@ -89,7 +91,11 @@ class OffsetCommitValue(NamedTuple):
     """When the offset goes, as clients before Kafka 2.1 could ask for; -1: when the server says."""
 
     def encode(self) -> bytes:
-        """Without the expire timestamp, which the version written does not have. ValueError for too long metadata."""
+        """In version 1 where it has an expire timestamp, which later versions lack, else in version 3. ValueError for too long
+        metadata."""
+        if self.expire_timestamp != NO_EXPIRE_TIMESTAMP:
+            metadata = encode_string(self.metadata)
+            return _EXPIRING.pack(1, self.offset) + metadata + _TIMES.pack(self.commit_timestamp, self.expire_timestamp)
         start = _WRITTEN.pack(_VALUE_VERSION, self.offset, self.leader_epoch)
         return start + encode_string(self.metadata) + _OFFSET.pack(self.commit_timestamp)
 

@@ -11,6 +11,7 @@ The key is version 0 and the transactional id; a null value takes the id away.
 | last update, start, ms | 8 + 8 | start is -1 before the first transaction |
 | previous, next producer id | tagged 0, 1 | around a change of the id, when its epochs are used up |
 | client transaction version | tagged 2 | 2: the client's epoch goes up with every transaction (KIP-890) |
+| last producer epoch | tagged 1000 | of triolog, other readers skip it: see `TransactionLogValue` |
 
 Version 0 is written, which every Kafka from 0.11 on reads; version 1, which has tagged fields (KIP-915), where one of them says
 something.
@@ -28,7 +29,7 @@ from ..errors import InvalidRecordError, RemoteProtocolError
 from ..schema import codec
 from ..schema.fields import INT8, INT16, INT32, INT64, STRING, wire
 from ..schema.fields import struct as structure
-from ..types import NO_PRODUCER_ID, NO_TIMESTAMP, Bytes, TopicPartition
+from ..types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Bytes, TopicPartition
 from .fields import FieldReader, check_version, encode_string, read_version
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
@@ -81,6 +82,8 @@ class TransactionLogValue:
     """Of the transaction to come, while the outcome of the last one of this id is decided."""
     client_version: int = 0
     """2: the client goes on with the next epoch after each transaction."""
+    last_producer_epoch: int = NO_PRODUCER_EPOCH
+    """The epoch with which a producer requested the current one, until it uses that: the request may come again (KIP-360)."""
 
     def encode(self) -> bytes:
         """Partitions in order of their names, so that equal values have equal bytes."""
@@ -99,8 +102,10 @@ class TransactionLogValue:
             last_update_ms=self.last_update_ms,
             start_ms=self.start_ms,
             client_version=self.client_version,
+            last_producer_epoch=self.last_producer_epoch,
         )
-        has_tags = self.client_version or not self.previous_producer_id == self.next_producer_id == NO_PRODUCER_ID
+        has_ids = not self.previous_producer_id == self.next_producer_id == NO_PRODUCER_ID
+        has_tags = self.client_version or has_ids or self.last_producer_epoch != NO_PRODUCER_EPOCH
         version = 1 if has_tags else 0
         return _VERSION.pack(version) + b"".join(codec.write(value, version, flexible=version >= _FIRST_FLEXIBLE))
 
@@ -123,6 +128,7 @@ class _Value:
     last_update_ms: int = wire(INT64)
     start_ms: int = wire(INT64)
     client_version: int = wire(INT16, "1+", tag=2)
+    last_producer_epoch: int = wire(INT16, "1+", tag=1000, default=-1)
 
 
 def encode_transaction_key(transactional_id: str) -> bytes:
@@ -166,4 +172,5 @@ def decode_transaction_value(data: Bytes) -> TransactionLogValue:
         previous_producer_id=value.previous_producer_id,
         next_producer_id=value.next_producer_id,
         client_version=value.client_version,
+        last_producer_epoch=value.last_producer_epoch,
     )

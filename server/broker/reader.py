@@ -143,7 +143,7 @@ class LogReader:
                 return None
         turns.done(fetched.size // BYTES_PER_STEP)
         fetched.count()
-        return fetched.answers, fetched.is_enough or fetched.size >= min_bytes
+        return fetched.answers, fetched.is_enough or fetched.size >= min_bytes or not partitions
 
     async def fetch_now(
         self,
@@ -154,8 +154,8 @@ class LogReader:
         view: ReaderView = DEFAULT_VIEW,
     ) -> tuple[list[FetchAnswer], bool]:
         """What is there now, and whether waiting for more is pointless: `min_bytes` are there, or there is an error, or a read
-        ended with its segment (Kafka: DelayedFetch). Where it is all cached there is no checkpoint of trio in it, but for one
-        after as much as fits a turn."""
+        ended with its segment (Kafka: DelayedFetch), or no partition is named. Where it is all cached there is no checkpoint of
+        trio in it, but for one after as much as fits a turn."""
         fetched = Fetched(max_bytes)
         try:
             for each in partitions:
@@ -166,7 +166,7 @@ class LogReader:
                     await trio.lowlevel.checkpoint()
         finally:
             fetched.count()
-        return fetched.answers, fetched.is_enough or fetched.size >= min_bytes
+        return fetched.answers, fetched.is_enough or fetched.size >= min_bytes or not partitions
 
     def _take_cached(self, fetched: Fetched, asked: FetchPartition, view: ReaderView) -> bool:
         """The answer of one partition, if that is not to be waited for. False also where reading did not work: `_look` says

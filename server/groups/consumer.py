@@ -22,7 +22,7 @@ from ...protocol.errors import ErrorCode, RequestError
 from .consumer_assignors import NO_PARTITIONS
 from .consumer_checks import check_heartbeat, check_room, unknown_member
 from .consumer_draft import Draft
-from .consumer_group import ConsumerGroup
+from .consumer_group import FIRST_EPOCH, ConsumerGroup
 from .consumer_member import ConsumerMember, MemberState
 from .consumer_values import (
     JOIN_EPOCH,
@@ -101,7 +101,7 @@ class ConsumerGroups(GroupTable[ConsumerGroup, ConsumerTimerKey]):
         if group is not None:
             return group
         if request.member_epoch != JOIN_EPOCH:
-            raise unknown_group(request.group_id)
+            raise _unknown_to_heartbeat(request.group_id)
         if len(self._groups) >= self.settings.max_groups:
             raise RequestError(
                 f"there are {len(self._groups)} groups, max_groups={self.settings.max_groups}", ErrorCode.POLICY_VIOLATION
@@ -151,7 +151,7 @@ class ConsumerGroups(GroupTable[ConsumerGroup, ConsumerTimerKey]):
     def _follow_subscription(draft: Draft, known: ConsumerMember, member: ConsumerMember) -> None:
         """The group has another epoch when what there is to assign, or to whom, has changed."""
         regex_changed = (known.topic_regex or "") != (member.topic_regex or "")
-        changed = draft.base.epoch == 0 or known.topic_names != member.topic_names or regex_changed
+        changed = draft.base.epoch <= FIRST_EPOCH or known.topic_names != member.topic_names or regex_changed
         if member.topic_regex:
             changed |= member.topic_regex not in draft.group.regexes
             draft.resolve_new_regex(member.topic_regex)
@@ -179,7 +179,7 @@ class ConsumerGroups(GroupTable[ConsumerGroup, ConsumerTimerKey]):
     def _leave(self, request: ConsumerHeartbeat, wall_ms: int) -> Plan:
         group = self._groups.get(request.group_id)
         if group is None:
-            raise unknown_group(request.group_id)
+            raise _unknown_to_heartbeat(request.group_id)
         draft = Draft(group, self.topics, wall_ms)
         if request.instance_id is not None:
             member = self._static_member(group, request)
@@ -263,6 +263,10 @@ class ConsumerGroups(GroupTable[ConsumerGroup, ConsumerTimerKey]):
 
 
 def unknown_group(group_id: str) -> RequestError:
+    return RequestError(f"Group {group_id} not found.", ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def _unknown_to_heartbeat(group_id: str) -> RequestError:
     return RequestError(f"Consumer group {group_id} not found.", ErrorCode.GROUP_ID_NOT_FOUND)
 
 

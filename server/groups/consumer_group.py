@@ -5,6 +5,7 @@ in which it changes, whether a record was just decided or read from the log.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 import attrs
 
@@ -16,6 +17,8 @@ from .consumer_values import ConsumerGroupDescription, ConsumerGroupState, Consu
 from .managed.assigned_partitions import from_record
 
 NOT_SEEN = -1
+FIRST_EPOCH: Final = 1
+"""Of a group that has nothing yet, without a record. What its first member gets is the assignment of the next one."""
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
@@ -23,11 +26,11 @@ class ConsumerGroup:
     """See the module. Owner: the `ConsumerGroups` that has it, or the draft that is to follow it."""
 
     group_id: str
-    epoch: int = 0
+    epoch: int = FIRST_EPOCH
     """Of who is a member and what there is to assign."""
     metadata_hash: int = records.NO_METADATA_HASH
     """Of the subscribed topics as they were at this epoch."""
-    assignment_epoch: int = 0
+    assignment_epoch: int = FIRST_EPOCH
     """The epoch for which the targets were made."""
     members: dict[str, ConsumerMember] = attrs.field(factory=dict)
     targets: dict[str, Partitions] = attrs.field(factory=dict)
@@ -61,12 +64,12 @@ class ConsumerGroup:
         match key:
             case records.ConsumerGroupMetadataKey():
                 assert value is None or isinstance(value, records.ConsumerGroupMetadataValue)
-                self.epoch, self.metadata_hash = (0, 0) if value is None else (value.epoch, value.metadata_hash)
+                self.epoch, self.metadata_hash = (FIRST_EPOCH, 0) if value is None else (value.epoch, value.metadata_hash)
             case records.ConsumerGroupPartitionMetadataKey():
                 self.has_partition_metadata = value is not None
             case records.ConsumerGroupTargetAssignmentMetadataKey():
                 assert value is None or isinstance(value, records.ConsumerGroupTargetAssignmentMetadataValue)
-                self.assignment_epoch = 0 if value is None else value.assignment_epoch
+                self.assignment_epoch = FIRST_EPOCH if value is None else value.assignment_epoch
             case records.ConsumerGroupRegularExpressionKey():
                 assert value is None or isinstance(value, records.ConsumerGroupRegularExpressionValue)
                 self._put_regex(key.regular_expression, value)
@@ -195,7 +198,7 @@ class ConsumerGroup:
             client_host=member.client_host,
             topic_names=member.topic_names,
             topic_regex=member.topic_regex,
-            assignment=member.assigned,
+            assignment=member.held,
             target_assignment=self.targets.get(member.member_id, NO_PARTITIONS),
         )
 

@@ -86,8 +86,8 @@ class ConsumerMember:
 
     def check_epoch(self, request: ConsumerHeartbeat) -> None:
         """Raises FENCED_MEMBER_EPOCH. The epoch before is right too, when nothing is owned but what the present one has: the
-        answer that said so did not arrive."""
-        if request.member_epoch == self.epoch:
+        answer that said so did not arrive. A member that joins again under its id has given everything up, and gets it back."""
+        if request.member_epoch in (JOIN_EPOCH, self.epoch):
             return
         is_answer_lost = request.member_epoch == self.previous_epoch < self.epoch
         if not is_answer_lost or request.owned is None or not request.owned <= self.assigned:

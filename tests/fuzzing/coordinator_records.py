@@ -78,18 +78,13 @@ def _feed_offsets(key: bytes, value: bytes) -> bool:
     if isinstance(known, offsets.GroupMetadataKey):
         return _checked(value, group_metadata.decode_group_metadata_value, group_metadata.GroupMetadataValue.encode) is not None
     if isinstance(known, offsets.OffsetCommitKey):
-        return _checked(value, _commit_without_expiry, offsets.OffsetCommitValue.encode) is not None
+        return _checked(value, offsets.decode_offset_commit_value, offsets.OffsetCommitValue.encode) is not None
     for kinds in GROUP_KINDS:
         found = _checked(key, kinds.decode_key, kinds.encode_key)
         if found is not None:
             read = _decoder_of(kinds.decode_value, found)
             return _checked(value, read, kinds.encode_value) is not None
     return False
-
-
-def _commit_without_expiry(data: bytes) -> offsets.OffsetCommitValue:
-    """The version that is written has no expire timestamp."""
-    return offsets.decode_offset_commit_value(data)._replace(expire_timestamp=-1)
 
 
 def _decoder_of(decode: Callable[[Any, bytes], Any], key: Any) -> Callable[[bytes], Any]:

@@ -43,7 +43,7 @@ async def test_every_kind_of_record_of_a_consumer_group_is_understood(tmp_path: 
         )
         await broker.groups.consumer_heartbeat(ConsumerHeartbeat(group_id="group", member_id="first", member_epoch=-1))
     said = kept(kafka, tmp_path, "group", {"3", "5", "6", "7", "8", "16"})
-    assert (said["3", None]["epoch"], said["6", None]["assignmentEpoch"]) == (3, 2)
+    assert (said["3", None]["epoch"], said["6", None]["assignmentEpoch"]) == (4, 3)
     assert said["5", "first"] is said["7", "first"] is said["8", "first"] is None
     assert said["16", None]["topics"] == [TOPIC]
     member = said["5", "second"]

@@ -183,6 +183,6 @@ def test_offsets_and_groups_are_deleted(tools: Tools, broker: BlockingBroker) ->
     gone = tools.call("consumer-groups", "--delete", "--group", GROUP)
     assert "GroupIdNotFoundException" in gone.stdout + gone.stderr
     gone = tools.call("consumer-groups", "--describe", "--group", GROUP)
-    assert f"Consumer group {GROUP} not found" in gone.stdout + gone.stderr
+    assert f"Group {GROUP} not found" in gone.stdout + gone.stderr
     assert "('other') was successful" in tools("consumer-groups", "--delete", "--all-groups")
     assert lines(tools("consumer-groups", "--list")) == []

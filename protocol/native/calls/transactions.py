@@ -72,7 +72,7 @@ class EndTransactionResponse(ResponseMessage):
 
 @struct
 class AbortTransactionRequest(RequestMessage):
-    """Abort what a transactional id has open, and fence its producer off."""
+    """Abort the open transaction of a transactional id, as a timeout does."""
 
     api = "abort_transaction"
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from ....protocol.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
+from ....protocol.coordinator.offsets import NO_EXPIRE_TIMESTAMP, OffsetCommitKey, OffsetCommitValue
 from ....protocol.errors import ErrorCode, RecordBatchTooLargeError, RecordTooLargeError, RequestError
+from ....protocol.limits import INT64_MAX
 from ....protocol.types import TopicPartition
 from ...storage.log.append import AppendResult
 from .group_offsets import GroupOffsets
 from .offsets_topic import batch_builder
+
+DEFAULT_RETENTION: Final = -1
+"""As long as the server says."""
 
 
 class Commit(NamedTuple):
@@ -20,6 +24,12 @@ class Commit(NamedTuple):
     offset: int
     metadata: str | None = None
     leader_epoch: int = -1
+    retention_ms: int = DEFAULT_RETENTION
+    """How long it stays from now on, as clients before Kafka 2.1 can request."""
+
+    def expire_timestamp(self, now_ms: int) -> int:
+        """When the offset goes; NO_EXPIRE_TIMESTAMP: when the server says."""
+        return NO_EXPIRE_TIMESTAMP if self.retention_ms == DEFAULT_RETENTION else min(now_ms + self.retention_ms, INT64_MAX)
 
 
 AnswerCommit = Callable[[list[RequestError | None] | RequestError], None]

@@ -17,7 +17,7 @@ import attrs
 import trio
 
 from ....protocol.coordinator.offsets import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
-from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
+from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...settings.broker_config import BrokerConfig
 from ...storage.log.append import AppendResult
@@ -134,7 +134,13 @@ class CommittedOffsets:
         entries = [
             (
                 OffsetCommitKey(group, commit.topic_partition),
-                OffsetCommitValue(commit.offset, commit.metadata or "", now_ms, commit.leader_epoch),
+                OffsetCommitValue(
+                    commit.offset,
+                    commit.metadata or "",
+                    now_ms,
+                    commit.leader_epoch,
+                    commit.expire_timestamp(now_ms),
+                ),
             )
             for commit, error in zip(commits, answers, strict=True)
             if error is None
@@ -142,7 +148,7 @@ class CommittedOffsets:
         return CommitBatch(group, producer_id, now_ms, answers, entries)
 
     def _check(self, commit: Commit) -> RequestError | None:
-        topic_partition, offset, metadata, _ = commit
+        topic_partition, _, metadata, *_ = commit
         if not self.has_partition(topic_partition):
             return RequestError(
                 f"{topic_partition} does not exist; no offset can be committed for it", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -153,14 +159,13 @@ class CommittedOffsets:
                 f"{topic_partition}: the metadata has {size} bytes, above offset_metadata_max_bytes={limit}",
                 ErrorCode.OFFSET_METADATA_TOO_LARGE,
             )
-        if offset < 0:
-            return InvalidRequestError(f"{topic_partition}: offset {offset} cannot be committed; the first one is 0")
         return None
 
     # ---- fetch -----------------------------------------------------------------------------------------------------------
 
     def committed(self, group: str, partitions: Sequence[TopicPartition] | None) -> list[GroupOffset]:
-        """What the group has committed, in the order asked; None asks for all. Raises RequestError."""
+        """What the group has committed, in the order asked, as it is stored; None asks for all. Some clients store negative
+        offsets, for the earliest and the latest record; `fetch` and `offset_of` read these as none. Raises RequestError."""
         check_group(group)
         offsets = self.topic.contents(self.topic.partition_of(group))
         committed, pending = offsets.offsets(group), offsets.pending(group)
@@ -182,10 +187,10 @@ class CommittedOffsets:
             )
         return [
             (each.topic_partition, NO_OFFSET, "")
-            if each.value is None
+            if each.value is None or each.value.offset < 0
             else (each.topic_partition, each.value.offset, each.value.metadata)
             for each in found
-            if each.value is not None or partitions is not None
+            if partitions is not None or (each.value is not None and each.value.offset >= 0)
         ]
 
     def offset_of(self, group: str, topic_partition: TopicPartition) -> int | None:
@@ -194,7 +199,8 @@ class CommittedOffsets:
             offsets = self.topic.contents(self.topic.partition_of(group)).offsets(group)
         except RequestError:
             return None
-        return found.value.offset if (found := offsets.get(topic_partition)) else None
+        found = offsets.get(topic_partition)
+        return None if found is None or found.value.offset < 0 else found.value.offset
 
     def _is_held_for(self, key: OffsetCommitKey) -> bool:
         """Whether retention waits for the group there: without its offset everything would be held from the start again."""

@@ -150,7 +150,8 @@ class GroupOffsets:
 
     def _commit(self, key: OffsetCommitKey, committed: CommittedOffset) -> None:
         offsets = self._offsets.setdefault(key.group, {})
-        if self.on_moved is not None and (before := offsets.get(key.topic_partition)) is not None:
+        before = offsets.get(key.topic_partition)
+        if self.on_moved is not None and before is not None and before.value.offset >= 0:
             self.on_moved(key.group, key.topic_partition, before.value.offset, committed.value.offset)
         offsets[key.topic_partition] = committed
 

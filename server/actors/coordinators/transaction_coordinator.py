@@ -44,6 +44,7 @@ from .transaction_states import (
     completed,
     concurrent_error,
     is_commit,
+    is_epoch_before,
     is_epoch_exhausted,
     joined,
     needs_end,
@@ -51,6 +52,7 @@ from .transaction_states import (
     next_epoch_error,
     prepared,
     started,
+    started_again,
 )
 from .transactional_ids import TransactionalId, TransactionalIds
 
@@ -110,31 +112,25 @@ class TransactionCoordinator:
         return value.producer_id, value.producer_epoch
 
     async def _start(self, owner: TransactionalId, timeout_ms: int, expected: tuple[int, int] | None) -> TransactionLogValue:
-        before = owner.value
-        if before is not None and expected is not None:
-            if error := next_epoch_error(before, expected, owner.last_epoch):
-                raise RequestError(f"transactional id {owner.name!r}: {error}", ErrorCode.PRODUCER_FENCED)
-            if expected[0] == before.producer_id and expected[1] != before.producer_epoch:
-                return await self._started_again(owner, before, timeout_ms)
-        aborted = before is not None and before.state is TransactionState.ONGOING
-        if before is not None and before.state not in IDLE_STATES:
-            await self._end(owner, commit=False, fence=True)
-        new_id = None
-        if owner.value is None or is_epoch_exhausted(owner.value):
-            new_id = await self._producer_ids.next()
-        value = started(owner.value, timeout_ms=timeout_ms, now_ms=self._now_ms(), new_producer_id=new_id)
-        if aborted and expected is not None and new_id is None and owner.value is not None:
-            value = attrs.evolve(value, producer_epoch=owner.value.producer_epoch)  # which the producer has not had yet
+        if owner.value is not None and expected is not None and (error := next_epoch_error(owner.value, expected)):
+            raise RequestError(f"transactional id {owner.name!r}: {error}", ErrorCode.PRODUCER_FENCED)
+        if owner.value is not None and owner.value.state not in IDLE_STATES:
+            version = 0 if expected is None else EPOCH_PER_TRANSACTION
+            await self._end(owner, commit=False, fence=expected is None, client_version=version)
+        if owner.value is not None and expected is not None and is_epoch_before(owner.value, *expected):
+            value = started_again(owner.value, expected[1], timeout_ms=timeout_ms, now_ms=self._now_ms())
+        else:
+            new_id = None
+            if owner.value is None or is_epoch_exhausted(owner.value):
+                new_id = await self._producer_ids.next()
+            value = started(
+                owner.value,
+                timeout_ms=timeout_ms,
+                now_ms=self._now_ms(),
+                new_producer_id=new_id,
+                by_holder=expected is not None,
+            )
         await self.ids.store(owner, value)
-        owner.last_epoch = NO_PRODUCER_EPOCH if expected is None or new_id is not None else expected[1]
-        return value
-
-    async def _started_again(self, owner: TransactionalId, value: TransactionLogValue, timeout_ms: int) -> TransactionLogValue:
-        """The producer has not heard of its epoch: it gets it once more."""
-        if value.state in IDLE_STATES and not is_epoch_exhausted(value):
-            after = started(value, timeout_ms=timeout_ms, now_ms=self._now_ms(), new_producer_id=None)
-            value = attrs.evolve(after, producer_epoch=value.producer_epoch)
-            await self.ids.store(owner, value)
         return value
 
     async def add_partitions(
@@ -191,21 +187,20 @@ class TransactionCoordinator:
                     value = check_producer(transactional_id, value, producer_id, producer_epoch)
                     needed = needs_end(transactional_id, value, commit=commit)
                 if needed:
-                    await self._end(owner, commit=commit, fence=False, client_version=client_version)
-                    if client_version >= EPOCH_PER_TRANSACTION:
-                        owner.last_epoch = producer_epoch  # its producer may not hear of the next one
+                    await self._end(owner, commit=commit, client_version=client_version)
         assert owner.value is not None
         return owner.value.producer_id, owner.value.producer_epoch
 
     async def abort(self, transactional_id: str) -> None:
-        """Abort what an id has open and fence its producer off, as when it takes too long; what is being aborted is carried
-        out. Raises RequestError: TRANSACTIONAL_ID_NOT_FOUND, or INVALID_TXN_STATE where there is nothing to be aborted."""
+        """Abort what an id has open, as when it takes too long: its producer can only abort, too, and continues with the epoch
+        that it gets then. What is being aborted is carried out. Raises RequestError: TRANSACTIONAL_ID_NOT_FOUND, or
+        INVALID_TXN_STATE where there is nothing to be aborted."""
         owner = self.ids.owner(transactional_id)
         with owner.busy(), trio.CancelScope(shield=True):
             async with owner.turn:
                 check_abortable(transactional_id, owner.value)
                 LOGGER.info("transaction %r is aborted: an administrator wants it", transactional_id)
-                await self._end(owner, commit=False, fence=True)
+                await self._end(owner, commit=False, client_version=EPOCH_PER_TRANSACTION)
 
     async def write_marker(
         self,
@@ -215,9 +210,11 @@ class TransactionCoordinator:
         *,
         commit: bool,
         coordinator_epoch: int,
+        transaction_version: int = 0,
     ) -> None:
         """End what a producer has open on one partition. Raises RequestError: TRANSACTION_COORDINATOR_FENCED for a coordinator
-        epoch below the one that the log knows, and Kafka's UNKNOWN_SERVER_ERROR for an id or epoch that no producer has."""
+        epoch below the one that the log knows, INVALID_PRODUCER_EPOCH for a producer epoch that cannot end it, and Kafka's
+        UNKNOWN_SERVER_ERROR for an id or epoch that no producer has."""
         actor = self._topics.actor(topic_partition)
         if producer_id <= NO_PRODUCER_ID or producer_epoch <= NO_PRODUCER_EPOCH:
             raise RequestError(
@@ -231,6 +228,7 @@ class TransactionCoordinator:
             commit=commit,
             coordinator_epoch=coordinator_epoch,
             now_ms=self._now_ms(),
+            transaction_version=transaction_version,
         )
         await store(actor, marker, lambda _: self._marker_stored(topic_partition, producer_id, commit))
 
@@ -251,7 +249,7 @@ class TransactionCoordinator:
 
     # ---- steps, inside an id's turn and shielded -------------------------------------------------------------------------
 
-    async def _end(self, owner: TransactionalId, *, commit: bool, fence: bool, client_version: int = 0) -> None:
+    async def _end(self, owner: TransactionalId, *, commit: bool, fence: bool = False, client_version: int = 0) -> None:
         """Take an open transaction to its end, or one whose outcome is decided already to that one."""
         assert owner.value is not None
         if owner.value.state not in PREPARED_STATES:
@@ -322,7 +320,7 @@ class TransactionCoordinator:
         if value.state is TransactionState.ONGOING:
             LOGGER.info("transaction %r is aborted: it was open for more than %d ms", owner.name, value.timeout_ms)
         try:
-            await self._end(owner, commit=False, fence=True)
+            await self._end(owner, commit=False, client_version=EPOCH_PER_TRANSACTION)
         except RequestError as exc:
             owner.deadline = trio.current_time() + RETRY_S
             LOGGER.warning("transaction %r could not be ended and is tried again: %s", owner.name, exc)

@@ -14,7 +14,11 @@ TransactionMetadata, TransactionCoordinator; KIP-98, KIP-360, KIP-890).
 
 An id that is new has no state. A producer that starts while a transaction is Ongoing aborts it first. With transaction version
 2 the outcome raises the epoch, under which the markers are written and the producer goes on; where the epochs of a producer id
-are used up it goes on with epoch 0 of the next one.
+are used up it goes on with epoch 0 of the next one. A timeout does the same: the producer learns its next epoch when it ends
+the transaction, or when it starts again under its own id and epoch. A new instance of the producer fences the old one instead.
+
+`is_epoch_before` recognizes the id and epoch that a producer had one step ago, as a pair. The pair counts until the producer
+uses its current epoch.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ import attrs
 from ....protocol.coordinator.transactions import TransactionLogValue, TransactionState
 from ....protocol.errors import ErrorCode, InvalidTxnStateError, RequestError
 from ....protocol.limits import INT16_MAX
-from ....protocol.types import NO_PRODUCER_ID, TopicPartition
+from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 _EMPTY, _ONGOING, _DEAD = TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.DEAD
 _PREPARED: Final = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPARE_ABORT}
@@ -62,13 +66,26 @@ def check_transition(before: TransactionLogValue | None, after: TransactionState
 
 
 def started(
-    value: TransactionLogValue | None, *, timeout_ms: int, now_ms: int, new_producer_id: int | None
+    value: TransactionLogValue | None,
+    *,
+    timeout_ms: int,
+    now_ms: int,
+    new_producer_id: int | None,
+    by_holder: bool = False,
 ) -> TransactionLogValue:
     """A producer starts with the id: the next epoch, or the first one of `new_producer_id`, which is needed when the id is new
-    or `is_epoch_exhausted`."""
+    or `is_epoch_exhausted`. `by_holder`: the request names the current id and epoch, so it may come again."""
     check_transition(value, _EMPTY)
+    last_epoch = value.producer_epoch if by_holder and value is not None else NO_PRODUCER_EPOCH
     if new_producer_id is not None:
-        return TransactionLogValue(producer_id=new_producer_id, producer_epoch=0, timeout_ms=timeout_ms, last_update_ms=now_ms)
+        return TransactionLogValue(
+            producer_id=new_producer_id,
+            producer_epoch=0,
+            timeout_ms=timeout_ms,
+            last_update_ms=now_ms,
+            previous_producer_id=value.producer_id if by_holder and value is not None else NO_PRODUCER_ID,
+            last_producer_epoch=last_epoch,
+        )
     assert value is not None
     assert not is_epoch_exhausted(value)
     return TransactionLogValue(
@@ -76,6 +93,20 @@ def started(
         producer_epoch=value.producer_epoch + 1,
         timeout_ms=timeout_ms,
         last_update_ms=now_ms,
+        last_producer_epoch=last_epoch,
+    )
+
+
+def started_again(value: TransactionLogValue, last_epoch: int, *, timeout_ms: int, now_ms: int) -> TransactionLogValue:
+    """A producer that had `last_epoch` before does not know the current epoch: it starts with that."""
+    check_transition(value, _EMPTY)
+    return TransactionLogValue(
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=timeout_ms,
+        last_update_ms=now_ms,
+        previous_producer_id=value.previous_producer_id,
+        last_producer_epoch=last_epoch,
     )
 
 
@@ -85,7 +116,7 @@ def is_epoch_exhausted(value: TransactionLogValue) -> bool:
 
 
 def joined(value: TransactionLogValue, partitions: Iterable[TopicPartition], *, now_ms: int) -> TransactionLogValue:
-    """Partitions join the transaction, which begins with the first of them."""
+    """Partitions join the transaction, which begins with the first of them. The producer knows its epoch, as this shows."""
     check_transition(value, _ONGOING)
     is_open = value.state is _ONGOING
     return attrs.evolve(
@@ -94,6 +125,8 @@ def joined(value: TransactionLogValue, partitions: Iterable[TopicPartition], *, 
         partitions=(value.partitions if is_open else frozenset()).union(partitions),
         start_ms=value.start_ms if is_open else now_ms,
         last_update_ms=now_ms,
+        previous_producer_id=NO_PRODUCER_ID,
+        last_producer_epoch=NO_PRODUCER_EPOCH,
     )
 
 
@@ -106,8 +139,9 @@ def prepared(
     client_version: int = 0,
     new_producer_id: int = NO_PRODUCER_ID,
 ) -> TransactionLogValue:
-    """The outcome is decided. `fence`: the producer did not ask for it, so its epoch is not good any more. With
-    EPOCH_PER_TRANSACTION it is not either; the producer gets `new_producer_id`, which is needed when `is_epoch_exhausted`."""
+    """The outcome is decided. `fence`: a new instance of the producer aborts, so the epoch is not good any more and the old
+    instance gets no other. With EPOCH_PER_TRANSACTION the producer gets the next epoch, or `new_producer_id`, which is needed
+    when `is_epoch_exhausted`."""
     check_transition(value, _PREPARED[commit])
     raised = value.producer_epoch + (fence or client_version >= EPOCH_PER_TRANSACTION)
     epoch = min(raised, INT16_MAX)  # older servers stored open transactions at the epoch that fences
@@ -120,7 +154,9 @@ def prepared(
         start_ms=value.start_ms if is_open else now_ms,
         last_update_ms=now_ms,
         client_version=client_version,
+        previous_producer_id=NO_PRODUCER_ID,
         next_producer_id=new_producer_id,
+        last_producer_epoch=NO_PRODUCER_EPOCH,
     )
 
 
@@ -192,12 +228,23 @@ def has_ended_with(value: TransactionLogValue, producer_id: int, producer_epoch:
     return (value.previous_producer_id, LAST_CLIENT_EPOCH, 0) == (producer_id, producer_epoch, value.producer_epoch)
 
 
-def next_epoch_error(value: TransactionLogValue, expected: tuple[int, int], last_epoch: int) -> str:
+def is_epoch_before(value: TransactionLogValue, producer_id: int, producer_epoch: int) -> bool:
+    """Whether the producer had this id and epoch one step ago, and may not know the current ones (KIP-360)."""
+    if value.state is _ONGOING or producer_epoch == NO_PRODUCER_EPOCH:
+        return False
+    if value.state is not _EMPTY:
+        return has_ended_with(value, producer_id, producer_epoch)
+    is_rotated = value.previous_producer_id != NO_PRODUCER_ID
+    last_id = value.previous_producer_id if is_rotated else value.producer_id
+    return (producer_id, producer_epoch) == (last_id, value.last_producer_epoch)
+
+
+def next_epoch_error(value: TransactionLogValue, expected: tuple[int, int]) -> str:
     """Why a producer that names its (id, epoch) cannot get the next epoch (KIP-360); empty when it can."""
     producer_id, epoch = expected
-    if producer_id == value.previous_producer_id and epoch >= LAST_CLIENT_EPOCH:
+    if expected == (value.producer_id, value.producer_epoch) and epoch <= LAST_CLIENT_EPOCH:
         return ""
-    if producer_id == value.producer_id and epoch in (value.producer_epoch, last_epoch):
+    if is_epoch_before(value, *expected):
         return ""
     return f"it has producer id {value.producer_id} and epoch {value.producer_epoch}, not {producer_id} and {epoch}"
 
@@ -209,14 +256,15 @@ def check_producer(
 
     No producer has an epoch above LAST_CLIENT_EPOCH: that epoch fences the last holder. A client that names it has guessed.
     """
-    if value is None or value.producer_id != producer_id:
+    is_fenced = value is not None and value.previous_producer_id == producer_id
+    if value is None or (value.producer_id != producer_id and not is_fenced):
         known = "it is not known here" if value is None else f"it belongs to producer id {value.producer_id}"
         raise RequestError(
             f"transactional id {transactional_id!r} does not belong to producer id {producer_id}: {known}; start the producer "
             "again",
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         )
-    if value.producer_epoch != producer_epoch or producer_epoch > LAST_CLIENT_EPOCH:
+    if is_fenced or value.producer_epoch != producer_epoch or producer_epoch > LAST_CLIENT_EPOCH:
         raise RequestError(
             f"producer {producer_id} of transactional id {transactional_id!r} has epoch {producer_epoch}, the current one is "
             f"{value.producer_epoch}: a newer instance has started, or the transaction took longer than its timeout of "

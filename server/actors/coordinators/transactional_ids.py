@@ -22,7 +22,7 @@ from ....protocol.coordinator.transactions import (
 )
 from ....protocol.errors import RequestError, TriologError
 from ....protocol.records.builder import build_batch
-from ....protocol.types import NO_PRODUCER_EPOCH, TopicPartition
+from ....protocol.types import TopicPartition
 from ...storage.errors import LogOfflineError
 from ...system.clock import NowMs
 from ..manager.log_manager import LogManager
@@ -44,8 +44,6 @@ class TransactionalId:
     """A producer starts, or a transaction ends: who comes meanwhile is told to try again."""
     marked: set[TopicPartition] = attrs.field(factory=set)
     """Partitions of a prepared transaction that have their marker, as far as we know."""
-    last_epoch: int = NO_PRODUCER_EPOCH
-    """Of the producer that asked for the next epoch of its own id: asking again answers the same (KIP-360)."""
     deadline: float = 0.0
     """When an open transaction is aborted, or a prepared one whose markers could not all be written is tried again. It is
     trio's time, which nobody sets back."""

@@ -3,10 +3,11 @@ KIP-1242 for clients that have reached somebody else."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ....protocol.errors import ErrorCode
-from ....protocol.kafka.apis import ApiKey
+from ....protocol.kafka.apis import Api, ApiKey
 from ....protocol.kafka.messages.api_versions import (
     ApiVersion,
     ApiVersionsFinalizedFeatureKey,
@@ -16,12 +17,25 @@ from ....protocol.kafka.messages.api_versions import (
 )
 from .door import Call
 
-FEATURES: Final = {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
-"""The level of each feature that is in effect. With transaction.version 2 producing joins a transaction (KIP-890), with
-share.version 1 there are share groups (KIP-932), with streams.version 1 Streams groups (KIP-1071)."""
+FEATURES: Final = {
+    "group.version": (1, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1),
+    "share.version": (1, ApiKey.SHARE_FETCH, 2),
+    "streams.version": (1, ApiKey.STREAMS_GROUP_HEARTBEAT, 0),
+    "transaction.version": (2, ApiKey.END_TXN, 5),
+}
+"""The level of each feature, and the API with its version that Kafka has had since that level is in effect by itself. With
+transaction.version 2 producing joins a transaction (KIP-890), with share.version 1 there are share groups (KIP-932), with
+streams.version 1 Streams groups (KIP-1071)."""
 NO_NODE: Final = -1
 FIRST_WITH_LOWEST_LEVEL_0: Final = 4
 """Java clients of before 3.9 fail when they meet such a feature in an earlier version."""
+
+
+def features_of(apis: Mapping[int, Api]) -> dict[str, int]:
+    """The level of each feature in effect where these APIs are served: an emulated older release has fewer."""
+    return {
+        name: level for name, (level, key, version) in FEATURES.items() if (api := apis.get(key)) and api.highest >= version
+    }
 
 
 def api_versions(call: Call, body: ApiVersionsRequest | None) -> ApiVersionsResponse:
@@ -30,12 +44,12 @@ def api_versions(call: Call, body: ApiVersionsRequest | None) -> ApiVersionsResp
     keys = [ApiVersion(api_key=api.key, min_version=api.lowest, max_version=api.highest) for api in call.door.apis.values()]
     if body is None:
         keys = [key for key in keys if key.api_key == ApiKey.API_VERSIONS]
-        return _response(ErrorCode.UNSUPPORTED_VERSION, keys, with_levels_from_0=False)
+        return _response(call, ErrorCode.UNSUPPORTED_VERSION, keys, with_levels_from_0=False)
     if (error := _misrouted(call, body)) is not None:
-        return _response(error, [], with_levels_from_0=False)
+        return _response(call, error, [], with_levels_from_0=False)
     if body.client_software_name:
         call.session.software = f"{body.client_software_name} {body.client_software_version}"
-    return _response(ErrorCode.NONE, keys, with_levels_from_0=call.version >= FIRST_WITH_LOWEST_LEVEL_0)
+    return _response(call, ErrorCode.NONE, keys, with_levels_from_0=call.version >= FIRST_WITH_LOWEST_LEVEL_0)
 
 
 def _misrouted(call: Call, body: ApiVersionsRequest) -> ErrorCode | None:
@@ -48,20 +62,20 @@ def _misrouted(call: Call, body: ApiVersionsRequest) -> ErrorCode | None:
     return None if is_meant else ErrorCode.REBOOTSTRAP_REQUIRED
 
 
-def _response(error: ErrorCode, keys: list[ApiVersion], *, with_levels_from_0: bool) -> ApiVersionsResponse:
+def _response(call: Call, error: ErrorCode, keys: list[ApiVersion], *, with_levels_from_0: bool) -> ApiVersionsResponse:
+    features = features_of(call.door.apis)
     return ApiVersionsResponse(
         error_code=error,
         api_keys=keys,
         supported_features=[
             ApiVersionsSupportedFeatureKey(name=name, min_version=0, max_version=level)
-            for name, level in FEATURES.items()
+            for name, level in features.items()
             if with_levels_from_0
         ],
         finalized_features_epoch=0,
         finalized_features=[
             ApiVersionsFinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in FEATURES.items()
-            if level
+            for name, level in features.items()
         ],
         zk_migration_ready=False,
     )

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import attrs
 
+from ....protocol.errors import ErrorCode
 from ....protocol.kafka.apis import APIS, Api, ApiKey
 from ....protocol.kafka.connection import KafkaConnection, answer_steps
 from ....protocol.patterns import load_patterns
@@ -26,7 +27,7 @@ from .access.audited import AUDITED, KAFKA
 from .access.guarded import guarded
 from .access.login import KafkaLogin
 from .door import Call, KafkaDoor
-from .error_answers import error_codes, error_codes_steps
+from .error_answers import error_codes, error_codes_steps, error_response
 from .fake.watched import Watch
 from .fetch import take_fetch
 from .list_offsets import take_list_offsets
@@ -128,11 +129,21 @@ class KafkaCalls:
     def take_up(self, turn: Turn) -> Work | None:
         """Answer a request, or answer what is to be waited for before the next one may be taken up."""
         if self.login is not None and (why := self.login.refusal(turn.request.api.key)) is not None:
-            self.session.fail(why)
+            self._refuse(turn, why)
             return None
         if self.watch is None:
             return self.serve(turn)
         return self.watch.take_up(self.door, turn, self.serve)
+
+    def _refuse(self, turn: Turn, why: str) -> None:
+        """End the connection; between handshake and login with an answer, as Kafka's."""
+        api, version, body = turn.request.api, turn.request.version, turn.request.body
+        has_answer = body is not None and (api.key is not ApiKey.PRODUCE or body.acks)
+        if self.login is None or not self.login.awaits_token or not has_answer:
+            self.session.fail(why)
+            return
+        self.session.stop_reading()
+        turn.answer(error_response(api, version, body, ErrorCode.ILLEGAL_SASL_STATE, why))
 
     def serve(self, turn: Turn) -> Work | None:
         """The same, without noting the request or applying fault rules."""

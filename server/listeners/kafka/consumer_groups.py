@@ -115,7 +115,7 @@ def _member(call: Call, member: ConsumerMemberDescription) -> ConsumerGroupDescr
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.topic_names),
-        subscribed_topic_regex=member.topic_regex,
+        subscribed_topic_regex=member.topic_regex or "",
         assignment=_assignment(call, member.assignment),
         target_assignment=_assignment(call, member.target_assignment),
         member_type=CONSUMER_MEMBER,

@@ -39,7 +39,8 @@ def _described(call: Call, group: str, *, with_operations: bool) -> DescribeGrou
     error: RequestError | None = None
     description = GroupDescription(group_id=group)
     try:
-        description = call.broker.groups.describe(group)
+        if group:  # clients may have committed for an empty name before KIP-289: here it has nothing
+            description = call.broker.groups.describe(group)
         if description.state is GroupState.DEAD and call.version >= FIRST_WITH_UNKNOWN_GROUP:
             why = "is not a classic group" if call.broker.groups.is_managed(group) else "not found"
             raise RequestError(f"Group {group} {why}.", ErrorCode.GROUP_ID_NOT_FOUND)
@@ -92,6 +93,8 @@ async def delete_groups(call: Call, body: DeleteGroupsRequest) -> DeleteGroupsRe
 
 async def _deleted(call: Call, group: str) -> DeleteGroupsDeletableGroupResult:
     try:
+        if not group:
+            raise RequestError("a group without a name has nothing here", ErrorCode.GROUP_ID_NOT_FOUND)
         await call.broker.groups.delete(group)
     except RequestError as exc:
         return DeleteGroupsDeletableGroupResult(group_id=group, error_code=exc.code, error_message=exc.message)

@@ -26,9 +26,11 @@ from ....protocol.types import TopicPartition
 from ...broker import Commit, CommittingMember
 from ..connections.connection_task import Work
 from ..connections.in_turns import in_turns
-from .door import NO_TOPIC_ID, Call, error_code
+from .door import Call, error_code
 from .session import Turn
 
+FIRST_WITH_TOPIC_IDS: Final = 10
+FIRST_IN_TRANSACTION_WITH_TOPIC_IDS: Final = 6
 FIRST_WITH_ABORTABLE: Final = 4
 FIRST_THAT_JOINS: Final = 5
 """From this version on a commit in a transaction joins it; before it AddOffsetsToTxn does (KIP-890)."""
@@ -51,7 +53,7 @@ def take_offset_commit(call: Call, turn: Turn, body: OffsetCommitRequest) -> Wor
     """Enqueue a commit of few offsets, or answer what does it. The answer comes from the log's actor."""
     if sum(len(topic.partitions) for topic in body.topics) > PARTITIONS_AT_ONCE:
         return partial(_take_offset_commit_later, call, turn, body)
-    asked = [_asked_by(call, topic, each) for topic in body.topics for each in topic.partitions]
+    asked = [_asked_by(call, body, topic, each) for topic in body.topics for each in topic.partitions]
     wanted = [each.commit for each in asked if each.error is None]
     answer = partial(_answer_commit, turn, body, asked)
     if asked and not wanted:
@@ -82,7 +84,9 @@ async def _take_offset_commit_later(call: Call, turn: Turn, body: OffsetCommitRe
 
 async def offset_commit(call: Call, body: OffsetCommitRequest) -> OffsetCommitResponse:
     """Keep offsets; each partition has an answer of its own."""
-    asked = [_asked_by(call, topic, each) async for topic in in_turns(body.topics) async for each in in_turns(topic.partitions)]
+    asked = [
+        _asked_by(call, body, topic, each) async for topic in in_turns(body.topics) async for each in in_turns(topic.partitions)
+    ]
     return _committed(body, await _commit(call, body.group_id, asked, _member(call, body)))
 
 
@@ -126,6 +130,7 @@ async def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> TxnOffs
                 each.committed_metadata,
                 each.committed_leader_epoch,
             ),
+            by_id=call.version >= FIRST_IN_TRANSACTION_WITH_TOPIC_IDS,
         )
         async for topic in in_turns(body.topics)
         async for each in in_turns(topic.partitions)
@@ -147,20 +152,23 @@ async def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> TxnOffs
     )
 
 
-def _asked_by(call: Call, topic: OffsetCommitRequestTopic, each: OffsetCommitRequestPartition) -> _Asked:
+def _asked_by(
+    call: Call, body: OffsetCommitRequest, topic: OffsetCommitRequestTopic, each: OffsetCommitRequestPartition
+) -> _Asked:
     commit = Commit(
         TopicPartition(topic.name, each.partition_index),
         each.committed_offset,
         each.committed_metadata,
         each.committed_leader_epoch,
+        body.retention_time_ms,
     )
-    return _asked(call, topic.name, topic.topic_id, commit)
+    return _asked(call, topic.name, topic.topic_id, commit, by_id=call.version >= FIRST_WITH_TOPIC_IDS)
 
 
-def _asked(call: Call, name: str, topic_id: bytes, commit: Commit) -> _Asked:
+def _asked(call: Call, name: str, topic_id: bytes, commit: Commit, *, by_id: bool) -> _Asked:
     """Look up the topics before the group is asked, as Kafka does."""
     try:
-        topic = call.topic_name(name, topic_id, by_id=topic_id != NO_TOPIC_ID)
+        topic = call.topic_name(name, topic_id, by_id=by_id)
         if topic != name:
             commit = commit._replace(topic_partition=TopicPartition(topic, commit.topic_partition.partition))
         call.check_partition(commit.topic_partition)

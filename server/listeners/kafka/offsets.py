@@ -31,6 +31,7 @@ from .door import NO_TOPIC_ID, Call, error_code
 
 FIRST_WITH_SEVERAL_GROUPS: Final = 8
 FIRST_WITH_ERROR_OF_ALL: Final = 2
+FIRST_WITH_TOPIC_IDS: Final = 10
 NO_EPOCH: Final = -1
 PARTITIONS_AT_ONCE: Final = 16
 """Of a fetch that is answered without a turn of the scheduler."""
@@ -151,7 +152,7 @@ def _of_topic(
     call: Call, group: str, name: str, topic_id: bytes, numbers: Sequence[int]
 ) -> list[tuple[int, GroupOffset | ErrorCode]]:
     try:
-        topic = call.topic_name(name, topic_id, by_id=topic_id != NO_TOPIC_ID)
+        topic = call.topic_name(name, topic_id, by_id=call.version >= FIRST_WITH_TOPIC_IDS)
     except RequestError as exc:
         return [(number, exc.code) for number in numbers]
     found = call.broker.offsets.committed(group, [TopicPartition(topic, number) for number in numbers])

@@ -10,6 +10,7 @@ import attrs
 from ....protocol.errors import ErrorCode, RequestError, RequestTimedOutError
 from ....protocol.kafka.given_answers import PRODUCED, PartitionProduced, TopicProduced
 from ....protocol.kafka.messages.produce import (
+    ProduceBatchIndexAndErrorMessage,
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
@@ -137,7 +138,10 @@ class PendingProduce:
             error_code=result.code,
             base_offset=-1,
             log_start_offset=self._log_starts.get(slot, -1),
-            record_errors=[],
+            record_errors=[
+                ProduceBatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                for index, message in result.record_errors
+            ],
             error_message=result.message,
         )
 

@@ -113,6 +113,7 @@ async def _write_markers(
                 marker.producer_epoch,
                 commit=marker.transaction_result,
                 coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=marker.transaction_version,
             )
         except RequestError as exc:
             error = exc.as_answer()

@@ -24,8 +24,9 @@ from ....protocol.records.batch import (
 )
 from ....protocol.records.compression import compress
 from ....protocol.records.payload import records_data
-from ....protocol.records.steps import UNLIMITED, BatchLimits
-from ....protocol.records.walk import walk_steps
+from ....protocol.records.steps import STEPS_PER_PAUSE, UNLIMITED, BatchLimits
+from ....protocol.records.varint import decode_varint, decode_varlong
+from ....protocol.records.walk import RecordsWalk, walk_steps
 from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, Bytes, CompressionType, TimestampType, TopicPartition
 from ...config import LogConfig, RecordValidation
 from ..disk.diskops import Compute, Procedure, compute
@@ -37,6 +38,10 @@ from ..segments.unpacked_batches import CHECKED_AT_ONCE_BYTES, SMALL_BYTES, drop
 BATCHES_PER_PAUSE: Final = 16
 PACKED_AT_ONCE_BYTES: Final = 16 * KIB
 """Compressed on the spot: 0.5 ms with the slowest codec at its default level."""
+MAX_RECORD_ERRORS: Final = 1000
+"""Of one batch. A batch of a megabyte may have a hundred thousand records, and each error is a hundred bytes."""
+SHOWN: Final = 3
+"""Refused records that the message names, as Kafka's does."""
 
 
 class PreparedAppend(NamedTuple):
@@ -128,7 +133,9 @@ def prepare_steps(
         if one_batch and len(batches) > 1:
             raise InvalidRecordError(f"there are {len(batches)} record batches, exactly one per partition was expected")
     except RequestError as exc:
-        raise type(exc)(f"{topic_partition}: {exc.message}", exc.code) from exc
+        error = type(exc)(f"{topic_partition}: {exc.message}", exc.code)
+        error.record_errors = exc.record_errors
+        raise error from exc
     if len(batches) == 1:
         header, only = batches[0]
         return PreparedAppend(
@@ -162,6 +169,7 @@ def prepare_marker(
     coordinator_epoch: int,
     now_ms: int,
     ends_only: int | None = None,
+    transaction_version: int = 0,
 ) -> PreparedAppend:
     """The control batch that ends a producer's transaction on a partition, ready for an offset.
 
@@ -178,6 +186,8 @@ def prepare_marker(
     )
     header = parse_header(batch)
     marker = parse_end_txn_marker(header, batch)
+    assert marker is not None
+    marker = marker._replace(transaction_version=transaction_version)
     batches = ((header, batch),)
     return PreparedAppend(
         batches, len(batch), 1, now_ms, AppendOrigin.COORDINATOR, True, marker, ends_only, least_timestamp=NOTHING
@@ -220,9 +230,10 @@ def _check_one(
             if walk is None:
                 yield None
         assert walk is not None
-        if walk.has_null_key and "compact" in config.cleanup_policy:
-            raise InvalidRecordError("a record has no key, and the topic is compacted: only keyed records can be kept")
-        _check_timestamps(walk.min_timestamp, walk.max_timestamp, config, now_ms)
+        try:
+            _check_records(walk, config, now_ms)
+        except RequestError as exc:
+            raise (yield from _refused_records(data, header, config, now_ms)) from exc
         target = config.compression_type
         if target is not None and target != header.compression_type and not header.is_control:
             batch = yield from _recompressed(data, header, walk.max_timestamp, config, target)
@@ -254,7 +265,14 @@ def _check_counts(header: BatchHeader, *, from_client: bool) -> None:
         )
 
 
+def _check_records(walk: RecordsWalk, config: LogConfig, now_ms: int) -> None:
+    """Raises InvalidRecordError or InvalidTimestampError if the log refuses a record: `_refused_records` finds out which."""
+    _check_key(config, has_key=not walk.has_null_key)
+    _check_timestamps(walk.min_timestamp, walk.max_timestamp, config, now_ms)
+
+
 def _check_timestamps(smallest: int, largest: int, config: LogConfig, now_ms: int) -> None:
+    """Raises InvalidTimestampError."""
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
         return
     if smallest < NO_TIMESTAMP:
@@ -269,6 +287,40 @@ def _check_timestamps(smallest: int, largest: int, config: LogConfig, now_ms: in
             f"timestamp {largest} lies {largest - now_ms} ms after the server's clock {now_ms}, more than "
             f"message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}"
         )
+
+
+def _check_key(config: LogConfig, *, has_key: bool) -> None:
+    if not has_key and "compact" in config.cleanup_policy:
+        raise InvalidRecordError("a record has no key, and the topic is compacted: only keyed records can be kept")
+
+
+def _refused_records(data: bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> Procedure[RequestError]:
+    """The error of a batch that `_check_records` refuses: that of its first refused record, with `record_errors`, so that a
+    producer can send the others again (KIP-467). The batch has passed `walk_steps`: its lengths and counts are right."""
+    errors: list[tuple[int, RequestError]] = []
+    position = 0
+    for index in range(header.records_count):
+        if not (index + 1) % STEPS_PER_PAUSE:
+            yield None
+        length, start = decode_varint(data, position)
+        position = start + length
+        delta, after = decode_varlong(data, start + 1)
+        _, after = decode_varint(data, after)
+        key_length, _ = decode_varint(data, after)
+        timestamp = header.base_timestamp + delta
+        try:
+            _check_key(config, has_key=key_length >= 0)
+            _check_timestamps(timestamp, timestamp, config, now_ms)
+        except (InvalidRecordError, InvalidTimestampError) as exc:
+            errors.append((index, exc.as_answer()))
+            if len(errors) == MAX_RECORD_ERRORS:
+                break
+    first = errors[0][1]
+    shown = ", ".join(str(index) for index, _ in errors[:SHOWN]) + (", .." if len(errors) > SHOWN else "")
+    count = f"{len(errors)} or more" if len(errors) == MAX_RECORD_ERRORS else str(len(errors))
+    error = type(first)(f"{first.message}; {count} of {header.records_count} records are refused: {shown}", first.code)
+    error.record_errors = tuple((index, each.message) for index, each in errors)
+    return error
 
 
 def _recompressed(

@@ -28,6 +28,8 @@ from .producer_entry import BatchMetadata, CompletedTxn, EndTxnMarker, ProducerE
 
 CACHED_BATCHES: Final = 5
 """Kafka's producers have at most five requests in flight to a partition's leader."""
+EPOCH_PER_TRANSACTION: Final = 2
+"""From this transaction version on a coordinator raises the epoch before it writes markers (KIP-890)."""
 
 
 class StoredBatches(NamedTuple):
@@ -143,12 +145,14 @@ class ProducerCursor:
         )
 
     def check_marker(self, topic_partition: TopicPartition, marker: EndTxnMarker) -> None:
-        """Raises InvalidProducerEpochError or TransactionCoordinatorFencedError."""
+        """A marker of EPOCH_PER_TRANSACTION ends nothing that is open under its own epoch (KIP-1228). Raises
+        InvalidProducerEpochError or TransactionCoordinatorFencedError."""
         entry = self.entry(marker.producer_id) or ProducerEntry(marker.producer_id)
-        if marker.producer_epoch < entry.epoch:
+        is_late = marker.producer_epoch == entry.epoch and entry.current_txn_first_offset is not None
+        if marker.producer_epoch < entry.epoch or (is_late and marker.transaction_version >= EPOCH_PER_TRANSACTION):
             raise InvalidProducerEpochError(
-                f"{topic_partition}: the marker for producer {marker.producer_id} has epoch {marker.producer_epoch}, the log "
-                f"knows {entry.epoch}"
+                f"{topic_partition}: the marker for producer {marker.producer_id} has epoch {marker.producer_epoch} and "
+                f"transaction version {marker.transaction_version}, the log knows epoch {entry.epoch}"
             )
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise TransactionCoordinatorFencedError(

@@ -79,13 +79,14 @@ class ProducerEntry(NamedTuple):
 
 
 class EndTxnMarker(NamedTuple):
-    """What the one record of a transaction marker says."""
+    """What the one record of a transaction marker says, and the version of the transaction, which no record has."""
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     is_abort: bool
     timestamp: int
+    transaction_version: int = 0
 
 
 class CompletedTxn(NamedTuple):

@@ -17,7 +17,7 @@ from .times import Times
 IGNORED: Final[Mapping[str, str]] = {
     "error_message": "messages are our own words",
     "acknowledge_error_message": "the same",
-    "record_errors": "which records of a batch are at fault is not told",
+    "batch_index_error_message": "the same",
     "documentation": "the documentation of a configuration is our own words",
     "finalized_features_epoch": "an offset in Kafka's own metadata log",
     "log_dir": "each has its own place",

@@ -26,6 +26,8 @@ def test_keys_have_the_bytes_that_kafka_writes() -> None:
 def test_the_value_has_the_bytes_that_kafka_writes() -> None:
     value = offsets.OffsetCommitValue(OFFSET, "méta", TIMESTAMP, leader_epoch=5)
     assert value.encode().hex() == "00030000011f71fb04cb0000000500056dc3a974610000018bcfe56800"
+    expiring = value._replace(expire_timestamp=1700000000999)
+    assert expiring.encode().hex() == "00010000011f71fb04cb00056dc3a974610000018bcfe568000000018bcfe56be7"
 
 
 @pytest.mark.parametrize(

@@ -48,11 +48,11 @@ def _refused(driven: Driven, request: ConsumerHeartbeat) -> ErrorCode:
 def test_the_first_member_gets_everything_at_once_and_again_when_it_says_all(driven: Driven, topics: Topics) -> None:
     consumer = _consumer(driven, "a")
     answer = consumer.join()
-    assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("a", 1, 5_000)
+    assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("a", 2, 5_000)
     assert answer.assignment == topics.all_of("t")
     assert driven.group.state is ConsumerGroupState.STABLE
     again = driven.heartbeat(JOIN)
-    assert (again.member_epoch, again.assignment) == (1, topics.all_of("t")), "its answer was lost"
+    assert (again.member_epoch, again.assignment) == (2, topics.all_of("t")), "its answer was lost"
     consumer.beat()
     written = len(driven.log)
     assert consumer.beat().assignment is None
@@ -67,19 +67,19 @@ def test_a_partition_moves_only_when_its_owner_reports_without_it(driven: Driven
     assert second.join().assignment == NO_PARTITIONS
     assert driven.group.members["b"].state is MemberState.UNRELEASED_PARTITIONS
 
-    asked = driven.heartbeat(attrs.evolve(JOIN, member_epoch=1, owned=None, rebalance_timeout_ms=-1, topic_names=None))
+    asked = driven.heartbeat(attrs.evolve(JOIN, member_epoch=2, owned=None, rebalance_timeout_ms=-1, topic_names=None))
     assert asked.assignment is not None
     assert len(asked.assignment) == 2
-    assert asked.member_epoch == 1
+    assert asked.member_epoch == 2
     assert second.beat().assignment is None
 
     for _ in range(3):
-        nothing_said = driven.heartbeat(attrs.evolve(JOIN, member_epoch=1, owned=None, topic_names=None))
+        nothing_said = driven.heartbeat(attrs.evolve(JOIN, member_epoch=2, owned=None, topic_names=None))
         assert nothing_said.assignment is None
         assert second.beat().assignment is None
 
-    given_up = driven.heartbeat(attrs.evolve(JOIN, member_epoch=1, owned=asked.assignment, topic_names=None))
-    assert given_up.member_epoch == 2
+    given_up = driven.heartbeat(attrs.evolve(JOIN, member_epoch=2, owned=asked.assignment, topic_names=None))
+    assert given_up.member_epoch == 3
     assert len(second.beat().assignment or ()) == 2
     assert driven.group.state is ConsumerGroupState.STABLE
 
@@ -126,9 +126,34 @@ def test_unknown_groups_members_and_epochs_are_told_apart(driven: Driven) -> Non
         assert _refused(driven, stranger) is ErrorCode.UNKNOWN_MEMBER_ID
     consumer.beat(topic_names=("u",))
     settle([consumer])
-    for epoch in (0, consumer.epoch - 1, consumer.epoch + 1):
-        request = attrs.evolve(JOIN, member_epoch=epoch, owned=None if epoch else NO_PARTITIONS)
-        assert _refused(driven, request) is ErrorCode.FENCED_MEMBER_EPOCH
+    for epoch in (consumer.epoch - 1, consumer.epoch + 1):
+        assert _refused(driven, attrs.evolve(JOIN, member_epoch=epoch, owned=None)) is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_fenced_member_joins_again_under_its_id_and_gets_its_partitions_at_once(driven: Driven) -> None:
+    members = [_consumer(driven, name) for name in "abc"]
+    for each in members:
+        each.join()
+    settle(members)
+    first = members[0]
+    assert first.epoch > 1
+    epoch, assigned = driven.group.epoch, driven.group.members["a"].assigned
+    for _ in range(2):
+        answer = driven.heartbeat(JOIN)
+        assert (answer.member_epoch, answer.assignment) == (first.epoch, assigned)
+    assert driven.group.epoch == epoch, "nobody else has to give anything up"
+
+
+def test_member_that_is_to_give_something_up_has_done_so_when_it_joins_again(driven: Driven) -> None:
+    first, second = _consumer(driven, "a"), _consumer(driven, "b")
+    first.join()
+    second.join()
+    first.beat()
+    assert driven.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    answer = driven.heartbeat(JOIN)
+    assert answer.assignment is not None
+    assert (answer.member_epoch, len(answer.assignment)) == (driven.group.epoch, 2)
+    assert second.beat().assignment == driven.group.targets["b"]
 
 
 def test_a_full_group_refuses_new_members_only_and_a_full_server_new_groups(topics: Topics) -> None:
@@ -144,7 +169,7 @@ def test_a_member_that_gives_nothing_up_is_removed_after_the_rebalance_timeout(d
     stubborn, second = _consumer(driven, "a"), _consumer(driven, "b")
     stubborn.join()
     second.join()
-    keep = attrs.evolve(JOIN, member_epoch=1, owned=topics.all_of("t"), rebalance_timeout_ms=-1, topic_names=None)
+    keep = attrs.evolve(JOIN, member_epoch=2, owned=topics.all_of("t"), rebalance_timeout_ms=-1, topic_names=None)
     for now_ms in range(0, REBALANCE_TIMEOUT_MS, 10_000):
         driven.pass_time(now_ms)
         driven.heartbeat(keep)
@@ -201,7 +226,7 @@ def test_a_member_has_what_its_subscription_matches_as_topics_come_and_go(driven
     consumer.join()
     topics.create("other", 4)
     settle([consumer])
-    assert driven.group.epoch == 1, "nobody reads it"
+    assert driven.group.epoch == 2, "nobody reads it"
     for change, wanted in (
         (lambda: topics.grow("t", 6), "t"),
         (lambda: topics.create("u", 2), "tu"),
@@ -260,13 +285,13 @@ def _commit(
 def test_offsets_are_committed_by_members_at_their_epoch(driven: Driven) -> None:
     consumer = _consumer(driven, "a")
     consumer.join()
-    assert _commit(driven, "a", 1) is None
-    assert _commit(driven, "a", 1, topic="another") is None
-    assert _commit(driven, "a", 2) is ErrorCode.STALE_MEMBER_EPOCH
-    assert _commit(driven, "a", 1, 8) is ErrorCode.UNSUPPORTED_VERSION
-    assert _commit(driven, "b", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert _commit(driven, "a", 2) is None
+    assert _commit(driven, "a", 2, topic="another") is None
+    assert _commit(driven, "a", 3) is ErrorCode.STALE_MEMBER_EPOCH
+    assert _commit(driven, "a", 2, 8) is ErrorCode.UNSUPPORTED_VERSION
+    assert _commit(driven, "b", 2) is ErrorCode.UNKNOWN_MEMBER_ID
     assert _commit(driven, "", -1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert _commit(driven, "a", 1, None, is_transactional=True) is None
+    assert _commit(driven, "a", 2, None, is_transactional=True) is None
     assert _commit(driven, "", -1, None, is_transactional=True) is None
     assert _commit(driven, "b", -1, None, is_transactional=True) is ErrorCode.UNKNOWN_MEMBER_ID
     consumer.leave()
@@ -281,17 +306,17 @@ def test_offsets_are_committed_at_an_older_epoch_since_which_the_member_has_them
     settle([first, second])
     kept = {number for _, number in first.owned}
     assert len(kept) == 2
-    assert driven.group.members["a"].epoch == 2
+    assert driven.group.members["a"].epoch == 3
     for number in range(4):
         wanted = None if number in kept else ErrorCode.STALE_MEMBER_EPOCH
-        assert _commit(driven, "a", 1, partition=number) is wanted
-        assert _commit(driven, "b", 1, partition=number) is ErrorCode.STALE_MEMBER_EPOCH
-    assert _commit(driven, "a", 0, partition=min(kept)) is ErrorCode.STALE_MEMBER_EPOCH
-    assert _commit(driven, "a", 1, topic="unknown") is ErrorCode.STALE_MEMBER_EPOCH
+        assert _commit(driven, "a", 2, partition=number) is wanted
+        assert _commit(driven, "b", 2, partition=number) is ErrorCode.STALE_MEMBER_EPOCH
+    assert _commit(driven, "a", 1, partition=min(kept)) is ErrorCode.STALE_MEMBER_EPOCH
+    assert _commit(driven, "a", 2, topic="unknown") is ErrorCode.STALE_MEMBER_EPOCH
     second.leave()
     settle([first])
-    assert driven.group.members["a"].epoch == 3
-    assert {number for number in range(4) if _commit(driven, "a", 1, partition=number) is None} == kept
+    assert driven.group.members["a"].epoch == 4
+    assert {number for number in range(4) if _commit(driven, "a", 2, partition=number) is None} == kept
     since = driven.group.members["a"].since
     driven.restart()
     assert driven.group.members["a"].since == since
@@ -306,18 +331,18 @@ def test_what_is_to_be_given_up_is_committed_at_an_older_epoch_too(driven: Drive
     consumers[2].join()
     consumers[0].beat()
     member = driven.group.members["a"]
-    assert (member.state, member.epoch, len(member.revoking)) == (MemberState.UNREVOKED_PARTITIONS, 2, 1)
-    assert {number for number in range(4) if _commit(driven, "a", 1, partition=number) is None} == kept
+    assert (member.state, member.epoch, len(member.revoking)) == (MemberState.UNREVOKED_PARTITIONS, 3, 1)
+    assert {number for number in range(4) if _commit(driven, "a", 2, partition=number) is None} == kept
 
 
 def test_offsets_are_read_by_members_at_their_epoch_and_by_who_is_none(driven: Driven) -> None:
     _consumer(driven, "a").join()
     check_fetch(driven.group, None, -1)
-    check_fetch(driven.group, "a", 1)
+    check_fetch(driven.group, "a", 2)
     for member_id, epoch, code in [
         ("a", 0, ErrorCode.STALE_MEMBER_EPOCH),
-        ("b", 1, ErrorCode.UNKNOWN_MEMBER_ID),
-        (None, 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("b", 2, ErrorCode.UNKNOWN_MEMBER_ID),
+        (None, 2, ErrorCode.UNKNOWN_MEMBER_ID),
     ]:
         with pytest.raises(RequestError) as caught:
             check_fetch(driven.group, member_id, epoch)

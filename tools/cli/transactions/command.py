@@ -173,7 +173,7 @@ def abort(
 ) -> None:
     """Abort what the transactional ID has open; or what hangs, by --topic, --partition and --producer-id.
 
-    Its records are never seen by readers of committed records, and its producer is fenced off: it has to start again.
+    Its records are never seen by readers of committed records, and its producer can only abort, too.
     """
     hanging = (topic, partition, producer_id)
     if (transactional_id is None) == (None in hanging) or (transactional_id is not None and hanging != (None,) * 3):

@@ -137,7 +137,7 @@ def _one_group(call: Call, _api: Api, body: Any) -> ErrorCode | None:
 
 
 def _named(kind: ResourceType, operation: AclOperation, *, once: bool = False, is_of_group: bool = False) -> Each:
-    """Requires an operation on what each element names. An unknown topic id is left to the handler."""
+    """Requires an operation on what each element names. An unknown topic id, and the id of none, is left to the handler."""
     entity = ENTITIES[kind]
 
     def judge(call: Call, _body: Any, element: Any) -> ErrorCode | None:
@@ -147,6 +147,8 @@ def _named(kind: ResourceType, operation: AclOperation, *, once: bool = False, i
                 name = call.broker.topics.named(topic_id)
             except RequestError:
                 return None
+        elif not name and hasattr(element, "topic_id"):
+            return None
         return None if call.authorize(operation, kind, name or "") else DENIED[kind]
 
     return Each(entity, _right(operation, kind), judge, once, is_of_group)

@@ -20,8 +20,7 @@ from ...access.login import EXPIRED, Login
 from ..session import KafkaSession
 
 _HANDSHAKES: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
-_FIRST_TOKENS: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_AUTHENTICATE})
-_LAST_TOKENS: Final = frozenset({ApiKey.SASL_AUTHENTICATE})
+_TOKENS: Final = frozenset({ApiKey.SASL_AUTHENTICATE})
 _RENEWING: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
@@ -42,15 +41,20 @@ class KafkaLogin:
     def is_done(self) -> bool:
         return self.login.is_done
 
+    @property
+    def awaits_token(self) -> bool:
+        """Whether the handshake is done and the login is not."""
+        return not self.login.is_done and self.login.is_under_way
+
     def refusal(self, key: ApiKey) -> str | None:
         """Why a request is not taken now; None when it is."""
         if self.login.is_done:
             return EXPIRED if self.login.has_expired and key not in _RENEWING else None
         admitted, expected = _HANDSHAKES, "SaslHandshake"
         if self.login.awaits_last_token:
-            admitted, expected = _LAST_TOKENS, "a last token"
+            admitted, expected = _TOKENS, "a last token"
         elif self.login.is_under_way:
-            admitted, expected = _FIRST_TOKENS, "a first token"
+            admitted, expected = _TOKENS, "a first token"
         return None if key in admitted else f"{key.name} came where {expected} was expected"
 
     def choose(self, mechanism: str, *, tokens_follow: bool) -> SaslHandshakeResponse:

@@ -28,7 +28,7 @@ def _may_see(call: Call, kind: ResourceType, name: str) -> bool:
 def _name_of(call: Call, topic: Any) -> str | None:
     """A topic's name, also where its id stands for it; None when nobody has that id."""
     if topic.topic_id == NO_TOPIC_ID:
-        return str(topic.name)
+        return str(topic.name) or None
     try:
         return call.broker.topics.named(topic.topic_id)
     except RequestError:

@@ -73,7 +73,8 @@ class Watch:
             turn.answer(error_response(request.api, request.version, body, code))
             return None
         if request.api.served_by is ServedBy.LEADER and any(_elsewhere(door, turn)):
-            return FailingCall(door, turn, serve, NOT_LEADER, partial(is_elsewhere, door)).carry_out
+            message = f"node {door.number} does not lead the partition; Metadata says which node does"
+            return FailingCall(door, turn, serve, NOT_LEADER, partial(is_elsewhere, door), message).carry_out
         if key in TELL_OF_NODES:
             return partial(self._tell, door, turn, serve)
         return serve(turn)
@@ -149,6 +150,7 @@ class FailingCall:
     code: ErrorCode
     is_affected: IsAffected | None
     """None: all of it fails."""
+    message: str = MESSAGE
 
     async def carry_out(self) -> None:
         """Answer with the error; for a produce with acks 0, end the connection."""
@@ -171,14 +173,14 @@ class FailingCall:
         if api.key in SHARING and self.is_affected is not None:
             return await self._failed_sharing(applied)
         if self.is_affected is None:
-            return error_response(api, version, body, self.code, MESSAGE)
+            return error_response(api, version, body, self.code, self.message)
         parts = divide(api.key, version, body, self.is_affected, self.door.broker.topics.named)
         if parts.failed is None:
             return applied or await served(self.turn, self.serve, body)
         if parts.served is None:
-            return error_response(api, version, body, self.code, MESSAGE)
+            return error_response(api, version, body, self.code, self.message)
         response = applied or await served(self.turn, self.serve, parts.served)
-        return put_together(api, version, response, parts.failed, self.code, MESSAGE)
+        return put_together(api, version, response, parts.failed, self.code, self.message)
 
     def _affects(self, topic: str, number: int | None) -> bool:
         return self.is_affected is None or self.is_affected(topic, number)

@@ -78,16 +78,38 @@ async def test_each_offset_has_its_own_answer(tmp_path: Path) -> None:
     async with one_partition(tmp_path, offset_metadata_max_bytes=10) as broker:
         answers = await broker.offsets.commit(
             "group",
-            [(unknown, 1, None), (PARTITION, 2, "é" * 6), (PARTITION, 7, "é" * 5), (OTHER, 1, None), (PARTITION, -1, None)],
+            [(unknown, 1, None), (PARTITION, 2, "é" * 6), (PARTITION, 7, "é" * 5), (OTHER, 1, None)],
         )
         assert code_of(answers) == [
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.OFFSET_METADATA_TOO_LARGE,
             None,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ErrorCode.INVALID_REQUEST,
         ]
         assert await broker.offsets.fetch("group", None) == [(PARTITION, 7, "é" * 5)]
+
+
+@pytest.mark.parametrize("offset", [-1, -2, -(2**63)])
+async def test_negative_offset_is_stored_as_kafka_does_and_counts_as_none(tmp_path: Path, offset: int) -> None:
+    """Some clients commit -2 and -1 for the earliest and the latest record, and read that back."""
+    async with one_partition(tmp_path) as broker:
+        await commit(broker, 5)
+        await commit(broker, offset)
+        producer = await TransactionalProducer.start(broker)
+        await producer.commit_offset("other", PARTITION, offset)
+        await producer.commit()
+    async with one_partition(tmp_path) as broker:
+        for group in ("group", "other"):
+            [stored] = broker.offsets.committed(group, [PARTITION])
+            assert stored.value is not None
+            assert stored.value.offset == offset
+            assert await broker.offsets.fetch(group, [PARTITION]) == [(PARTITION, -1, "")]
+            assert await broker.offsets.fetch(group, None) == []
+            held = broker._manager.holds.committed
+            assert held is not None
+            assert held(group, PARTITION) is None, "nothing that retention has to keep"
+        await commit(broker, 7)
+        assert await broker.offsets.fetch("group", None) == [(PARTITION, 7, "")]
 
 
 Told = list[RequestError | None] | RequestError
@@ -114,7 +136,7 @@ async def test_commits_of_one_turn_share_a_write_and_are_answered_in_order(broke
 async def test_a_commit_on_the_spot_is_refused_as_one_that_waits(tmp_path: Path) -> None:
     async with one_partition(tmp_path, offset_metadata_max_bytes=10) as broker:
         await commit(broker, 1)
-        wanted = [Commit(OTHER, 1), Commit(PARTITION, 2, "e" * 11), Commit(PARTITION, -1), Commit(PARTITION, 3)]
+        wanted = [Commit(OTHER, 1), Commit(PARTITION, 2, "e" * 11), Commit(OTHER, 2), Commit(PARTITION, 3)]
         told: list[Told] = []
         with broker.disk.gathering:
             assert broker.offsets.commit_now("group", wanted, NO_MEMBER, told.append)

@@ -137,8 +137,19 @@ def test_the_epoch_tells_a_call_that_is_made_again_from_the_next_one(
 
 @pytest.mark.parametrize(
     ("expected", "is_allowed"),
-    [((7, 3), True), ((7, 2), True), ((7, 1), False), ((8, 3), False), ((6, steps.LAST_CLIENT_EPOCH), True), ((6, 3), False)],
-    ids=["current", "asks again", "older", "other id", "epochs used up", "previous id"],
+    [((7, 3), True), ((7, 2), True), ((7, 1), False), ((8, 3), False), ((6, 2), False), ((7, -1), False)],
+    ids=["current", "asks again", "older", "other id", "previous id", "none"],
 )
 def test_only_the_current_producer_gets_the_next_epoch(expected: tuple[int, int], is_allowed: bool) -> None:
-    assert bool(steps.next_epoch_error(value(previous_producer_id=6), expected, last_epoch=2)) is not is_allowed
+    assert bool(steps.next_epoch_error(value(last_producer_epoch=2), expected)) is not is_allowed
+
+
+@pytest.mark.parametrize(
+    ("expected", "is_allowed"),
+    [((7, 0), True), ((6, steps.LAST_CLIENT_EPOCH), True), ((6, 3), False), ((7, steps.LAST_CLIENT_EPOCH), False)],
+)
+def test_previous_producer_id_counts_only_with_its_last_epoch(expected: tuple[int, int], is_allowed: bool) -> None:
+    rotated = value(previous_producer_id=6, last_producer_epoch=steps.LAST_CLIENT_EPOCH, producer_epoch=0)
+    assert bool(steps.next_epoch_error(rotated, expected)) is not is_allowed
+    used = steps.joined(rotated, [A], now_ms=99)
+    assert bool(steps.next_epoch_error(used, expected)) is not (expected == (7, 0))

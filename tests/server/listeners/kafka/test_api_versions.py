@@ -57,6 +57,27 @@ async def test_features_whose_lowest_level_is_0_are_not_told_below_version_4(cli
     assert (levels["share.version"], levels["streams.version"]) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("release", "features"),
+    [
+        ("2.0", {}),
+        ("2.8", {}),
+        ("3.9", {}),
+        ("4.0", {"group.version": 1, "transaction.version": 2}),
+        ("4.1", {"group.version": 1, "transaction.version": 2}),
+        ("4.2", {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}),
+        ("4.4", {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}),
+    ],
+)
+async def test_features_belong_to_the_release_that_is_emulated(
+    kafka: KafkaServer, client: KafkaStream, release: str, features: dict[str, int]
+) -> None:
+    """A Java producer joins transactions by producing where transaction.version is 2: Produce v11 does not let it."""
+    kafka.door.apis = apis_of(release)
+    answer = await client.call(REQUEST, 3)
+    assert {each.name: each.max_version_level for each in answer.finalized_features} == features
+
+
 async def test_a_client_may_have_any_name(client: KafkaStream) -> None:
     """Kafka answers INVALID_REQUEST when the name has other characters than it likes."""
     odd = ApiVersionsRequest(client_software_name="my client! ", client_software_version="")

@@ -29,7 +29,7 @@ JOIN = ask(
     subscribed_topic_names=[TOPIC],
     topic_partitions=[],
 )
-BEAT = ask("ConsumerGroupHeartbeat", group_id=GROUP, member_id=MEMBER, member_epoch=1)
+BEAT = ask("ConsumerGroupHeartbeat", group_id=GROUP, member_id=MEMBER, member_epoch=2)
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ def assigned(assignment: Any) -> dict[bytes, list[int]]:
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_member_joins_beats_and_leaves(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     answer = await client.call(JOIN, version)
-    assert (answer.error_code, answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (0, MEMBER, 1, 100)
+    assert (answer.error_code, answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (0, MEMBER, 2, 100)
     assert assigned(answer.assignment) == {kafka.topic_id(): [0, 1, 2]}
     owned = [{"topic_id": kafka.topic_id(), "partitions": [0, 1, 2]}]
-    beat = ask("ConsumerGroupHeartbeat", group_id=GROUP, member_id=MEMBER, member_epoch=1, topic_partitions=owned)
+    beat = ask("ConsumerGroupHeartbeat", group_id=GROUP, member_id=MEMBER, member_epoch=2, topic_partitions=owned)
     answer = await client.call(beat, version)
-    assert (answer.error_code, answer.member_epoch, answer.assignment) == (0, 1, None)
+    assert (answer.error_code, answer.member_epoch, answer.assignment) == (0, 2, None)
     answer = await client.call(attrs.evolve(BEAT, member_epoch=-1), version)
     assert (answer.error_code, answer.member_epoch, answer.assignment) == (0, -1, None)
 
@@ -88,12 +88,12 @@ async def test_a_group_is_described_with_what_its_members_have(kafka: KafkaServe
     await client.call(attrs.evolve(JOIN, member_id="member-2", instance_id="static", rack_id="rack"), 1)
     answer = await client.call(ask("ConsumerGroupDescribe", group_ids=[GROUP], include_authorized_operations=False), version)
     [group] = answer.groups
-    assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Reconciling", 2, 2)
+    assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Reconciling", 3, 3)
     assert (group.assignor_name, group.authorized_operations) == ("uniform", INT32_MIN)
     first, second = group.members
     assert (first.member_id, first.member_epoch, first.client_id, first.subscribed_topic_names) == (
         MEMBER,
-        1,
+        2,
         "kafka-wire",
         [TOPIC],
     )
@@ -102,6 +102,19 @@ async def test_a_group_is_described_with_what_its_members_have(kafka: KafkaServe
     assert [len(each.partitions) for each in first.target_assignment.topic_partitions] == [2]
     assert (second.instance_id, second.rack_id, second.assignment.topic_partitions) == ("static", "rack", [])
     assert second.member_type == (1 if version else -1)
+    assert (first.subscribed_topic_regex, second.subscribed_topic_regex) == ("", "")
+
+
+async def test_description_of_a_member_has_the_partitions_that_it_has_yet_to_give_up(
+    kafka: KafkaServer, client: KafkaStream
+) -> None:
+    await client.call(JOIN, 1)
+    await client.call(attrs.evolve(JOIN, member_id="member-2"), 1)
+    owned = [{"topic_id": kafka.topic_id(), "partitions": [0, 1, 2]}]
+    beat = ask("ConsumerGroupHeartbeat", group_id=GROUP, member_id=MEMBER, member_epoch=2, topic_partitions=owned)
+    assert len((await client.call(beat, 1)).assignment.topic_partitions[0].partitions) == 2, "it learns of it"
+    [group] = (await client.call(ask("ConsumerGroupDescribe", group_ids=[GROUP]), 1)).groups
+    assert [sorted(each.partitions) for each in group.members[0].assignment.topic_partitions] == [[0, 1, 2]]
 
 
 async def test_groups_of_other_kinds_and_groups_that_are_not_there_are_not_found(client: KafkaStream) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
+import trio
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.limits import INT32_MAX
 from triolog.protocol.types import TopicPartition
@@ -148,6 +149,21 @@ async def test_a_session_that_is_closed_is_gone(kafka: KafkaServer, reader: Read
     assert (answer.error_code, answer.session_id, answer.responses) == (0, 0, [])
     assert len(kafka.door.fetch_sessions) == 0
     assert (await reader.fetch()).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("ends", ["final epoch", "last partition forgotten", "no session", "empty session"])
+async def test_fetch_with_nothing_to_fetch_is_answered_at_once(kafka: KafkaServer, reader: Reader, ends: str) -> None:
+    """A Java consumer closes its session so; its fetch has the wait of all others."""
+    if ends in ("final epoch", "last partition forgotten"):
+        await reader.told(*ALL)
+    session = {"final epoch": (reader.session_id, -1), "no session": (0, -1), "empty session": (0, 0)}
+    reader.session_id, reader.epoch = session.get(ends, (reader.session_id, reader.epoch))
+    forgotten = (0, 1, 2) if ends == "last partition forgotten" else ()
+    began = trio.current_time()
+    answer = await reader.fetch(forgotten=forgotten, max_wait_ms=PARKED_MS)
+    assert await kafka.broker.reader.fetch([], max_bytes=1, max_wait_s=PARKED_MS / 1000) == [], "the other doors"
+    assert trio.current_time() - began < PARKED_MS / 2000
+    assert (answer.error_code, answer.responses) == (0, [])
 
 
 async def test_a_session_that_begins_anew_replaces_the_old_one(kafka: KafkaServer, reader: Reader) -> None:

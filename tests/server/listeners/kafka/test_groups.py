@@ -208,3 +208,22 @@ async def test_only_groups_without_members_are_deleted(client: KafkaStream, vers
     results = (await client.call(deleting, version)).results
     assert [result.error_code for result in results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
     assert results[0].error_message is None
+
+
+async def test_group_without_a_name_is_dead_and_cannot_be_deleted(client: KafkaStream) -> None:
+    """Kafka serves it: clients could commit offsets under an empty name before KIP-289."""
+    for version in range(7):
+        [group] = (await client.call(ask("DescribeGroups", groups=[""]), version)).groups
+        code = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0
+        assert (group.group_state, group.error_code) == ("Dead", code), version
+    for version in range(4):
+        [result] = (await client.call(ask("DeleteGroups", groups_names=[""]), version)).results
+        assert result.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_description_of_an_unknown_group_says_so_in_kafka_words(client: KafkaStream) -> None:
+    for api in ("ConsumerGroupDescribe", "ShareGroupDescribe", "StreamsGroupDescribe"):
+        [group] = (await client.call(ask(api, group_ids=["missing"]), 1 if api == "ShareGroupDescribe" else 0)).groups
+        assert (group.error_code, group.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group missing not found."), api
+    [group] = (await client.call(ask("DescribeGroups", groups=["missing"]), 6)).groups
+    assert group.error_message == "Group missing not found."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
@@ -97,10 +98,25 @@ async def test_offsets_are_fetched_in_every_version_and_strangers_have_none(kafk
         assert await fetched(client, version, unknown) == (0, {0: nothing}), version
 
 
-async def test_a_topic_id_that_is_gone_is_said(client: KafkaStream) -> None:
-    assert await commit_code(client, committing(5, topic_id=b"x" * 16), 10) == ErrorCode.UNKNOWN_TOPIC_ID
-    code, found = await fetched(client, 10, fetching(10, [0], topic_id=b"x" * 16))
+@pytest.mark.parametrize("topic_id", [b"x" * 16, NO_TOPIC_ID], ids=["unknown", "zero"])
+async def test_a_topic_id_that_is_gone_is_said(client: KafkaStream, topic_id: bytes) -> None:
+    assert await commit_code(client, committing(5, topic_id=topic_id), 10) == ErrorCode.UNKNOWN_TOPIC_ID
+    code, found = await fetched(client, 10, fetching(10, [0], topic_id=topic_id))
     assert (code, found[0][3]) == (0, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+@pytest.mark.parametrize("version", [2, 3, 4, 5])
+@pytest.mark.parametrize("retention_ms", [1000, 2**63 - 1, -1])
+async def test_offset_goes_when_the_retention_of_its_commit_is_over(
+    kafka: KafkaServer, client: KafkaStream, version: int, retention_ms: int
+) -> None:
+    """Clients before Kafka 2.1 send it; from version 5 on there is none."""
+    assert await commit_code(client, attrs.evolve(committing(5), retention_time_ms=retention_ms), version) == 0
+    [stored] = kafka.broker.offsets.committed(GROUP)
+    assert stored.value is not None
+    is_asked_for = version < 5 and retention_ms != -1
+    now_ms = stored.value.commit_timestamp
+    assert stored.value.expire_timestamp == (min(now_ms + retention_ms, 2**63 - 1) if is_asked_for else -1)
 
 
 async def test_a_commit_that_is_refused_says_why(client: KafkaStream) -> None:
@@ -172,8 +188,9 @@ async def test_what_only_a_transaction_has_committed_is_not_among_all_offsets(cl
     assert await fetched(client, 7, fetching(7, None)) == (0, {})
 
 
-async def test_a_commit_in_a_transaction_of_a_topic_id_that_nobody_has_is_told_so(client: KafkaStream) -> None:
-    [topic] = (await client.call(in_transaction(await started(client), 9, bytes(15) + b"x"), 6)).topics
+@pytest.mark.parametrize("topic_id", [bytes(15) + b"x", NO_TOPIC_ID], ids=["unknown", "zero"])
+async def test_a_commit_in_a_transaction_of_a_topic_id_that_nobody_has_is_told_so(client: KafkaStream, topic_id: bytes) -> None:
+    [topic] = (await client.call(in_transaction(await started(client), 9, topic_id), 6)).topics
     assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 

@@ -9,8 +9,10 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.limits import MIB
+from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.listeners.kafka.pending_produce import PendingProduce
+from triolog.server.storage.log.prepare import MAX_RECORD_ERRORS
 
 from tests.support.brokers import values_from
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, produce_request, produced
@@ -248,3 +250,34 @@ async def test_a_small_batch_that_expands_beyond_the_limit_is_refused(client: Ka
     assert len(bomb) < 100_000
     assert (await answered(client, produce_request(bomb))).error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert await produced(client, batch("x")) == 0
+
+
+@pytest.mark.parametrize("version", [3, 7, 8, 9, 12, 13])
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.ZSTD])
+async def test_refused_records_of_a_batch_are_named_so_that_the_others_can_be_sent_again(
+    kafka: KafkaServer, client: KafkaStream, version: int, codec: CompressionType
+) -> None:
+    if version < 7 and codec is CompressionType.ZSTD:
+        return
+    await kafka.broker.topics.create("kept", configs={"cleanup.policy": "compact", "message.timestamp.after.max.ms": "1000"})
+    records = [(START_MS, None if index in (3, 7) else b"key", b"v", ()) for index in range(10)]
+    records[8] = (START_MS + 3_600_000, b"key", b"v", ())
+    request = produce_request(build_batch(records, compression_type=codec), topic="kept", topic_id=kafka.topic_id("kept"))
+    partition = await answered(client, request, version)
+    assert partition.error_code == ErrorCode.INVALID_RECORD, "that of the first one"
+    if version < 8:
+        assert partition.record_errors == []
+        return
+    assert [each.batch_index for each in partition.record_errors] == [3, 7, 8]
+    no_key, late = partition.record_errors[0], partition.record_errors[2]
+    assert "has no key" in no_key.batch_index_error_message
+    assert "message.timestamp.after.max.ms=1000" in late.batch_index_error_message
+    assert "3 of 10 records are refused: 3, 7, 8" in partition.error_message
+    assert await values_from(kafka.broker, TopicPartition("kept", 0)) == []
+
+
+async def test_named_records_of_a_refused_batch_are_limited(kafka: KafkaServer, client: KafkaStream) -> None:
+    await kafka.broker.topics.create("kept", configs={"cleanup.policy": "compact"})
+    request = produce_request(batch(*["v"] * (MAX_RECORD_ERRORS + 5)), topic="kept")
+    partition = await answered(client, request)
+    assert [each.batch_index for each in partition.record_errors] == list(range(MAX_RECORD_ERRORS))

@@ -143,10 +143,15 @@ FIRST: Final = ask("SaslAuthenticate", auth_bytes=b"n,,n=alice,r=abc")
 OUT_OF_ORDER: Final[dict[str, list[tuple[Any, int]]]] = {
     "metadata": [(METADATA, 9)],
     "token without handshake": [(ask("SaslAuthenticate", auth_bytes=plain()), 2)],
-    "metadata after handshake": [(ask("SaslHandshake", mechanism="PLAIN"), 1), (METADATA, 9)],
-    "handshake twice": [(ask("SaslHandshake", mechanism="PLAIN"), 1)] * 2,
-    "between tokens": [(ask("SaslHandshake", mechanism="SCRAM-SHA-256"), 1), (FIRST, 2), (METADATA, 9)],
 }
+HANDSHAKE: Final = (ask("SaslHandshake", mechanism="PLAIN"), 1)
+IN_PLACE_OF_A_TOKEN: Final[dict[str, list[tuple[Any, int]]]] = {
+    "cluster": [HANDSHAKE, (ask("DescribeCluster"), 0)],
+    "versions": [HANDSHAKE, (ApiVersionsRequest("a", "1"), 3)],
+    "handshake twice": [HANDSHAKE] * 2,
+    "between tokens": [(ask("SaslHandshake", mechanism="SCRAM-SHA-256"), 1), (FIRST, 2), (ask("ListGroups"), 4)],
+}
+"""Kafka answers these before it closes the connection."""
 
 
 async def test_without_a_login_nothing_else_is_served(tmp_path: Path) -> None:
@@ -160,6 +165,19 @@ async def test_without_a_login_nothing_else_is_served(tmp_path: Path) -> None:
         async with server.connected() as client:
             await client.send_raw(struct.pack(">i", 1_000_000))
             assert await client.is_closed_by_server(), "a large frame"
+        assert server.broker.security.statistics.logins == 0
+
+
+@pytest.mark.parametrize("name", IN_PLACE_OF_A_TOKEN)
+async def test_request_between_handshake_and_login_is_an_illegal_sasl_state(tmp_path: Path, name: str) -> None:
+    *before, last = IN_PLACE_OF_A_TOKEN[name]
+    async with serving(tmp_path) as server, server.connected() as client:
+        for body, version in before:
+            assert (await client.call(body, version)).error_code == 0
+        answer = await client.call(*last)
+        assert getattr(answer, "error_code", ErrorCode.ILLEGAL_SASL_STATE) == ErrorCode.ILLEGAL_SASL_STATE
+        assert getattr(answer, "topics", []) == getattr(answer, "api_keys", []) == []
+        assert await client.is_closed_by_server()
         assert server.broker.security.statistics.logins == 0
 
 

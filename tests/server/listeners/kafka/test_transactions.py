@@ -249,3 +249,26 @@ async def test_an_id_that_has_begun_nothing_is_older_than_any_age(client: KafkaS
     await started(client)
     request = ask("ListTransactions", state_filters=[], producer_id_filters=[], duration_filter=10**9)
     assert [each.transactional_id for each in (await client.call(request, 1)).transaction_states] == [ID]
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch_delta", "code"),
+    [(2, 0, ErrorCode.INVALID_PRODUCER_EPOCH), (3, 0, ErrorCode.INVALID_PRODUCER_EPOCH), (2, 1, 0), (1, 0, 0), (0, 0, 0)],
+)
+async def test_marker_of_version_2_needs_an_epoch_above_the_open_one(
+    kafka: KafkaServer, client: KafkaStream, version: int, epoch_delta: int, code: int
+) -> None:
+    """A late marker of the transaction before could end the next one otherwise (KIP-1228)."""
+    producer = await started(client)
+    assert await produce_code(client, producer, 12, kafka) == 0
+    marker = marker_of((producer[0], producer[1] + epoch_delta), 0, coordinator_epoch=1) | {"transaction_version": version}
+    assert await marker_codes(client, marker, version=2) == [[code]]
+    assert (await fetched_offsets(client)) == ((1, 0) if code else (2, 2))
+    if not code:
+        assert await marker_codes(client, marker, version=2) == [[0]], "again, when nothing is open"
+
+
+async def fetched_offsets(client: KafkaStream) -> tuple[int, int]:
+    """High watermark and last stable offset."""
+    fetched = (await client.call(fetch_request(fetch_partition(), isolation_level=1), 11)).responses[0].partitions[0]
+    return fetched.high_watermark, fetched.last_stable_offset

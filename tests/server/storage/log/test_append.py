@@ -145,12 +145,13 @@ def test_an_append_above_segment_bytes_is_answered_alone(tmp_path: Path) -> None
 
 @CODECS
 def test_a_compacted_topic_refuses_records_without_a_key(codec: CompressionType) -> None:
-    """Kafka: UnifiedLogTest.testCompactedTopicConstraints; which of the records is not said yet."""
+    """Kafka: UnifiedLogTest.testCompactedTopicConstraints."""
     config = LogConfig(cleanup_policy=("compact",))
     keyed, unkeyed = (START_MS, b"key", b"value", ()), (START_MS, None, b"value", ())
     for records in ([unkeyed, keyed], [keyed, unkeyed], [unkeyed]):
-        with pytest.raises(errors.InvalidRecordError, match="a record has no key"):
+        with pytest.raises(errors.InvalidRecordError, match="a record has no key") as raised:
             prepare(build_batch(records, compression_type=codec), config)
+        assert [index for index, _ in raised.value.record_errors] == [records.index(unkeyed)]
     assert prepare(build_batch([keyed, keyed], compression_type=codec), config).records_count == 2
 
 
@@ -160,8 +161,10 @@ def test_a_timestamp_too_far_in_the_past_or_the_future_is_refused(codec: Compres
     """Kafka: LogValidatorTest.testRecordWithPastTimestampIsRejected, testRecordWithFutureTimestampIsRejected,
     testInvalidTimestampExceptionHasBatchIndex."""
     config = LogConfig().overlay({f"message.timestamp.{bound}.max.ms": str(DAY_MS)})
-    with pytest.raises(errors.InvalidTimestampError, match=rf"more than message\.timestamp\.{bound}\.max\.ms=86400000"):
+    message = rf"more than message\.timestamp\.{bound}\.max\.ms=86400000"
+    with pytest.raises(errors.InvalidTimestampError, match=message) as raised:
         prepare(batch(START_MS, START_MS + distance_ms, START_MS, compression_type=codec), config)
+    assert [index for index, _ in raised.value.record_errors] == [1]
 
 
 def test_timestamps_on_the_bounds_are_accepted_and_any_under_log_append_time() -> None:

@@ -295,13 +295,13 @@ async def test_heartbeats_with_missing_topics_or_tasks_to_give_up_have_to_wait(f
 async def test_members_of_a_consumer_group_commit_at_their_epoch_and_follow_topics(fast_path: Path, kind: Kind) -> None:
     async with kind.serving(fast_path) as broker:
         beat = await kind.settled(broker)
-        member = door.CommittingMember(generation=1, member_id="a")
+        member = door.CommittingMember(generation=2, member_id="a")
         assert await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=member) == [None]
-        broker.groups.consumers.check_fetch(GROUP, "a", 1)
-        with pytest.raises(RequestError, match="its epoch is 1"):
-            broker.groups.consumers.check_fetch(GROUP, "a", 2)
+        broker.groups.consumers.check_fetch(GROUP, "a", 2)
+        with pytest.raises(RequestError, match="its epoch is 2"):
+            broker.groups.consumers.check_fetch(GROUP, "a", 3)
         for stale, code in (
-            (door.CommittingMember(generation=2, member_id="a"), "STALE_MEMBER_EPOCH"),
+            (door.CommittingMember(generation=3, member_id="a"), "STALE_MEMBER_EPOCH"),
             (door.CommittingMember(), "UNKNOWN_MEMBER_ID"),
         ):
             with pytest.raises(RequestError, match=code):
@@ -312,10 +312,10 @@ async def test_members_of_a_consumer_group_commit_at_their_epoch_and_follow_topi
         await broker.topics.create_partitions(TOPIC, 3)
         answer = await kind.heartbeat(broker, beat)
         wanted = frozenset((broker.topics.id_of(TOPIC), number) for number in range(3))
-        assert (answer.member_epoch, answer.assignment) == (2, wanted)
+        assert (answer.member_epoch, answer.assignment) == (3, wanted)
         await broker.topics.delete(TOPIC)
-        answer = await kind.heartbeat(broker, beat, member_epoch=2, owned=frozenset())
-        assert (answer.member_epoch, answer.assignment) == (3, frozenset())
+        answer = await kind.heartbeat(broker, beat, member_epoch=3, owned=frozenset())
+        assert (answer.member_epoch, answer.assignment) == (4, frozenset())
         assert (await kind.heartbeat(broker, beat, member_epoch=-1)).member_epoch == -1
         await broker.topics.create(TOPIC)
         assert await broker.offsets.commit(GROUP, [(PARTITION, 7, None)]) == [None]

@@ -111,6 +111,18 @@ async def test_offsets_of_a_hidden_topic_are_not_told(kafka: KafkaServer, client
         assert [(each.error_code, each.committed_offset, each.committed_leader_epoch) for each in told] == expected
 
 
+async def test_topic_id_of_no_topic_is_unknown_rather_than_denied(kafka: KafkaServer, client: KafkaStream) -> None:
+    await commit(kafka, client)
+    for topic_id in (bytes(16), b"nobody's id 1234"):
+        part = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
+        request = ask("OffsetCommit", group_id=GROUP, topics=[{"topic_id": topic_id, "partitions": [part]}])
+        [topic] = (await client.call(request, 10)).topics
+        assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        group = {"group_id": GROUP, "member_id": None, "topics": [{"topic_id": topic_id, "partition_indexes": [0]}]}
+        [found] = (await client.call(ask("OffsetFetch", groups=[group]), 10)).groups
+        assert found.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
 async def test_an_error_of_a_whole_group_stands_alone(kafka: KafkaServer, client: KafkaStream) -> None:
     await allow(kafka, DELETE, ResourceType.GROUP, GROUP)
     await allow(kafka, READ, ResourceType.TOPIC, TOPIC)
