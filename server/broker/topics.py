@@ -54,7 +54,7 @@ class TopicAdmin:
         """Delete a topic, and what groups have committed and begun in it. With `topic_id`, only if the topic still has that id.
         Raises RequestError."""
         check_not_internal(name)
-        known_id = self._manager.topics.get(name).topic.topic_id.bytes if name in self._manager.topics else None
+        known_id = self._manager.topics.get(name).topic.id_bytes if name in self._manager.topics else None
         await self._manager.changes.delete(name, topic_id)
         await self._committed_offsets.forget_topic(name)
         if known_id is not None:
@@ -78,7 +78,7 @@ class TopicAdmin:
 
     def id_of(self, name: str) -> bytes:
         """The id of a topic, 16 bytes. Raises RequestError."""
-        return self._manager.topics.get(name).topic.topic_id.bytes
+        return self._manager.topics.get(name).topic.id_bytes
 
     def partition_count(self, name: str) -> int:
         """How many partitions a topic has, offline ones included. Raises RequestError."""
