@@ -10,8 +10,8 @@ but leave the extent marked as unwritten, which reads as zeros from the next mou
 *written*, into pages that are new and dirty.
 
 Nothing below the recovery point is written again: a sync that succeeded has vouched for it, and flash wears. But what shares
-pages with bytes that the device refused may have gone with them: its CRCs are checked, and where it reads differently once it was
-forgotten, it is written after all.
+pages with bytes that the device refused may have gone with them: its CRCs are checked, and where it reads differently once it
+was forgotten, it is written after all.
 """
 
 from __future__ import annotations
