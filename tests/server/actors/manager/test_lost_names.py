@@ -6,10 +6,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from triolog.server.actors.partition.flusher import flush
 from triolog.server.broker import Broker
+from triolog.server.storage.disk.checkpoints import LOG_START_FILE, PARTITION_METADATA_FILE
 from triolog.server.storage.disk.paths import DELETED_SUFFIX
+from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE
+from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 
-from tests.support.brokers import PARTITION, TOPIC, one_partition, value
+from tests.server.actors.manager.test_log_retention import started_at
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, value
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import Clock
 from tests.support.sync_counting_fs import SyncCountingFileSystem, made_directories
@@ -86,3 +91,34 @@ async def test_a_log_without_files_ends_where_it_was_known_to_end_and_says_what_
         [gaps] = await broker.gaps.of(TOPIC) if promised == 3 else [None]
         assert gaps is None or [each.gap[:2] for each in gaps.gaps] == [(1, 3)]
         assert (await broker.writer.append(PARTITION, value("four"))).base_offset == promised
+
+
+@pytest.mark.parametrize("kept", [LOG_START_FILE, DERIVED_FILE, LEADER_EPOCH_FILE])
+async def test_a_log_without_segments_begins_where_any_file_says(tmp_path: Path, clock: Clock, kept: str) -> None:
+    async with one_partition(tmp_path, clock=clock) as broker:
+        for text in ("one", "two", "three"):
+            await broker.writer.append(PARTITION, value(text))
+        await broker.logs.delete_records(PARTITION, 2)
+    async with one_partition(tmp_path, clock=clock):
+        pass  # a start takes what lies below out of the leader epochs
+    for path in [*tmp_path.glob("*-checkpoint"), *(tmp_path / str(PARTITION)).iterdir()]:
+        if path.name not in (kept, PARTITION_METADATA_FILE):
+            path.unlink()
+    async with one_partition(tmp_path, clock=clock) as broker:
+        assert ends(broker) == (2, 2)
+
+
+async def test_the_log_start_is_listed_as_long_as_a_power_cut_can_take_the_first_file(tmp_path: Path, clock: Clock) -> None:
+    async with one_partition(tmp_path, clock=clock, durability="os", topic=RETENTION) as broker:
+        for text in ("one", "two"):
+            await broker.writer.append(PARTITION, value(text))
+        clock.advance(10_000)
+        await broker.logs.apply_retention()
+        log = actor_of(broker).log
+        log.doomed.clear()
+        await broker._manager.write_checkpoints()
+        assert log.segments.first.base_offset == started_at(tmp_path) == 2
+        await broker.writer.append(PARTITION, value("three"))
+        await actor_of(broker).perform(flush)
+        await broker._manager.write_checkpoints()
+        assert started_at(tmp_path) is None
