@@ -226,5 +226,6 @@ class DirectorySource:
     def _is_stale(self, name: str, topic_id: bytes) -> bool:
         """Whether another topic has the name now; False where one of the ids is not known."""
         topic = self.topics().get(name)
-        known = topic is not None and topic.topic_id != "" and topic_id != NO_TOPIC_ID
-        return known and topic.topic_id != encode_uuid(uuid.UUID(bytes=topic_id))
+        if topic is None or not topic.topic_id or topic_id == NO_TOPIC_ID:
+            return False
+        return topic.topic_id != encode_uuid(uuid.UUID(bytes=topic_id))
