@@ -87,22 +87,23 @@ class FieldReader:
             raise InvalidRecordError(f"{self._what} announces {count} entries at position {self._position} and ends before")
         return [entry() for _ in range(count)]
 
-    def end_structure(self) -> None:
-        """Pass over tagged fields, which only flexible versions have."""
-        if not self._flexible:
-            return
-        for _ in range(self._unsigned()):
-            self._unsigned()
-            size = self._unsigned()
-            self._position += size
+    def end_structure(self) -> dict[int, bytes]:
+        """Return the tagged fields by tag; only flexible versions have some."""
+        tagged: dict[int, bytes] = {}
+        for _ in range(self._unsigned() if self._flexible else 0):
+            tag, size = self._unsigned(), self._unsigned()
+            start, self._position = self._position, self._position + size
+            tagged[tag] = bytes(self._data[start : self._position])
         if self._position > len(self._data):
             raise InvalidRecordError(f"{self._what} ends inside its tagged fields, after {len(self._data)} bytes")
+        return tagged
 
-    def end(self) -> None:
-        """Everything was read: bytes behind the last field are refused."""
-        self.end_structure()
+    def end(self) -> dict[int, bytes]:
+        """Return the tagged fields. Everything was read: bytes after the last field are refused."""
+        tagged = self.end_structure()
         if self._position != len(self._data):
             raise InvalidRecordError(f"{self._what} has {len(self._data)} bytes and ends at position {self._position}")
+        return tagged
 
     def _length(self, layout: struct.Struct) -> int:
         if self._flexible:

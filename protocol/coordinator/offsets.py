@@ -12,10 +12,10 @@
 | metadata | string | all |
 | commit timestamp, ms | 8 | all |
 | expire timestamp, ms | 8 | 1 |
-| tagged fields | varint | 4 |
+| tagged fields: topic id, tag 0 | 16 | 4 |
 
-Later key versions belong to Kafka's newer kinds of groups (KIP-848, KIP-932) and are left alone. Written are key version 1
-and value version 3, as Kafka 4.1 does.
+Later key versions belong to Kafka's newer kinds of groups (KIP-848, KIP-932) and are left alone. Kafka writes key version 1,
+and value version 4 with the topic's id, or version 3 where that is unknown; so do we.
 """
 
 from __future__ import annotations
@@ -23,17 +23,23 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from ..errors import InvalidRecordError
+from ..records.varint import encode_unsigned_varint
 from ..types import Bytes, TopicPartition
 from .fields import FieldReader, check_version, encode_string, read_version
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 NO_EXPIRE_TIMESTAMP: Final = -1
+NO_TOPIC_ID: Final = bytes(16)
 
 _KEY_VERSION: Final = 1
 _GROUP_KEY_VERSION: Final = 2
 _VALUE_VERSION: Final = 3
-_HIGHEST_VALUE_VERSION: Final = 4
+_VALUE_VERSION_WITH_ID: Final = 4
+_TOPIC_ID_TAG: Final = 0
+_TOPIC_ID_FOLLOWS: Final = bytes((1, _TOPIC_ID_TAG, len(NO_TOPIC_ID)))
+"""One tagged field, its tag and its size."""
 _VERSION: Final = struct.Struct(">h")
 _PARTITION: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
@@ -89,21 +95,28 @@ class OffsetCommitValue(NamedTuple):
     leader_epoch: int = -1
     expire_timestamp: int = NO_EXPIRE_TIMESTAMP
     """When the offset goes, as clients before Kafka 2.1 could ask for; -1: when the server says."""
+    topic_id: bytes = NO_TOPIC_ID
+    """Of the topic that it belongs to: another topic of that name has another id. 16 bytes."""
 
     def encode(self) -> bytes:
-        """In version 1 where it has an expire timestamp, which later versions lack, else in version 3. ValueError for too long
-        metadata."""
+        """In version 1 where it has an expire timestamp, which later versions lack, in version 4 where it has a topic id, else in
+        version 3. ValueError for too long metadata."""
+        timestamp = _OFFSET.pack(self.commit_timestamp)
         if self.expire_timestamp != NO_EXPIRE_TIMESTAMP:
             metadata = encode_string(self.metadata)
             return _EXPIRING.pack(1, self.offset) + metadata + _TIMES.pack(self.commit_timestamp, self.expire_timestamp)
-        start = _WRITTEN.pack(_VALUE_VERSION, self.offset, self.leader_epoch)
-        return start + encode_string(self.metadata) + _OFFSET.pack(self.commit_timestamp)
+        if self.topic_id == NO_TOPIC_ID:
+            start = _WRITTEN.pack(_VALUE_VERSION, self.offset, self.leader_epoch)
+            return start + encode_string(self.metadata) + timestamp
+        metadata = encode_string(self.metadata)[2:]
+        start = _WRITTEN.pack(_VALUE_VERSION_WITH_ID, self.offset, self.leader_epoch)
+        return start + encode_unsigned_varint(len(metadata) + 1) + metadata + timestamp + _TOPIC_ID_FOLLOWS + self.topic_id
 
 
 def decode_offset_commit_value(data: Bytes) -> OffsetCommitValue:
     """Raises InvalidRecordError."""
     what = "an offset commit"
-    version = check_version(what, data, _HIGHEST_VALUE_VERSION)
+    version = check_version(what, data, _VALUE_VERSION_WITH_ID)
     reader = FieldReader(what, data, flexible=version >= 4, position=_VERSION.size)
     leader_epoch = expire_timestamp = -1
     if version >= 3:
@@ -114,5 +127,7 @@ def decode_offset_commit_value(data: Bytes) -> OffsetCommitValue:
     (commit_timestamp,) = reader.numbers(_OFFSET)
     if version == 1:
         (expire_timestamp,) = reader.numbers(_OFFSET)
-    reader.end()
-    return OffsetCommitValue(offset, metadata, commit_timestamp, leader_epoch, expire_timestamp)
+    topic_id = reader.end().get(_TOPIC_ID_TAG, NO_TOPIC_ID)
+    if len(topic_id) != len(NO_TOPIC_ID):
+        raise InvalidRecordError(f"{what} has a topic id of {len(topic_id)} bytes, not {len(NO_TOPIC_ID)}")
+    return OffsetCommitValue(offset, metadata, commit_timestamp, leader_epoch, expire_timestamp, topic_id)

@@ -82,7 +82,7 @@ class TopicAdmin:
         """Delete a topic, and what groups have committed and begun in it. With `topic_id`, only if the topic still has that id.
         Raises RequestError."""
         check_not_internal(name)
-        known_id = self._manager.topics.get(name).topic.topic_id.bytes if name in self._manager.topics else None
+        known_id = self._manager.topics.get(name).topic.id_bytes if name in self._manager.topics else None
         await self._manager.changes.delete(name, topic_id)
         await self._committed_offsets.forget_topic(name)
         if known_id is not None:
@@ -106,7 +106,7 @@ class TopicAdmin:
 
     def id_of(self, name: str) -> bytes:
         """The id of a topic, 16 bytes. Raises RequestError."""
-        return self._manager.topics.get(name).topic.topic_id.bytes
+        return self._manager.topics.get(name).topic.id_bytes
 
     def compression_type(self, name: str) -> CompressionType | None:
         """How the server compresses what is appended to a topic; None: as the producer did. None also without the topic."""

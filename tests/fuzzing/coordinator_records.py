@@ -144,7 +144,8 @@ def seeds() -> Iterator[bytes]:
     partition = TopicPartition("readings", 3)
     commit = offsets.OffsetCommitValue(17, "note", 1_700_000_000_000, 2)
     flexible = struct.pack(">hqi", 4, 17, 2) + b"\5note" + struct.pack(">q", 5) + b"\0"
-    for value in (commit.encode(), flexible, struct.pack(">hqh", 1, 17, 0) + struct.pack(">qq", 5, 9)):
+    of_topic = commit._replace(topic_id=bytes(range(16)))
+    for value in (commit.encode(), of_topic.encode(), flexible, struct.pack(">hqh", 1, 17, 0) + struct.pack(">qq", 5, 9)):
         yield _record(0, offsets.OffsetCommitKey("group", partition).encode(), value)
     for _ in range(SEEDS_PER_KIND):
         for version in range(5):

@@ -275,6 +275,25 @@ TRUNCATION: Final = {
 }
 
 RETENTION: Final = {
+    "neighbours-of-refused-bytes": Fault(
+        why="A batch that a failed sync took along is served with a wrong CRC after a clean stop.",
+        file="server/storage/disk/write_again.py",
+        old="    while checked < position:\n",
+        new="    while checked < 0:\n",
+        tests=(
+            f"{STORAGE}/disk/test_write_again.py::test_synced_bytes_that_share_pages_with_refused_ones_are_checked",
+            "tests/server/actors/partition/test_flusher.py::test_a_synced_record_that_a_failed_sync_took_along_is_not_served",
+        ),
+    ),
+    "verify-below-the-log-start": Fault(
+        why="A healthy directory counts as damaged once records were deleted, and scripts that verify stop.",
+        file="server/storage/check/snapshot_check.py",
+        old="    for producer_id, first_offset in needed.ongoing.items():\n",
+        new="    for producer_id, first_offset in producers.ongoing.items():\n",
+        tests=(
+            f"{STORAGE}/check/test_verify_log_start.py::test_a_history_of_transactions_kills_and_deletions_leaves_no_damage",
+        ),
+    ),
     "retention-above-the-high-watermark": Fault(
         why="Records are deleted before anyone could read them.",
         file="server/storage/log/retention.py",

@@ -21,7 +21,7 @@ OLDEST_FAULTS: Final = {
     "end-of-a-clean-stop": Fault(
         why="Offsets of records that went with the end of a stopped log are given to other ones, and nobody is told.",
         file="server/storage/recovery/recovery.py",
-        old="        if self.request.was_clean and log.log_end_offset < promised",
+        old="        if is_promised and log.log_end_offset < promised",
         new="        if promised < 0 and log.log_end_offset < promised",
         tests=(f"{RECOVERY}::test_offsets_that_a_clean_stop_promised_are_not_given_out_again",),
     ),

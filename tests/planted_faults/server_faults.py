@@ -93,8 +93,8 @@ DELETION: Final = {
     "log-start-while-files-can-come-back": Fault(
         why="A power cut gives files their old names back, and nothing says that their records were deleted.",
         file="server/actors/manager/log_directories.py",
-        old="    first = 0 if log.doomed else log.segments.first.base_offset\n",
-        new="    first = log.segments.first.base_offset\n",
+        old="    first = 0 if log.doomed or log.names_unsynced else log.segments.first.base_offset\n",
+        new="    first = 0 if log.names_unsynced else log.segments.first.base_offset\n",
         tests=(f"{LOG_RETENTION}::test_the_log_start_is_listed_as_long_as_older_files_could_come_back",),
     ),
     "renames-before-unlinks": Fault(

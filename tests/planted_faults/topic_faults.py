@@ -8,6 +8,8 @@ from tests.planted_faults.planting import Fault
 
 STORAGE: Final = "tests/server/storage"
 ACTORS: Final = "tests/server/actors"
+RECREATED: Final = f"{ACTORS}/manager/test_recreated_names.py"
+LOST_NAMES: Final = f"{ACTORS}/manager/test_lost_names.py"
 TOPIC_CRASHES: Final = f"{ACTORS}/manager/test_topic_crashes.py"
 
 TOPIC_FAULTS: Final = {
@@ -31,6 +33,41 @@ TOPIC_FAULTS: Final = {
         old="                directory.sync_names()\n            except OSError as exc:\n",
         new="            except OSError as exc:\n",
         tests=(f"{TOPIC_CRASHES}::test_a_start_that_undoes_or_completes_a_change_and_is_cut_off_itself_is_done_again",),
+    ),
+    "committed-offsets-go-by-name": Fault(
+        why="A group goes on in a new topic where it was in a deleted one of that name, and never reads what lies before.",
+        file="server/actors/coordinators/committed_offsets.py",
+        old="        return value.topic_id not in (NO_TOPIC_ID, self._topic_id(topic_partition.topic))\n",
+        new="        return False\n",
+        tests=(f"{RECREATED}::test_committed_offsets_that_could_not_be_taken_back_are_not_inherited",),
+    ),
+    "tombstones-go-by-name": Fault(
+        why="A deletion takes back what a group has committed for the next topic of that name.",
+        file="server/actors/coordinators/committed_offsets.py",
+        old="            return known is None or (known != value.topic_id and not offsets.commits_under_way[key.group])\n",
+        new="            return True\n",
+        tests=(f"{RECREATED}::test_a_deletion_takes_back_no_offset_of_the_topic_that_follows",),
+    ),
+    "staged-files-go-by-name": Fault(
+        why="Records that were staged for a deleted topic are committed to another one.",
+        file="server/storage/shared/stage_files.py",
+        old="{_digest(str(topic_partition) if topic_id is None else f'{topic_partition} {topic_id}')}",
+        new="{_digest(str(topic_partition))}",
+        tests=(f"{RECREATED}::test_records_that_were_staged_for_a_deleted_topic_are_not_committed_to_another",),
+    ),
+    "log-start-of-a-file-that-can-go": Fault(
+        why="A power cut takes the name of the first file, nothing says where the log began, and offsets are given twice.",
+        file="server/actors/manager/log_directories.py",
+        old="    first = 0 if log.doomed or log.names_unsynced else log.segments.first.base_offset\n",
+        new="    first = 0 if log.doomed else log.segments.first.base_offset\n",
+        tests=(f"{LOST_NAMES}::test_the_log_start_is_listed_as_long_as_a_power_cut_can_take_the_first_file",),
+    ),
+    "log-without-segments-begins-anew": Fault(
+        why="Offsets are given twice when a power cut has taken the name of a log's only segment.",
+        file="server/storage/recovery/recovery.py",
+        old="max(request.log_start_offset, known, self.epochs.start_offset)",
+        new="request.log_start_offset",
+        tests=(f"{LOST_NAMES}::test_a_log_without_segments_begins_where_any_file_says",),
     ),
     "undoing-deletes-records": Fault(
         why="A partition that somebody copied in while the server was down is deleted.",

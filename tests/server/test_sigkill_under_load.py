@@ -16,7 +16,9 @@ import contextlib
 import operator
 import os
 import random
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -35,6 +37,7 @@ from tests.server.test_sigkill_children import children
 from tests.support.counts import counts
 from tests.support.forked_servers import ServerForker
 from tests.support.kill_loads import OLD_MS, Caller, LoadThread, Progress
+from tests.support.kill_recreated import RecreatingLoad
 from tests.support.kill_transactions import TransactionLoad
 from tests.support.kill_workload import TRANSACTION_PARTITIONS, TRANSACTIONS, Workload
 from tests.support.logs import scan_for_timestamp
@@ -69,6 +72,7 @@ class Run:
                 client.create_topic(name, partitions, config)
         for kill in range(KILLS):
             self._kill_under_load(server)
+            self._verify_a_start()
             server = self._restart()
             self._check(server)
             if kill == 0 and self.rng.random() < 0.5:
@@ -169,6 +173,9 @@ class Run:
         assert "Traceback" not in server.stderr()
 
     def _read_logs(self, client: WireClient) -> None:
+        for load in self.workload.loads:
+            if isinstance(load, RecreatingLoad):
+                load.read(client)
         for partition in self.workload.partitions:
             log = read_stored_log(client, *partition)
             self.workload.history.read(partition, log)
@@ -197,16 +204,25 @@ class Run:
             if isinstance(load, TransactionLoad):
                 load.see(visible)
 
-    def _stop_and_verify(self, server: ServerProcess) -> None:
+    def _verify_a_start(self) -> None:
+        """A start and a clean stop on a copy of what the kill has left leave no damage."""
+        with tempfile.TemporaryDirectory(dir=self.folder.path) as path:
+            copy = attrs.evolve(self.folder, path=Path(path), servers=[])
+            shutil.copytree(self.folder.data_dir, copy.data_dir)
+            with copy:
+                server = copy.start(extra_environment=self.workload.environment)
+                self._stop_and_verify(server, copy)
+
+    def _stop_and_verify(self, server: ServerProcess, folder: ServerFolder | None = None) -> None:
         assert server.stop() == 0
         findings = Seen()
-        fs, path = OsFileSystem(), str(self.folder.data_dir)
+        fs, path = OsFileSystem(), str((folder or self.folder).data_dir)
         lock = DirectoryLock.acquire(path)
         try:
             verify(fs, read_directory(fs, path), findings)
         finally:
             lock.release()
-        assert not findings.damages
+        assert findings.damages == []
 
 
 def _kill_cleaner(server: ServerProcess) -> None:

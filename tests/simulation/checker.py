@@ -25,6 +25,7 @@
 | stuck | a reader that gets nothing more before the end of the log |
 | scrub | it finds damage that nobody has done, or not the one that readers were told of |
 | log directory | one that has failed is in service, or another one is not |
+| remade | a topic that was created again under its name has something of the deleted one, or not what it was given |
 
 Those of members of groups and of stages: `groups.ownership`, `groups.offsets`, `groups.deliveries`, `groups.stages`.
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 import attrs
 
 from .groups.lives import lives
+from .remakes import remakes
 
 DURATION_MS: Final = 300_000
 STEPS: Final = 250
@@ -89,7 +90,7 @@ def script_of(seed: str) -> Script:
     weights = {who: weight for who, weight in WEIGHTS.items() if not (calm and who == "operator")}
     if KEYED in topics:
         weights |= KEYED_WEIGHTS
-    steps = of_groups
+    steps = [*of_groups, *(Step(*each) for each in remakes(seed, busy_ms, is_rough=not calm))]
     for _ in range(STEPS):
         who = rng.choices(list(weights), list(weights.values()))[0]
         at_ms = rng.choice(busy_ms) + int(rng.expovariate(1 / BUSY_MS))

@@ -26,6 +26,7 @@ from .clients.mixers import Mixer
 from .clients.people import Administrator, Operator
 from .clients.producers import KafkaProducer, NativeProducer
 from .clients.readers import Group, Looker, Reader
+from .clients.remakers import Remaker
 from .clients.share_members import ShareMember
 from .clients.transactions import Mover, Pipe
 from .device.disk import Device
@@ -50,6 +51,7 @@ KINDS: Final[dict[str, type[Inhabitant]]] = {
     "group": Group,
     "looker": Looker,
     "admin": Administrator,
+    "remaker": Remaker,
     CLASSIC: ClassicMember,
     CONSUMERS: ConsumerMember,
     SHARERS: ShareMember,
@@ -116,6 +118,10 @@ class World:
             raise EndlessWorldError(f"seed {self.script.seed}: somebody still waits after {LIMIT_S:g} s")
         await self._restart(operator)
         await look_at_offsets(self, inhabitants.values())
+        for inhabitant in inhabitants.values():
+            if isinstance(inhabitant, Remaker):
+                assert self.server.broker is not None
+                await inhabitant.judge_records(self.server.broker)
         await self._read_everything()
         if self.script.rots:
             await self._scrub()

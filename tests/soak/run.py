@@ -26,6 +26,7 @@ from .clients.notes import Notebook, Notes
 from .clients.worker import Task
 from .layout import CONFIGURATIONS, GROUPS, PARTITIONS, PIPES, PROCESSES, RETENTION_MS, Role
 from .processes import Clients
+from .remaking import Remaking
 from .server import SoakServer
 from .troubling import Troublemaker
 
@@ -56,6 +57,7 @@ class Run:
     server: SoakServer = attrs.field(init=False)
     clients: Clients = attrs.field(init=False)
     troublemaker: Troublemaker = attrs.field(init=False)
+    remaking: Remaking = attrs.field(init=False)
     _notes: Notebook = attrs.field(init=False)
     _written: Notes = attrs.field(init=False)
 
@@ -63,6 +65,7 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.server = SoakServer(self.folder, self.serve, self.pace.with_control)
         self.clients = Clients(self.folder, self.commands)
+        self.remaking = Remaking(self.server.native_address, self.seed)
         self._written = Notes(str(self.folder / "driver.jsonl"))
         self._notes = Notebook(self._written, "driver")
         self.troublemaker = Troublemaker(random.Random(self.seed), self.pace, self.server, self.clients, self._notes)
@@ -88,6 +91,7 @@ class Run:
             self.clients.kill()
             raise
         finally:
+            self.remaking.finish()
             self.server.close()
             self._written.close()
 
@@ -96,6 +100,7 @@ class Run:
         with BlockingClient(self.server.native_address) as client:
             for topic, count in PARTITIONS.items():
                 BlockingAdmin(client).create_topic(topic, partitions=count, config=self.configurations[topic])
+        self.remaking.start()
         protocol = self.troublemaker.rng.choice(("classic", "consumer"))
         for name, (family, roles) in self.processes.items():
             if family in self.commands:
@@ -126,6 +131,7 @@ class Run:
 
     def _come_to_the_end(self) -> None:
         """Feeders stop, then pipes and groups come to the end of what there is, then everybody leaves."""
+        self.remaking.finish()
         self.troublemaker.calm()
         self.clients.look()
         self.clients.tell("quiet")
@@ -165,6 +171,7 @@ class Run:
         if verified.returncode:
             self.troublemaker.problems.append(f"verify: {verified.stdout[-2000:]}{verified.stderr[-2000:]}")
         self.troublemaker.begin_life()
+        self.troublemaker.problems += self.remaking.problems()
         reading.read_everything(self.server.kafka, self.server.native_address, PARTITIONS, self._notes)
         expired = time.time_ns() // 1_000_000 - RETENTION_MS
         for where in reading.partitions_of(PARTITIONS):

@@ -76,6 +76,11 @@ class KillHistory:
         stored = {"start_offset": log.log_start_offset, "end_offset": end, "size_bytes": log.batch_bytes}
         self._latest[where, is_committed] = Stored(at_ms=self._now_ms(), who="reader", **stored, **said)
 
+    def forget(self, where: TopicPartition) -> None:
+        """The topic was deleted: nothing of it is there any more."""
+        for is_committed in (False, True):
+            self._latest.pop((where, is_committed), None)
+
     def check(self) -> None:
         """Every promise is kept, as far as the last readings say."""
         anomalies = check([*self.events, *self._latest.values()])

@@ -169,6 +169,11 @@ class ProducerLoad(Load):
     _told_offset: int = -1
     _unanswered: tuple[bytes, list[Numbered]] | None = None
 
+    @property
+    def noted(self) -> TopicPartition:
+        """As what the history knows the partition."""
+        return self.where
+
     def step(self, caller: Caller) -> None:
         if self._identity is None:
             self._identity = caller.ask(messages.InitProducerRequest())
@@ -182,7 +187,7 @@ class ProducerLoad(Load):
             batches, records = self._unanswered
             request = messages.ProduceRequest((messages.ProducePartition(*self.where, batches),))
             base_offset = caller.ask_one(request).base_offset
-            self.history.acknowledge(self.where, base_offset, records)
+            self.history.acknowledge(self.noted, base_offset, records)
             self._told_offset = base_offset + len(records) - 1
             self._unanswered = None
 
@@ -203,7 +208,7 @@ class ProducerLoad(Load):
             records += batch
             if len(batches) > ENOUGH_BYTES:
                 break
-        self.history.send(self.where, records)
+        self.history.send(self.noted, records)
         return bytes(batches), records
 
 
@@ -211,17 +216,19 @@ class ProducerLoad(Load):
 class TrimmingLoad(ProducerLoad):
     """A producer that now and then has records deleted, up to anywhere below the last offset that it was told."""
 
+    share: float = 0.05
+    """Of the steps that end with a deletion."""
     _deleted_before: int = 0
 
     def step(self, caller: Caller) -> None:
         super().step(caller)
-        if self.rng.random() < 0.05:
+        if self.rng.random() < self.share:
             before_offset = self.rng.randint(self._deleted_before, self._told_offset)
-            self.history.add(Trims, self.name, partition=self.where, before_offset=before_offset)
+            self.history.add(Trims, self.name, partition=self.noted, before_offset=before_offset)
             request = messages.DeleteRecordsRequest((messages.DeleteRecordsPartition(*self.where, before_offset),))
             self._deleted_before = caller.ask_one(request).log_start_offset
             assert self._deleted_before <= self._told_offset + 1, f"records were deleted up to {self._deleted_before}"
-            self.history.add(Trimmed, self.name, partition=self.where, before_offset=self._deleted_before)
+            self.history.add(Trimmed, self.name, partition=self.noted, before_offset=self._deleted_before)
 
 
 @attrs.define(eq=False)

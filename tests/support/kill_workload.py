@@ -14,6 +14,7 @@ from triolog.protocol.types import CompressionType, TopicPartition
 from tests.simulation.history import Expires, Made
 from tests.support.kill_history import KillHistory, Numbered
 from tests.support.kill_loads import OLD_MS, CommitterLoad, Load, ProducerLoad, TrimmingLoad
+from tests.support.kill_recreated import RecreatingLoad
 from tests.support.kill_transactions import TransactionLoad
 
 TRANSACTIONS: Final = "transactions"
@@ -46,6 +47,7 @@ class Workload:
         self._add_compacted()
         self._add_retained()
         self._add_transactions()
+        self._add_recreated()
         self.loads.append(CommitterLoad("committer", self._rng(), self.history, KEPT))
 
     def _add_topic(self, name: str, partitions: int, config: dict[str, str]) -> None:
@@ -102,6 +104,21 @@ class Workload:
         make = partial(self._make_old_then_fresh, self.rng.choice((100, 1000)), fresh_ms)
         self._add_producer("aged", make, {"retention.ms": str(RETENTION_MS)})
         self._add_producer("trimmed", self._make_plain, {}, kind=TrimmingLoad)
+
+    def _add_recreated(self) -> None:
+        config = {"retention.ms": "-1", "segment.bytes": "4096", "file.delete.delay.ms": self.rng.choice(("0", "60000"))}
+        self.loads.append(
+            RecreatingLoad(
+                name="recreated",
+                rng=self._rng(),
+                history=self.history,
+                where=TopicPartition("recreated", 0),
+                make=self._make_plain,
+                max_records=self.rng.choice((1, 4, 10)),
+                share=0.3,
+                config=config,
+            )
+        )
 
     def _add_transactions(self) -> None:
         is_compacted = self.rng.random() < 0.5

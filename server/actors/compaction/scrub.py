@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from ....protocol.types import TopicPartition
+from ...storage.log.log import Log
 from ...storage.segments.segment_view import SegmentView
 from ..manager.log_manager import LogManager
 from ..partition.partition import PartitionActor
@@ -47,11 +47,12 @@ class Scrub:
     """None: there is nobody who could see the files of this disk."""
     _passes: int = 0
     _bytes_read: int = 0
-    _told: set[tuple[str, int]] = attrs.field(factory=set)
-    """Path and position of the damages that were said."""
+    _damages: int = 0
+    _told: dict[Log, set[tuple[str, int]]] = attrs.field(factory=dict)
+    """Path and position of the damages that were said. By log, because a topic can be deleted and made again."""
 
     def statistics(self) -> ScrubStatistics:
-        return ScrubStatistics(self._passes, self._bytes_read, len(self._told))
+        return ScrubStatistics(self._passes, self._bytes_read, self._damages)
 
     async def run(self) -> None:
         """Until cancelled; at once when scrubbing is off."""
@@ -72,7 +73,9 @@ class Scrub:
         assert self.open_child is not None
         async with self.open_child(MODULE) as child:
             await child.send(_line(max_bytes_per_second=self.manager.config.scrub_bytes_per_second))
-            for hosted in self.manager.topics.hosted():
+            hosted_now = self.manager.topics.hosted()
+            self._told = {each.actor.log: self._told.get(each.actor.log, set()) for each in hosted_now}
+            for hosted in hosted_now:
                 await self._look_at(child, hosted.actor)
         self._passes += 1
 
@@ -85,19 +88,23 @@ class Scrub:
                 return
             if segment.base_offset not in log.segments or end_offset > log.recovery_point:
                 continue
-            await self._look_at_segment(child, log.topic_partition, segment.view(), end_offset)
+            await self._look_at_segment(child, actor, segment.view(), end_offset)
 
-    async def _look_at_segment(self, child: Child, topic_partition: TopicPartition, view: SegmentView, end_offset: int) -> None:
-        path = view.log.path
+    async def _look_at_segment(self, child: Child, actor: PartitionActor, view: SegmentView, end_offset: int) -> None:
+        topic_partition, path = actor.topic_partition, view.log.path
+        told = self._told.setdefault(actor.log, set())
         await child.send(_line(path=path, size=view.size, base_offset=view.base_offset, end_offset=end_offset))
         answer = await child.receive()
+        if actor.is_closed:
+            return  # another topic may have the name, and the path, by now
         if "error" in answer:
             LOGGER.error("%s: scrubbing could not read %s; check the device", topic_partition, answer["error"])
         elif "damages" in answer:
             self._bytes_read += view.size
             for position, size, first_offset, next_offset, reason in answer["damages"]:
-                if (path, position) not in self._told and len(self._told) < MOST_TOLD:
-                    self._told.add((path, position))
+                if (path, position) not in told and self._damages < MOST_TOLD:
+                    told.add((path, position))
+                    self._damages += 1
                     LOGGER.error(
                         "%s: %d bytes at position %d of %s are damaged (%s), offsets %d to %d; stop the server and run "
                         "`triolog repair` on its directory: it keeps the bytes and takes them out of the log",

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import attrs
 import trio
 
-from ....protocol.coordinator.offsets import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from ....protocol.coordinator.offsets import NO_TOPIC_ID, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...settings.broker_config import BrokerConfig
@@ -24,7 +24,7 @@ from ...storage.log.append import AppendResult
 from ...system.clock import NowMs
 from ..manager.log_manager import LogManager
 from .commit_batch import AnswerCommit, Commit, CommitBatch
-from .group_offsets import GroupOffsets, MayExpire
+from .group_offsets import CommittedOffset, GroupOffsets, MayExpire
 from .offsets_topic import OffsetsTopic, batch_builder, check_group
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -140,6 +140,7 @@ class CommittedOffsets:
                     now_ms,
                     commit.leader_epoch,
                     commit.expire_timestamp(now_ms),
+                    self._topic_id(commit.topic_partition.topic) or NO_TOPIC_ID,
                 ),
             )
             for commit, error in zip(commits, answers, strict=True)
@@ -170,7 +171,19 @@ class CommittedOffsets:
         offsets = self.topic.contents(self.topic.partition_of(group))
         committed, pending = offsets.offsets(group), offsets.pending(group)
         asked = sorted({*committed, *pending}) if partitions is None else partitions
-        return [GroupOffset(each, found.value if (found := committed.get(each)) else None, each in pending) for each in asked]
+        return [GroupOffset(each, self._value(each, committed.get(each)), each in pending) for each in asked]
+
+    def _value(self, topic_partition: TopicPartition, found: CommittedOffset | None) -> OffsetCommitValue | None:
+        return None if found is None or self._is_stale(topic_partition, found.value) else found.value
+
+    def _is_stale(self, topic_partition: TopicPartition, value: OffsetCommitValue) -> bool:
+        """Whether an offset belongs to a topic that was deleted; another topic may have its name. An offset without a topic id
+        counts: an older version of ours, or of Kafka, wrote it."""
+        return value.topic_id not in (NO_TOPIC_ID, self._topic_id(topic_partition.topic))
+
+    def _topic_id(self, topic: str) -> bytes | None:
+        topics = self.topic.topics
+        return topics.get(topic).topic.id_bytes if topic in topics else None
 
     def fetch(
         self, group: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
@@ -199,8 +212,8 @@ class CommittedOffsets:
             offsets = self.topic.contents(self.topic.partition_of(group)).offsets(group)
         except RequestError:
             return None
-        found = offsets.get(topic_partition)
-        return None if found is None or found.value.offset < 0 else found.value.offset
+        value = self._value(topic_partition, offsets.get(topic_partition))
+        return None if value is None or value.offset < 0 else value.offset
 
     def _is_held_for(self, key: OffsetCommitKey) -> bool:
         """Whether retention waits for the group there: without its offset everything would be held from the start again."""
@@ -231,12 +244,13 @@ class CommittedOffsets:
         await self._take_back(topic_partition, offsets, lambda: offsets.keys(group))
 
     async def expire(self, may_expire: MayExpire) -> int:
-        """Take back offsets older than the retention, and answer how many; and the records of groups that have none left.
-        An offset that `retention.hold.groups` names stays. Raises RequestError."""
+        """Take back offsets older than the retention, and answer how many; what deleted topics have left; and the records of
+        groups that have none left. An offset that `retention.hold.groups` names stays. Raises RequestError."""
         retention_ms, count = self._config.offsets_retention_ms, 0
         for topic_partition, offsets in self.topic.readable():
             expired = partial(self._expired, offsets, retention_ms, may_expire)
             count += await self._take_back(topic_partition, offsets, expired)
+            await self._take_back(topic_partition, offsets, partial(self._stale, offsets))
             await self._take_back(topic_partition, offsets, partial(offsets.without_offsets, may_expire))
         return count
 
@@ -257,15 +271,29 @@ class CommittedOffsets:
             await self._take_back(topic_partition, offsets, choose)
 
     async def forget_topic(self, topic: str) -> None:
-        """Take back every offset of a topic that was deleted: another one of that name must not inherit them. Where that fails
-        it is logged, because the topic is gone by now."""
+        """Take back every offset of a topic that was deleted, and none of another topic that has its name by now. Where that
+        fails it is logged, because the topic is gone by now: that other topic has another id, and inherits nothing."""
         for topic_partition, offsets in self.topic.readable():
             try:
                 with trio.CancelScope(shield=True):
                     await self.topic.catch_up(topic_partition)
-                    await self._take_back(topic_partition, offsets, partial(offsets.of_topic, topic))
+                    await self._take_back(topic_partition, offsets, partial(self._stale, offsets, topic))
             except RequestError as exc:
                 LOGGER.error("offsets for the deleted topic %r are left in %s: %s", topic, topic_partition, exc)
+
+    def _stale(self, offsets: GroupOffsets, topic: str | None = None) -> list[OffsetCommitKey]:
+        """What deleted topics have left, or the one that had this name. Not of a group that commits right now, maybe for the
+        next topic with the name: the tombstone would come after that offset."""
+
+        def is_stale(key: OffsetCommitKey, value: OffsetCommitValue) -> bool:
+            if topic is None:
+                return self._is_stale(key.topic_partition, value) and not offsets.commits_under_way[key.group]
+            if key.topic_partition.topic != topic:
+                return False
+            known = self._topic_id(topic)
+            return known is None or (known != value.topic_id and not offsets.commits_under_way[key.group])
+
+        return offsets.stale(is_stale)
 
     async def _take_back(
         self,

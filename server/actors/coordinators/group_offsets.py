@@ -61,6 +61,8 @@ class GroupRecord(NamedTuple):
 _NO_RECORD: Final = GroupRecord(has_members=False, since_ms=-1)
 
 
+IsStale = Callable[[OffsetCommitKey, OffsetCommitValue], bool]
+"""Whether an offset belongs to a topic that was deleted."""
 Moved = Callable[[str, TopicPartition, int, int], None]
 """(group, partition, offset before, offset): a group that had committed an offset has committed another one."""
 
@@ -72,6 +74,8 @@ class GroupOffsets:
     _offsets: dict[str, dict[TopicPartition, CommittedOffset]] = attrs.field(factory=dict)
     _pending: dict[int, dict[OffsetCommitKey, CommittedOffset]] = attrs.field(factory=dict)
     """By producer id: stored in a transaction that has not ended."""
+    _topic_ids: dict[bytes, bytes] = attrs.field(factory=dict)
+    """One object for each id that a replay has found: thousands of offsets share it."""
     _records: dict[str, GroupRecord] = attrs.field(factory=dict)
     """Groups that have a group metadata record: they have, or have had, members."""
     _restorable: dict[str, GroupMetadataValue] = attrs.field(factory=dict)
@@ -107,6 +111,8 @@ class GroupOffsets:
             key = decode_offsets_key(record.key or b"")
             if isinstance(key, OffsetCommitKey):
                 value = None if record.value is None else decode_offset_commit_value(record.value)
+                if value is not None:
+                    value = value._replace(topic_id=self._topic_ids.setdefault(value.topic_id, value.topic_id))
                 self.put(key, value, record.offset, header.producer_id if header.is_transactional else NO_PRODUCER_ID)
             elif key is not None:
                 self._replay_group(key.group, record.value)
@@ -218,11 +224,17 @@ class GroupOffsets:
             if not self.pending(group):
                 yield GroupMetadataKey(group)
 
-    def of_topic(self, topic: str) -> list[OffsetCommitKey]:
-        """Every offset of a topic, committed or waiting for its transaction to end."""
-        committed = (OffsetCommitKey(group, each) for group, offsets in self._offsets.items() for each in offsets)
-        pending = (key for keys in self._pending.values() for key in keys)
-        return [key for key in dict.fromkeys([*committed, *pending]) if key.topic_partition.topic == topic]
+    def stale(self, is_stale: IsStale) -> list[OffsetCommitKey]:
+        """Places of which everything is stale, what was committed and what waits for its transaction to end."""
+        found: dict[OffsetCommitKey, bool] = {}
+        for group, offsets in self._offsets.items():
+            for topic_partition, committed in offsets.items():
+                key = OffsetCommitKey(group, topic_partition)
+                found[key] = is_stale(key, committed.value)
+        for keys in self._pending.values():
+            for key, waiting in keys.items():
+                found[key] = found.get(key, True) and is_stale(key, waiting.value)
+        return [key for key, all_stale in found.items() if all_stale]
 
 
 def _replay_managed(kinds: RecordKinds[K, V], found: dict[bytes, tuple[K, V]], key_bytes: bytes, data: Bytes | None) -> None:

@@ -245,9 +245,10 @@ class LogDirectories:
 
 
 def _offsets_of(hosted: HostedPartition) -> Offsets:
-    """Files that were taken out of the log count as long as they are not unlinked: a power cut can bring their names back."""
+    """Files that were taken out of the log count as long as they are not unlinked: a power cut can bring their names back. A
+    file whose name is not on the device yet is no evidence of where the log begins: a power cut can take it."""
     log = hosted.actor.log
-    first = 0 if log.doomed else log.segments.first.base_offset
+    first = 0 if log.doomed or log.names_unsynced else log.segments.first.base_offset
     return Offsets(log.recovery_point, log.high_watermark, log.log_start_offset, first)
 
 

@@ -5,6 +5,7 @@ A change that was begun is finished, whoever waits for it; one that the disk ref
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -287,6 +288,8 @@ class TopicChanges:
                 f"topic {topic.topic.name!r} is not served any more, but its files could not all be taken out: {exc}; check "
                 "the device, restart the server, and delete the topic again if it is still there"
             ) from exc
+        with contextlib.suppress(OSError, StorageError):  # a topic that gets the name has them forgotten first
+            await self.directories.forget_offsets(topic.topic.name, range(len(topic.partitions)))
         delete_at = trio.current_time() + topic.config.file_delete_delay_ms / 1000
         self.doomed += [(delete_at, target) for _, _, target in renames]
 

@@ -91,12 +91,12 @@ class Topics:
         if name not in self._topics:
             self._by_collision_key.setdefault(collision_key(name), []).append(name)
         self._topics[name] = hosted
-        self._names[hosted.topic.topic_id.bytes] = name
+        self._names[hosted.topic.id_bytes] = name
 
     def remove(self, name: str) -> HostedTopic:
         self.version += 1
         hosted = self._topics.pop(name)
-        del self._names[hosted.topic.topic_id.bytes]
+        del self._names[hosted.topic.id_bytes]
         self._by_collision_key[collision_key(name)].remove(name)
         if not self._by_collision_key[collision_key(name)]:
             del self._by_collision_key[collision_key(name)]

@@ -63,6 +63,8 @@ class StageChecks:
         topics = self._manager.topics
         partitions = []
         for topic_partition, of_partition in files.items():
+            for file in of_partition:  # were checked when another topic may have had that name
+                self._stages.check_complete(self._name, file.task, topic_partition)
             topic_id, actor = topics.get(topic_partition.topic).topic.topic_id, topics.actor(topic_partition)
             end_offset = await actor.perform(partial(flush_for_producer, producer=producer))
             if end_offset is None:

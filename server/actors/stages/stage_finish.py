@@ -51,7 +51,8 @@ async def finish_partition(
         return gone
     files = []
     for file in partition.files:
-        staged = stages.find(name, file.task, topic_partition)
+        staged = stages.find(name, file.task, topic_partition, partition.topic_id)
+        staged = staged or stages.find(name, file.task, topic_partition, None)  # decided by an earlier version
         if staged is None:
             raise LogOfflineError(
                 f"{topic_partition}: what task {file.task!r} has staged for a commit that is decided is not in any log "
@@ -87,14 +88,14 @@ async def _to_append_again(
         ", ".join(f"{each.start} to {each.stop - 1}" for each in found.lost),
     )
     task = f"again {uuid.uuid4().hex}"
-    path = f"{files[0][0].rpartition('/')[0]}/{file_name(task, topic_partition)}"
+    path = f"{files[0][0].rpartition('/')[0]}/{file_name(task, topic_partition, partition.topic_id)}"
     sources = [(source, file.size_bytes) for source, file in files]
 
     def is_lacking(number: int) -> bool:
         return number >= found.records_count or any(number in each for each in found.lost)
 
     try:
-        stages.adopt(name, task, topic_partition, path)
+        stages.adopt(name, path)
         staged, count = await disk.call(copy_staged, disk.fs, sources, path, is_lacking)
         if manager.config.durable:
             await disk.call(sync_staged, disk.fs, path.rsplit("/", 3)[0], name, [path])

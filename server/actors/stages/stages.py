@@ -7,6 +7,7 @@ more, because a batch would be missing in it. Nothing here decides whether what 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -109,10 +110,14 @@ class Stages:
         """Every stage that has files."""
         return list(self._stages)
 
-    def find(self, name: str, task: str, topic_partition: TopicPartition) -> StagedFile | None:
-        """The file of what a task has staged, in whichever log directory it lies."""
+    def find(self, name: str, task: str, topic_partition: TopicPartition, topic_id: uuid.UUID | None) -> StagedFile | None:
+        """The file of what a task has staged for a partition of the topic with that id, in whichever log directory it lies."""
         stage = self._stages.get(name)
-        return None if stage is None else stage.files.get(file_name(task, topic_partition))
+        return None if stage is None else stage.files.get(file_name(task, topic_partition, topic_id))
+
+    def file_name(self, task: str, topic_partition: TopicPartition) -> str:
+        """The file of what a task stages for the topic that has the name now. Raises UnknownTopicOrPartitionError."""
+        return file_name(task, topic_partition, self._manager.topics.get(topic_partition.topic).topic.topic_id)
 
     # ---- staging ---------------------------------------------------------------------------------------------------------
 
@@ -125,7 +130,7 @@ class Stages:
         """
         batches = await self._check(topic_partition, records)
         size = sum(map(len, batches))
-        name, file = stage_name(application, version), file_name(task, topic_partition)
+        name, file = stage_name(application, version), self.file_name(task, topic_partition)
         stage = self._stages.get(name)
         staged = None if stage is None else stage.files.get(file)
         if staged is not None and staged.refusal is not None:
@@ -210,9 +215,9 @@ class Stages:
             )
         return file.refusal.as_answer()
 
-    def adopt(self, name: str, task: str, topic_partition: TopicPartition, path: str) -> None:
+    def adopt(self, name: str, path: str) -> None:
         """Take in a file that is going to be written by somebody else, also above the limit: it goes with the others."""
-        self._stages.setdefault(name, Stage(name)).files[file_name(task, topic_partition)] = StagedFile(path, None, 0)
+        self._stages.setdefault(name, Stage(name)).files[path.rpartition("/")[2]] = StagedFile(path, None, 0)
         self._bytes += SMALLEST_FILE_BYTES
 
     # ---- taking away -----------------------------------------------------------------------------------------------------
@@ -276,8 +281,10 @@ class Stages:
         await self._drop(name, None)
 
     def check_complete(self, name: str, task: str, topic_partition: TopicPartition) -> StagedFile:
-        """The file that a commit names. Raises InvalidRequestError when there is none, or it has missed a write."""
-        file = self.find(name, task, topic_partition)
+        """The file that a commit names. Raises InvalidRequestError when there is none, or it has missed a write, and
+        UnknownTopicOrPartitionError."""
+        topic_id = self._manager.topics.get(topic_partition.topic).topic.topic_id
+        file = self.find(name, task, topic_partition, topic_id)
         if file is None:
             raise InvalidRequestError(
                 f"{topic_partition}: task {task!r} has nothing staged (any more): stage it again under another task, or ask "

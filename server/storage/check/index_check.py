@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from ....protocol.limits import MIB
 from ....protocol.records.batch import BatchHeader
@@ -91,8 +91,31 @@ def _report_size(reporter: Reporter, check: str, file: IndexFile, *, was_closed:
         (reporter.damage if was_closed else reporter.remark)(check, file.path, text)
 
 
+class AbortedInLog(NamedTuple):
+    """What the ABORT markers of a segment have ended, as all batches of the log tell it.
+
+    A recovery passes over batches below the log start, so entries that it has made may say less of them: that a transaction
+    began later, or nothing of it. `needed`: (producer, offset of the marker) of those that still have records.
+    """
+
+    transactions: list[AbortedTxn]
+    needed: set[tuple[int, int]]
+    log_start_offset: int
+
+    def may_say(self, entry: AbortedTxn, told: AbortedTxn) -> bool:
+        """Whether an entry says what the log tells, or what is left of that."""
+        start = self.log_start_offset
+        return _is_or_later(entry.first_offset, told.first_offset, start) and _is_or_later(
+            entry.last_stable_offset, told.last_stable_offset, start
+        )
+
+
+def _is_or_later(found: int, told: int, log_start_offset: int) -> bool:
+    return found == told or told < min(found, log_start_offset)
+
+
 def check_transaction_index(
-    fs: FileSystem, segment: SegmentFiles, aborted: list[AbortedTxn] | None, reporter: Reporter, *, was_closed: bool
+    fs: FileSystem, segment: SegmentFiles, aborted: AbortedInLog | None, reporter: Reporter, *, was_closed: bool
 ) -> None:
     """Hold `.txnindex` against the ABORT markers of its segment; None: the log cannot tell what they ended.
 
@@ -109,8 +132,11 @@ def check_transaction_index(
             return
     reporter.damage(TRANSACTION_INDEX, path, order_failure(found, segment.base_offset))
     if aborted is not None:
-        reporter.damage(TRANSACTION_INDEX, path, _difference("has what the log does not say", found, aborted))
-        lacking = _difference("lacks what the log says", aborted, found)
+        told = {_marker(txn): txn for txn in aborted.transactions}
+        strange = [txn for txn in found if _marker(txn) not in told or not aborted.may_say(txn, told[_marker(txn)])]
+        reporter.damage(TRANSACTION_INDEX, path, _in_words("has what the log does not say", strange))
+        right = {_marker(txn) for txn in found}.difference(map(_marker, strange))
+        lacking = _in_words("lacks what the log says", [told[marker] for marker in told if marker in aborted.needed - right])
         # An entry is written behind its marker: whoever opens a log that was not closed makes it anew.
         (reporter.damage if was_closed else reporter.remark)(TRANSACTION_INDEX, path, lacking)
 
@@ -136,13 +162,15 @@ def order_failure(found: list[AbortedTxn], base_offset: int) -> str | None:
     return None
 
 
-def _difference(words: str, these: list[AbortedTxn], others: list[AbortedTxn]) -> str | None:
-    known = set(others)
+def _marker(txn: AbortedTxn) -> tuple[int, int]:
+    return txn.producer_id, txn.last_offset
+
+
+def _in_words(words: str, transactions: list[AbortedTxn]) -> str | None:
     places = FaultTally()
-    for txn in these:
-        if txn not in known:
-            places.add(
-                f"producer {txn.producer_id} aborted {txn.first_offset} to {txn.last_offset} "
-                f"at last stable offset {txn.last_stable_offset}"
-            )
+    for txn in transactions:
+        places.add(
+            f"producer {txn.producer_id} aborted {txn.first_offset} to {txn.last_offset} "
+            f"at last stable offset {txn.last_stable_offset}"
+        )
     return f"{words}: {places.text}" if places.count else None

@@ -86,7 +86,8 @@ def check_partition(
         state.has_all_producers = False  # what was lost at the end of the log counts: its offsets are not given out again
         state.next_offset = gaps[-1].end_offset
     log_end_offset = max(state.next_offset, state.log_start_offset)
-    snapshots.compare(log_end_offset, state.producers, is_complete=state.has_all_producers and not state.is_compacted)
+    is_complete = state.has_all_producers and not state.is_compacted
+    snapshots.compare(log_end_offset, state.producers, state.needed, state.log_start_offset, is_complete=is_complete)
     snapshots.finish(log_end_offset)
     check_epoch_ends(files, epochs, log_end_offset, reporter)
     if not state.is_compacted:

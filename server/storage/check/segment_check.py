@@ -29,10 +29,11 @@ from ..disk.filesystem import FileSystem
 from ..disk.paths import LOG_SUFFIX
 from ..indexes.transaction_index import AbortedTxn
 from ..log.leader_epochs import LeaderEpochs
+from ..producers.producer_entry import ProducerEntry
 from ..producers.producer_state import ProducerState
 from ..recovery.salvage import Damage, GoodBatch, is_zeros, scan_batches
 from .findings import FaultTally, Reporter
-from .index_check import IndexCheck, check_transaction_index, open_indexes
+from .index_check import AbortedInLog, IndexCheck, check_transaction_index, open_indexes
 from .snapshot_check import SnapshotCheck
 from .stored_records import restored
 
@@ -66,6 +67,25 @@ class LogState:
     batches: int = 0
     records: int = 0
     gaps: list[Gap] = attrs.field(factory=list)
+    needed: ProducerState = attrs.field(init=False)
+    """What a recovery of today knows at least: it passes over batches below the log start. What an earlier one knew lies
+    between this and `producers`."""
+
+    def __attrs_post_init__(self) -> None:
+        entries: dict[int, ProducerEntry] = {}
+        if self.next_offset > self.log_start_offset:
+            entries = {
+                entry.producer_id: _without_old(entry, self.log_start_offset) for entry in self.producers.entries.values()
+            }
+        is_same = self.next_offset >= self.log_start_offset and entries == self.producers.entries
+        self.needed = self.producers if is_same else ProducerState(self.next_offset, entries)
+        self.needed.log_start_offset = 0 if is_same else self.log_start_offset
+
+
+def _without_old(entry: ProducerEntry, log_start_offset: int) -> ProducerEntry:
+    """Without a transaction that began before the log start: whether anything of it is left is not known here."""
+    first = entry.current_txn_first_offset
+    return entry if first is None or first >= log_start_offset else entry._replace(current_txn_first_offset=None)
 
 
 class SegmentCheck:
@@ -90,6 +110,8 @@ class SegmentCheck:
         self._torn_from = torn_from
         self._log = segment.path(LOG_SUFFIX)
         self._aborted: list[AbortedTxn] = []
+        self._needed: set[tuple[int, int]] = set()
+        """Producer and marker's offset of those that readers need."""
         self._records = FaultTally()
         self._timestamps = FaultTally()
         self._epochs = FaultTally()
@@ -107,8 +129,8 @@ class SegmentCheck:
             self._scan(indexes, reporter)
             indexes.report(reporter, self._segment, was_closed=self._was_closed, log_is_damaged=self._is_damaged)
         is_told = state.has_all_producers and not state.is_compacted
-        aborted = self._aborted if is_told else None
-        check_transaction_index(self._fs, self._segment, aborted, reporter, was_closed=self._was_closed)
+        told = AbortedInLog(self._aborted, self._needed, state.log_start_offset) if is_told else None
+        check_transaction_index(self._fs, self._segment, told, reporter, was_closed=self._was_closed)
         reporter.damage("records", self._log, self._records.text)
         where = {"position": self._wrong_epoch_position, "count": self._epochs.count}
         reporter.damage("leader epoch", self._log, self._epochs.text, **where)
@@ -164,18 +186,22 @@ class SegmentCheck:
             self._timestamps.add(f"position {position}: {found}")
 
     def _replay(self, header: BatchHeader, batch: memoryview) -> None:
+        state, control = self._state, batch if header.is_control else b""
         try:
-            aborted = self._state.producers.replay(header, batch if header.is_control else b"")
+            aborted = state.producers.replay(header, control)
+            needed = aborted if state.needed is state.producers else state.needed.replay(header, control)
         except RequestError:
-            self._state.has_all_producers = False  # what is wrong with its record, the walk says
+            state.has_all_producers = False  # what is wrong with its record, the walk says
             return
         if aborted is not None:
             self._aborted.append(aborted)
+        if needed is not None:
+            self._needed.add((needed.producer_id, needed.last_offset))
 
     def _compare_snapshots(self, offset: int) -> None:
         state = self._state
         is_complete = state.has_all_producers and not state.is_compacted
-        state.snapshots.compare(offset, state.producers, is_complete=is_complete)
+        state.snapshots.compare(offset, state.producers, state.needed, state.log_start_offset, is_complete=is_complete)
 
     def _take_wrong_epoch(self, header: BatchHeader, position: int) -> None:
         """Epochs below the log start are forgotten, so a batch that spans the log start is judged by its last offset."""

@@ -1,7 +1,8 @@
 """The `.snapshot` files of a partition held against the log: each must say what the batches below its offset say.
 
 A snapshot forgets producers that were silent for long, so it may lack some; what it has must be right: epoch, newest batch,
-open transaction; and in the `.batches` beside it, which Kafka does not write, the batches before. Where the log does not tell
+open transaction. Where that lies below the log start a snapshot may say less: a recovery passes over those batches. The same in
+the `.batches` beside it, which Kafka does not write, the batches before. Where the log does not tell
 the whole story (it was compacted, starts in the middle without a snapshot, or is damaged), only the file itself is checked,
 which carries a CRC. So is one that lies below the first segment: a start wrote it in the middle of a segment that retention has
 taken, and the next start deletes it, as in Kafka.
@@ -48,13 +49,17 @@ class SnapshotCheck:
             return ProducerState(first_offset), False
         return ProducerState(first_offset, {entry.producer_id: entry for entry in entries}), True
 
-    def compare(self, next_offset: int, producers: ProducerState, *, is_complete: bool) -> None:
-        """Look at every snapshot up to `next_offset`, whose batches `producers` reflects."""
+    def compare(
+        self, next_offset: int, producers: ProducerState, needed: ProducerState, log_start_offset: int, *, is_complete: bool
+    ) -> None:
+        """Look at every snapshot up to `next_offset`, whose batches `producers` reflects, and `needed` those from the log start
+        on."""
         while self._pending and self._pending[-1] <= next_offset:
             offset = self._pending.pop()
             entries = self._read(offset)
             if entries is not None and is_complete:
-                self._reporter.damage(CHECK, snapshot_path(self._directory, offset), _difference(entries, producers))
+                difference = _difference(entries, producers, needed, log_start_offset)
+                self._reporter.damage(CHECK, snapshot_path(self._directory, offset), difference)
                 strange = _strange_batches(entries, producers)
                 self._reporter.damage(CHECK, batches_path(self._directory, offset), strange)
         self.due = self._pending[-1] if self._pending else _NONE_DUE
@@ -88,18 +93,33 @@ class SnapshotCheck:
         return entries
 
 
-def _difference(entries: Sequence[ProducerEntry], producers: ProducerState) -> str | None:
+def _difference(
+    entries: Sequence[ProducerEntry], producers: ProducerState, needed: ProducerState, log_start_offset: int
+) -> str | None:
     places = FaultTally()
     for entry in entries:
         known = producers.entries.get(entry.producer_id)
         if known is None:
             places.add(f"producer {entry.producer_id} is not in the log")
-        elif _facts(known) != _facts(entry):
+        elif _facts(known) != _facts(entry) and not _says_less(entry, known, log_start_offset):
             places.add(f"producer {entry.producer_id}: {_facts(entry)}, the log says {_facts(known)}")
-    for producer_id, first_offset in producers.ongoing.items():
+    for producer_id, first_offset in needed.ongoing.items():
         if producer_id not in {entry.producer_id for entry in entries}:
             places.add(f"producer {producer_id} is missing, its transaction from offset {first_offset} on is open")
     return places.text
+
+
+def _says_less(entry: ProducerEntry, known: ProducerEntry, log_start_offset: int) -> bool:
+    """Whether an entry says of a producer what the log does, without what lies below the log start, or some of that."""
+    newest, first = known.batches[-1] if known.batches else None, known.current_txn_first_offset
+    if not entry.batches and newest is not None and newest.last_offset < log_start_offset:
+        known = known._replace(batches=())
+    found = entry.current_txn_first_offset
+    if first is not None and first < log_start_offset and (found is None or found > first):
+        known = known._replace(current_txn_first_offset=found)
+    if log_start_offset and entry.coordinator_epoch < known.coordinator_epoch:
+        known = known._replace(coordinator_epoch=entry.coordinator_epoch)  # its last marker is below the log start, too
+    return _facts(known) == _facts(entry)
 
 
 def _strange_batches(entries: Sequence[ProducerEntry], producers: ProducerState) -> str | None:

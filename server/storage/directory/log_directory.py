@@ -40,6 +40,7 @@ from ..disk.checkpoints import (
     encode_meta_properties,
     encode_offsets,
     random_uuid,
+    without_partitions,
 )
 from ..disk.filesystem import CREATE, FileSystem, read_file, replace_file
 from ..disk.paths import CLUSTER_METADATA_TOPIC, DELETE_DIR_SUFFIX, IGNORED_DIRECTORIES, is_marked, parse_partition_directory
@@ -258,26 +259,21 @@ class LogDirectory:
         self._write(LOG_START_FILE, encode_offsets(starts))
 
     def forget_offsets(self, topic: str, numbers: range) -> None:
-        """Remove partitions from every offset checkpoint, in memory and on the device, before a new topic takes their names.
+        """Remove partitions from every offset checkpoint, in memory and on the device: when their topic is deleted, and again
+        before a new topic takes their names.
 
         A checkpoint names partitions, not topic ids: an entry that a deleted topic left would cut or trim the log of the next
-        topic with its name. A checkpoint that cannot be decoded stays: the next start ignores all of it. Raises OSError.
+        topic with its name. A checkpoint that cannot be read stays: the next start ignores all of it. Raises OSError.
         """
         for known in (self.recovery_points, self.high_watermarks, self.log_start_offsets):
             for number in numbers:
                 known.pop(TopicPartition(topic, number), None)
         for name in (*_EMPTY_MEANS, CLEANER_OFFSET_FILE):
             path = f"{self.path}/{name}"
-            try:
+            with contextlib.suppress(FileNotFoundError, CheckpointError, ValueError):
                 data = read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
-                if f"\n{topic} ".encode() not in data:
-                    continue  # nearly always: nothing is decoded for a name that is new
-                listed = decode_offsets(path, data)
-            except (FileNotFoundError, CheckpointError, ValueError):
-                continue
-            kept = {tp: offset for tp, offset in listed.items() if tp.topic != topic or tp.partition not in numbers}
-            if len(kept) < len(listed):
-                self._write(name, encode_offsets(kept))
+                if (kept := without_partitions(path, data, topic, numbers)) != data:
+                    self._write(name, kept)
 
     def known_offsets(self, topic_partition: TopicPartition) -> Offsets:
         """What the checkpoints said when the directory was opened, for a partition that could not be: it must not be lost."""

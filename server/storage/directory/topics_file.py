@@ -44,6 +44,11 @@ class Topic:
     configs: dict[str, str] = attrs.field(factory=dict)
 
     @functools.cached_property
+    def id_bytes(self) -> bytes:
+        """The id as protocols have it, 16 bytes: one object for whoever keeps it."""
+        return self.topic_id.bytes
+
+    @functools.cached_property
     def entry(self) -> str:
         """Its lines in the file. They are made once: the file is written anew for every change of one topic among thousands."""
         fields = {

@@ -69,6 +69,27 @@ def decode_offsets(path: str, data: bytes) -> dict[TopicPartition, int]:
     }
 
 
+def without_partitions(path: str, data: bytes, topic: str, numbers: range) -> bytes:
+    """An offset checkpoint without these partitions of a topic. Nothing else is decoded: there may be 10,000 entries, and a
+    change of a topic waits for it. Raises CheckpointError where the number of entries cannot be read."""
+    if f"\n{topic} ".encode() not in data:
+        return data
+    head, tail = data[: data.index(b"\n") + 1], data[data.index(b"\n") + 1 :]
+    removed = 0
+
+    def keep(line: re.Match[bytes]) -> bytes:
+        nonlocal removed
+        if int(line[1]) not in numbers:
+            return line[0]
+        removed += 1
+        return b""
+
+    kept = re.sub(rb"(?m)^%s ([0-9]{1,10}) .*\n" % re.escape(topic.encode()), keep, tail)
+    count, entries = kept.split(b"\n", 1)
+    left = checkpoint_number(path, count.decode("ascii", "replace")) - removed
+    return head + str(left).encode() + b"\n" + entries
+
+
 def checkpoint_entries(path: str, data: bytes, fields: int, *, version: str = _VERSION) -> list[list[str]]:
     """The fields of each line as text. Raises CheckpointError."""
     if not data:

@@ -9,13 +9,16 @@ device had before. The kernel is asked to *forget* the pages: ext4 knows where e
 but leave the extent marked as unwritten, which reads as zeros from the next mount on (seen with Linux 6.18). Then they are
 *written*, into pages that are new and dirty.
 
-Nothing below the recovery point is written again: a sync that succeeded has vouched for it, and flash wears.
+Nothing below the recovery point is written again: a sync that succeeded has vouched for it, and flash wears. But what shares
+pages with bytes that the device refused may have gone with them: its CRCs are checked, and where it reads differently once it
+was forgotten, it is written after all.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -35,6 +38,8 @@ WINDOW_BYTES: Final = 16 * MIB
 FOLIO_BYTES: Final = 4 * MIB
 """The kernel forgets whole folios, of up to 2 MiB on most machines: what may share one with the next window is held and written
 once more with it."""
+SHARED_BYTES: Final = 64 * 1024
+"""The largest page or block that bytes may share with those before them."""
 ATTEMPTS: Final = 2
 """The first sync may report what failed before the start and nobody was told of."""
 
@@ -51,16 +56,22 @@ def write_batches_again(
     folio_bytes: int = FOLIO_BYTES,
 ) -> None:
     """Write the batches of [start, end) again that reach `from_offset`; what lies behind `end` is not kept. Raises
-    LostWriteError when one of them is not what was written, OSError."""
-    position = _find(fs, fd, path, start, end, from_offset)
-    held, forget_from = b"", max(0, position - folio_bytes)
+    LostWriteError when one of them, or of those before that may share a page with them, is not what was written, OSError."""
+    checked, position = _find(fs, fd, path, start, end, from_offset)
+    held, forget_from, shared_from = b"", max(0, position - folio_bytes), max(0, position - SHARED_BYTES)
     piece_bytes = max(RECORD_BATCH_OVERHEAD, min(PIECE_BYTES, window_bytes))
+    while checked < position:
+        checked += len(_read_batches(fs, fd, path, checked, position, piece_bytes))
+    shared = _read(fs, fd, path, shared_from, position - shared_from)
     while True:
         window, stop = [held], position
         while stop < end and stop - position < window_bytes:
             window.append(_read_batches(fs, fd, path, stop, end, piece_bytes))
             stop += len(window[-1])
         fs.forget(fd, forget_from, stop if stop < end else None)
+        if shared and fs.read(fd, len(shared), shared_from) != shared:
+            fs.write(fd, [shared], shared_from)
+        shared = b""
         content = b"".join(window)
         if content:
             fs.write(fd, [content], stop - len(content))
@@ -70,15 +81,19 @@ def write_batches_again(
         position, forget_from = stop, stop - len(held)
 
 
-def _find(fs: FileSystem, fd: int, path: str, start: int, end: int, from_offset: int) -> int:
-    """Where the first batch of [start, end) starts that reaches the offset; `end` when none does."""
-    position = start
+def _find(fs: FileSystem, fd: int, path: str, start: int, end: int, from_offset: int) -> tuple[int, int]:
+    """(where the first batch starts that may share a page with the next position, where the first batch starts that reaches the
+    offset), both in [start, end)."""
+    position, near = start, deque([start])
     while position + RECORD_BATCH_OVERHEAD <= end:
         header = parse_header(_read(fs, fd, path, position, RECORD_BATCH_OVERHEAD))
         if header.last_offset >= from_offset or header.magic != MAGIC or header.size_bytes < RECORD_BATCH_OVERHEAD:
             break
         position += header.size_bytes
-    return min(position, end)
+        near.append(position)
+        while near[1] <= position - SHARED_BYTES:
+            near.popleft()
+    return min(near[0], end), min(position, end)
 
 
 def _read_batches(fs: FileSystem, fd: int, path: str, position: int, end: int, piece_bytes: int) -> bytes:

@@ -38,6 +38,11 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     @property
+    def start_offset(self) -> int:
+        """Where the first epoch starts that is known: nothing before it is in the log. 0 when none is."""
+        return self._entries[0].start_offset if self._entries else 0
+
+    @property
     def latest_epoch(self) -> int | None:
         return self._entries[-1].epoch if self._entries else None
 

@@ -33,7 +33,7 @@ from ....protocol.types import TopicPartition
 from ..directory.creations_file import CREATIONS_FILE
 from ..directory.inventory import PartitionFiles, read_directory, read_partition
 from ..directory.security_file import SECURITY_FILE
-from ..directory.topics_file import TOPICS_FILE, decode_topics, encode_topics
+from ..directory.topics_file import TOPICS_FILE, Topic, decode_topics, encode_topics
 from ..disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
@@ -158,15 +158,23 @@ def _small_files(fs: FileSystem, source: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _made_since(fs: FileSystem, source: str, small: Mapping[str, bytes]) -> Callable[[TopicPartition], bool]:
-    """Whether a partition was made after `small` was read: the copy would have it without the configuration of its topic."""
+    """Whether a partition was made after `small` was read: the copy would have it without the configuration of its topic, and
+    with what the checkpoints said of a deleted topic of that name."""
     if TOPICS_FILE not in small:
         return lambda topic_partition: False
     path = f"{source}/{TOPICS_FILE}"
     now, then = (
-        {topic.name: topic.partitions for topic in decode_topics(path, data)[1]}
+        {topic.name: topic for topic in decode_topics(path, data)[1]}
         for data in (read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES), small[TOPICS_FILE])
     )
-    return lambda each: then.get(each.topic, 0) <= each.partition < now.get(each.topic, 0)
+
+    def is_newer(each: TopicPartition) -> bool:
+        before, after = then.get(each.topic), now.get(each.topic)
+        if after is None or each.partition >= after.partitions:
+            return False
+        return before is None or before.topic_id != after.topic_id or each.partition >= before.partitions
+
+    return is_newer
 
 
 def _noted(fs: FileSystem, path: str, wait: Callable[[], None]) -> PartitionPlan | None:
@@ -312,23 +320,26 @@ def _write_small_files(fs: FileSystem, plan: BackupPlan, target: str, backups: S
     for name, data in plan.small.items():
         if name not in _WRITTEN_ANEW:
             replace_file(fs, f"{target}/{name}", data, private=name == SECURITY_FILE)
+    starts = decode_offsets(LOG_START_FILE, plan.small.get(LOG_START_FILE, b""))
     if TOPICS_FILE in plan.small:
-        replace_file(fs, f"{target}/{TOPICS_FILE}", _topics(fs, plan))
+        generation, topics = _topics(fs, plan)
+        replace_file(fs, f"{target}/{TOPICS_FILE}", encode_topics(generation, topics))
+        names = {topic.name for topic in topics}
+        starts = {partition: offset for partition, offset in starts.items() if partition.topic in names}
     ends = {backup.topic_partition: backup.log_end_offset for backup in backups}
     points = {backup.topic_partition: backup.active_base_offset for backup in backups}
-    starts = decode_offsets(LOG_START_FILE, plan.small.get(LOG_START_FILE, b""))
     kept = {partition: min(offset, ends[partition]) for partition, offset in starts.items() if partition in ends}
     for name, offsets in ((RECOVERY_POINT_FILE, points), (HIGH_WATERMARK_FILE, ends), (LOG_START_FILE, kept)):
         replace_file(fs, f"{target}/{name}", encode_offsets(offsets))
 
 
-def _topics(fs: FileSystem, plan: BackupPlan) -> bytes:
-    """Without the topics that were deleted since: their partitions are gone, and would come back empty."""
+def _topics(fs: FileSystem, plan: BackupPlan) -> tuple[int, list[Topic]]:
+    """Generation and topics, without those that were deleted since: their partitions are gone, and would come back empty."""
     path = f"{plan.source}/{TOPICS_FILE}"
     generation, topics = decode_topics(path, plan.small[TOPICS_FILE])
     _, later = decode_topics(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
     ids = {topic.topic_id for topic in later}
-    return encode_topics(generation, [topic for topic in topics if topic.topic_id in ids])
+    return generation, [topic for topic in topics if topic.topic_id in ids]
 
 
 def _check_target(source: str, target: str) -> None:

@@ -110,6 +110,8 @@ class _Opening:
         """What was seen of segments, by base offset."""
         self.rebuilt: list[LogSegment] = []
         self.behind_cut: list[LogSegment] = []
+        self.is_created = False
+        """Whether there was no segment."""
         self.derived, log_start_offset = DerivedFiles.load(fs, request.directory)
         self._settle_log_start(log_start_offset)
         self.producers = OpenedProducers(fs, request.directory, self.segments, self.request.log_start_offset, request.was_clean)
@@ -120,9 +122,17 @@ class _Opening:
 
         After a clean stop of this program the smaller one counts too: it is written before the checkpoint's, and what that one
         hides would be deleted next.
+
+        A log without segments begins at the largest start that anything remembers, its leader epochs too: a power cut may have
+        taken the name of its only segment, and no offset is given out twice.
         """
         request = self.request
-        if not self.segments or not may_be_trimmed(request.topic_partition.topic):
+        if not self.segments:
+            self.request = attrs.evolve(
+                request, log_start_offset=max(request.log_start_offset, known, self.epochs.start_offset)
+            )
+            return
+        if not may_be_trimmed(request.topic_partition.topic):
             return
         first, checkpoint = self.segments.first.base_offset, request.log_start_offset
         is_raised = known > max(checkpoint, first) and drive(self.fs, _reaches(self.segments, known))
@@ -280,21 +290,27 @@ class _Opening:
         )
         drive(self.fs, log.take_out(self.behind_cut))
         if not self.segments:
+            self.is_created = True
             log.segments.add(drive(self.fs, log.create_segment(request.log_start_offset)))
             close_files(self.fs, log)
+            if request.log_start_offset and self.durable:
+                self.syncs.sync_directory(log.directory)
+                log.names_synced = log.names_created
         _find_end(self.fs, log, request.log_start_offset, self.ends.get(log.active.base_offset))
         return log
 
     def _close_gap_at_end(self, log: Log) -> None:
         """Offsets that were promised and lost at the end of the log are not given out again: a segment starts behind them.
 
-        After a clean stop the checkpoint promised all of the log. (After another one it may be older than a truncation.)
+        After a clean stop the checkpoint promised all of the log. (After another one it may be older than a truncation, but a
+        log without any segment was not truncated.)
         """
         promised = self.request.recovery_point
-        if self.request.was_clean and log.log_end_offset < promised <= log.log_end_offset + INT32_MAX:
+        is_promised = self.request.was_clean or self.is_created
+        if is_promised and log.log_end_offset < promised <= log.log_end_offset + INT32_MAX:
             lost = OffsetGap(log.log_end_offset, promised, NO_FILE, self.request.now_ms())
             LOGGER.warning(
-                "%s ends at offset %d and had %d offsets when it was closed: offsets %d to %d are lost",
+                "%s ends at offset %d and was known to reach offset %d: offsets %d to %d are lost",
                 log.active.log.path,
                 log.log_end_offset,
                 promised,

@@ -17,6 +17,7 @@ from ....protocol.types import NO_TIMESTAMP, Bytes
 from ...config import LogConfig
 from ..disk.diskops import DiskOp, FileHandle, Procedure, Sync, Truncate, Write, WriteBatchesAgain, WriteIndexAgain
 from ..disk.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
+from ..disk.write_again import SHARED_BYTES
 from ..errors import SegmentOffsetOverflowError
 from ..indexes.file_records import FileSlice
 from ..indexes.index import AbstractIndex, IndexTail
@@ -293,11 +294,13 @@ class LogSegment:
         return [WriteIndexAgain(file, index.size_in_bytes, index.content_check()), Sync(file)]
 
     def _position_before(self, offset: int) -> int:
-        """Where a batch starts before which all offsets are smaller, as far as memory knows."""
+        """Where a batch starts that shares no page with the offset, as far as memory knows."""
         index, buffer = self.offset_index, self.offset_index.buffer
         if buffer is None or len(buffer) < index.size_in_bytes:
             return 0
-        return index.lookup_in(buffer, index.entries, offset)[2]
+        position = index.lookup_in(buffer, index.entries, offset)[2]
+        slot, _ = index.search(buffer, index.entries, position - SHARED_BYTES, by_value=True)
+        return 0 if slot < 0 else index.entry_at(buffer, slot)[1]
 
     # ---- truncate and re-read ----------------------------------------------------------------------------------------
 

@@ -3,8 +3,9 @@
     <log directory>/.stage/<application>-<version>/<task>.<partition>
 
 Application, task and partition are the first 32 hex digits of the SHA-256 of their names, which may be of any length and hold
-any character. A file is record batches as the topic's configuration wants them, base offset 0, no producer, one behind the
-other, in the log directory that holds the partition: it may be hard to read when, and only when, the partition is.
+any character; the topic's id goes with the partition's name, so that nothing staged for a deleted topic is ever found for
+another topic with its name. A file is record batches as the topic's configuration wants them, base offset 0, no producer, one
+behind the other, in the log directory that holds the partition: it may be hard to read when, and only when, the partition is.
 
 Nothing here is synced before a commit; what a crash leaves of a file is compared with the size and CRC that its writer knows.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -73,9 +75,9 @@ def task_prefix(task: str) -> str:
     return f"{_digest(task)}."
 
 
-def file_name(task: str, topic_partition: TopicPartition) -> str:
-    """The file of what a task has staged for a partition."""
-    return f"{task_prefix(task)}{_digest(str(topic_partition))}"
+def file_name(task: str, topic_partition: TopicPartition, topic_id: uuid.UUID | None) -> str:
+    """The file of what a task has staged for a partition of the topic with that id; None: as earlier versions named it."""
+    return f"{task_prefix(task)}{_digest(str(topic_partition) if topic_id is None else f'{topic_partition} {topic_id}')}"
 
 
 def _digest(text: str) -> str:

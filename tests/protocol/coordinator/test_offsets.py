@@ -23,11 +23,17 @@ def test_keys_have_the_bytes_that_kafka_writes() -> None:
     assert offsets.decode_offsets_key(bytes.fromhex("0003000567726f7570")) is None, "another kind is left alone"
 
 
+TOPIC_ID_FIELD = "010010" + "ab" * 16
+"""One tagged field: tag 0, 16 bytes."""
+WITH_TOPIC_ID = offsets.OffsetCommitValue(OFFSET, "méta", TIMESTAMP, 5, topic_id=bytes.fromhex("ab" * 16))
+
+
 def test_the_value_has_the_bytes_that_kafka_writes() -> None:
     value = offsets.OffsetCommitValue(OFFSET, "méta", TIMESTAMP, leader_epoch=5)
     assert value.encode().hex() == "00030000011f71fb04cb0000000500056dc3a974610000018bcfe56800"
     expiring = value._replace(expire_timestamp=1700000000999)
     assert expiring.encode().hex() == "00010000011f71fb04cb00056dc3a974610000018bcfe568000000018bcfe56be7"
+    assert WITH_TOPIC_ID.encode().hex() == "00040000011f71fb04cb00000005066dc3a974610000018bcfe56800" + TOPIC_ID_FIELD
 
 
 @pytest.mark.parametrize(
@@ -41,13 +47,10 @@ def test_the_value_has_the_bytes_that_kafka_writes() -> None:
         ("00020000011f71fb04cb00056dc3a974610000018bcfe56800", offsets.OffsetCommitValue(OFFSET, "méta", TIMESTAMP)),
         ("00030000011f71fb04cb0000000500056dc3a974610000018bcfe56800", offsets.OffsetCommitValue(OFFSET, "méta", TIMESTAMP, 5)),
         ("00040000011f71fb04cb00000005066dc3a974610000018bcfe5680000", offsets.OffsetCommitValue(OFFSET, "méta", TIMESTAMP, 5)),
-        # A tagged field of 16 bytes, as Kafka 4.1 can put a topic id there.
-        (
-            "00040000011f71fb04cb00000005066dc3a974610000018bcfe56800010010" + "ab" * 16,
-            offsets.OffsetCommitValue(OFFSET, "méta", TIMESTAMP, 5),
-        ),
+        ("00040000011f71fb04cb00000005066dc3a974610000018bcfe56800" + TOPIC_ID_FIELD, WITH_TOPIC_ID),
+        ("00040000011f71fb04cb00000005066dc3a974610000018bcfe56800020102cdef" + TOPIC_ID_FIELD[2:], WITH_TOPIC_ID),
     ],
-    ids=["v0", "v1", "v2", "v3", "v4", "v4 tagged"],
+    ids=["v0", "v1", "v2", "v3", "v4", "v4 with a topic id", "v4 with an unknown field"],
 )
 def test_every_version_of_the_value_is_read(data: str, expected: offsets.OffsetCommitValue) -> None:
     assert offsets.decode_offset_commit_value(bytes.fromhex(data)) == expected
@@ -86,6 +89,7 @@ def test_a_value_cut_anywhere_is_refused(data: str) -> None:
         ("00030000011f71fb04cb00000005ffff0000018bcfe56800", "null string"),
         ("00030000011f71fb04cb00000005fffe0000018bcfe56800", "length -2"),
         ("00030000011f71fb04cb000000050002c3280000018bcfe56800", "not UTF-8"),
+        ("00040000011f71fb04cb00000005010000018bcfe56800010002abcd", "topic id of 2 bytes"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(data: str, why: str) -> None:

@@ -17,7 +17,7 @@ from tests.support.kafka_stream import KafkaStream
 
 from ..history import Event, Wrong
 from ..network import Network
-from ..script import Step
+from ..script import Script, Step
 from ..server import KAFKA_PORT, NATIVE_PORT
 
 CONNECT_PAUSE_S: Final = 0.1
@@ -29,6 +29,7 @@ BROKEN: Final = (OSError, EOFError, trio.BrokenResourceError, trio.ClosedResourc
 class Surroundings(Protocol):
     """The world, as its inhabitants know it."""
 
+    script: Script
     network: Network
     partitions: dict[str, int]
     topic_ids: dict[str, bytes]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Final
 
 from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
 from ....protocol.coordinator.group_metadata import decode_group_metadata_value
 from ....protocol.coordinator.offsets import (
+    NO_TOPIC_ID,
     OFFSETS_TOPIC,
     GroupMetadataKey,
     OffsetCommitKey,
@@ -21,6 +23,7 @@ from ....protocol.errors import RequestError
 from ....protocol.records.batch import BatchHeader
 from ....protocol.records.control import ControlRecordType, control_record_type, coordinator_epoch
 from ....protocol.types import Bytes, Record
+from ....server.storage.disk.checkpoints import encode_uuid
 from ..groups.group_records import classic_group, consumer_group
 from ..groups.share_group_records import share_group
 from ..groups.streams_group_records import streams_group
@@ -68,7 +71,8 @@ def _of_group(record: Record) -> str:
         return f"group {key.group}: the offset of {key.topic_partition} is taken back"
     value = decode_offset_commit_value(record.value)
     metadata = f" {value.metadata!r}" if value.metadata else ""
-    return f"group {key.group}: {key.topic_partition} at offset {value.offset}{metadata}"
+    topic_id = "" if value.topic_id == NO_TOPIC_ID else f" of the topic with id {encode_uuid(uuid.UUID(bytes=value.topic_id))}"
+    return f"group {key.group}: {key.topic_partition} at offset {value.offset}{metadata}{topic_id}"
 
 
 def _managed_group(record: Record) -> str:

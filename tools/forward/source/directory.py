@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
 
-from ....protocol.coordinator.offsets import OFFSETS_TOPIC, OffsetCommitKey, decode_offset_commit_value, decode_offsets_key
+from ....protocol.coordinator.offsets import (
+    NO_TOPIC_ID,
+    OFFSETS_TOPIC,
+    OffsetCommitKey,
+    decode_offset_commit_value,
+    decode_offsets_key,
+)
 from ....protocol.errors import RequestError
 from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Record, TopicPartition
 from ....server.storage.check.findings import Quiet, Reporter
@@ -85,7 +92,7 @@ class DirectorySource:
                 continue
             for records in self._batches(files, RecordRange(committed=True), lambda path, damage: None):
                 for record in records:
-                    _replay(record, group, wanted, found)
+                    self._replay(record, group, wanted, found)
         return found
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
@@ -200,17 +207,25 @@ class DirectorySource:
                 return end
         return 0
 
-
-def _replay(record: Record, group: str, wanted: set[TopicPartition], found: dict[TopicPartition, CommittedOffset]) -> None:
-    """Of an offset commit of the group: the last one counts."""
-    try:
-        key = decode_offsets_key(record.key or b"")
-        if not isinstance(key, OffsetCommitKey) or key.group != group or key.topic_partition not in wanted:
+    def _replay(
+        self, record: Record, group: str, wanted: set[TopicPartition], found: dict[TopicPartition, CommittedOffset]
+    ) -> None:
+        """Of an offset commit of the group: the last one counts, unless it belongs to a deleted topic of that name."""
+        try:
+            key = decode_offsets_key(record.key or b"")
+            if not isinstance(key, OffsetCommitKey) or key.group != group or key.topic_partition not in wanted:
+                return
+            value = None if record.value is None else decode_offset_commit_value(record.value)
+            if value is None or self._is_stale(key.topic_partition.topic, value.topic_id):
+                found.pop(key.topic_partition, None)
+            else:
+                found[key.topic_partition] = CommittedOffset(value.offset, value.metadata)
+        except RequestError:
             return
-        if record.value is None:
-            found.pop(key.topic_partition, None)
-        else:
-            value = decode_offset_commit_value(record.value)
-            found[key.topic_partition] = CommittedOffset(value.offset, value.metadata)
-    except RequestError:
-        return
+
+    def _is_stale(self, name: str, topic_id: bytes) -> bool:
+        """Whether another topic has the name now; False where one of the ids is not known."""
+        topic = self.topics().get(name)
+        if topic is None or not topic.topic_id or topic_id == NO_TOPIC_ID:
+            return False
+        return topic.topic_id != encode_uuid(uuid.UUID(bytes=topic_id))

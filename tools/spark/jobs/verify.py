@@ -146,7 +146,8 @@ def verify_segment(what: SegmentToVerify) -> Result:
     if what.lost_end_offset > state_end:
         state.has_all_producers, state_end = False, what.lost_end_offset
     last_offset = max(state_end, state.log_start_offset) if end is None else max(state_end, end - 1)
-    snapshots.compare(last_offset, state.producers, is_complete=state.has_all_producers and not state.is_compacted)
+    is_complete = state.has_all_producers and not state.is_compacted
+    snapshots.compare(last_offset, state.producers, state.needed, state.log_start_offset, is_complete=is_complete)
     if end is None:
         snapshots.finish(last_offset)
     return {

@@ -16,6 +16,7 @@ remembered for the last 10,000 pairs of a range and a reader; what is forgotten 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from typing import Final
@@ -55,7 +56,8 @@ class GapPasses:
     _passed: Counter[str] = attrs.field(factory=Counter)
     _refused: Counter[str] = attrs.field(factory=Counter)
     _groups: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    _told: OrderedDict[tuple[str, str, TopicPartition, int], None] = attrs.field(factory=OrderedDict)
+    _told: OrderedDict[tuple[str, str, uuid.UUID | None, TopicPartition, int], None] = attrs.field(factory=OrderedDict)
+    """With the topic's id: the gaps of another topic of that name are other gaps."""
 
     def counts(self) -> GapCounts:
         """As they are now."""
@@ -109,7 +111,9 @@ class GapPasses:
         return True
 
     def _is_new(self, what: str, who: str, topic_partition: TopicPartition, start_offset: int) -> bool:
-        key = what, who, topic_partition, start_offset
+        name = topic_partition.topic
+        topic_id = self._topics.get(name).topic.topic_id if name in self._topics else None
+        key = what, who, topic_id, topic_partition, start_offset
         is_new = key not in self._told
         self._told[key] = None
         self._told.move_to_end(key)

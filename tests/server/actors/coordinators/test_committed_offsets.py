@@ -64,7 +64,8 @@ async def test_a_committed_offset_is_read_back_and_in_the_log_as_kafka_writes_it
     assert await broker.offsets.fetch("group", [PARTITION, OTHER]) == [(PARTITION, 5, "note"), (OTHER, -1, "")]
     [record] = await records_from(broker, OFFSETS)
     assert offsets.decode_offsets_key(record.key or b"") == offsets.OffsetCommitKey("group", PARTITION)
-    assert offsets.decode_offset_commit_value(record.value or b"") == offsets.OffsetCommitValue(5, "note", START_MS)
+    expected = offsets.OffsetCommitValue(5, "note", START_MS, topic_id=broker.topics.id_of(TOPIC))
+    assert offsets.decode_offset_commit_value(record.value or b"") == expected
     description = broker.topics.describe(offsets.OFFSETS_TOPIC)
     assert (description.configs, len(description.partitions)) == (INTERNAL_TOPIC_CONFIG, 1)
     await commit(broker, 3)

@@ -12,7 +12,7 @@ from triolog.server.actors.partition.flusher import flush
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
 
 from tests.server.actors.partition.appending import Answered, send
-from tests.support.brokers import PARTITION, actor_of, one_partition, until, value, values_from
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, until, value, values_from
 from tests.support.gate_fs import GateFileSystem, held
 
 LOG = "00000000000000000000.log"
@@ -114,6 +114,25 @@ async def test_a_log_that_reads_back_differently_after_a_failed_sync_goes_offlin
             await broker.writer.append(PARTITION, value("c"))
     async with one_partition(tmp_path, durability="fsync") as broker:
         assert await values_from(broker) == [b"a"]
+
+
+async def test_a_synced_record_that_a_failed_sync_took_along_is_not_served(tmp_path: Path, fs: GateFileSystem) -> None:
+    """The next append is refused and taken back, so nothing is written again: what shares its page is checked all the same."""
+    async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
+        log = actor_of(broker).log
+        for text in ("a", "b"):
+            await broker.writer.append(PARTITION, value(text))
+        fs.fail("sync", LOG, number=errno.ENOSPC)
+        with pytest.raises(AppendFailedError, match="nothing of the append is stored"):
+            await broker.writer.append(PARTITION, value("refused"))
+        with (tmp_path / "topic-0" / LOG).open("r+b") as file:
+            file.seek(log.active.size - 5)
+            file.write(bytes(5))
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    async with one_partition(tmp_path, durability="fsync") as broker:
+        assert await values_from(broker) == [b"a"]
+        [found] = await broker.gaps.of(TOPIC)
+        assert [each.gap[:2] for each in found.gaps] == [(1, 2)]
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", "lost .index"])

@@ -23,7 +23,7 @@ from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.disk.paths import STAGE_DIRECTORY
 from triolog.server.storage.errors import LogOfflineError
-from triolog.server.storage.shared.stage_files import file_name, find_staged, stage_name
+from triolog.server.storage.shared.stage_files import find_staged, stage_name
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
 from tests.support.gate_fs import GateFileSystem
@@ -353,9 +353,8 @@ async def test_what_nobody_touches_is_thrown_away_after_its_time(tmp_path: Path,
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_a_file_whose_sync_failed_is_written_again(tmp_path: Path, fs: GateFileSystem, restarts: bool) -> None:
     """The second sync would succeed: the kernel has forgotten what it could not write."""
-    name = file_name("1", PARTITION)
     async with one_partition(tmp_path, fs=fs) as broker:
-        share = await stage(broker, "1", "a")
+        share, name = await stage(broker, "1", "a"), broker.stage_commits.stages.file_name("1", PARTITION)
         fs.fail("sync", name, number=errno.EIO)
         with pytest.raises(LogOfflineError, match="cannot be forced to the device"):
             await broker.stage_commits.commit(APPLICATION, 0, [share])
@@ -386,7 +385,7 @@ async def test_a_partition_that_refuses_is_tried_again_and_the_others_are_not_ap
         await broker.topics.create(TOPIC, 2)
         shares = [await stage(broker, "1", "a"), await stage(broker, "1", "b", partition=OTHER)]
         [(_, first, _), (_, second, _)] = find_staged(OsFileSystem(), str(tmp_path))
-        path = Path(next(file for file in (first, second) if file.endswith(file_name("1", OTHER).partition(".")[2])))
+        path = Path(next(file for file in (first, second) if file.endswith(broker.stage_commits.stages.file_name("1", OTHER))))
         good = path.read_bytes()
         await decide(broker, shares)
         path.write_bytes(good[:-1] + b"?")
@@ -448,7 +447,7 @@ async def test_what_a_decision_names_is_kept_when_nobody_knows_whether_it_was_st
             await broker.stage_commits.commit(APPLICATION, 1, [share])
         await broker.stage_commits.abort(APPLICATION, 1)
         assert await broker.stage_commits.stages.expire() == 0
-        assert broker.stage_commits.stages.find(stage_name(APPLICATION, 1), "1", PARTITION) is not None
+        assert broker.stage_commits.stages.check_complete(stage_name(APPLICATION, 1), "1", PARTITION).refusal is None
     async with one_partition(tmp_path) as broker:
         assert (await broker.stage_commits.commit(APPLICATION, 1, [share])).by_this_call
         assert await values_from(broker) == [b"a"]

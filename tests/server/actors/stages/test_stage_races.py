@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import uuid
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from triolog.server.broker import Broker, StagedShare
 from triolog.server.listeners.native import stage_calls
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
-from triolog.server.storage.shared.stage_files import file_name, find_staged, stage_name
+from triolog.server.storage.shared.stage_files import find_staged, stage_name
 
 from tests.server.actors.stages.test_stage_commits import APPLICATION, OTHER, batch, decide, stage
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, values_from
@@ -25,8 +26,12 @@ from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import Clock
 from tests.support.transactions import TransactionalProducer
 
-FILE: Final = file_name("1", PARTITION)
 COMMITS_LOG: Final = "__stage_commits-0/00000000000000000000.log"
+
+
+def file_of(broker: Broker) -> str:
+    """The name of what task 1 stages for PARTITION."""
+    return broker.stage_commits.stages.file_name("1", PARTITION)
 
 
 def files_in(directory: Path) -> list[str]:
@@ -37,7 +42,7 @@ async def test_a_connection_that_ends_while_it_stages_leaves_nothing_waiting(tmp
     parts = tuple(messages.StagePartition(TOPIC, number, batch("a")) for number in range(2))
     async with running_broker(tmp_path, fs=fs) as broker:
         await broker.topics.create(TOPIC, 2)
-        with fs.hold("write", FILE) as gate:
+        with fs.hold("write", file_of(broker)) as gate:
             async with trio.open_nursery() as nursery:
                 for _ in range(3):
                     nursery.start_soon(await stage_calls.stage(broker, messages.StageRequest(APPLICATION, 0, "1", parts)))
@@ -45,7 +50,8 @@ async def test_a_connection_that_ends_while_it_stages_leaves_nothing_waiting(tmp
                 nursery.cancel_scope.cancel()
                 gate.release()
         for partition in (PARTITION, OTHER):
-            file = broker.stage_commits.stages.find(stage_name(APPLICATION, 0), "1", partition)
+            topic_id = uuid.UUID(bytes=broker.topics.id_of(TOPIC))
+            file = broker.stage_commits.stages.find(stage_name(APPLICATION, 0), "1", partition, topic_id)
             assert file is not None
             assert file.last_write is not None
             assert file.last_write.is_set()
@@ -64,7 +70,7 @@ async def test_what_is_touched_while_other_leftovers_are_thrown_away_stays(broke
     async def expire() -> None:
         expired.append(await stages.expire())
 
-    async with held(fs.hold("unlink", FILE, most=1), expire):
+    async with held(fs.hold("unlink", file_of(broker), most=1), expire):
         again = await stage(broker, "1", "more", application="B")
         assert (await broker.stage_commits.commit("C", 0, [shares["C"]])).by_this_call
     assert expired == [1]
@@ -79,8 +85,8 @@ async def test_a_file_that_stays_counts_once_and_is_written_over(tmp_path: Path,
     async def stage_again() -> None:
         shares.append(await stage(broker, "1", "short"))
 
-    async with held(fs.hold("unlink", FILE), broker.stage_commits.abort, APPLICATION, 0) as nursery:
-        fs.fail("unlink", FILE, number=errno.EIO)
+    async with held(fs.hold("unlink", file_of(broker)), broker.stage_commits.abort, APPLICATION, 0) as nursery:
+        fs.fail("unlink", file_of(broker), number=errno.EIO)
         nursery.start_soon(stage_again)
         await until(lambda: len(broker.stage_commits.stages.names()) == 1)
     await broker.stage_commits.commit(APPLICATION, 0, shares)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import Bytes
+from triolog.server.storage.disk import write_again
 from triolog.server.storage.disk.filesystem import CREATE
 from triolog.server.storage.disk.write_again import force_batches, write_batches_again, write_file_again
 from triolog.server.storage.errors import LostWriteError
@@ -115,6 +116,46 @@ def test_bytes_that_read_differently_are_lost_and_nothing_is_written(position: i
     with pytest.raises(LostWriteError, match=f"is lost.*{PATH}"):
         write_batches_again(log.fs, log.fd, PATH, 0, log.size, 0)
     assert log.fs.content(PATH) == changed
+
+
+class LosesWhatIsForgotten(CrashFileSystem):
+    """The device has zeros where [start, stop) was, which shows when the kernel has forgotten its pages."""
+
+    lost = (0, 0)
+
+    def forget(self, fd: int, start: int, stop: int | None = None) -> None:
+        super().forget(fd, start, stop)
+        first, behind = self.lost
+        if first < behind:
+            super().write(fd, [bytes(behind - first)], first)
+
+
+@pytest.mark.parametrize("new", [0, 40])
+def test_synced_bytes_that_the_device_lost_with_their_neighbours_are_written_after_all(new: int) -> None:
+    """Also where nothing behind them is to be written: the append was taken back when its sync had failed."""
+    log = Writes(fs := LosesWhatIsForgotten())
+    log.add(30)
+    log.sync(fails=False)
+    if new:
+        log.add(new)
+    content = log.fs.content(PATH)
+    log.sync(fails=True)
+    fs.lost = (70, 80)
+    write_batches_again(log.fs, log.fd, PATH, 0, log.size, 1)
+    assert log.fs.content(PATH) == content
+    log.fs.sync(log.fd)
+    assert log.fs.durable_content(PATH) == content
+
+
+def test_synced_bytes_that_share_pages_with_refused_ones_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Writes()
+    for size in (30, 40, 50):
+        log.add(size)
+    log.fs.write(log.fd, [b"\xff"], log.positions[1] + 70)
+    with pytest.raises(LostWriteError, match="is lost"):
+        write_batches_again(log.fs, log.fd, PATH, 0, log.size, 3)
+    monkeypatch.setattr(write_again, "SHARED_BYTES", log.size - log.positions[2])
+    write_batches_again(log.fs, log.fd, PATH, 0, log.size, 3)
 
 
 def test_pages_that_the_kernel_dropped_are_lost() -> None:

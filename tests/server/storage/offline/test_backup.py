@@ -177,6 +177,31 @@ def test_a_topic_that_is_being_made_meanwhile_is_not_in_the_copy(logs: StoppedLo
         assert not verified(copy).damages
 
 
+def test_a_topic_that_is_created_again_meanwhile_takes_over_no_log_start(logs: StoppedLogs, tmp_path: Path) -> None:
+    """Nor the place of the deleted topic with its name, where the backup sees it in time."""
+    starts = {TopicPartition(TOPIC, number): 5 for number in range(2)}
+    (logs.path / checkpoints.LOG_START_FILE).write_bytes(checkpoints.encode_offsets(starts))
+    generation, [topic] = decode_topics("", (logs.path / TOPICS_FILE).read_bytes())
+    again = encode_topics(generation + 1, [attrs.evolve(topic, topic_id=uuid.UUID(int=1000))])
+
+    class CreatedAgain(OsFileSystem):
+        """The topic is created again when its checkpoints have been read."""
+
+        def list_directory(self, path: str) -> list[str]:
+            if path.endswith(f"{TOPIC}-0"):
+                (logs.path / TOPICS_FILE).write_bytes(again)
+            return super().list_directory(path)
+
+    before = plan_backup(CreatedAgain(), str(logs.path), never)
+    assert before.partitions == ()
+    (logs.path / TOPICS_FILE).write_bytes(encode_topics(generation, [topic]))
+    plan = planned(logs)
+    (logs.path / TOPICS_FILE).write_bytes(again)
+    make_backup(OsFileSystem(), plan, str(tmp_path / "copy"), never)
+    assert decode_topics("", (tmp_path / "copy" / TOPICS_FILE).read_bytes())[1] == []
+    assert checkpoints.decode_offsets("", (tmp_path / "copy" / checkpoints.LOG_START_FILE).read_bytes()) == {}
+
+
 @pytest.mark.parametrize("links", [True, False])
 def test_the_copy_is_for_its_owner_alone(logs: StoppedLogs, tmp_path: Path, links: bool) -> None:
     """What is linked is as it is."""

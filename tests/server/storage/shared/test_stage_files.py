@@ -10,6 +10,7 @@ from triolog.protocol.errors import CorruptRecordError, InvalidRequestError
 from triolog.protocol.records.batch import check_batch
 from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import TopicPartition
+from triolog.server.storage.disk.checkpoints import random_uuid
 from triolog.server.storage.disk.paths import STAGE_DIRECTORY
 from triolog.server.storage.shared import stage_files
 
@@ -17,7 +18,7 @@ from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import START_MS, batch
 
 NAME: Final = stage_files.stage_name("query", 7)
-PATH: Final = f"/data/{STAGE_DIRECTORY}/{NAME}/{stage_files.file_name('task', TopicPartition('t', 0))}"
+PATH: Final = f"/data/{STAGE_DIRECTORY}/{NAME}/{stage_files.file_name('task', TopicPartition('t', 0), None)}"
 NOTHING: Final = stage_files.StagedBytes(0, 0)
 TWO: Final = batch(START_MS, START_MS)
 
@@ -59,10 +60,12 @@ def test_names_tell_versions_and_tasks_apart_and_hide_what_they_are_made_of() ->
     assert stage_files.stage_name("query", 1) != stage_files.stage_name("query", 11) != stage_files.stage_name("query1", 1)
     assert stage_files.version_of(stage_files.stage_name("../..", 11)) == 11
     assert (stage_files.version_of("else"), stage_files.version_of("x-y")) == (None, None)
-    names = {stage_files.file_name(task, TopicPartition("t", number)) for task in ("a", "a/b") for number in range(2)}
-    assert len(names) == 4
+    ids = (None, random_uuid(), random_uuid())
+    places = [(TopicPartition("t", number), topic_id) for number in range(2) for topic_id in ids]
+    names = {stage_files.file_name(task, *place) for task in ("a", "a/b") for place in places}
+    assert len(names) == 12
     assert not any("/" in name for name in names)
-    assert sum(name.startswith(stage_files.task_prefix("a")) for name in names) == 2
+    assert sum(name.startswith(stage_files.task_prefix("a")) for name in names) == 6
 
 
 def test_another_size_or_crc_is_refused_and_a_batch_that_is_cut_off_whatever_its_crc(fs: CrashFileSystem) -> None:

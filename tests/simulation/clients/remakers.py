@@ -1,0 +1,136 @@
+"""Who has a topic deleted and created again under its name: nothing of one life of it is there in the next.
+
+What they see on the spot is judged on the spot: the history knows partitions by their names.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+from triolog.protocol.errors import ErrorCode, RequestError, TriologError
+from triolog.protocol.native.messages import ProducePartition, ProduceRequest
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from triolog.server.broker import Broker
+from triolog.tools.client.admin import Admin
+
+from tests.support.brokers import records_from
+
+from ..history import Happened, Wrong
+from .readers import Native
+
+ACKS_ALL: Final = -1
+TIMEOUT_MS: Final = 5000
+
+
+@attrs.define(eq=False)
+class Remaker(Native):
+    """Its group has the same name in every life."""
+
+    _life: int = 0
+    _is_there: bool | None = False
+    """None: it is to be deleted, and whether it was nobody knows."""
+    _sent: int = 0
+    _acknowledged: dict[str, int] = attrs.field(factory=dict)
+    """Of this life: where each record is."""
+    _trimmed: int = 0
+    """Up to where deletions of this life were asked for."""
+    _commits: bool = False
+    """Whether an offset of this life was, or may have been, committed."""
+
+    @property
+    def _where(self) -> TopicPartition:
+        return TopicPartition(f"remade-{self.who.split()[1]}", 0)
+
+    @property
+    def _admin(self) -> Admin:
+        return Admin(self.client)
+
+    async def fill(self, count: int, share: float) -> None:
+        """Some records, and some of them deleted."""
+        try:
+            if self._is_there is None:
+                await self._delete()
+            if not self._is_there:
+                await self._create()
+            await self._look()
+            for _ in range(count):
+                await self._produce()
+            await self._trim(share)
+            self._commits = True
+            await self._admin.commit_group_offsets(self.who, {self._where: count})
+        except TriologError as exc:
+            self.world.add(Happened(**self.now(), what=f"fill: {exc!r}"))
+
+    async def remake(self, count: int, share: float) -> None:
+        """Another life."""
+        if self._is_there:
+            self._is_there = None
+        await self.fill(count, share)
+
+    async def _create(self) -> None:
+        try:
+            await self._admin.create_topic(self._where.topic, 1, {"segment.bytes": "700", "file.delete.delay.ms": "2000"})
+        except RequestError as exc:
+            if exc.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        self._is_there = True
+
+    async def _delete(self) -> None:
+        try:
+            await self._admin.delete_topics(self._where.topic)
+        except RequestError as exc:
+            if exc.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+        self._life, self._is_there, self._trimmed, self._commits = self._life + 1, False, 0, False
+        self._acknowledged.clear()
+
+    async def _produce(self) -> None:
+        self._sent += 1
+        name = f"{self.who}:{self._life}:{self._sent}"
+        part = ProducePartition(*self._where, build_batch([(self.a_timestamp(), None, name.encode(), ())]))
+        response = await self.client.produce(ProduceRequest((part,), ACKS_ALL, TIMEOUT_MS, None))
+        assert response is not None
+        [answer] = response.partitions
+        if answer.error is not None:
+            raise answer.error
+        self._acknowledged[name] = answer.base_offset
+
+    async def _trim(self, share: float) -> None:
+        before = int(share * (max(self._acknowledged.values(), default=-1) + 1))
+        if before > self._trimmed:
+            self._trimmed = before
+            await self._admin.delete_records({self._where: before})
+
+    async def _look(self) -> None:
+        first = (await self._admin.offsets_for_times({self._where: EARLIEST_TIMESTAMP}))[self._where].offset
+        end = (await self._admin.offsets_for_times({self._where: LATEST_TIMESTAMP}))[self._where].offset
+        self._judge(first, end)
+        found = await self._admin.group_offsets(self.who, [self._where])
+        if found and not self._commits:
+            self._wrong(f"has inherited the committed offset {found[self._where].offset}")
+
+    def _judge(self, first: int, end: int) -> None:
+        if first > self._trimmed:
+            self._wrong(f"begins at {first}, and was trimmed to {self._trimmed}")
+        last = max(self._acknowledged.values(), default=-1)
+        if end <= last and self.world.script.durability == "fsync":
+            self._wrong(f"ends at {end}, and offset {last} was acknowledged")
+
+    async def judge_records(self, broker: Broker) -> None:
+        """What is there at the end is of this life, and all that was acknowledged is, unless a loss may have taken it."""
+        if not self._is_there:
+            return
+        snapshot = broker.reader.snapshot(self._where)
+        self._judge(snapshot.log_start_offset, snapshot.log_end_offset)
+        values: list[Any] = [record.value for record in await records_from(broker, self._where, snapshot.log_start_offset)]
+        names = {value.decode() for value in values}
+        if strange := [name for name in names if not name.startswith(f"{self.who}:{self._life}:")]:
+            self._wrong(f"is in its life {self._life}, and has {sorted(strange)}")
+        kept = {name for name, offset in self._acknowledged.items() if offset >= snapshot.log_start_offset}
+        if self.world.script.durability == "fsync" and (lost := kept - names):
+            self._wrong(f"has lost {sorted(lost)}")
+
+    def _wrong(self, said: str) -> None:
+        self.world.add(Wrong(**self.now(), kind="remade", detail=f"{self._where} {said}"))
