@@ -108,5 +108,5 @@ async def telling(address: Address, token_file: str | None = None) -> AsyncItera
     InvalidConfigError where the file has no token."""
     health = Health(HttpAccess.of(address, None if token_file is None else read_token(token_file)))
     async with trio.open_nursery() as nursery:
-        yield health, await nursery.start(http_listener(address, health.answer).run)
+        yield health, await nursery.start(http_listener(address, health.answer, changes_nothing=True).run)
         nursery.cancel_scope.cancel()
