@@ -359,8 +359,8 @@ class BrokerConfig:
     )
     log_lines_per_minute: int = int_key(
         DEFAULT_LINES_PER_MINUTE,
-        "Log lines of one kind, by their text without its values, that are written in a minute; how many more there were is "
-        "said afterwards. 0: all.",
+        "Log lines of one kind, by their text without its values, that are written in a minute, a long one counting as "
+        "several; how many more there were is said afterwards. 0: all.",
         low=0,
         high=INT32_MAX,
     )
