@@ -84,7 +84,8 @@ async def alter_share_group_offsets(
 
 
 async def list_groups(broker: Broker, message: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
-    return messages.ListGroupsResponse(tuple(each.group_id for each in broker.groups.listings()))
+    listings = await broker.in_steps(broker.groups.listing_steps())
+    return messages.ListGroupsResponse(tuple(each.group_id for each in listings))
 
 
 async def delete_groups(broker: Broker, message: messages.DeleteGroupsRequest) -> messages.DeleteGroupsResponse:
