@@ -61,6 +61,9 @@ MarkerStored = Callable[[TopicPartition, int, bool], None]
 
 RETRY_S: Final = 10.0
 """How long a marker that a partition refused waits: the partition is offline, so nothing changes soon."""
+MOST_FINISHED_AT_A_TIME: Final = 256
+"""Transactions that the coordinator ends by itself."""
+IDS_PER_TURN: Final = 256
 
 
 @attrs.define(eq=False, repr=False)
@@ -73,6 +76,7 @@ class TransactionCoordinator:
     _producer_ids: ProducerIds
     _marker_stored: MarkerStored
     ids: TransactionalIds
+    _finishing: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(MOST_FINISHED_AT_A_TIME))
 
     @classmethod
     def of(
@@ -309,14 +313,27 @@ class TransactionCoordinator:
     async def finish_overdue(self) -> None:
         """Abort what was open for longer than its timeout, and carry out what was decided and could not be. What fails is
         logged and tried again later."""
-        now = trio.current_time()
-        for owner in list(self.ids.owners.values()):
-            value = owner.value
-            if value is None or value.state in IDLE_STATES or owner.deadline > now or owner.is_busy:
-                continue
-            with owner.busy(), trio.CancelScope(shield=True):
-                async with owner.turn:
-                    await self._finish(owner, value)
+        async with trio.open_nursery() as nursery:
+            await self.begin_overdue(nursery)
+
+    async def begin_overdue(self, nursery: trio.Nursery) -> None:
+        """`finish_overdue`, beside each other in `nursery`: a partition whose device hangs holds up its own transactions."""
+        for number, owner in enumerate(list(self.ids.unfinished.values()), 1):
+            if not number % IDS_PER_TURN:
+                await trio.lowlevel.checkpoint()
+            if _is_overdue(owner):
+                await self._finishing.acquire_on_behalf_of(owner)
+                nursery.start_soon(self._finish_in_turn, owner)
+
+    async def _finish_in_turn(self, owner: TransactionalId) -> None:
+        try:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            if (value := owner.value) is not None and _is_overdue(owner):
+                with owner.busy(), trio.CancelScope(shield=True):
+                    async with owner.turn:
+                        await self._finish(owner, value)
+        finally:
+            self._finishing.release_on_behalf_of(owner)
 
     async def _finish(self, owner: TransactionalId, value: TransactionLogValue) -> None:
         if value.state is TransactionState.ONGOING:
@@ -335,7 +352,9 @@ class TransactionCoordinator:
     async def expire_ids(self) -> int:
         """Forget ids that were idle for longer than transactional_id_expiration_ms; how many. Raises RequestError."""
         count, oldest_ms = 0, self._now_ms() - self._config.transactional_id_expiration_ms
-        for owner in list(self.ids.owners.values()):
+        for number, owner in enumerate(list(self.ids.owners.values()), 1):
+            if not number % IDS_PER_TURN:
+                await trio.lowlevel.checkpoint()
             if not _is_idle_since(owner, oldest_ms):
                 continue
             with owner.busy(), trio.CancelScope(shield=True):
@@ -345,6 +364,13 @@ class TransactionCoordinator:
                         del self.ids.owners[owner.name]
                         count += 1
         return count
+
+
+def _is_overdue(owner: TransactionalId) -> bool:
+    value = owner.value
+    if value is None or value.state in IDLE_STATES or owner.is_busy:
+        return False
+    return owner.deadline <= trio.current_time()
 
 
 def _is_idle_since(owner: TransactionalId, oldest_ms: int, *, busy: bool = False) -> bool:
