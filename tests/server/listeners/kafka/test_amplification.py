@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from triolog.protocol.errors import MAX_MESSAGE_CHARS, ErrorCode
 from triolog.protocol.kafka.apis import ApiKey
-from triolog.protocol.schema.primitives import MAX_REQUEST_ELEMENTS
+from triolog.protocol.schema.primitives import MAX_ELEMENTS
 from triolog.protocol.types import TopicPartition
 
 from tests.support.kafka_admin import create_topics, new_topic
@@ -88,7 +88,7 @@ async def test_a_request_may_ask_for_ten_thousand_partitions_in_all(kafka: Kafka
     assert set(kafka.broker.topics.names()) == {TOPIC}
 
 
-@pytest.mark.parametrize(("count", "is_taken"), [(MAX_REQUEST_ELEMENTS, True), (MAX_REQUEST_ELEMENTS + 1, False)])
+@pytest.mark.parametrize(("count", "is_taken"), [(MAX_ELEMENTS, True), (MAX_ELEMENTS + 1, False)])
 async def test_a_request_has_a_limit_of_elements(client: KafkaStream, count: int, is_taken: bool) -> None:
     await client.send(ask("FindCoordinator", key_type=0, coordinator_keys=["k"] * count), 4)
     if is_taken:
