@@ -11,6 +11,7 @@ from ..actors.disk.durations import DURATION_BOUNDS_S as DURATION_BOUNDS_S
 from ..actors.disk.durations import Durations as Durations
 from ..actors.disk.gathering import Gathering as Gathering
 from ..actors.manager.descriptions import DirectoryContents as DirectoryContents
+from ..actors.manager.descriptions import PartitionDescription as PartitionDescription
 from ..actors.manager.descriptions import TopicDescription as TopicDescription
 from ..actors.manager.descriptions import TopicMetadata as TopicMetadata
 from ..actors.manager.gaps.gaps import ListedGap as ListedGap

@@ -49,7 +49,7 @@ from ...system.clock import NowMs
 from ..manager.state.group_configs import GroupConfigs
 from .alarm import Alarm, deadline_now_ms
 from .commit_batch import AnswerCommit, Commit
-from .committed_offsets import CommittedOffsets
+from .committed_offsets import OFFSETS_PER_BATCH, CommittedOffsets
 from .consumer_coordinator import ConsumerCoordinator
 from .group_records import GroupRecords
 from .managed.group_turns import GroupTurns
@@ -300,8 +300,12 @@ class GroupCoordinator:
         if not is_there and self.describe(group).state is GroupState.DEAD:
             raise _no_such_group(group)
         self._members.check_delete_offsets(group)
-        answers = [self._deletion_error(group, each) for each in partitions]
-        await self._offsets.take_back(group, [each for each, error in zip(partitions, answers, strict=True) if error is None])
+        answers: list[RequestError | None] = []
+        for first in range(0, len(partitions), OFFSETS_PER_BATCH):
+            some = partitions[first : first + OFFSETS_PER_BATCH]
+            errors = [self._deletion_error(group, each) for each in some]
+            await self._offsets.take_back(group, [each for each, error in zip(some, errors, strict=True) if error is None])
+            answers += errors
         return answers
 
     def _deletion_error(self, group: str, topic_partition: TopicPartition) -> RequestError | None:

@@ -64,6 +64,7 @@ RETRY_S: Final = 10.0
 MOST_FINISHED_AT_A_TIME: Final = 256
 """Transactions that the coordinator ends by itself."""
 IDS_PER_TURN: Final = 256
+PARTITIONS_PER_TURN: Final = 128
 
 
 @attrs.define(eq=False, repr=False)
@@ -156,7 +157,9 @@ class TransactionCoordinator:
                 raise concurrent_error(transactional_id)
             if value.state is TransactionState.ONGOING and wanted <= value.partitions:
                 return
-            for topic_partition in wanted:
+            for number, topic_partition in enumerate(wanted, 1):
+                if not number % PARTITIONS_PER_TURN:
+                    await trio.lowlevel.checkpoint()
                 self._topics.actor(topic_partition)
             async with owner.turn:
                 if owner.value is value and not owner.is_busy:
@@ -294,7 +297,9 @@ class TransactionCoordinator:
             owner.marked.add(topic_partition)
 
         async with trio.open_nursery() as writing:
-            for topic_partition in sorted(value.partitions - owner.marked):
+            for number, topic_partition in enumerate(sorted(value.partitions - owner.marked), 1):
+                if not number % PARTITIONS_PER_TURN:
+                    await trio.lowlevel.checkpoint()
                 writing.start_soon(write, topic_partition)
         if failures:
             raise failures[0]

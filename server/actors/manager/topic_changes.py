@@ -48,6 +48,8 @@ from .topics import HostedPartition, HostedTopic, Topics
 
 LOGGER: Final = logging.getLogger(__name__)
 
+ACTORS_PER_TURN: Final = 64
+
 ConfigChange = Callable[[Mapping[str, str]], dict[str, str]]
 """What a topic overrides -> what it is to override. Raises RequestError."""
 
@@ -142,12 +144,16 @@ class TopicChanges:
         if maker.leaves_something:
             self._unfinished.append(creation)
         await self._forget()
-        hosted.topic = topic
-        self.topics.add(hosted)
+        begun = []
         for each in sorted(maker.made, key=lambda made: made.number):
             actor = PartitionActor(each.log, self.directories.disk, self.nursery)
-            hosted.partitions.append(HostedPartition(actor, each.directory))
             self.nursery.start_soon(actor.run)
+            begun.append(HostedPartition(actor, each.directory))
+            if not len(begun) % ACTORS_PER_TURN:
+                await trio.lowlevel.checkpoint()
+        hosted.topic = topic
+        self.topics.add(hosted)
+        hosted.partitions += begun
 
     async def _write(self, *changed: Topic, without: str | None = None) -> None:
         """Put a new generation into every directory in service. One that fails for good is taken out of service."""
@@ -247,9 +253,11 @@ class TopicChanges:
 
     async def _delete(self, topic: HostedTopic) -> None:
         self.topics.remove(topic.topic.name)
-        for each in topic.partitions:
+        for number, each in enumerate(topic.partitions, 1):
             if isinstance(each, HostedPartition):
                 each.actor.close(deleted_error(each.actor.topic_partition))
+            if not number % ACTORS_PER_TURN:
+                await trio.lowlevel.checkpoint()
         renames: list[tuple[LogDirectory, str, str]] = []
         for each in topic.partitions:
             if isinstance(each, HostedPartition):

@@ -38,6 +38,13 @@ def seen_steps(elements: Iterable[T], may_see: Callable[[T], bool]) -> Steps[lis
     return seen
 
 
+def map_steps(elements: Iterable[T], function: Callable[[T], R]) -> Steps[list[R]]:
+    """What the function makes of each."""
+    made: list[R] = []
+    yield from each_steps(elements, lambda each: made.append(function(each)))
+    return made
+
+
 def each_steps(elements: Iterable[T], change: Callable[[T], Any]) -> Steps[None]:
     """Do something with each."""
     for number, element in enumerate(elements, 1):
