@@ -93,6 +93,8 @@ class TopicChanges:
         if (other := self.topics.colliding_with(name)) is not None:
             raise InvalidTopicError(f"topic {name!r} collides with {other!r}: '.' and '_' count as the same character")
         _check_count(name, partitions)
+        if not internal:
+            self._check_total(name, partitions)
         return self.directories.config.topic_defaults.overlay(configs, lenient=lenient)
 
     async def create(
@@ -120,9 +122,20 @@ class TopicChanges:
                 )
             if is_internal(name):
                 raise InvalidTopicError(f"topic {name!r} is the server's own: keys would move to other partitions")
+            self._check_total(name, total - hosted.topic.partitions)
             if not validate_only:
                 with trio.CancelScope(shield=True):
                     await self._add_partitions(hosted, attrs.evolve(hosted.topic, partitions=total))
+
+    def _check_total(self, name: str, added: int) -> None:
+        total = sum(len(hosted.partitions) for hosted in self.topics)
+        limit = self.directories.config.max_partitions
+        if total + added > limit:
+            raise RequestError(
+                f"topic {name!r}: {added} more partitions would make {total + added}, max_partitions={limit} allows no more; "
+                "delete topics, or raise the limit and restart",
+                ErrorCode.POLICY_VIOLATION,
+            )
 
     async def _add_partitions(self, hosted: HostedTopic, topic: Topic) -> None:
         """Say what will be made, make the partitions that `hosted` lacks, then the entry of `topic`, then let them be seen."""

@@ -155,10 +155,11 @@ def tagged_request(*, header: int, body: int) -> bytes:
 
 
 async def test_a_kafka_request_of_many_elements_takes_no_long_turn_to_read(attacked: Served) -> None:
+    topics = [{"topic": f"{number}", "partitions": [0]} for number in range(12_000)]
+    request = ask("DescribeLogDirs", topics=[*topics, {"topic": "", "partitions": [0] * 80_000}])
     with short_turns():
         with pytest.raises(EOFError):  # above the limit, after many elements
-            topics = [{"topic": f"{number}", "partitions": [0]} for number in range(12_000)]
-            await attacked.kafka.call(ask("DescribeLogDirs", topics=[*topics, {"topic": "", "partitions": [0] * 80_000}]), 4)
+            await attacked.kafka.call(request, 4)
 
 
 async def test_the_answer_to_a_kafka_request_of_many_elements_takes_no_long_turn(attacked: Served) -> None:
