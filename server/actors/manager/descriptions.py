@@ -162,7 +162,7 @@ async def directory_contents(manager: LogManager) -> list[DirectoryContents]:
         if directory is None:
             contents.append(DirectoryContents(path=path, in_service=False))
         else:
-            total, usable = await manager.disk.call(_room, directory)
+            total, usable = await manager.disk.call(_room, directory, at=path)
             sizes = await _sizes(manager, directory)
             contents.append(DirectoryContents(path=path, in_service=True, sizes=sizes, total_bytes=total, usable_bytes=usable))
     return contents

@@ -68,6 +68,9 @@ class TopicChanges:
     _unfinished: list[Creation] = attrs.field(factory=list)
     """Additions that failed and of which something is left; the next start removes it."""
     _lock: trio.Lock = attrs.field(factory=trio.Lock)
+    """Nobody who has it waits for a partition: that one's device may hang."""
+    _going: dict[str, Topic] = attrs.field(factory=dict)
+    """By name, topics that are not served any more and whose directories still have their names."""
 
     async def resume(self, unfinished: Sequence[Creation]) -> None:
         """Begin where a start has undone what was cut off, but for `unfinished`. What says so stays as long as a directory has
@@ -86,6 +89,8 @@ class TopicChanges:
         check_topic_name(name)
         if name in self.topics:
             raise TopicAlreadyExistsError(f"topic {name!r} exists already")
+        if name in self._going:
+            raise TopicAlreadyExistsError(f"topic {name!r} is being deleted; create it again when it is gone")
         if name == CLUSTER_METADATA_TOPIC:
             raise InvalidRequestError(f"topic {name!r} is where Kafka keeps its own metadata; choose another name")
         if is_internal(name) and not internal:
@@ -170,7 +175,7 @@ class TopicChanges:
 
     async def _write(self, *changed: Topic, without: str | None = None) -> None:
         """Put a new generation into every directory in service. One that fails for good is taken out of service."""
-        topics = {hosted.topic.name: hosted.topic for hosted in self.topics if hosted.topic.name != without}
+        topics = self._going | {hosted.topic.name: hosted.topic for hosted in self.topics if hosted.topic.name != without}
         topics |= {topic.name: topic for topic in changed}
         await self.directories.write_topics(self.catalogue, list(topics.values()))
 
@@ -261,11 +266,16 @@ class TopicChanges:
             topic = self.topics.get(name if topic_id is None else self.topics.name_of(topic_id))
             if is_internal(name):
                 raise InvalidTopicError(f"topic {name!r} is the server's own and is not deleted")
+            self.topics.remove(topic.topic.name)
+            self._going[topic.topic.name] = topic.topic
+        try:
             with trio.CancelScope(shield=True):
                 await self._delete(topic)
+        finally:
+            self._going.pop(topic.topic.name, None)
 
     async def _delete(self, topic: HostedTopic) -> None:
-        self.topics.remove(topic.topic.name)
+        """Outside of the lock, but for the last step: a partition stops when its device has taken what is enqueued."""
         for number, each in enumerate(topic.partitions, 1):
             if isinstance(each, HostedPartition):
                 each.actor.close(deleted_error(each.actor.topic_partition))
@@ -285,8 +295,12 @@ class TopicChanges:
         if self.directories.failed:
             self.catalogue.deleted.add(topic.topic.topic_id)
         try:
-            await self.directories.disk.call(self._rename_all, renames)
-            await self._write()
+            for path in dict.fromkeys(directory.path for directory, _, _ in renames):
+                of_directory = [rename for rename in renames if rename[0].path == path]
+                await self.directories.disk.call(self._rename_all, of_directory, at=path)
+            async with self._lock:
+                del self._going[topic.topic.name]
+                await self._write()
         except (OSError, StorageError) as exc:
             self.catalogue.deleted.add(topic.topic.topic_id)  # should another one get its name before the next start
             raise LogOfflineError(
@@ -306,7 +320,7 @@ class TopicChanges:
         refused: OSError | None = None
         for entry in [entry for entry in self.doomed if entry[0] <= now_s]:
             try:
-                await self.directories.disk.call(delete_directory, self.directories.disk.fs, entry[1])
+                await self.directories.disk.call(delete_directory, self.directories.disk.fs, entry[1], at=entry[1])
             except OSError as exc:
                 refused = exc
             else:
