@@ -13,7 +13,6 @@ when written. The instances are plain slotted values; `codec` reads and writes t
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar, dataclass_transform
 
@@ -216,12 +215,16 @@ def _counted(value: Any, most: int) -> int:
     return count
 
 
-@functools.cache
+_arrays: Final[dict[type, tuple[tuple[str, bool, bool], ...]]] = {}
+
+
 def _arrays_of(cls: type) -> tuple[tuple[str, bool, bool], ...]:
     """(field, whether it is an array, whether its structures have arrays) of each field that is or has arrays."""
-    found = []
-    for field in all_fields(cls):
-        has_arrays = isinstance(field.element, type) and bool(_arrays_of(field.element))
-        if field.is_array or has_arrays:
-            found.append((field.name, field.is_array, has_arrays))
-    return tuple(found)
+    if cls not in _arrays:
+        found = []
+        for field in all_fields(cls):
+            has_arrays = isinstance(field.element, type) and bool(_arrays_of(field.element))
+            if field.is_array or has_arrays:
+                found.append((field.name, field.is_array, has_arrays))
+        _arrays[cls] = tuple(found)
+    return _arrays[cls]

@@ -361,7 +361,7 @@ class GroupCoordinator:
         return GroupListing(group) if listing is None and self._topic.is_known(group) else listing
 
     @property
-    def _managed(self) -> tuple[tuple[ManagedCoordinator[Any, Any], tuple[str, str]], ...]:
+    def _managed(self) -> tuple[tuple[ManagedCoordinator[Any, Any, Any], tuple[str, str]], ...]:
         """Each coordinator of groups whose assignments the server makes, with (protocol type, group type) of its groups."""
         return (
             (self.streams, (STREAMS_TYPE, STREAMS_TYPE)),

@@ -183,5 +183,5 @@ class Login:
         if (audit := self._security.audit) is not None:
             user, host = self._user or "", self.session.transport.host
             audit.note("login failed", user=user, host=host, protocol=self._protocol, mechanism=self.mechanism, why=why)
-        user = None if self._user is None else self._user[:MOST_USER_CHARS]
-        LOGGER.warning("%s did not log in as %r by %s: %s", self.session.peer, user, self.mechanism, why)
+        shown = None if self._user is None else self._user[:MOST_USER_CHARS]
+        LOGGER.warning("%s did not log in as %r by %s: %s", self.session.peer, shown, self.mechanism, why)

@@ -161,8 +161,7 @@ def _topic_steps(
     try:
         topic = call.topic_name(name, topic_id, by_id=topic_id != NO_TOPIC_ID)
     except RequestError as exc:
-        code = exc.code
-        return (yield from map_steps(numbers, lambda number: (number, code)))
+        return [(number, exc.code) for number in numbers]
     found: list[tuple[int, GroupOffset | ErrorCode]] = []
     for start in range(0, len(numbers), PARTITIONS_PER_PAUSE):
         some = numbers[start : start + PARTITIONS_PER_PAUSE]
