@@ -100,7 +100,7 @@ DELETION: Final = {
     "renames-before-unlinks": Fault(
         why="A power cut gives a file its old name back when the one before it is gone for good: a hole in the log.",
         file="server/actors/manager/log_retention.py",
-        old="            await self.disk.call(self.disk.fs.sync_directory, log.directory)\n",
+        old="            await self.disk.call(self.disk.fs.sync_directory, log.directory, at=log.directory)\n",
         new="            pass\n",
         tests=(f"{LOG_RETENTION}::test_no_file_is_unlinked_before_all_new_names_are_on_the_device",),
     ),
