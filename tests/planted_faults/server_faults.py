@@ -160,8 +160,8 @@ COORDINATORS: Final = {
     "producer-ids-before-their-use": Fault(
         why="After a crash a second producer gets the id of the first: its records are taken for duplicates.",
         file="server/actors/coordinators/producer_ids.py",
-        old="                    await disk.call(self._write_block, directory, first + BLOCK_IDS)\n",
-        new="                    await disk.call(self._write_block, directory, first)\n",
+        old="                    await disk.call(self._write_block, directory, first + BLOCK_IDS, at=directory.path)\n",
+        new="                    await disk.call(self._write_block, directory, first, at=directory.path)\n",
         tests=(
             f"{ACTORS}/coordinators/test_producer_ids.py::test_a_restart_gives_out_no_id_again",
             f"{ACTORS}/coordinators/test_producer_ids.py::test_after_a_crash_no_id_is_given_out_again",
