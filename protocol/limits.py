@@ -52,6 +52,9 @@ MAX_TOPIC_NAME_CHARS: Final = 249
 """A directory name is at most 255 bytes and carries `-<partition>` (Kafka: Topic)."""
 
 MAX_PARTITIONS_PER_TOPIC: Final = 10_000
+MAX_PARTITIONS: Final = 20_000
+"""Default max_partitions. Each takes some 10 KB of memory, and its files. Kafka has no such limit, and 4,000 are its advice for
+a broker."""
 MAX_STORED_PARTITIONS: Final = 100_000
 """Of a topic that is on the disk: it may come from a Kafka, which has no limit. What is above this is a directory of somebody
 else's whose name ends in a number, such as a date: each partition below it would be a row in memory and a line in the log."""

@@ -99,8 +99,8 @@ class OffsetCommitValue(NamedTuple):
     """Of the topic that it belongs to: another topic of that name has another id. 16 bytes."""
 
     def encode(self) -> bytes:
-        """In version 1 where it has an expire timestamp, which later versions lack, in version 4 where it has a topic id, else in
-        version 3. ValueError for too long metadata."""
+        """In version 1 where it has an expire timestamp, which later versions lack, in version 4 where it has a topic id, else
+        in version 3. ValueError for too long metadata."""
         timestamp = _OFFSET.pack(self.commit_timestamp)
         if self.expire_timestamp != NO_EXPIRE_TIMESTAMP:
             metadata = encode_string(self.metadata)

@@ -21,7 +21,7 @@ from ..limits import KIB, MAX_REQUEST_BYTES
 from ..receive_buffer import ReceiveBuffer
 from ..schema import codec
 from ..schema.fields import struct as message
-from ..schema.primitives import COPIED_BYTES, MAX_REQUEST_ELEMENTS
+from ..schema.primitives import COPIED_BYTES
 from ..types import Bytes
 from .apis import APIS, Api, ApiKey
 
@@ -150,8 +150,8 @@ def _read_in_steps(request: Request, frame: memoryview, at: int) -> Reading:
     api, version = request.api, request.version
     flexible = api.is_flexible(version)
     if flexible:
-        _, at = yield from codec.read_steps(_Tags, 0, frame, at, flexible=True, elements=MAX_REQUEST_ELEMENTS)
-    body, _ = yield from codec.read_steps(api.request, version, frame, at, flexible=flexible, elements=MAX_REQUEST_ELEMENTS)
+        _, at = yield from codec.read_steps(_Tags, 0, frame, at, flexible=True)
+    body, _ = yield from codec.read_steps(api.request, version, frame, at, flexible=flexible)
     return request._replace(body=body, is_large=True)
 
 

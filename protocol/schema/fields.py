@@ -192,3 +192,39 @@ def _field(attribute: attrs.Attribute[Any]) -> Field:
         tag=tag,
         make_default=getattr(default, "factory", lambda: default),
     )
+
+
+def has_more_elements(value: Any, most: int) -> bool:
+    """Whether all arrays of a message together have more than `most` elements. It counts no further."""
+    return _counted(value, most) > most
+
+
+def _counted(value: Any, most: int) -> int:
+    count = 0
+    for name, is_array, has_arrays in _arrays_of(type(value)):
+        found = getattr(value, name)
+        if not found:
+            continue
+        if is_array:
+            count += len(found)
+        if has_arrays:
+            for each in found if is_array else (found,):
+                if count > most:
+                    return count
+                count += _counted(each, most - count)
+    return count
+
+
+_arrays: Final[dict[type, tuple[tuple[str, bool, bool], ...]]] = {}
+
+
+def _arrays_of(cls: type) -> tuple[tuple[str, bool, bool], ...]:
+    """(field, whether it is an array, whether its structures have arrays) of each field that is or has arrays."""
+    if cls not in _arrays:
+        found = []
+        for field in all_fields(cls):
+            has_arrays = isinstance(field.element, type) and bool(_arrays_of(field.element))
+            if field.is_array or has_arrays:
+                found.append((field.name, field.is_array, has_arrays))
+        _arrays[cls] = tuple(found)
+    return _arrays[cls]

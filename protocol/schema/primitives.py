@@ -14,10 +14,7 @@ from ..types import Bytes
 
 MAX_ELEMENTS: Final = 100_000
 """Elements and tagged fields that one message may have in all. At 100 bytes for a small structure about 10 MB of objects; ten
-times what MAX_PARTITIONS_PER_REQUEST allows."""
-MAX_REQUEST_ELEMENTS: Final = 25_000
-"""The limit of elements for a request that a server takes: its reader and the writer of its answer do a microsecond of work for
-each. Kafka has no such limit."""
+times what MAX_PARTITIONS_PER_REQUEST allows. Kafka has no such limit."""
 
 COPIED_BYTES: Final = 16 * KIB
 """Records below this are copied into the buffer before them: another buffer costs a call more than the copy."""
@@ -136,9 +133,7 @@ def refuse_count(what: str, count: int, left: int) -> NoReturn:
         raise RemoteProtocolError(f"{what} has a count of {count} and may not be null")
     if count > left:
         raise RemoteProtocolError(f"{what} claims {count} elements, {left} bytes are left")
-    raise RemoteProtocolError(
-        f"{what} has {count} elements, a message may have {MAX_ELEMENTS} in all, a request {MAX_REQUEST_ELEMENTS}"
-    )
+    raise RemoteProtocolError(f"{what} has {count} elements, a message may have {MAX_ELEMENTS} in all")
 
 
 def refuse_tag(what: str, stop: int, at: int) -> NoReturn:

@@ -11,6 +11,7 @@ from ..actors.disk.durations import DURATION_BOUNDS_S as DURATION_BOUNDS_S
 from ..actors.disk.durations import Durations as Durations
 from ..actors.disk.gathering import Gathering as Gathering
 from ..actors.manager.descriptions import DirectoryContents as DirectoryContents
+from ..actors.manager.descriptions import PartitionDescription as PartitionDescription
 from ..actors.manager.descriptions import TopicDescription as TopicDescription
 from ..actors.manager.descriptions import TopicMetadata as TopicMetadata
 from ..actors.manager.gaps.gaps import ListedGap as ListedGap
@@ -79,6 +80,8 @@ from ..security.quota_entities import check_quota as check_quota
 from ..security.quota_entities import checked_entity as checked_entity
 from ..security.quotas import ClientQuotas as ClientQuotas
 from ..security.quotas import QuotaStatistics as QuotaStatistics
+from ..storage.disk.diskops import Compute as Compute
+from ..storage.disk.diskops import Procedure as Procedure
 from ..storage.disk.paths import check_topic_name as check_topic_name
 from ..storage.disk.paths import is_internal as is_internal
 from ..storage.log.append import AppendResult as AppendResult
@@ -94,7 +97,8 @@ from ..telemetry.collected import Series as Series
 from ..telemetry.instances import ACCEPTED_COMPRESSION as ACCEPTED_COMPRESSION
 from ..telemetry.instances import Push as Push
 from ..telemetry.otlp import Point as Point
-from ..telemetry.otlp import read_points as read_points
+from ..telemetry.otlp import point_steps as point_steps
+from ..telemetry.otlp import unpack as unpack
 from .broker import Broker as Broker
 from .broker import open_broker_core as open_broker_core
 from .fetches import DEFAULT_VIEW as DEFAULT_VIEW

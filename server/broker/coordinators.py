@@ -100,33 +100,35 @@ class Coordinators:
             await self.share_state.load()
 
     async def run(self) -> None:
-        """What is due from time to time, until `stop`. A commit of staged records may take long, and holds up nothing else."""
+        """What is due from time to time, until `stop`. None of it waits for the rest: each may take long."""
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._look_after_stages)
+                    nursery.start_soon(self._look_after_stages, nursery)
                     nursery.start_soon(self.group_coordinator.run)
-                    await self._look_after_the_rest()
+                    nursery.start_soon(self._look_after_hanging, nursery)
+                    nursery.start_soon(self._look_after_expiry)
+                    while True:
+                        await self.transactions.begin_overdue(nursery)
+                        await trio.sleep(OVERDUE_CHECK_S)
         finally:
             self._stopped.set()
 
-    async def _look_after_stages(self) -> None:
+    async def _look_after_stages(self, nursery: trio.Nursery) -> None:
         while True:
-            await self.stage_commits.finish_overdue()
+            self.stage_commits.begin_overdue(nursery)
             await self.stage_commits.expire_stages()
             await trio.sleep(OVERDUE_CHECK_S)
 
-    async def _look_after_the_rest(self) -> None:
-        next_expiry = next_look = trio.current_time()
+    async def _look_after_hanging(self, nursery: trio.Nursery) -> None:
         while True:
-            await self.transactions.finish_overdue()
-            if trio.current_time() >= next_look:
-                await self.hanging.abort_overdue()
-                next_look = trio.current_time() + HANGING_CHECK_S
-            if trio.current_time() >= next_expiry:
-                await self._expire()
-                next_expiry = trio.current_time() + EXPIRY_CHECK_S
-            await trio.sleep(OVERDUE_CHECK_S)
+            await self.hanging.begin_overdue(nursery)
+            await trio.sleep(HANGING_CHECK_S)
+
+    async def _look_after_expiry(self) -> None:
+        while True:
+            await self._expire()
+            await trio.sleep(EXPIRY_CHECK_S)
 
     async def _expire(self) -> None:
         try:

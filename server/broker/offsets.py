@@ -65,6 +65,10 @@ class OffsetCommits:
         RequestError."""
         return self._committed.committed(group, partitions)
 
+    def committed_partitions(self, group: str) -> list[TopicPartition]:
+        """All partitions for which the group has committed something, in order. Raises RequestError."""
+        return self._committed.committed_partitions(group)
+
     async def delete(self, group: str, partitions: Sequence[TopicPartition]) -> list[RequestError | None]:
         """Forget offsets of a group; one answer for each, in order. Those of topics that its members read stay
         (GROUP_SUBSCRIBED_TO_TOPIC). Raises RequestError for all of them."""

@@ -40,10 +40,10 @@ class Producers:
         entries = producers.entries
         return [entries[producer_id] for producer_id in sorted(entries)]
 
-    def open_partitions(self) -> dict[int, frozenset[TopicPartition]] | None:
-        """By producer id, where the transactions are open that some transactional id has; what else is open is hanging. None:
-        part of that is not known."""
-        return self._transactions.ids.open_partitions()
+    def may_have_owner(self, producer_id: int, topic_partition: TopicPartition) -> bool:
+        """Whether what the producer has open on the partition belongs to a transactional id, as far as is known; otherwise it
+        is hanging."""
+        return self._transactions.ids.may_be_open(producer_id, topic_partition)
 
     async def abort_hanging(self, topic_partition: TopicPartition, producer_id: int) -> int:
         """Abort what a producer has open on a partition and no transactional id has; answers where it began. Raises

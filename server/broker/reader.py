@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -41,6 +41,7 @@ T = TypeVar("T")
 
 READER_TASKS: Final = 16
 """Partitions of one request that are looked up at a time."""
+PARTITIONS_PER_TURN: Final = 64
 LOOKUPS_PER_TURN: Final = 8
 """Lookups a reader task does before it lets others run."""
 STEPS_PER_LOOKUP: Final = 2 * UNTOLD_STEPS
@@ -93,7 +94,7 @@ class LogReader:
     ) -> None:
         """Wait until `fetch_now` would answer `min_bytes`, or an error. Nothing is read and held meanwhile."""
         while True:
-            with waiting_on(self._waiters(partitions)) as moved:
+            with waiting_on(await self._waiters(partitions)) as moved:
                 if await self.has_bytes(partitions, max_bytes, min_bytes, view):
                     return
                 await moved.wait()
@@ -101,7 +102,9 @@ class LogReader:
     async def has_bytes(self, partitions: Sequence[FetchPartition], max_bytes: int, min_bytes: int, view: ReaderView) -> bool:
         """Whether `fetch_now` would answer `min_bytes`, or an error. Nothing is read."""
         size = 0
-        for each in partitions:
+        for number, each in enumerate(partitions, 1):
+            if not number % PARTITIONS_PER_TURN:
+                await trio.lowlevel.checkpoint()
             if each.times is not None:
                 return True
             look = partial(
@@ -121,11 +124,15 @@ class LogReader:
                 return True
         return size >= min_bytes
 
-    def _waiters(self, partitions: Sequence[FetchPartition]) -> Iterator[Waiters]:
+    async def _waiters(self, partitions: Sequence[FetchPartition]) -> list[Waiters]:
         """Those of the partitions that are here; the next look answers the others."""
-        for each in partitions:
+        found = []
+        for number, each in enumerate(partitions, 1):
+            if not number % PARTITIONS_PER_TURN:
+                await trio.lowlevel.checkpoint()
             with contextlib.suppress(RequestError):
-                yield self._manager.topics.actor(each.topic_partition).waiters
+                found.append(self._manager.topics.actor(each.topic_partition).waiters)
+        return found
 
     def fetch_if_cached(
         self,

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Final, NamedTuple
 
 import attrs
+import trio
 
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import MIB
@@ -25,6 +26,7 @@ from .reader import LogReader
 from .share_partitions import NeverBegunError, SharePartitions
 
 NOTHING: Final = b""
+SHARES_PER_TURN: Final = 64
 READ_BYTES: Final = 2 * MIB
 """Read of a partition at a time. Members want 500 records, mostly of 1 KB, and may have 50 MiB: what is read beyond the former
 is thrown away."""
@@ -84,9 +86,7 @@ class ShareFetches:
         if not opened and not absent:
             return failed, True
         with ExitStack() as reading:
-            asked = self._acquirable(opened, fetch)
-            for share in asked:
-                reading.enter_context(_reading(share))
+            asked = await self._acquirable(opened, fetch, reading)
             is_enough = bool(asked) and await self._has_bytes(asked, fetch)
             if not is_enough and not is_last:
                 return failed, False
@@ -105,7 +105,7 @@ class ShareFetches:
             with waiting_on([*self._waiters(opened), *begun]) as moved:
                 if not all(self.shares.is_absent(each.key) for each in absent):
                     continue
-                asked = self._acquirable(opened, fetch)
+                asked = await self._acquirable(opened, fetch)
                 if any(share.is_over for share in opened) or (asked and await self._has_bytes(asked, fetch)):
                     return
                 await moved.wait()
@@ -115,7 +115,9 @@ class ShareFetches:
         opened: list[SharePartition] = []
         failed: list[ShareFetched] = []
         absent: list[ShareFetched] = []
-        for key in keys:
+        for number, key in enumerate(keys, 1):
+            if not number % SHARES_PER_TURN:
+                await trio.lowlevel.checkpoint()
             try:
                 opened.append(await self.shares.open(key))
             except NeverBegunError as exc:
@@ -130,9 +132,19 @@ class ShareFetches:
             with suppress(RequestError):
                 yield self._topics.actor(share.topic_partition).waiters
 
-    def _acquirable(self, shares: Sequence[SharePartition], fetch: ShareFetch) -> dict[SharePartition, FetchPartition]:
-        """Which of them may give something, and what is to be read of them: each its share of the bytes."""
-        found = [share for share in shares if not share.is_being_read and not share.is_over and self._has_more(share)]
+    async def _acquirable(
+        self, shares: Sequence[SharePartition], fetch: ShareFetch, reading: ExitStack | None = None
+    ) -> dict[SharePartition, FetchPartition]:
+        """Which of them may give something, and what is to be read of them: each its share of the bytes. `reading`: they are
+        being read until that ends."""
+        found = []
+        for number, share in enumerate(shares, 1):
+            if not number % SHARES_PER_TURN:
+                await trio.lowlevel.checkpoint()
+            if not share.is_being_read and not share.is_over and self._has_more(share):
+                found.append(share)
+                if reading is not None:
+                    reading.enter_context(_reading(share))
         max_bytes = min(READ_BYTES, fetch.max_bytes // max(1, len(found)))
         return {share: FetchPartition(share.topic_partition, share.state.next_fetch_offset(), max_bytes) for share in found}
 

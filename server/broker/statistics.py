@@ -15,7 +15,6 @@ from typing import Final
 import attrs
 import trio
 
-from ...protocol.coordinator.transactions import TransactionState
 from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
 from ..actors.compaction.cleaner_counters import CleanerCounters
@@ -186,9 +185,7 @@ class Collector:
             group_gap_passes=passes.groups,
             unsynced_records=self.unsynced_records,
             waiting_appends=self.waiting_appends,
-            open_transactions=sum(
-                value.state is TransactionState.ONGOING for _, value in self.coordinators.transactions.states()
-            ),
+            open_transactions=self.coordinators.transactions.ids.open_count,
             disk=disk.statistics(),
             directories=spaces,
             log_bound=_log_bound(self.manager),
@@ -267,7 +264,7 @@ class Collector:
     async def _lags(self) -> tuple[int, list[GroupLag]]:
         """How many groups there are, and their lags."""
         offsets = self.coordinators.committed_offsets
-        names, looked = offsets.topic.names(), 0
+        names, looked = sorted(offsets.topic.names()), 0
         lags: list[GroupLag] = []
         for name in names:
             try:

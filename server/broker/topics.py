@@ -18,7 +18,14 @@ from ...protocol.errors import (
 from ...protocol.types import CompressionType, TopicPartition
 from ..actors.coordinators.committed_offsets import CommittedOffsets
 from ..actors.coordinators.internal_topic import INTERNAL_TOPIC_CONFIG
-from ..actors.manager.descriptions import TopicDescription, TopicMetadata, describe_config, describe_topic, topic_metadata
+from ..actors.manager.descriptions import (
+    TopicDescription,
+    TopicMetadata,
+    describe_config,
+    describe_topic,
+    describe_topic_in_turns,
+    topic_metadata,
+)
 from ..actors.manager.log_manager import LogManager
 from ..actors.manager.topic_changes import ConfigChange
 from ..storage.disk.checkpoints import encode_uuid
@@ -129,6 +136,10 @@ class TopicAdmin:
     def describe(self, name: str) -> TopicDescription:
         """Identity, overridden configuration, and offsets and sizes of the partitions. Raises RequestError."""
         return describe_topic(self._manager.topics.get(name))
+
+    async def describe_in_turns(self, name: str) -> TopicDescription:
+        """`describe` of a topic that may have many partitions. Raises RequestError."""
+        return await describe_topic_in_turns(self._manager.topics.get(name))
 
     def describe_config(self, name: str) -> dict[str, tuple[str, str]]:
         """(value, source) of every topic key, and of others that the topic has; the source is `topic` or `default`. Raises

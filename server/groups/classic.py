@@ -280,8 +280,13 @@ class ClassicGroups:
         group = self._groups.get(group_id)
         return None if group is None else group.describe()
 
-    def listings(self) -> Collection[GroupListing]:
-        return [group.listing() for group in self._groups.values()]
+    def group_ids(self) -> Collection[str]:
+        return self._groups.keys()
+
+    def listing(self, group_id: str) -> GroupListing | None:
+        """None: not known here. It may have offsets all the same."""
+        group = self._groups.get(group_id)
+        return None if group is None else group.listing()
 
     def check_delete_offsets(self, group_id: str) -> None:
         """Raises RequestError for a group with members of whom nobody here knows what they read (KIP-496)."""

@@ -3,6 +3,9 @@
 A kind is a logger, a level and a text without its values; of lines with a traceback also the class of the error and where it
 was raised. Of each kind `log_lines_per_minute` go through in a minute that begins with the first; of what is left out the
 number is said when the minute is over. DEBUG lines, for who asks for them, and CRITICAL ones always go through.
+
+Clients choose names, and how long these are. So a value in a line is cut, and a long line counts as several: bytes a minute are
+limited.
 """
 
 from __future__ import annotations
@@ -24,6 +27,12 @@ from ..settings.broker_config import BrokerConfig
 from ..settings.log_settings import DEFAULT_LINES_PER_MINUTE
 
 MINUTE_S: Final = 60.0
+MAX_VALUE_CHARS: Final = 1000
+MAX_MESSAGE_CHARS: Final = 4096
+"""For texts that were put together elsewhere, such as those of errors."""
+MAX_EXCEPTION_CHARS: Final = 64 * 1024
+CHARS_PER_LINE: Final = 256
+"""A line counts once for each of them."""
 MAX_KINDS: Final = 1000
 """That are counted at a time. Further ones are counted as one of their logger and level: their texts have values in them."""
 
@@ -43,13 +52,27 @@ class LogLineFormatter(logging.Formatter):
             "time": f"{seconds}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
         }
         if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
+            fields["exception"] = _cut(self.formatException(record.exc_info), MAX_EXCEPTION_CHARS)
         if self._as_json:
             return json.dumps(fields)
         return " ".join(f"{key}={_quoted(value)}" for key, value in fields.items())
+
+
+def _message(record: logging.LogRecord) -> str:
+    """The message with its values cut, and cut itself."""
+    text = str(record.msg)
+    if isinstance(record.args, tuple) and record.args:
+        text %= tuple(_cut(each, MAX_VALUE_CHARS) if isinstance(each, str) else each for each in record.args)
+    elif record.args:
+        text %= record.args
+    return _cut(text, MAX_MESSAGE_CHARS)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
 
 
 def _quoted(value: str) -> str:
@@ -62,7 +85,9 @@ class _Minute:
     name: str
     level: int
     text: str
-    lines: int = 0
+    used: int = 0
+    """Lines, each as often as it counts."""
+    left_out: int = 0
 
 
 @attrs.define(eq=False, repr=False)
@@ -85,17 +110,20 @@ class LineLimit:
         minute = self._minutes.get(kind)
         if minute is None:
             minute = self._minutes[kind] = _Minute(self._now_s() + MINUTE_S, record.name, record.levelno, text)
-        minute.lines += 1
-        return minute.lines <= self.per_minute
+        if minute.used >= self.per_minute:
+            minute.left_out += 1
+            return False
+        minute.used += 1 + len(_message(record)) // CHARS_PER_LINE
+        return True
 
     def over(self, *, at_once: bool = False) -> list[logging.LogRecord]:
         """What tells of minutes that are over, or of all that there are; they are forgotten."""
         now_s, told = self._now_s(), []
         for kind, minute in list(self._minutes.items()) if at_once else self._ended(now_s):
             del self._minutes[kind]
-            if (left_out := minute.lines - self.per_minute) > 0 and self.per_minute:
+            if minute.left_out and self.per_minute:
                 said = "%d lines of this kind were left out within a minute: %s"
-                told.append(logging.LogRecord(minute.name, minute.level, "", 0, said, (left_out, minute.text), None))
+                told.append(logging.LogRecord(minute.name, minute.level, "", 0, said, (minute.left_out, minute.text), None))
         return told
 
     def _ended(self, now_s: float) -> list[tuple[_Kind, _Minute]]:

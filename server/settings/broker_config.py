@@ -17,6 +17,7 @@ from ...protocol.limits import (
     MAX_HEADERS_PER_RECORD,
     MAX_IN_FLIGHT,
     MAX_IN_FLIGHT_BYTES,
+    MAX_PARTITIONS,
     MAX_PARTITIONS_PER_TOPIC,
     MAX_PRODUCERS_PER_PARTITION,
     MAX_RECORDS_PER_BATCH,
@@ -142,6 +143,13 @@ class BrokerConfig:
     )
     producer_id_expiration_ms: int = int_key(
         DAY_MS, "How long a producer's sequence numbers are remembered after its last append.", low=1, high=2**53
+    )
+    max_partitions: int = int_key(
+        MAX_PARTITIONS,
+        "Partitions that all topics together may come to by being created or grown. Those that exist are served however many "
+        "they are.",
+        low=1,
+        high=1_000_000,
     )
     max_producers_per_partition: int = int_key(
         MAX_PRODUCERS_PER_PARTITION,
@@ -373,8 +381,8 @@ class BrokerConfig:
     )
     log_lines_per_minute: int = int_key(
         DEFAULT_LINES_PER_MINUTE,
-        "Log lines of one kind, by their text without its values, that are written in a minute; how many more there were is "
-        "said afterwards. 0: all.",
+        "Log lines of one kind, by their text without its values, that are written in a minute, a long one counting as "
+        "several; how many more there were is said afterwards. 0: all.",
         low=0,
         high=INT32_MAX,
     )

@@ -100,7 +100,7 @@ DELETION: Final = {
     "renames-before-unlinks": Fault(
         why="A power cut gives a file its old name back when the one before it is gone for good: a hole in the log.",
         file="server/actors/manager/log_retention.py",
-        old="            await self.disk.call(self.disk.fs.sync_directory, log.directory)\n",
+        old="            await self.disk.call(self.disk.fs.sync_directory, log.directory, at=log.directory)\n",
         new="            pass\n",
         tests=(f"{LOG_RETENTION}::test_no_file_is_unlinked_before_all_new_names_are_on_the_device",),
     ),
@@ -160,8 +160,8 @@ COORDINATORS: Final = {
     "producer-ids-before-their-use": Fault(
         why="After a crash a second producer gets the id of the first: its records are taken for duplicates.",
         file="server/actors/coordinators/producer_ids.py",
-        old="                    await disk.call(self._write_block, directory, first + BLOCK_IDS)\n",
-        new="                    await disk.call(self._write_block, directory, first)\n",
+        old="                    await disk.call(self._write_block, directory, first + BLOCK_IDS, at=directory.path)\n",
+        new="                    await disk.call(self._write_block, directory, first, at=directory.path)\n",
         tests=(
             f"{ACTORS}/coordinators/test_producer_ids.py::test_a_restart_gives_out_no_id_again",
             f"{ACTORS}/coordinators/test_producer_ids.py::test_after_a_crash_no_id_is_given_out_again",

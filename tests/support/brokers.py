@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from triolog.server.actors.disk.writes_at_once import AlwaysQuick
 from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.broker import Broker, FetchPartition, open_broker_core
 from triolog.server.config import Durability, LogConfig
+from triolog.server.groups.values import GroupListing
 from triolog.server.settings.broker_config import BrokerConfig
 from triolog.server.storage.disk.filesystem import FileSystem
 
@@ -55,6 +56,11 @@ async def one_partition(directory: Path, **settings: Any) -> AsyncIterator[Broke
         if TOPIC not in broker.topics.names():
             await broker.topics.create(TOPIC)
         yield broker
+
+
+async def listings(broker: Broker, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+    """The groups of a broker, as ListGroups has them."""
+    return await broker.in_steps(broker.groups.listing_steps(states, types))
 
 
 async def until(condition: Callable[[], bool]) -> None:

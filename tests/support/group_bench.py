@@ -11,6 +11,7 @@ import attrs
 from triolog.protocol.errors import ErrorCode
 from triolog.server.groups.classic import ClassicGroups
 from triolog.server.groups.values import (
+    GroupListing,
     GroupSettings,
     GroupState,
     Heartbeat,
@@ -53,6 +54,9 @@ class Bench:
         self.waiting_stores.clear()
         for group_id, value in {store.group_id: store.value for store in self.log}.items():
             self.take(self.groups.restore(group_id, value, self.now_ms))
+
+    def listings(self) -> list[GroupListing]:
+        return [found for group_id in self.groups.group_ids() if (found := self.groups.listing(group_id)) is not None]
 
     def take(self, outcome: Outcome) -> None:
         for token, answer in outcome.answers:

@@ -1,14 +1,17 @@
-"""Where the console listens: a few connections at a time, each with a session of HTTP. Further ones wait to be accepted."""
+"""Where the console listens: a few connections at a time, each with a session of HTTP. For a further one the connection that
+was idle for longest ends."""
 
 from __future__ import annotations
 
 import logging
 import socket
+from functools import partial
 from typing import Final
 
 import attrs
 import trio
 
+from ...server.listeners.connections.places import ListenerPlaces, Places
 from ...server.listeners.http.messages import Answer
 from ...server.listeners.http.session import HttpSession
 from ...server.settings.address import Address
@@ -42,11 +45,11 @@ class ConsoleListener:
 
     listening: socket.socket
     answer: Answer
-    _limit: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(MAX_CONNECTIONS))
+    _places: ListenerPlaces = attrs.field(factory=lambda: Places(MAX_CONNECTIONS).open())
 
     @property
     def connections(self) -> int:
-        return int(self._limit.borrowed_tokens)
+        return len(self._places.connections)
 
     async def run(self, *, task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; the status is the address."""
@@ -55,28 +58,41 @@ class ConsoleListener:
         async with listener, trio.open_nursery() as nursery:
             task_status.started(address_of(self.listening))
             while True:
-                place = object()
-                await self._limit.acquire_on_behalf_of(place)
                 try:
                     stream = await listener.accept()
                 except OSError as exc:
-                    self._limit.release_on_behalf_of(place)
                     LOGGER.error("accepting failed (%s); it is tried again", exc)
                     await trio.sleep(ACCEPT_PAUSE_S)
                     continue
-                nursery.start_soon(self._serve, stream, place)
+                scope = trio.CancelScope()
+                try:
+                    await self._places.take(scope)
+                except BaseException:
+                    await trio.aclose_forcefully(stream)
+                    raise
+                nursery.start_soon(self._serve, stream, scope)
 
-    async def _serve(self, stream: trio.SocketStream, place: object) -> None:
+    async def _serve(self, stream: trio.SocketStream, scope: trio.CancelScope) -> None:
+        places = self._places
         try:
-            peer = str(stream.socket.getpeername()[0])
-            await HttpSession(stream, peer, self.answer, _report_bug, MAX_BODY_BYTES).serve()
+            session = HttpSession(
+                stream,
+                str(stream.socket.getpeername()[0]),
+                self.answer,
+                _report_bug,
+                MAX_BODY_BYTES,
+                became_busy=partial(places.known, scope),
+                became_idle=partial(places.idle, scope),
+            )
+            with scope:
+                await session.serve()
         except OSError as exc:
             LOGGER.debug("a browser is gone: %r", exc)
         except Exception:
             LOGGER.exception("a connection met a bug")
         finally:
             stream.socket.close()
-            self._limit.release_on_behalf_of(place)
+            places.leave(scope)
 
 
 def _report_bug(what: str, error: Exception) -> None:

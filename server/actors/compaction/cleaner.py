@@ -171,7 +171,7 @@ class Cleaner:
         finally:
             self.counters.cleaning = None
             with trio.CancelScope(shield=True), contextlib.suppress(OSError):
-                await self.manager.disk.call(discard_cleaned, self.manager.fs, job.directory)
+                await self.manager.disk.call(discard_cleaned, self.manager.fs, job.directory, at=job.directory)
         self._failures.pop(log, None)
         self._deaths.pop(log, None)
         LOGGER.info(

@@ -39,6 +39,8 @@ class GroupOffset(NamedTuple):
 
 
 _BYTES_PER_TOMBSTONES: Final = 128 * 1024
+OFFSETS_PER_BATCH: Final = 500
+"""A batch is built, and what it says takes effect, in one turn of the event loop."""
 """Tombstones are written in batches of about this size: what is taken back need not go all at once."""
 
 
@@ -70,7 +72,22 @@ class CommittedOffsets:
 
         `check` raises RequestError unless whoever commits may do so; nothing can run between that and the append. Raises
         RequestError for all of them. Cancelled: they are committed all the same, and that is waited for.
+
+        More than OFFSETS_PER_BATCH are several commits, one after the other.
         """
+        if len(commits) <= OFFSETS_PER_BATCH:
+            return await self._commit_batch(group, commits, check, producer_id, producer_epoch)
+        answers: list[RequestError | None] = []
+        with trio.CancelScope(shield=True):
+            for first in range(0, len(commits), OFFSETS_PER_BATCH):
+                some = commits[first : first + OFFSETS_PER_BATCH]
+                answers += await self._commit_batch(group, some, check, producer_id, producer_epoch)
+                await trio.lowlevel.checkpoint()
+        return answers
+
+    async def _commit_batch(
+        self, group: str, commits: Sequence[Commit], check: Callable[[], None], producer_id: int, producer_epoch: int
+    ) -> list[RequestError | None]:
         check_group(group)
         check()
         batch = self._batch(group, commits, producer_id)
@@ -185,6 +202,11 @@ class CommittedOffsets:
         topics = self.topic.topics
         return topics.get(topic).topic.id_bytes if topic in topics else None
 
+    def committed_partitions(self, group: str) -> list[TopicPartition]:
+        """For which the group has committed something, in order. Raises RequestError."""
+        check_group(group)
+        return sorted(self.topic.contents(self.topic.partition_of(group)).offsets(group))
+
     def fetch(
         self, group: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
     ) -> list[tuple[TopicPartition, int, str]]:
@@ -265,7 +287,7 @@ class CommittedOffsets:
 
         def choose() -> list[OffsetCommitKey]:
             held = asked & (offsets.offsets(group).keys() | offsets.pending(group))
-            return [OffsetCommitKey(group, each) for each in sorted(held)]
+            return [OffsetCommitKey(group, each) for each in sorted(held)[:OFFSETS_PER_BATCH]]
 
         with trio.CancelScope(shield=True):
             await self._take_back(topic_partition, offsets, choose)
@@ -326,6 +348,6 @@ class CommittedOffsets:
         for key in keys:
             builder.append(now_ms, key.encode(), None)
             taken.append(key)
-            if builder.estimated_size_bytes >= _BYTES_PER_TOMBSTONES:
+            if len(taken) >= OFFSETS_PER_BATCH or builder.estimated_size_bytes >= _BYTES_PER_TOMBSTONES:
                 break
         return (taken, builder.build()) if taken else None

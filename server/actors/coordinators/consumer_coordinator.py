@@ -7,7 +7,7 @@ heartbeat without news waits for nothing but the turns before it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -118,9 +118,6 @@ class ConsumerCoordinator(ManagedCoordinator[ConsumerGroups, Plan, ConsumerTimer
         if found is None:
             raise not_a_consumer_group(group) if self.is_of_another_kind(group) else unknown_group(group)
         return found.describe()
-
-    def descriptions(self) -> Collection[ConsumerGroupDescription]:
-        return [group.describe() for group in self._groups.groups()]
 
 
 def not_a_consumer_group(group: str) -> RequestError:

@@ -12,9 +12,11 @@ in a moment, and if not it comes due like everybody.
 
 from __future__ import annotations
 
+import heapq
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from functools import partial
+from typing import Any, Final
 
 import attrs
 import trio
@@ -47,13 +49,17 @@ from ...system.clock import NowMs
 from ..manager.state.group_configs import GroupConfigs
 from .alarm import Alarm, deadline_now_ms
 from .commit_batch import AnswerCommit, Commit
-from .committed_offsets import CommittedOffsets
+from .committed_offsets import OFFSETS_PER_BATCH, CommittedOffsets
 from .consumer_coordinator import ConsumerCoordinator
 from .group_records import GroupRecords
 from .managed.group_turns import GroupTurns
+from .managed.managed_coordinator import ManagedCoordinator
 from .managed.share_coordinator import ShareCoordinator
 from .managed.streams_coordinator import StreamsCoordinator
 from .offsets_topic import OffsetsTopic, check_group
+
+GROUPS_PER_PAUSE: Final = 256
+"""Of a list of groups; about 0.3 ms."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -294,8 +300,12 @@ class GroupCoordinator:
         if not is_there and self.describe(group).state is GroupState.DEAD:
             raise _no_such_group(group)
         self._members.check_delete_offsets(group)
-        answers = [self._deletion_error(group, each) for each in partitions]
-        await self._offsets.take_back(group, [each for each, error in zip(partitions, answers, strict=True) if error is None])
+        answers: list[RequestError | None] = []
+        for first in range(0, len(partitions), OFFSETS_PER_BATCH):
+            some = partitions[first : first + OFFSETS_PER_BATCH]
+            errors = [self._deletion_error(group, each) for each in some]
+            await self._offsets.take_back(group, [each for each, error in zip(some, errors, strict=True) if error is None])
+            answers += errors
         return answers
 
     def _deletion_error(self, group: str, topic_partition: TopicPartition) -> RequestError | None:
@@ -318,24 +328,46 @@ class GroupCoordinator:
             return found
         return GroupDescription(group_id=group, state=GroupState.EMPTY if self._topic.is_known(group) else GroupState.DEAD)
 
-    def listings(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
-        """Every group, by name, or those in one of the states and of one of the types; upper and lower case are the same."""
-        found = {listing.group_id: listing for listing in self._members.listings()}
-        for each in self.consumers.descriptions():
-            found[each.group_id] = GroupListing(each.group_id, CONSUMER_PROTOCOL_TYPE, each.state, CONSUMER_TYPE)
-        for shared in self.share.descriptions():
-            found[shared.group_id] = GroupListing(shared.group_id, SHARE_TYPE, shared.state, SHARE_TYPE)
-        for streams in self.streams.descriptions():
-            found[streams.group_id] = GroupListing(streams.group_id, STREAMS_TYPE, streams.state, STREAMS_TYPE)
-        for name in self._topic.names():
-            found.setdefault(name, GroupListing(name))
+    def listing_steps(
+        self, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> Generator[None, None, list[GroupListing]]:
+        """Every group, by name, or those in one of the states and of one of the types; upper and lower case are the same.
+        Pauses after a few groups; those that come meanwhile are not listed."""
         wanted_states, wanted_types = ({each.lower() for each in names} for names in (states, types))
-        return [
-            listing
-            for _, listing in sorted(found.items())
-            if (not wanted_states or listing.state.value.lower() in wanted_states)
-            and (not wanted_types or listing.group_type in wanted_types)
-        ]
+        names = list(self._topic.names().union(self._members.group_ids(), *(each.group_ids() for each, _ in self._managed)))
+        sorted_parts = []
+        for start in range(0, len(names), GROUPS_PER_PAUSE):
+            sorted_parts.append(sorted(names[start : start + GROUPS_PER_PAUSE]))
+            yield
+        found = []
+        for number, name in enumerate(heapq.merge(*sorted_parts), 1):
+            listing = self._listing(name)
+            if (
+                listing is not None
+                and (not wanted_states or listing.state.value.lower() in wanted_states)
+                and (not wanted_types or listing.group_type in wanted_types)
+            ):
+                found.append(listing)
+            if not number % GROUPS_PER_PAUSE:
+                yield
+        return found
+
+    def _listing(self, group: str) -> GroupListing | None:
+        """None for a group that has gone meanwhile."""
+        for coordinator, (protocol_type, group_type) in self._managed:
+            if (state := coordinator.state_of(group)) is not None:
+                return GroupListing(group, protocol_type, state, group_type)
+        listing = self._members.listing(group)
+        return GroupListing(group) if listing is None and self._topic.is_known(group) else listing
+
+    @property
+    def _managed(self) -> tuple[tuple[ManagedCoordinator[Any, Any, Any], tuple[str, str]], ...]:
+        """Each coordinator of groups whose assignments the server makes, with (protocol type, group type) of its groups."""
+        return (
+            (self.streams, (STREAMS_TYPE, STREAMS_TYPE)),
+            (self.share, (SHARE_TYPE, SHARE_TYPE)),
+            (self.consumers, (CONSUMER_PROTOCOL_TYPE, CONSUMER_TYPE)),
+        )
 
     async def delete(self, group: str) -> None:
         """Forget a group without members, and its offsets. Raises RequestError. Cancelled once it has begun: it is done all the

@@ -9,7 +9,7 @@ than `transaction_max_timeout_ms`; one that was watched for that long without an
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import attrs
@@ -30,6 +30,8 @@ LOGGER: Final = logging.getLogger(__name__)
 IsKnown = Callable[[int, TopicPartition], bool]
 """(producer id, partition): whether the coordinator has, or may have, that transaction open."""
 
+LOOKS_PER_TURN: Final = 256
+
 
 class _Open(NamedTuple):
     topic_partition: TopicPartition
@@ -46,29 +48,58 @@ class HangingTransactions:
     _is_known: IsKnown
     _marker_stored: MarkerStored
     _seen: dict[_Open, float] = attrs.field(factory=dict)
+    _aborting: set[PartitionActor] = attrs.field(factory=set)
+    """Partitions that are about to get markers."""
+    _aborted: int = 0
 
     async def abort_overdue(self) -> int:
         """Abort what has been hanging for too long and answer how many. What fails is logged and tried again the next time."""
-        now, seen, count = trio.current_time(), self._seen, 0
-        self._seen = {}
-        limit_s = self._manager.config.transaction_max_timeout_ms / 1000
-        for key, actor, entry in list(self._hanging()):
-            since = seen.get(key, now)
-            if now - since < limit_s or not await self._abort(key, actor, entry):
-                self._seen[key] = since
-            else:
-                count += 1
-        return count
+        before = self._aborted
+        async with trio.open_nursery() as nursery:
+            await self.begin_overdue(nursery)
+        return self._aborted - before
 
-    def _hanging(self) -> Iterator[tuple[_Open, PartitionActor, ProducerEntry]]:
-        for hosted in self._manager.topics.hosted():
-            actor = hosted.actor
-            if actor.log.producers.first_unstable_offset is None:
-                continue
-            for entry in actor.log.producers.entries.values():
-                first_offset = entry.current_txn_first_offset
-                if first_offset is not None and not self._is_known(entry.producer_id, actor.topic_partition):
-                    yield _Open(actor.topic_partition, entry.producer_id, first_offset), actor, entry
+    async def begin_overdue(self, nursery: trio.Nursery) -> None:
+        """`abort_overdue`, beside each other in `nursery`: a partition whose device hangs holds up itself alone."""
+        now, limit_s = trio.current_time(), self._manager.config.transaction_max_timeout_ms / 1000
+        seen: dict[_Open, float] = {}
+        for actor in await self._unstable():
+            hanging = await self._hanging_on(actor)
+            seen.update((key, self._seen.get(key, now)) for key in hanging)
+            overdue = [key for key in hanging if now - seen[key] >= limit_s]
+            if overdue and actor not in self._aborting:
+                self._aborting.add(actor)
+                nursery.start_soon(self._abort_each, actor, overdue)
+        self._seen = seen
+
+    async def _abort_each(self, actor: PartitionActor, overdue: Sequence[_Open]) -> None:
+        try:
+            for key in overdue:
+                await trio.lowlevel.checkpoint_if_cancelled()
+                if await self._abort(key, actor):
+                    self._seen.pop(key, None)
+                    self._aborted += 1
+        finally:
+            self._aborting.discard(actor)
+
+    async def _unstable(self) -> list[PartitionActor]:
+        """The partitions that have an open transaction."""
+        found = []
+        for number, hosted in enumerate(self._manager.topics.hosted(), 1):
+            if not number % LOOKS_PER_TURN:
+                await trio.lowlevel.checkpoint()
+            if hosted.actor.log.producers.first_unstable_offset is not None:
+                found.append(hosted.actor)
+        return found
+
+    async def _hanging_on(self, actor: PartitionActor) -> list[_Open]:
+        found = []
+        for number, (producer_id, first_offset) in enumerate(actor.log.producers.ongoing.items(), 1):
+            if not number % LOOKS_PER_TURN:
+                await trio.lowlevel.checkpoint()
+            if not self._is_known(producer_id, actor.topic_partition):
+                found.append(_Open(actor.topic_partition, producer_id, first_offset))
+        return found
 
     async def abort(self, topic_partition: TopicPartition, producer_id: int) -> int:
         """Abort what a producer has open on a partition, and answer where it began. Raises RequestError: INVALID_TXN_STATE
@@ -105,11 +136,14 @@ class HangingTransactions:
         with trio.CancelScope(shield=True):
             await store(actor, marker, lambda _: self._marker_stored(key.topic_partition, key.producer_id, False))
 
-    async def _abort(self, key: _Open, actor: PartitionActor, entry: ProducerEntry) -> bool:
+    async def _abort(self, key: _Open, actor: PartitionActor) -> bool:
+        entry = actor.log.producers.entries.get(key.producer_id)
+        if entry is None or entry.current_txn_first_offset != key.first_offset:
+            return False  # it has ended, and the producer may have begun another one
         try:
             await self._write_marker(key, actor, entry)
         except InvalidTxnStateError:
-            return False  # the producer may have begun another one
+            return False  # the same, while the marker waited its turn
         except RequestError as exc:
             LOGGER.warning("%s: the hanging transaction of producer %d cannot be aborted: %s", key[0], key[1], exc)
             return False

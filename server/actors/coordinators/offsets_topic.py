@@ -114,9 +114,9 @@ class OffsetsTopic:
             if isinstance(offsets, GroupOffsets):
                 yield TopicPartition(OFFSETS_TOPIC, number), offsets
 
-    def names(self) -> list[str]:
-        """Every group, by name. Groups of a partition that cannot be served are not among them."""
-        return sorted({name for _, offsets in self.readable() for name in offsets.groups()})
+    def names(self) -> set[str]:
+        """Every group. Groups of a partition that cannot be served are not among them."""
+        return {name for _, offsets in self.readable() for name in offsets.groups()}
 
     def check_served(self, group: str) -> None:
         """Raises RequestError: it cannot be a group's name, or the log of that group cannot be read."""

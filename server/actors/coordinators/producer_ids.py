@@ -55,11 +55,13 @@ class ProducerIds:
         disk, directories = self._manager.disk, self._manager.log_directories
         try:
             directories.check_any()
-            known = [await disk.call(read_producer_id_block, disk.fs, each.path) for each in list(directories.live)]
+            known = [
+                await disk.call(read_producer_id_block, disk.fs, each.path, at=each.path) for each in list(directories.live)
+            ]
             first = max(FIRST_PRODUCER_ID, self._end, self._used + 1, *known)
             for directory in list(directories.live):
                 try:
-                    await disk.call(self._write_block, directory, first + BLOCK_IDS)
+                    await disk.call(self._write_block, directory, first + BLOCK_IDS, at=directory.path)
                 except OSError as exc:
                     if is_passing(exc):
                         raise

@@ -63,6 +63,10 @@ MarkerStored = Callable[[TopicPartition, int, bool], None]
 
 RETRY_S: Final = 10.0
 """How long a marker that a partition refused waits: the partition is offline, so nothing changes soon."""
+MOST_FINISHED_AT_A_TIME: Final = 256
+"""Transactions that the coordinator ends by itself."""
+IDS_PER_TURN: Final = 256
+PARTITIONS_PER_TURN: Final = 128
 
 
 @attrs.define(eq=False, repr=False)
@@ -75,6 +79,7 @@ class TransactionCoordinator:
     _producer_ids: ProducerIds
     _marker_stored: MarkerStored
     ids: TransactionalIds
+    _finishing: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(MOST_FINISHED_AT_A_TIME))
 
     @classmethod
     def of(
@@ -148,7 +153,9 @@ class TransactionCoordinator:
                 raise concurrent_error(transactional_id)
             if value.state is TransactionState.ONGOING and wanted <= value.partitions:
                 return
-            for topic_partition in wanted:
+            for number, topic_partition in enumerate(wanted, 1):
+                if not number % PARTITIONS_PER_TURN:
+                    await trio.lowlevel.checkpoint()
                 self._topics.actor(topic_partition)
             async with owner.turn:
                 if owner.value is value and not owner.is_busy:
@@ -288,7 +295,9 @@ class TransactionCoordinator:
             owner.marked.add(topic_partition)
 
         async with trio.open_nursery() as writing:
-            for topic_partition in sorted(value.partitions - owner.marked):
+            for number, topic_partition in enumerate(sorted(value.partitions - owner.marked), 1):
+                if not number % PARTITIONS_PER_TURN:
+                    await trio.lowlevel.checkpoint()
                 writing.start_soon(write, topic_partition)
         if failures:
             raise failures[0]
@@ -307,14 +316,27 @@ class TransactionCoordinator:
     async def finish_overdue(self) -> None:
         """Abort what was open for longer than its timeout, and carry out what was decided and could not be. What fails is
         logged and tried again later."""
-        now = trio.current_time()
-        for owner in list(self.ids.owners.values()):
-            value = owner.value
-            if value is None or value.state in IDLE_STATES or owner.deadline > now or owner.is_busy:
-                continue
-            with owner.busy(), trio.CancelScope(shield=True):
-                async with owner.turn:
-                    await self._finish(owner, value)
+        async with trio.open_nursery() as nursery:
+            await self.begin_overdue(nursery)
+
+    async def begin_overdue(self, nursery: trio.Nursery) -> None:
+        """`finish_overdue`, beside each other in `nursery`: a partition whose device hangs holds up its own transactions."""
+        for number, owner in enumerate(list(self.ids.unfinished.values()), 1):
+            if not number % IDS_PER_TURN:
+                await trio.lowlevel.checkpoint()
+            if _is_overdue(owner):
+                await self._finishing.acquire_on_behalf_of(owner)
+                nursery.start_soon(self._finish_in_turn, owner)
+
+    async def _finish_in_turn(self, owner: TransactionalId) -> None:
+        try:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            if (value := owner.value) is not None and _is_overdue(owner):
+                with owner.busy(), trio.CancelScope(shield=True):
+                    async with owner.turn:
+                        await self._finish(owner, value)
+        finally:
+            self._finishing.release_on_behalf_of(owner)
 
     async def _finish(self, owner: TransactionalId, value: TransactionLogValue) -> None:
         if value.state is TransactionState.ONGOING:
@@ -333,7 +355,9 @@ class TransactionCoordinator:
     async def expire_ids(self) -> int:
         """Forget ids that were idle for longer than transactional_id_expiration_ms; how many. Raises RequestError."""
         count, oldest_ms = 0, self._now_ms() - self._config.transactional_id_expiration_ms
-        for owner in list(self.ids.owners.values()):
+        for number, owner in enumerate(list(self.ids.owners.values()), 1):
+            if not number % IDS_PER_TURN:
+                await trio.lowlevel.checkpoint()
             if not _is_idle_since(owner, oldest_ms):
                 continue
             with owner.busy(), trio.CancelScope(shield=True):
@@ -343,6 +367,13 @@ class TransactionCoordinator:
                         del self.ids.owners[owner.name]
                         count += 1
         return count
+
+
+def _is_overdue(owner: TransactionalId) -> bool:
+    value = owner.value
+    if value is None or value.state in IDLE_STATES or owner.is_busy:
+        return False
+    return owner.deadline <= trio.current_time()
 
 
 def _is_idle_since(owner: TransactionalId, oldest_ms: int, *, busy: bool = False) -> bool:

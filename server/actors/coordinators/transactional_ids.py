@@ -69,6 +69,12 @@ class TransactionalIds:
     _producer_ids: ProducerIds
     owners: dict[str, TransactionalId] = attrs.field(factory=dict)
     """By name; without those that are only asked for."""
+    unfinished: dict[str, TransactionalId] = attrs.field(factory=dict)
+    """By name, those of `owners` whose transaction is open or about to end."""
+    open_count: int = 0
+    """Transactions that are open and not decided."""
+    _of_producer: dict[int, tuple[TransactionalId, ...]] = attrs.field(factory=dict)
+    """By producer id: one, but in a log that somebody has altered."""
     _unreadable: dict[int, RequestError] = attrs.field(factory=dict)
     """Partitions of the topic that could not be loaded."""
 
@@ -98,16 +104,16 @@ class TransactionalIds:
             LOGGER.error("%s", error)
             self._unreadable[topic_partition.partition] = error
             return
-        for owner in loaded.values():
-            assert owner.value is not None
-            self._producer_ids.saw(max(owner.value.producer_id, owner.value.next_producer_id))
-            owner.deadline = trio.current_time() + self._left_s(owner.value)
-        self.owners |= loaded
+        for owner, value in loaded:
+            self.owners[owner.name] = owner
+            self._put(owner, value)
+            self._producer_ids.saw(max(value.producer_id, value.next_producer_id))
+            owner.deadline = trio.current_time() + self._left_s(value)
         self._unreadable.pop(topic_partition.partition, None)
 
-    async def _load(self, topic_partition: TopicPartition) -> dict[str, TransactionalId]:
+    async def _load(self, topic_partition: TopicPartition) -> list[tuple[TransactionalId, TransactionLogValue]]:
         values = await self._topic.replay_newest(topic_partition, decode_transaction_key, decode_transaction_value)
-        return {name: TransactionalId(name, value) for name, value in values.items()}
+        return [(TransactionalId(name), value) for name, value in values.items()]
 
     def _left_s(self, value: TransactionLogValue) -> float:
         """What is left of an open transaction's timeout, however the clock was set meanwhile. Others are due at once."""
@@ -136,17 +142,9 @@ class TransactionalIds:
         """Whether the producer has a transaction open on the partition, or one that is about to end there, as far as we can
         tell: True when part of what is known cannot be read."""
         return bool(self._unreadable) or any(
-            value.producer_id == producer_id and topic_partition in value.partitions
-            for _, value in self.states()
-            if value.state not in IDLE_STATES
+            owner.value is not None and owner.value.state not in IDLE_STATES and topic_partition in owner.value.partitions
+            for owner in self._of_producer.get(producer_id, ())
         )
-
-    def open_partitions(self) -> dict[int, frozenset[TopicPartition]] | None:
-        """By producer id, the partitions of every transaction that is open or about to end; None when part of what is known
-        cannot be read."""
-        if self._unreadable:
-            return None
-        return {value.producer_id: value.partitions for _, value in self.states() if value.state not in IDLE_STATES}
 
     def coordinator_epoch(self, owner: TransactionalId) -> int:
         """Leader epoch of the partition that keeps the id: what its markers carry."""
@@ -168,6 +166,28 @@ class TransactionalIds:
             was_idle = owner.value is not None and owner.value.state in IDLE_STATES
             if was_idle and value is not None and value.state is TransactionState.ONGOING:
                 owner.deadline = trio.current_time() + value.timeout_ms / 1000
-            owner.value = value
+            self._put(owner, value)
 
         await self._topic.append(self._topic.partition_of(owner.name), build_batch([record]), on_stored)
+
+    def _put(self, owner: TransactionalId, value: TransactionLogValue | None) -> None:
+        """The id has this state from now on."""
+        before, owner.value = owner.value, value
+        self.open_count += _is_open(value) - _is_open(before)
+        if value is None or value.state in IDLE_STATES:
+            self.unfinished.pop(owner.name, None)
+        else:
+            self.unfinished[owner.name] = owner
+        old_id, new_id = (None if each is None else each.producer_id for each in (before, value))
+        if old_id == new_id:
+            return
+        if old_id is not None:
+            others = tuple(each for each in self._of_producer.pop(old_id, ()) if each is not owner)
+            if others:
+                self._of_producer[old_id] = others
+        if new_id is not None:
+            self._of_producer[new_id] = (*self._of_producer.get(new_id, ()), owner)
+
+
+def _is_open(value: TransactionLogValue | None) -> bool:
+    return value is not None and value.state is TransactionState.ONGOING

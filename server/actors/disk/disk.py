@@ -13,7 +13,7 @@
 | `compute` | a procedure without files | on the spot as long as it fits a turn; a codec's work on much data in a hop |
 
 An operation runs when it has a place among the threads and its file is open (`open_files`). Work that has begun is never
-abandoned.
+abandoned. Each log directory has places of its own (`Lanes`): a device that hangs holds up what is on it, and nothing else.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ WRITERS: Final = 8
 """Appends and flushes at a time. More would only queue in the device; fewer would let one slow file hold up the rest."""
 READERS: Final = 16
 OTHERS: Final = 4
+THREADS: Final = 2 * (WRITERS + READERS)
+"""For what is in no log directory, and as many for each."""
 FILES_OF_WRITER: Final = 8
 """A segment's log and its indexes, and as many that others use meanwhile."""
 FILES_OF_READER: Final = 4
@@ -98,6 +100,20 @@ class DiskStatistics:
 
 
 @attrs.define(eq=False, repr=False)
+class Lanes:
+    """Places among the threads, of one log directory or of what is in none."""
+
+    writers: trio.CapacityLimiter
+    readers: trio.CapacityLimiter
+    others: trio.CapacityLimiter
+
+    @classmethod
+    def of(cls, budget: DescriptorBudget) -> Lanes:
+        writers, readers = budget.at_a_time(WRITERS, FILES_OF_WRITER), budget.at_a_time(READERS, FILES_OF_READER)
+        return cls(trio.CapacityLimiter(writers), trio.CapacityLimiter(readers), trio.CapacityLimiter(OTHERS))
+
+
+@attrs.define(eq=False, repr=False)
 class Disk:
     """Thread limiters, and counters. Owner: the trio thread."""
 
@@ -112,10 +128,11 @@ class Disk:
     """What the log directories' devices have room for."""
     files: OpenFiles = attrs.field(init=False)
     """Those that are open."""
-    _writers: trio.CapacityLimiter = attrs.field(init=False)
-    _readers: trio.CapacityLimiter = attrs.field(init=False)
-    _others: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(OTHERS))
-    _threads: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(2 * (WRITERS + READERS)))
+    _rest: Lanes = attrs.field(default=attrs.Factory(lambda disk: Lanes.of(disk.budget), takes_self=True))
+    """Of what is in no log directory."""
+    _lanes: dict[str, Lanes] = attrs.field(factory=dict)
+    """By log directory."""
+    _threads: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(THREADS))
     _hops: int = 0
     _writes_at_once: int = 0
     _cached_reads: int = 0
@@ -125,15 +142,24 @@ class Disk:
 
     def __attrs_post_init__(self) -> None:
         self.files = OpenFiles(self.fs, self.budget, self._hop)
-        self._writers = trio.CapacityLimiter(self.budget.at_a_time(WRITERS, FILES_OF_WRITER))
-        self._readers = trio.CapacityLimiter(self.budget.at_a_time(READERS, FILES_OF_READER))
+
+    def add_directory(self, path: str) -> None:
+        """A log directory, which gets places of its own."""
+        self._lanes[path] = Lanes.of(self.budget)
+        self._threads.total_tokens += THREADS
+
+    def _lanes_at(self, path: str) -> Lanes:
+        """Those of the log directory in which this is, or which this is."""
+        for directory, lanes in self._lanes.items():
+            if path.startswith(directory) and path[len(directory) : len(directory) + 1] in ("", "/"):
+                return lanes
+        return self._rest
 
     def beside(self, fs: FileSystem) -> Disk:
         """Another one for files of `fs`, with the same threads and a few descriptors of its own. Its owner closes it first."""
         disk = Disk(fs, DescriptorBudget(min(FILES_BESIDE, self.budget.limit)), self.turns, self.gathering)
         disk.rooms = self.rooms
-        disk._writers, disk._readers = self._writers, self._readers
-        disk._others, disk._threads = self._others, self._threads
+        disk._rest, disk._lanes, disk._threads = self._rest, self._lanes, self._threads
         return disk
 
     def statistics(self) -> DiskStatistics:
@@ -153,7 +179,7 @@ class Disk:
         """Run operations in one hop, or on the spot, `files` open and leased meanwhile. Raises OperationFailedError."""
         if self.run_now(operations, files):
             return
-        async with self._writers:
+        async with self._lanes_at(files[0].path).writers if files else self._rest.writers:
             with self.files.leased(files):
                 for file in files:
                     if file.fd is None:
@@ -171,8 +197,8 @@ class Disk:
 
     def run_now(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> bool:
         """Run operations on the spot; False, and nothing is done, where that could take long. Raises OperationFailedError."""
-        if self._writers.borrowed_tokens:  # somebody writes or syncs at the moment, which could hold up this too
-            return False
+        if (self._lanes_at(files[0].path) if files else self._rest).writers.borrowed_tokens:
+            return False  # somebody writes or syncs there at the moment, which could hold up this too
         for file in files:
             if file.fd is None:
                 return False
@@ -187,23 +213,25 @@ class Disk:
             self.at_once.done()
         return True
 
-    async def drive(self, procedure: Procedure[T]) -> T:
-        """Run a procedure of the log's owner, every operation in a thread. OSErrors are the procedure's to see first."""
-        async with self._writers:
+    async def drive(self, procedure: Procedure[T], at: str = "") -> T:
+        """Run a procedure of the log's owner, every operation in a thread. OSErrors are the procedure's to see first. `at`: the
+        log's directory."""
+        async with self._lanes_at(at).writers:
             return await self._advance(procedure, self._run_one)
 
-    async def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Run a blocking function that touches files of nobody who is running."""
+    async def call(self, function: Callable[..., T], *args: Any, at: str = "") -> T:
+        """Run a blocking function that touches files of nobody who is running. `at`: the log directory, or a path in it, where
+        it is about one."""
         self._hops += 1
-        return await trio.to_thread.run_sync(function, *args, limiter=self._others)
+        return await trio.to_thread.run_sync(function, *args, limiter=self._lanes_at(at).others)
 
-    async def call_briefly(self, function: Callable[..., T], *args: Any) -> T:
+    async def call_briefly(self, function: Callable[..., T], *args: Any, at: str = "") -> T:
         """`call` for a function of a few operations on small files, which runs on the spot where there is no device."""
         if self.fs.is_instant:
             result = function(*args)
             await trio.lowlevel.cancel_shielded_checkpoint()
             return result
-        return await self.call(function, *args)
+        return await self.call(function, *args, at=at)
 
     async def call_for_watchdog(self, function: Callable[[], T]) -> T:
         """`call` that waits for the device alone, and for no place among the threads."""
@@ -334,7 +362,9 @@ class Disk:
 
     async def _read_cold(self, operation: DiskOp) -> Any:
         self._cold_reads += 1
-        async with self._readers:
+        file = getattr(operation, "file", None)
+        lanes = self._lanes_at(file.path) if isinstance(file, FileHandle) else self._rest
+        async with lanes.readers:
             return await self._run_one(operation)
 
     async def _run_one(self, operation: DiskOp) -> Any:

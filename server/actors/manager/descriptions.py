@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
+from typing import Final
+
 import attrs
+import trio
 
 from ....protocol.errors import RequestError
 from ....protocol.types import TopicPartition
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.disk.checkpoints import encode_uuid
 from ...storage.disk.paths import is_internal
-from ..partition.partition import PartitionActor
 from .log_manager import LogManager
 from .topics import HostedPartition, HostedTopic, OfflinePartition
+
+PARTITIONS_PER_TURN: Final = 256
+DESCRIBED_PER_TURN: Final = 64
 
 
 @attrs.frozen(kw_only=True)
@@ -80,14 +87,25 @@ class DirectoryContents:
 
 
 def describe_topic(hosted: HostedTopic) -> TopicDescription:
+    return _topic_description(hosted, map(_describe, itertools.count(), hosted.partitions))
+
+
+async def describe_topic_in_turns(hosted: HostedTopic) -> TopicDescription:
+    """The same of a topic with many partitions; others have their turn meanwhile."""
+    partitions = []
+    for number, partition in enumerate(list(hosted.partitions)):
+        partitions.append(_describe(number, partition))
+        if not number % DESCRIBED_PER_TURN:
+            await trio.lowlevel.checkpoint()
+    return _topic_description(hosted, partitions)
+
+
+def _topic_description(hosted: HostedTopic, partitions: Iterable[PartitionDescription]) -> TopicDescription:
     return TopicDescription(
         name=hosted.topic.name,
         topic_id=encode_uuid(hosted.topic.topic_id),
         configs=dict(hosted.topic.configs),
-        partitions=tuple(
-            _describe(number, partition.error if isinstance(partition, OfflinePartition) else partition.actor)
-            for number, partition in enumerate(hosted.partitions)
-        ),
+        partitions=tuple(partitions),
     )
 
 
@@ -144,8 +162,8 @@ async def directory_contents(manager: LogManager) -> list[DirectoryContents]:
         if directory is None:
             contents.append(DirectoryContents(path=path, in_service=False))
         else:
-            total, usable = await manager.disk.call(_room, directory)
-            sizes = _sizes(manager, directory)
+            total, usable = await manager.disk.call(_room, directory, at=path)
+            sizes = await _sizes(manager, directory)
             contents.append(DirectoryContents(path=path, in_service=True, sizes=sizes, total_bytes=total, usable_bytes=usable))
     return contents
 
@@ -158,16 +176,21 @@ def _room(directory: LogDirectory) -> tuple[int, int]:
         return -1, -1
 
 
-def _sizes(manager: LogManager, directory: LogDirectory) -> dict[TopicPartition, int]:
-    actors = [hosted.actor for hosted in manager.topics.hosted() if hosted.directory is directory]
-    return {actor.topic_partition: actor.snapshot().size_in_bytes for actor in actors if actor.log.offline is None}
+async def _sizes(manager: LogManager, directory: LogDirectory) -> dict[TopicPartition, int]:
+    sizes: dict[TopicPartition, int] = {}
+    for number, hosted in enumerate(manager.topics.hosted(), 1):
+        if not number % PARTITIONS_PER_TURN:
+            await trio.lowlevel.checkpoint()
+        if hosted.directory is directory and hosted.actor.log.offline is None:
+            sizes[hosted.actor.topic_partition] = hosted.actor.log.size_in_bytes
+    return sizes
 
 
-def _describe(number: int, source: PartitionActor | RequestError) -> PartitionDescription:
+def _describe(number: int, partition: HostedPartition | OfflinePartition) -> PartitionDescription:
     try:
-        if isinstance(source, RequestError):
-            raise source
-        snapshot = source.snapshot()
+        if isinstance(partition, OfflinePartition):
+            raise partition.error
+        snapshot = partition.actor.snapshot()
     except RequestError as exc:
         return PartitionDescription(
             partition=number,
@@ -185,5 +208,5 @@ def _describe(number: int, source: PartitionActor | RequestError) -> PartitionDe
         log_end_offset=snapshot.log_end_offset,
         size_bytes=snapshot.size_in_bytes,
         segments=len(snapshot),
-        waiting=source.log.waiting,
+        waiting=partition.actor.log.waiting,
     )

@@ -203,11 +203,11 @@ class DiskGuard:
         known = self.spaces.get(directory.path)
         if known is not None:
             return known.reserve_bytes
-        total = await self.directories.disk.call(directory.total_bytes)
+        total = await self.directories.disk.call(directory.total_bytes, at=directory.path)
         return min(MOST_RESERVE_BYTES, total // SHARE_OF_DEVICE)
 
     async def _free_bytes(self, directory: LogDirectory) -> int:
-        return await self.directories.disk.call(directory.free_bytes)
+        return await self.directories.disk.call(directory.free_bytes, at=directory.path)
 
     async def _size_of_all(self) -> int:
         size = 0

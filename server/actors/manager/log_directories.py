@@ -170,7 +170,7 @@ class LogDirectories:
     ) -> OSError | None:
         """Run a blocking function of a directory; its failure is the directory's, unless it may pass: then it is answered."""
         try:
-            await (call or self.disk.call_briefly)(function)
+            await (call(function) if call is not None else self.disk.call_briefly(function, at=directory.path))
         except OSError as exc:
             if is_passing(exc):
                 return exc
@@ -237,7 +237,7 @@ class LogDirectories:
         """Put the clean marker into every directory in service whose `id` is not in `unclean`."""
         for directory in list(self.live):
             if id(directory) not in unclean:
-                await self.disk.call(directory.mark_clean)
+                await self.disk.call(directory.mark_clean, at=directory.path)
 
     def close(self) -> None:
         for directory in self._locked:

@@ -113,6 +113,8 @@ class LogManager:
 
     async def start(self, report: Report | None = None) -> None:
         """Open everything and start the actors. On an error everything that was locked is unlocked."""
+        for path in self.config.data_dirs:
+            self.disk.add_directory(path)
         try:
             await self.disk.call(self.log_directories.open)
             await self._open_topics(report)

@@ -259,7 +259,7 @@ class LogRetention:
         with its topic: another one may have the name by now, and files of the same names."""
         log = hosted.actor.log
         if gone and log.sync_metadata:
-            await self.disk.call(self.disk.fs.sync_directory, log.directory)
+            await self.disk.call(self.disk.fs.sync_directory, log.directory, at=log.directory)
         files, indexes = [file for each in gone for file in each.files], [index for each in gone for index in each.indexes]
         hosted.actor.disk.files.release(files, indexes)
         for start in range(0, len(gone), UNLINKED_PER_HOP):
@@ -269,7 +269,10 @@ class LogRetention:
                 if hosted.actor.is_closed:
                     return
                 await self.disk.call(
-                    partial(unlink_doomed, durable=log.sync_metadata), self.disk.fs, gone[start : start + UNLINKED_PER_HOP]
+                    partial(unlink_doomed, durable=log.sync_metadata),
+                    self.disk.fs,
+                    gone[start : start + UNLINKED_PER_HOP],
+                    at=log.directory,
                 )
         unlinked = set(map(id, gone))
         log.doomed = [doomed for doomed in log.doomed if id(doomed) not in unlinked]

@@ -36,6 +36,8 @@ LOGGER: Final = logging.getLogger(__name__)
 SALT_BYTES: Final = 20
 MOST_NAMES: Final = 10
 """In a log line."""
+MOST_CHARS: Final = 256
+"""Of a name in a log line."""
 
 
 @attrs.define
@@ -182,7 +184,7 @@ class Security:
         if not allowed and not quietly:
             self.statistics.denied += 1
             if known is None:
-                LOGGER.info("%s at %s may not %s %s %s", principal, host, operation.name, kind.name, name)
+                LOGGER.info("%s at %s may not %s %s %s", principal, host, operation.name, kind.name, name[:MOST_CHARS])
                 if self.audit is not None:
                     self.audit.note(
                         "denied", principal=principal, host=host, operation=operation.name, resource=kind.name, name=name

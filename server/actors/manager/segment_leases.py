@@ -135,6 +135,6 @@ class SegmentLeases:
 
     async def _delete(self, directory: str) -> None:
         try:
-            await self._manager.disk.call(delete_lease, self._manager.fs, directory)
+            await self._manager.disk.call(delete_lease, self._manager.fs, directory, at=directory)
         except OSError as exc:
             LOGGER.error("%s cannot be deleted, the next start tries again: %s", directory, exc)

@@ -49,6 +49,8 @@ from .topics import HostedPartition, HostedTopic, Topics
 
 LOGGER: Final = logging.getLogger(__name__)
 
+ACTORS_PER_TURN: Final = 64
+
 ConfigChange = Callable[[Mapping[str, str]], dict[str, str]]
 """What a topic overrides -> what it is to override. Raises RequestError."""
 
@@ -67,6 +69,9 @@ class TopicChanges:
     _unfinished: list[Creation] = attrs.field(factory=list)
     """Additions that failed and of which something is left; the next start removes it."""
     _lock: trio.Lock = attrs.field(factory=trio.Lock)
+    """Nobody who has it waits for a partition: that one's device may hang."""
+    _going: dict[str, Topic] = attrs.field(factory=dict)
+    """By name, topics that are not served any more and whose directories still have their names."""
 
     async def resume(self, unfinished: Sequence[Creation]) -> None:
         """Begin where a start has undone what was cut off, but for `unfinished`. What says so stays as long as a directory has
@@ -85,6 +90,8 @@ class TopicChanges:
         check_topic_name(name)
         if name in self.topics:
             raise TopicAlreadyExistsError(f"topic {name!r} exists already")
+        if name in self._going:
+            raise TopicAlreadyExistsError(f"topic {name!r} is being deleted; create it again when it is gone")
         if name == CLUSTER_METADATA_TOPIC:
             raise InvalidRequestError(f"topic {name!r} is where Kafka keeps its own metadata; choose another name")
         if is_internal(name) and not internal:
@@ -92,6 +99,8 @@ class TopicChanges:
         if (other := self.topics.colliding_with(name)) is not None:
             raise InvalidTopicError(f"topic {name!r} collides with {other!r}: '.' and '_' count as the same character")
         _check_count(name, partitions)
+        if not internal:
+            self._check_total(name, partitions)
         return self.directories.config.topic_defaults.overlay(configs, lenient=lenient)
 
     async def create(
@@ -119,9 +128,20 @@ class TopicChanges:
                 )
             if is_internal(name):
                 raise InvalidTopicError(f"topic {name!r} is the server's own: keys would move to other partitions")
+            self._check_total(name, total - hosted.topic.partitions)
             if not validate_only:
                 with trio.CancelScope(shield=True):
                     await self._add_partitions(hosted, attrs.evolve(hosted.topic, partitions=total))
+
+    def _check_total(self, name: str, added: int) -> None:
+        total = sum(len(hosted.partitions) for hosted in self.topics)
+        limit = self.directories.config.max_partitions
+        if total + added > limit:
+            raise RequestError(
+                f"topic {name!r}: {added} more partitions would make {total + added}, max_partitions={limit} allows no more; "
+                "delete topics, or raise the limit and restart",
+                ErrorCode.POLICY_VIOLATION,
+            )
 
     async def _add_partitions(self, hosted: HostedTopic, topic: Topic) -> None:
         """Say what will be made, make the partitions that `hosted` lacks, then the entry of `topic`, then let them be seen."""
@@ -141,16 +161,20 @@ class TopicChanges:
         if maker.leaves_something:
             self._unfinished.append(creation)
         await self._forget()
-        hosted.topic = topic
-        self.topics.add(hosted)
+        begun = []
         for each in sorted(maker.made, key=lambda made: made.number):
             actor = PartitionActor(each.log, self.directories.disk, self.nursery)
-            hosted.partitions.append(HostedPartition(actor, each.directory))
             self.nursery.start_soon(actor.run)
+            begun.append(HostedPartition(actor, each.directory))
+            if not len(begun) % ACTORS_PER_TURN:
+                await trio.lowlevel.checkpoint()
+        hosted.topic = topic
+        self.topics.add(hosted)
+        hosted.partitions += begun
 
     async def _write(self, *changed: Topic, without: str | None = None) -> None:
         """Put a new generation into every directory in service. One that fails for good is taken out of service."""
-        topics = {hosted.topic.name: hosted.topic for hosted in self.topics if hosted.topic.name != without}
+        topics = self._going | {hosted.topic.name: hosted.topic for hosted in self.topics if hosted.topic.name != without}
         topics |= {topic.name: topic for topic in changed}
         await self.directories.write_topics(self.catalogue, list(topics.values()))
 
@@ -258,14 +282,21 @@ class TopicChanges:
             topic = self.topics.get(name if topic_id is None else self.topics.name_of(topic_id))
             if is_internal(name):
                 raise InvalidTopicError(f"topic {name!r} is the server's own and is not deleted")
+            self.topics.remove(topic.topic.name)
+            self._going[topic.topic.name] = topic.topic
+        try:
             with trio.CancelScope(shield=True):
                 await self._delete(topic)
+        finally:
+            self._going.pop(topic.topic.name, None)
 
     async def _delete(self, topic: HostedTopic) -> None:
-        self.topics.remove(topic.topic.name)
-        for each in topic.partitions:
+        """Outside of the lock, but for the last step: a partition stops when its device has taken what is enqueued."""
+        for number, each in enumerate(topic.partitions, 1):
             if isinstance(each, HostedPartition):
                 each.actor.close(deleted_error(each.actor.topic_partition))
+            if not number % ACTORS_PER_TURN:
+                await trio.lowlevel.checkpoint()
         renames: list[tuple[LogDirectory, str, str]] = []
         for each in topic.partitions:
             if isinstance(each, HostedPartition):
@@ -280,8 +311,12 @@ class TopicChanges:
         if self.directories.failed:
             self.catalogue.deleted.add(topic.topic.topic_id)
         try:
-            await self.directories.disk.call(self._rename_all, renames)
-            await self._write()
+            for path in dict.fromkeys(directory.path for directory, _, _ in renames):
+                of_directory = [rename for rename in renames if rename[0].path == path]
+                await self.directories.disk.call(self._rename_all, of_directory, at=path)
+            async with self._lock:
+                del self._going[topic.topic.name]
+                await self._write()
         except (OSError, StorageError) as exc:
             self.catalogue.deleted.add(topic.topic.topic_id)  # should another one get its name before the next start
             raise LogOfflineError(
@@ -303,7 +338,7 @@ class TopicChanges:
         refused: OSError | None = None
         for entry in [entry for entry in self.doomed if entry[0] <= now_s]:
             try:
-                await self.directories.disk.call(delete_directory, self.directories.disk.fs, entry[1])
+                await self.directories.disk.call(delete_directory, self.directories.disk.fs, entry[1], at=entry[1])
             except OSError as exc:
                 refused = exc
             else:

@@ -105,7 +105,7 @@ class WaitingLogs:
                 waiting = [each for each in self._requests.values() if each.directory.rpartition("/")[0] == directory.path]
                 if not waiting:
                     continue
-                free = await self.disk.call(directory.free_bytes)
+                free = await self.disk.call(directory.free_bytes, at=directory.path)
                 last = self._attempts.setdefault(directory.path, _Attempts(-1, 0.0))
                 if free > last.free_bytes or trio.current_time() >= last.due_s:
                     await self._try_each(waiting, last, free)

@@ -265,7 +265,7 @@ class Appender:
         self._room.take(allocated)
         try:
             async with self.flusher.lock:
-                segment = await self.disk.drive(log.roll())
+                segment = await self.disk.drive(log.roll(), log.directory)
         except (OSError, StorageError, ValueError) as exc:
             if is_final(exc):
                 return self.go_offline(f"a sync failed ({exc}), so what was written since the last one may be lost")

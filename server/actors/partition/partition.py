@@ -332,7 +332,7 @@ class PartitionActor:
             if refusal is not None:
                 raise refusal.as_answer()
             async with self._flusher.lock:
-                value = await self.disk.drive(command.procedure(self.log))
+                value = await self.disk.drive(command.procedure(self.log), self.log.directory)
         except OSError as exc:
             self._go_offline(f"a change of the log failed half way ({exc})")
             command.answer(None, self.log.offline)

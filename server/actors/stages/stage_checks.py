@@ -97,7 +97,7 @@ class StageChecks:
             await file.last_write.wait()
         what = f"{topic_partition}: task {share.task!r}"
         try:
-            found = await disk.call(check_staged, disk.fs, file.path, share.staged, what)
+            found = await disk.call(check_staged, disk.fs, file.path, share.staged, what, at=file.path)
         except (OSError, StorageError) as exc:
             raise LogOfflineError(f"{what}: {file.path} cannot be read: {exc}; stage it again under another task") from exc
         limit = self._manager.topics.actor(topic_partition).config.segment_bytes
@@ -114,7 +114,7 @@ class StageChecks:
         doubtful = {file.path: expected for file, expected in staged if file.is_doubtful}
         try:
             for directory, of_directory in paths.items():
-                await disk.call(sync_staged, disk.fs, directory, self._name, of_directory, doubtful)
+                await disk.call(sync_staged, disk.fs, directory, self._name, of_directory, doubtful, at=directory)
         except OSError as exc:
             for file, _ in staged:
                 file.is_doubtful = True

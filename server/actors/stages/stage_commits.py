@@ -129,16 +129,23 @@ class StageCommits:
 
     async def finish_overdue(self) -> None:
         """Carry out what is decided and was cut off. What fails is logged and tried again later."""
+        async with trio.open_nursery() as nursery:
+            self.begin_overdue(nursery)
+
+    def begin_overdue(self, nursery: trio.Nursery) -> None:
+        """`finish_overdue`, beside each other in `nursery`: an application waits for its own partitions."""
         for name in list(self.log.decided):
             owner = self.log.applications.get(name)
-            if owner is None or owner.users or owner.retry_at > trio.current_time():
-                continue
-            async with self.log.turn(name):
-                try:
-                    await self._finish(owner)
-                except RequestError as exc:
-                    owner.retry_at = trio.current_time() + RETRY_S
-                    LOGGER.error("%s", exc)
+            if owner is not None and not owner.users and owner.retry_at <= trio.current_time():
+                nursery.start_soon(self._finish_overdue, name, owner)
+
+    async def _finish_overdue(self, name: str, owner: Application) -> None:
+        async with self.log.turn(name):
+            try:
+                await self._finish(owner)
+            except RequestError as exc:
+                owner.retry_at = trio.current_time() + RETRY_S
+                LOGGER.error("%s", exc)
 
     async def expire_stages(self) -> int:
         """Delete what nobody has touched for `stage_retention_ms` and answer how many stages; none while it is not known which

@@ -96,9 +96,9 @@ async def _to_append_again(
 
     try:
         stages.adopt(name, path)
-        staged, count = await disk.call(copy_staged, disk.fs, sources, path, is_lacking)
+        staged, count = await disk.call(copy_staged, disk.fs, sources, path, is_lacking, at=path)
         if manager.config.durable:
-            await disk.call(sync_staged, disk.fs, path.rsplit("/", 3)[0], name, [path])
+            await disk.call(sync_staged, disk.fs, path.rsplit("/", 3)[0], name, [path], at=path)
     except (OSError, StorageError) as exc:
         raise LogOfflineError(
             f"{topic_partition}: what damage took out cannot be staged again: {exc}; check the device"

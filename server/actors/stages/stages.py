@@ -189,7 +189,7 @@ class Stages:
             if file.refusal is not None:
                 raise file.refusal.as_answer()
             with trio.CancelScope(shield=True):
-                staged = await disk.call(append_staged, disk.fs, file.path, file.staged, write.batches)
+                staged = await disk.call(append_staged, disk.fs, file.path, file.staged, write.batches, at=file.path)
             file.staged, is_written = staged, True
             return staged
         except OSError as exc:

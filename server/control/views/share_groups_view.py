@@ -31,7 +31,8 @@ class ShareGroupsView:
 
     def groups(self) -> dict[str, str]:
         """The state of each share group that there is."""
-        return {each.group_id: each.state.value for each in self.core().groups.share.descriptions()}
+        share = self.core().groups.share
+        return {each: share.state_of(each).value for each in share.group_ids()}
 
     def partitions(self, group: str, topic: str | None = None) -> list[SharePartitionView]:
         """The partitions that a group reads, or has read, with everything in flight."""

@@ -35,7 +35,8 @@ class StreamsGroupsView:
 
     def groups(self) -> dict[str, str]:
         """The state of each Streams group that there is."""
-        return {each.group_id: each.state.value for each in self.core().groups.streams.descriptions()}
+        streams = self.core().groups.streams
+        return {each: streams.state_of(each).value for each in streams.group_ids()}
 
     def describe(self, group: str) -> StreamsGroupDescription:
         """State, epochs, topology, members with what they run, give up and are to run, and what they are told beside that.

@@ -32,6 +32,8 @@ WRONG_PASSWORD: Final = "Authentication failed: Invalid username or password"
 """Kafka's words."""
 MOST_SHOWN: Final = 40
 """Characters of an unknown mechanism that a log line has."""
+MOST_USER_CHARS: Final = 256
+"""The same of a user."""
 EXPIRED: Final = "its login has expired and was not renewed"
 
 
@@ -181,4 +183,5 @@ class Login:
         if (audit := self._security.audit) is not None:
             user, host = self._user or "", self.session.transport.host
             audit.note("login failed", user=user, host=host, protocol=self._protocol, mechanism=self.mechanism, why=why)
-        LOGGER.warning("%s did not log in as %r by %s: %s", self.session.peer, self._user, self.mechanism, why)
+        shown = None if self._user is None else self._user[:MOST_USER_CHARS]
+        LOGGER.warning("%s did not log in as %r by %s: %s", self.session.peer, shown, self.mechanism, why)

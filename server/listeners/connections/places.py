@@ -3,6 +3,10 @@
 A connection is a newcomer until its peer has shown who it is: by its hello or its login, or, where neither is asked for, by a
 first request. When there is no place for another one the oldest newcomer goes, so that peers which say nothing keep nobody out;
 when there is none either, it waits to be accepted. A connection whose peer is known goes for nobody.
+
+Over HTTP nobody shows who it is. A connection counts as a newcomer except while its request is being answered; once it was
+answered, or was sent a piece of the answer, it is the youngest again. Where answers change nothing, a connection that is being
+answered goes when no other one can.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ class Places:
     """Owner: the listeners of a broker."""
 
     limit: int
+    ends_busy: bool = False
+    """Whether a connection that is being answered goes when no newcomer can."""
     _listeners: dict[ListenerPlaces, None] = attrs.field(factory=dict)
     _left: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
 
@@ -53,6 +59,11 @@ class Places:
                 places.leave(oldest)
                 oldest.cancel()
                 return True
+        if self.ends_busy and asking.connections:
+            oldest = next(iter(asking.connections))
+            asking.leave(oldest)
+            oldest.cancel()
+            return True
         return False
 
     async def wait(self) -> None:
@@ -88,6 +99,13 @@ class ListenerPlaces:
     def known(self, connection: trio.CancelScope) -> None:
         """Its peer has shown who it is; the connection goes for nobody any more."""
         self.newcomers.pop(connection, None)
+
+    def idle(self, connection: trio.CancelScope) -> None:
+        """Count it as the youngest newcomer: it was answered."""
+        if connection in self.connections:
+            self.newcomers.pop(connection, None)
+            self.newcomers[connection] = None
+            self.places.left()
 
     def leave(self, connection: trio.CancelScope) -> None:
         """Free a place; a second time does nothing."""

@@ -12,6 +12,8 @@ import trio
 AGAIN_S: Final = 60.0
 LINES: Final = 10
 """Warnings of one kind within that time."""
+MAX_LINE_CHARS: Final = 1000
+"""Peers choose their names."""
 
 
 @attrs.define
@@ -42,6 +44,7 @@ class Seldom:
 
     def warn(self, logger: logging.Logger, key: Hashable, line: str) -> None:
         """A few times a minute; the other times it is there for who debugs."""
+        line = line if len(line) <= MAX_LINE_CHARS else f"{line[:MAX_LINE_CHARS]}..."
         left_out = self.left_out(key, trio.current_time(), LINES)
         if left_out is None:
             logger.debug("%s", line)

@@ -220,6 +220,7 @@ class Listener:
             is_pressed=self.admission.budget.pressed,
             most_received_bytes=MIN_RECEIVE_BYTES,
             became_known=partial(self._places.known, scope),
+            became_idle=partial(self._places.idle, scope),
         )
         transport = plain if self.tls is None else await self._encrypted(plain, self.tls)
         if transport is not None:

@@ -76,6 +76,8 @@ class Transport:
     most_received_bytes: int = MAX_RECEIVE_BYTES
     became_known: Callable[[], None] = _nothing
     """Called when the peer has shown who it is."""
+    became_idle: Callable[[], None] = _nothing
+    """Called when a connection that makes room while it is idle was answered."""
     progressed: Callable[[], None] = _nothing
     """Called when buffers were sent."""
     broke: Callable[[], None] = _nothing
@@ -316,7 +318,7 @@ class Transport:
         self.descriptor = -1
         self._reserved_bytes = 0
         self.forget_unsent()
-        self.progressed = self.broke = self.became_known = self.needs_writer = _nothing
+        self.progressed = self.broke = self.became_known = self.became_idle = self.needs_writer = _nothing
 
     def encrypted(self, pieces: list[Bytes]) -> list[Bytes]:
         """Pieces as they go over the wire."""

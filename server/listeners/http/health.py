@@ -2,7 +2,7 @@
 
 | path | 200 | 503 |
 |---|---|---|
-| `/livez` | always, for everybody: the loop that serves everything has just run | never; a server that hangs does not answer |
+| `/livez`, `/healthz` | always, for everybody: the serving loop has just run | never; a server that hangs is silent |
 | `/readyz` | it serves, and every log directory is in service | with a line for each reason why not |
 | `/metrics` | the metrics of a server that serves | before and after: with the reason |
 """
@@ -24,6 +24,7 @@ from .metrics import CONTENT_TYPE, Fired, More, no_faults, scrape
 from .server import http_listener
 
 METHODS = ("GET", "HEAD")
+ALIVE = ("/livez", "/healthz")
 
 
 @attrs.define(eq=False, repr=False)
@@ -84,12 +85,12 @@ class Health:
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Answers a request of the listener."""
-        if request.path not in ("/livez", "/readyz", "/metrics"):
-            return HttpAnswer.text(404, "there are /livez, /readyz and /metrics")
+        if request.path not in (*ALIVE, "/readyz", "/metrics"):
+            return HttpAnswer.text(404, "there are /livez, /healthz, /readyz and /metrics")
         if request.method not in METHODS:
             refusal = HttpAnswer.text(405, f"{request.path} is read with GET")
             return refusal._replace(headers=(("allow", ", ".join(METHODS)),))
-        if request.path == "/livez":
+        if request.path in ALIVE:
             return HttpAnswer.text(200, "alive")
         if (refused := self.access.refusal(request)) is not None:
             return refused
@@ -108,5 +109,5 @@ async def telling(address: Address, token_file: str | None = None) -> AsyncItera
     InvalidConfigError where the file has no token."""
     health = Health(HttpAccess.of(address, None if token_file is None else read_token(token_file)))
     async with trio.open_nursery() as nursery:
-        yield health, await nursery.start(http_listener(address, health.answer).run)
+        yield health, await nursery.start(http_listener(address, health.answer, changes_nothing=True).run)
         nursery.cancel_scope.cancel()

@@ -20,15 +20,27 @@ from .messages import HttpRequest as HttpRequest
 from .session import MAX_BODY_BYTES, HttpSession
 
 
-def http_listener(address: Address, answer: Answer, *, max_body_bytes: int = MAX_BODY_BYTES) -> Listener:
-    """HTTP on one address, with connections of its own: clients of the log cannot take their places. Further ones wait to be
-    accepted."""
+def http_listener(
+    address: Address, answer: Answer, *, max_body_bytes: int = MAX_BODY_BYTES, changes_nothing: bool = False
+) -> Listener:
+    """HTTP on one address, with connections of its own: clients of the log cannot take their places. For a further one the
+    connection that was idle for longest ends; with `changes_nothing`, which says that about answers, one that is being answered
+    if none is idle."""
     connections = http_connections()
 
     def open_session(transport: Transport) -> Served:
-        transport.known()
         report = partial(report_bug, transport.counters)
-        session = HttpSession(transport.stream, transport.peer, answer, report, max_body_bytes)
+        session = HttpSession(
+            transport.stream,
+            transport.peer,
+            answer,
+            report,
+            max_body_bytes,
+            became_busy=transport.became_known,
+            became_idle=transport.became_idle,
+        )
         return Served(session.serve, session.stop_reading)
 
-    return Listener(address, Admission.with_limits(connections, connections * MIB), open_session, "http")
+    admission = Admission.with_limits(connections, connections * MIB)
+    admission.places.ends_busy = changes_nothing
+    return Listener(address, admission, open_session, "http")

@@ -42,6 +42,10 @@ class _TooLargeError(Exception):
     """A body is larger than it may be."""
 
 
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
 @attrs.define(eq=False, repr=False)
 class HttpSession:
     """One connection: requests one after the other. Owner: the task of `serve`."""
@@ -51,6 +55,10 @@ class HttpSession:
     answer: Answer
     report_bug: ReportBug
     max_body_bytes: int = MAX_BODY_BYTES
+    became_busy: Callable[[], None] = _nothing
+    """Called when a whole request has come."""
+    became_idle: Callable[[], None] = _nothing
+    """Called when the answer, or a further piece of it, is there to be sent."""
     _connection: h11.Connection = attrs.field(
         factory=partial(h11.Connection, h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     )
@@ -134,11 +142,14 @@ class HttpSession:
     # ---- its answer ----------------------------------------------------------------------------------------------------
 
     async def _answer(self, request: HttpRequest) -> HttpAnswer:
+        self.became_busy()
         try:
             return await self.answer(request)
         except Exception as exc:
             self.report_bug(f"{request.method} {request.path} of {self.peer}", exc)
             return HttpAnswer.text(500, "the request met a bug of the server; its log says which")
+        finally:
+            self.became_idle()
 
     async def _send(self, answer: HttpAnswer, *, is_head: bool = False, closes: bool = False) -> None:
         length = [] if answer.stream is not None else [("content-length", str(len(answer.body)))]
@@ -182,6 +193,7 @@ class HttpSession:
 
     async def _send_piece(self, piece: bytes) -> None:
         if piece:
+            self.became_idle()
             await self._send_event(h11.Data(data=piece))
 
     async def _watch_peer(self, scope: trio.CancelScope) -> None:

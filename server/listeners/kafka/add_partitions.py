@@ -6,7 +6,7 @@ transaction itself is the broker's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.authorization import DENIED, AclOperation, ResourceType
@@ -18,14 +18,16 @@ from ....protocol.kafka.messages.transactions import (
 )
 from ....protocol.types import TopicPartition
 from ...broker import is_internal
+from ..connections.in_turns import in_turns
 from .door import Call
 from .transactions import transaction_code
 
 
 async def add_partitions_to_txn(call: Call, body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
     """All partitions join or none: where one may not or does not exist, the others are told OPERATION_NOT_ATTEMPTED."""
-    asked = [TopicPartition(topic.name, number) for topic in body.v3_and_below_topics for number in topic.partitions]
-    refused = _refused(call, asked)
+    named = ((topic.name, number) for topic in body.v3_and_below_topics for number in topic.partitions)
+    asked = [TopicPartition(name, number) async for name, number in in_turns(named)]
+    refused = await _refused(call, asked)
     code = ErrorCode.OPERATION_NOT_ATTEMPTED if refused else ErrorCode.NONE
     if not refused:
         try:
@@ -46,20 +48,20 @@ async def add_partitions_to_txn(call: Call, body: AddPartitionsToTxnRequest) -> 
                     AddPartitionsToTxnPartitionResult(
                         partition_index=number, partition_error_code=refused.get(TopicPartition(topic.name, number), code)
                     )
-                    for number in topic.partitions
+                    async for number in in_turns(topic.partitions)
                 ],
             )
-            for topic in body.v3_and_below_topics
+            async for topic in in_turns(body.v3_and_below_topics)
         ],
     )
 
 
-def _refused(call: Call, asked: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+async def _refused(call: Call, asked: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
     """The partitions that cannot join, with their errors. Internal topics cannot: groups join by AddOffsetsToTxn."""
     names = dict.fromkeys(each.topic for each in asked)
     allowed = {name for name in names if not is_internal(name) and call.authorize(AclOperation.WRITE, ResourceType.TOPIC, name)}
     refused = {}
-    for each in asked:
+    async for each in in_turns(asked):
         try:
             if each.topic not in allowed:
                 refused[each] = DENIED[ResourceType.TOPIC]

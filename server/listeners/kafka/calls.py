@@ -14,9 +14,10 @@ import attrs
 
 from ....protocol.errors import ErrorCode
 from ....protocol.kafka.apis import APIS, Api, ApiKey
-from ....protocol.kafka.connection import KafkaConnection, answer_steps
+from ....protocol.kafka.connection import FEW_ELEMENTS, KafkaConnection, answer_steps
 from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
+from ....protocol.schema.fields import has_more_elements
 from ...broker import Broker
 from ...settings.broker_config import Address
 from ..access.audited import note_change
@@ -176,7 +177,7 @@ class KafkaCalls:
         names = None if audit is None or request.body is None else AUDITED.get(request.api.key)
         if names is not None and not getattr(request.body, "validate_only", False):
             note_change(audit, call, KAFKA, request.api.name, names(request.body), error_codes(answer))
-        if request.is_large:
+        if request.is_large or has_more_elements(answer, FEW_ELEMENTS):
             if self.session.quotas.is_active:
                 answer = turn.charged(answer)
             in_steps = self.door.broker.in_steps

@@ -69,7 +69,7 @@ async def elect_leaders(call: Call, body: ElectLeadersRequest) -> ElectLeadersRe
         error = InvalidRequestError(f"election type {body.election_type}: 0 is preferred, 1 unclean")
     asked = [(each.topic, each.partitions) for each in body.topic_partitions or ()]
     if body.topic_partitions is None and error is None:
-        asked = [(name, _offline(call, name)) for name in call.broker.topics.names()]
+        asked = [(name, await _offline(call, name)) for name in call.broker.topics.names()]
     return ElectLeadersResponse(
         error_code=error_code(error),
         replica_election_results=[
@@ -84,12 +84,12 @@ async def elect_leaders(call: Call, body: ElectLeadersRequest) -> ElectLeadersRe
     )
 
 
-def _offline(call: Call, topic: str) -> list[int]:
-    return [
-        number
-        for number in range(call.broker.topics.partition_count(topic))
-        if _is_offline(call, TopicPartition(topic, number))
-    ]
+async def _offline(call: Call, topic: str) -> list[int]:
+    try:
+        count = call.broker.topics.partition_count(topic)
+    except RequestError:
+        return []  # it was deleted meanwhile
+    return [number async for number in in_turns(range(count)) if _is_offline(call, TopicPartition(topic, number))]
 
 
 def _is_offline(call: Call, topic_partition: TopicPartition) -> bool:

@@ -28,6 +28,8 @@ from ..connections.in_turns import in_turns
 from .door import NO_TOPIC_ID, Call
 
 MAX_PARTITIONS: Final = 2000
+PARTITIONS_PER_TURN: Final = 256
+STEPS_PER_PARTITION: Final = 2
 """In one answer (Kafka: max.request.partition.size.limit)."""
 NO_LEADER: Final = -1
 _SEE_TOPIC: Final = (AclOperation.DESCRIBE, ResourceType.TOPIC)
@@ -47,7 +49,7 @@ async def describe_topic_partitions(call: Call, body: DescribeTopicPartitionsReq
         if name < start.topic_name:
             continue
         if call.authorize(*_SEE_TOPIC, name, quietly=True):
-            portion.take(name, start.partition_index if name == start.topic_name else 0)
+            await portion.take(name, start.partition_index if name == start.topic_name else 0)
         elif body.topics:
             hidden.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     return DescribeTopicPartitionsResponse(topics=portion.topics + hidden, next_cursor=portion.next)
@@ -71,7 +73,7 @@ class Portion:
     topics: list[DescribeTopicPartitionsResponseTopic] = attrs.field(factory=list)
     next: DescribeTopicPartitionsResponseCursor | None = None
 
-    def take(self, name: str, first: int) -> None:
+    async def take(self, name: str, first: int) -> None:
         """Add a topic from partition `first` on, as far as it fits."""
         if self.next is not None:
             return
@@ -86,18 +88,23 @@ class Portion:
             self.topics.append(_refused(name, exc.code, operations))
             return
         last = min(len(metadata.leader_epochs), first + self.left)
-        self.topics.append(_found(self.call.door.node_id, metadata, range(first, last), operations))
+        self.topics.append(await _found(self.call, metadata, range(first, last), operations))
         self.left -= max(last - first, 0)
         if last < len(metadata.leader_epochs):
             self.next = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=last)
 
 
-def _found(node: int, topic: TopicMetadata, numbers: range, operations: int) -> DescribeTopicPartitionsResponseTopic:
+async def _found(call: Call, topic: TopicMetadata, numbers: range, operations: int) -> DescribeTopicPartitionsResponseTopic:
+    node, partitions = call.door.node_id, list[DescribeTopicPartitionsResponsePartition]()
+    for start in range(0, len(numbers), PARTITIONS_PER_TURN):
+        some = numbers[start : start + PARTITIONS_PER_TURN]
+        partitions += [_partition(node, number, topic.leader_epochs[number]) for number in some]
+        await call.broker.disk.turns.checkpoint(STEPS_PER_PARTITION * len(some))
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(node, number, topic.leader_epochs[number]) for number in numbers],
+        partitions=partitions,
         topic_authorized_operations=operations,
     )
 

@@ -16,6 +16,7 @@ from ....protocol.kafka.apis import Api, ApiKey, ApiTable
 from ....protocol.kafka.entities import ITSELF, lists_naming, names_of
 from ....protocol.schema.fields import Element, Entity, Field, Versions, all_fields
 from ....protocol.schema.source import Source
+from ..access.judging import finish
 
 NOBODY: Final = -1
 ELEMENTS_PER_PAUSE: Final = 32
@@ -152,6 +153,13 @@ SHAPES: Final = ApiTable(_shape)
 
 def error_response(api: Api, version: int, request: Any, code: ErrorCode, message: str | None = None) -> Any:
     """The answer of an API to a request that failed as a whole."""
+    return finish(error_response_steps(api, version, request, code, message))
+
+
+def error_response_steps(
+    api: Api, version: int, request: Any, code: ErrorCode, message: str | None = None
+) -> Generator[None, None, Any]:
+    """`error_response` of a large request, in steps."""
     shape = SHAPES[api.key]
     response = api.response()
     if shape.has_top and hasattr(response, "error_code"):
@@ -162,7 +170,8 @@ def error_response(api: Api, version: int, request: Any, code: ErrorCode, messag
         setattr(response, name, value)
     for each in shape.lists:
         if version in each.versions:
-            setattr(response, each.answer, getattr(response, each.answer) + repeat(each, api.response, request, code, message))
+            repeated = yield from repeat_steps(each, api.response, request, code, message)
+            setattr(response, each.answer, getattr(response, each.answer) + repeated)
     return _fitted(api.key, version, response)
 
 
@@ -181,18 +190,29 @@ FIRST_WITHOUT_PROTOCOL_NAME: Final = 7
 
 def repeat(each: Repeated, answer: type, request: Any, code: ErrorCode, message: str | None = None) -> list[Any]:
     """The elements of one list of an answer, each with the error."""
-    element_class = element_of(answer, each.answer)
-    return [_element(each, element_class, asked, code, message) for asked in _asked(request, each.asked)]
+    return finish(repeat_steps(each, answer, request, code, message))
 
 
-def _element(each: Repeated, cls: type, asked: Any, code: ErrorCode, message: str | None) -> Any:
+def repeat_steps(
+    each: Repeated, answer: type, request: Any, code: ErrorCode, message: str | None = None
+) -> Generator[None, None, list[Any]]:
+    """`repeat` of a long list, in steps."""
+    element_class, elements = element_of(answer, each.answer), list[Any]()
+    for number, asked in enumerate(_asked(request, each.asked), 1):
+        elements.append((yield from _element_steps(each, element_class, asked, code, message)))
+        if not number % ELEMENTS_PER_PAUSE:
+            yield
+    return elements
+
+
+def _element_steps(each: Repeated, cls: type, asked: Any, code: ErrorCode, message: str | None) -> Generator[None, None, Any]:
     element = cls()
     for name, source in each.copied.items():
         setattr(element, name, asked if source == ITSELF else getattr(asked, source))
     for name, value in each.fixed.items():
         setattr(element, name, value)
     if each.inner is not None:
-        setattr(element, each.inner.answer, repeat(each.inner, cls, asked, code, message))
+        setattr(element, each.inner.answer, (yield from repeat_steps(each.inner, cls, asked, code, message)))
     if hasattr(element, each.error):
         _put_error(element, each.error, code, message)
     return element

@@ -16,7 +16,8 @@ import attrs
 import trio
 
 from ....protocol.errors import RequestError
-from ....protocol.kafka.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
+from ....protocol.kafka.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic
+from ....protocol.kafka.messages.fetch import FetchPartition as RequestedPartition
 from ....protocol.limits import MIB
 from ....protocol.types import Isolation, TopicPartition
 from ...broker import CONSUMER_BYTE_RATE, DEFAULT_VIEW, FetchAnswer, FetchPartition, ReaderView, note_gaps
@@ -144,7 +145,8 @@ class _Fetch:
 def take_fetch(call: Call, turn: Turn, body: FetchRequest) -> Work | None:
     """Answer a fetch, or answer what does it where something is to be waited for."""
     try:
-        begun = _begin(call, body)
+        named = dict([_asked(topic, each) for topic in body.topics for each in topic.partitions])
+        begun = _begin(call, body, named)
     except RequestError as exc:
         turn.answer(_refused(exc))
         return None
@@ -178,8 +180,10 @@ async def _finish(turn: Turn, begun: _Fetch, wanted: Sequence[WantedPartition] |
 
 async def fetch(call: Call, body: FetchRequest) -> FetchResponse:
     """A full answer, or an incremental one within a fetch session."""
+    each_of_all = ((topic, each) for topic in body.topics for each in topic.partitions)
+    named = dict([_asked(topic, each) async for topic, each in in_turns(each_of_all)])
     try:
-        return await _answer(_begin(call, body))
+        return await _answer(_begin(call, body, named))
     except RequestError as exc:
         return _refused(exc)
 
@@ -218,39 +222,31 @@ async def _answer(begun: _Fetch, wanted: Sequence[WantedPartition] | None = None
 # ---- what is asked ---------------------------------------------------------------------------------------------------------
 
 
-def _begin(call: Call, body: FetchRequest) -> _Fetch:
-    """What is asked, in the session that goes on with it. Raises RequestError for one that cannot go on."""
+def _begin(call: Call, body: FetchRequest, named: dict[Key, Asked]) -> _Fetch:
+    """What is asked, in the session that goes on with it. `named`: the partitions of the request. Raises RequestError for
+    one that cannot go on."""
     sessions = call.door.fetch_sessions
     by_id = call.version >= FIRST_WITH_TOPIC_IDS
-    named = _named(body)
     if body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         if body.session_id != NO_SESSION:
             sessions.close(body.session_id)
         if body.session_epoch == FINAL_EPOCH:
             return _Fetch(call, body, named, None, False)
         session = sessions.open(named, by_id=by_id)
-        return _Fetch(call, body, OrderedDict(session.partitions), session, False)
-    session = sessions.continued(body.session_id, body.session_epoch, by_id=by_id)
+        return _Fetch(call, body, named if session is None else OrderedDict(session.partitions), session, False)
     forgotten = [
         Key(topic.topic, topic.topic_id, number) for topic in body.forgotten_topics_data for number in topic.partitions
     ]
-    session.update(named, forgotten)
+    session = sessions.continued(body.session_id, body.session_epoch, named, forgotten, by_id=by_id)
     if not session.partitions:
         sessions.close(session.session_id)
         return _Fetch(call, body, {}, None, False)
-    if named:
-        sessions.make_room()
     return _Fetch(call, body, OrderedDict(session.partitions), session, True)
 
 
-def _named(body: FetchRequest) -> dict[Key, Asked]:
-    return {
-        Key(topic.topic, topic.topic_id, each.partition): Asked(
-            each.fetch_offset, each.partition_max_bytes, each.current_leader_epoch, each.last_fetched_epoch
-        )
-        for topic in body.topics
-        for each in topic.partitions
-    }
+def _asked(topic: FetchTopic, each: RequestedPartition) -> tuple[Key, Asked]:
+    asked = Asked(each.fetch_offset, each.partition_max_bytes, each.current_leader_epoch, each.last_fetched_epoch)
+    return Key(topic.topic, topic.topic_id, each.partition), asked
 
 
 # ---- what is read ----------------------------------------------------------------------------------------------------------

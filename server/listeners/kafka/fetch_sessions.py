@@ -7,15 +7,22 @@
 | (id, n) | the next request of a session: it names what was added, changed or forgotten |
 
 An answer within a session has only the partitions with something new. Source: Kafka's FetchSession.
+
+A full cache takes a place from a session that was unused for EVICTION_S, or from one that is older than that and no larger than
+the new one. A client that finds no place gets its records without a session, and names everything again the next time. So
+young sessions never evict each other, however many clients poll (Kafka: FetchSessionCacheShard.tryEvict).
 """
 
 from __future__ import annotations
 
 import random
+from bisect import bisect_left, insort
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import attrs
+import trio
 
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.limits import INT32_MAX
@@ -23,12 +30,14 @@ from ....protocol.limits import INT32_MAX
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
+EVICTION_S: Final = 120.0
+"""Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS."""
 MAX_SESSIONS: Final = 1000
-"""Sessions of a broker; where there would be more, the one that was used least lately makes room (Kafka:
-max.incremental.fetch.session.cache.slots, where one has to be unused for two minutes first)."""
+"""Sessions of a broker (Kafka: max.incremental.fetch.session.cache.slots)."""
 MAX_SESSION_PARTITIONS: Final = 10_000
+"""A fetch of more has no session."""
 MAX_PARTITIONS: Final = 200_000
-"""Of all sessions together, at about 0.5 KB; where there would be more, sessions make room in the same way."""
+"""Of all sessions together, at about 0.5 KB."""
 
 
 class Key(NamedTuple):
@@ -63,16 +72,19 @@ class FetchSession:
     session_id: int
     epoch: int
     by_id: bool
+    created_s: float
+    used_s: float
+    counted: int = 0
+    """Its partitions as its owner has counted them."""
+    evictable_as: tuple[int, int] | None = None
+    """(partitions, session id) once it is old enough to be evicted for another session."""
     partitions: OrderedDict[Key, Asked] = attrs.field(factory=OrderedDict)
     seen: dict[Key, Seen] = attrs.field(factory=dict)
     names: dict[Key, str] = attrs.field(factory=dict)
     """Of what is asked for by id: the topic's name when it was last found."""
 
     def update(self, changed: dict[Key, Asked], forgotten: list[Key]) -> None:
-        """Add and forget partitions as a request says; one that is in both lists is forgotten. Raises RequestError when there
-        are too many."""
-        if len((self.partitions.keys() | changed.keys()) - set(forgotten)) > MAX_SESSION_PARTITIONS:
-            raise RequestError(f"a fetch session has at most {MAX_SESSION_PARTITIONS} partitions", ErrorCode.INVALID_REQUEST)
+        """Add and forget partitions as a request says; one that is in both lists is forgotten."""
         self.partitions.update(changed)
         for key in forgotten:
             self.partitions.pop(key, None)
@@ -93,29 +105,44 @@ class FetchSession:
 class FetchSessions:
     """The sessions of a broker. Owner: the Kafka door."""
 
+    now: Callable[[], float] = trio.current_time
+    """In seconds; only grows."""
     _sessions: OrderedDict[int, FetchSession] = attrs.field(factory=OrderedDict)
+    """The one that was used least lately is first."""
+    _evictable: list[tuple[int, int]] = attrs.field(factory=list)
+    """`evictable_as` of all sessions that have one, in order."""
+    _partitions: int = 0
+    """Of all sessions together."""
     _random: random.Random = attrs.field(factory=random.SystemRandom)
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, partitions: dict[Key, Asked], *, by_id: bool) -> FetchSession:
-        """A new session of these partitions; its first answer has all of them."""
+    def open(self, partitions: dict[Key, Asked], *, by_id: bool) -> FetchSession | None:
+        """A new session of these partitions; its first answer has all of them. None where the cache has no place for it."""
+        now = self.now()
+        if len(partitions) > MAX_SESSION_PARTITIONS or not self._make_place(len(partitions), now):
+            return None
         session_id = self._random.randint(1, INT32_MAX)
         while session_id in self._sessions:
             session_id = self._random.randint(1, INT32_MAX)
-        session = FetchSession(session_id, epoch=1, by_id=by_id)
+        session = FetchSession(session_id, 1, by_id, now, now)
         session.update(partitions, [])
         self._sessions[session_id] = session
-        self.make_room()
+        self._count(session)
         return session
 
-    def make_room(self) -> None:
-        """Forget the sessions that were used least lately while there are too many, or too many partitions in them."""
-        partitions = sum(len(session.partitions) for session in self._sessions.values())
-        while len(self._sessions) > 1 and (len(self._sessions) > MAX_SESSIONS or partitions > MAX_PARTITIONS):
-            _, session = self._sessions.popitem(last=False)
-            partitions -= len(session.partitions)
+    def _make_place(self, size: int, now: float) -> bool:
+        """Evict sessions until one of `size` partitions has a place; False where those that may be evicted do not suffice."""
+        while len(self._sessions) >= MAX_SESSIONS or self._partitions + size > MAX_PARTITIONS:
+            unused = next(iter(self._sessions.values()), None)
+            if unused is not None and now - unused.used_s > EVICTION_S:
+                self.close(unused.session_id)
+            elif self._evictable and self._evictable[0][0] <= size:
+                self.close(self._evictable[0][1])
+            else:
+                return False
+        return True
 
     def keys_of(self, session_id: int) -> list[Key]:
         """The partitions of a session; none when there is no such session."""
@@ -124,13 +151,19 @@ class FetchSessions:
 
     def close(self, session_id: int) -> None:
         """End a session, if there is one."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= session.counted
+            self._set_evictable(session, None)
 
-    def continued(self, session_id: int, epoch: int, *, by_id: bool) -> FetchSession:
-        """The session that a request continues. Raises RequestError: then the client opens another one."""
+    def continued(
+        self, session_id: int, epoch: int, changed: dict[Key, Asked], forgotten: list[Key], *, by_id: bool
+    ) -> FetchSession:
+        """The session that a request continues, with what the request adds and forgets. Raises RequestError: then the client
+        opens another one."""
         session = self._sessions.get(session_id)
         if session is None:
-            raise RequestError(f"there is no fetch session {session_id}", ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            raise _not_found(session_id)
         if session.epoch != epoch:
             raise RequestError(
                 f"fetch session {session_id} is at epoch {session.epoch}, the request at {epoch}",
@@ -141,5 +174,31 @@ class FetchSessions:
                 f"fetch session {session_id} names topics in another way", ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
             )
         session.epoch = 1 if epoch == INT32_MAX else epoch + 1
+        session.used_s = now = self.now()
         self._sessions.move_to_end(session_id)
+        if changed or forgotten:
+            session.update(changed, forgotten)
+            self._count(session)
+            if session.counted > MAX_SESSION_PARTITIONS or self._partitions > MAX_PARTITIONS:
+                self.close(session_id)
+                raise _not_found(session_id)
+        if now - session.created_s > EVICTION_S:
+            self._set_evictable(session, (session.counted, session_id))
         return session
+
+    def _count(self, session: FetchSession) -> None:
+        self._partitions += len(session.partitions) - session.counted
+        session.counted = len(session.partitions)
+
+    def _set_evictable(self, session: FetchSession, place: tuple[int, int] | None) -> None:
+        if place == session.evictable_as:
+            return
+        if session.evictable_as is not None:
+            del self._evictable[bisect_left(self._evictable, session.evictable_as)]
+        if place is not None:
+            insort(self._evictable, place)
+        session.evictable_as = place
+
+
+def _not_found(session_id: int) -> RequestError:
+    return RequestError(f"there is no fetch session {session_id}", ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

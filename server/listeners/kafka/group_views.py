@@ -71,8 +71,9 @@ def _described(call: Call, group: str, *, with_operations: bool) -> DescribeGrou
     )
 
 
-def list_groups(call: Call, body: ListGroupsRequest) -> ListGroupsResponse:
+async def list_groups(call: Call, body: ListGroupsRequest) -> ListGroupsResponse:
     """Every group, or those in some states and of some types."""
+    listings = await call.broker.in_steps(call.broker.groups.listing_steps(body.states_filter, body.types_filter))
     return ListGroupsResponse(
         groups=[
             ListGroupsListedGroup(
@@ -81,7 +82,7 @@ def list_groups(call: Call, body: ListGroupsRequest) -> ListGroupsResponse:
                 group_state=listing.state.value,
                 group_type=listing.group_type,
             )
-            for listing in call.broker.groups.listings(body.states_filter, body.types_filter)
+            async for listing in in_turns(listings)
         ]
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from itertools import groupby
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
@@ -26,6 +25,8 @@ from .door import Call, error_code
 
 LOGGER: Final = logging.getLogger(__name__)
 
+PARTITIONS_PER_TURN: Final = 256
+
 
 # ---- DescribeLogDirs -------------------------------------------------------------------------------------------------------
 
@@ -34,20 +35,21 @@ async def describe_log_dirs(call: Call, body: DescribeLogDirsRequest) -> Describ
     """Every log directory, with the sizes of the partitions asked for (null: all) that it holds."""
     wanted: set[TopicPartition] | None = None
     if body.topics is not None:
-        wanted = {TopicPartition(topic.topic, number) for topic in body.topics for number in topic.partitions}
+        named = ((topic.topic, number) for topic in body.topics for number in topic.partitions)
+        wanted = {TopicPartition(name, number) async for name, number in in_turns(named, PARTITIONS_PER_TURN)}
     contents = await call.broker.directories.contents()
-    return DescribeLogDirsResponse(results=[_directory(each, wanted) for each in contents])
+    return DescribeLogDirsResponse(results=[await _directory(each, wanted) for each in contents])
 
 
-def _directory(contents: DirectoryContents, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
-    held = sorted(each for each in contents.sizes if wanted is None or each in wanted)
+async def _directory(contents: DirectoryContents, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    async for topic_partition, size in in_turns(contents.sizes.items(), PARTITIONS_PER_TURN):
+        if wanted is None or topic_partition in wanted:
+            topics.setdefault(topic_partition.topic, []).append(_partition(topic_partition, size))
     return DescribeLogDirsResult(
         error_code=ErrorCode.NONE if contents.in_service else ErrorCode.KAFKA_STORAGE_ERROR,
         log_dir=contents.path,
-        topics=[
-            DescribeLogDirsTopic(name=name, partitions=[_partition(each, contents.sizes[each]) for each in partitions])
-            for name, partitions in groupby(held, key=lambda each: each.topic)
-        ],
+        topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in sorted(topics.items())],
         total_bytes=contents.total_bytes,
         usable_bytes=contents.usable_bytes,
         is_cordoned=False,

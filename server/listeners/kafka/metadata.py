@@ -28,7 +28,9 @@ from .access.audited import KAFKA
 from .door import NO_TOPIC_ID, Call
 
 TOPICS_AT_ONCE: Final = 16
-"""Of a request that may be answered without a turn of the scheduler."""
+PARTITIONS_AT_ONCE: Final = 256
+"""Of a request that may be answered without a turn of the scheduler, and of its topics."""
+STEPS_PER_PARTITION: Final = 2
 NO_LEADER: Final = -1
 _SEE_TOPIC: Final = (AclOperation.DESCRIBE, ResourceType.TOPIC)
 TOLD_OPERATIONS: Final = frozenset(
@@ -44,10 +46,16 @@ def metadata_at_once(call: Call, body: MetadataRequest) -> MetadataResponse | No
     if _is_about_all(call, body) or len(body.topics or ()) > TOPICS_AT_ONCE:
         return None
     topics: list[MetadataResponseTopic] = []
+    left = PARTITIONS_AT_ONCE
     for each in _once(body):
         topic = _known(call, each, may_create=body.allow_auto_topic_creation)
         if topic is None:
             return None
+        if isinstance(topic, TopicMetadata):
+            left -= len(topic.leader_epochs)
+            if left < 0:
+                return None
+            topic = _found(call, topic)
         topics.append(topic)
     if body.include_topic_authorized_operations:
         for topic in topics:
@@ -62,7 +70,7 @@ async def metadata(call: Call, body: MetadataRequest) -> MetadataResponse:
         topics = []
         async for name in in_turns(names):
             with suppress(RequestError):  # it was deleted meanwhile
-                topics.append(_found(call, call.broker.topics.metadata(name)))
+                topics.append(await _found_in_turns(call, call.broker.topics.metadata(name)))
     else:
         topics = [await _topic(call, each, may_create=body.allow_auto_topic_creation) async for each in in_turns(_once(body))]
     if body.include_topic_authorized_operations:
@@ -100,16 +108,16 @@ def _response(call: Call, body: MetadataRequest, topics: list[MetadataResponseTo
 
 async def _topic(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -> MetadataResponseTopic:
     known = _known(call, asked, may_create=may_create)
-    if known is not None:
+    if isinstance(known, MetadataResponseTopic):
         return known
     try:
-        return _found(call, await _made(call, asked.name or ""))
+        return await _found_in_turns(call, known or await _made(call, asked.name or ""))
     except RequestError as exc:
         return _missing(asked.name, asked.topic_id, exc.code)
 
 
-def _known(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -> MetadataResponseTopic | None:
-    """What is told of a topic, or why there is none; None where it is to be made."""
+def _known(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -> TopicMetadata | MetadataResponseTopic | None:
+    """What is known of a topic, or what the client is told where there is none; None where it is to be made."""
     by_id = asked.topic_id != NO_TOPIC_ID
     try:
         if call.version < FIRST_WITH_TOPIC_IDS and (by_id or asked.name is None):
@@ -117,7 +125,7 @@ def _known(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -> Meta
         name = call.topic_name(asked.name or "", asked.topic_id, by_id=by_id)
         call.check_authorized(*_SEE_TOPIC, name)
         try:
-            return _found(call, call.broker.topics.metadata(name))
+            return call.broker.topics.metadata(name)
         except RequestError:
             check_topic_name(name)
             if not may_create or by_id or not call.broker.config.auto_create_topics_enable or is_internal(name):
@@ -145,12 +153,20 @@ async def _made(call: Call, name: str) -> TopicMetadata:
 
 def _found(call: Call, topic: TopicMetadata) -> MetadataResponseTopic:
     nodes = [call.door.node_id]
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=[_partition(number, epoch, nodes) for number, epoch in enumerate(topic.leader_epochs)],
-    )
+    return _told(topic, [_partition(number, epoch, nodes) for number, epoch in enumerate(topic.leader_epochs)])
+
+
+async def _found_in_turns(call: Call, topic: TopicMetadata) -> MetadataResponseTopic:
+    nodes, partitions = [call.door.node_id], list[MetadataResponsePartition]()
+    for first in range(0, len(topic.leader_epochs), PARTITIONS_AT_ONCE):
+        some = topic.leader_epochs[first : first + PARTITIONS_AT_ONCE]
+        partitions += [_partition(number, epoch, nodes) for number, epoch in enumerate(some, first)]
+        await call.broker.disk.turns.checkpoint(STEPS_PER_PARTITION * len(some))
+    return _told(topic, partitions)
+
+
+def _told(topic: TopicMetadata, partitions: list[MetadataResponsePartition]) -> MetadataResponseTopic:
+    return MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions)
 
 
 def _partition(number: int, epoch: int | RequestError, nodes: list[int]) -> MetadataResponsePartition:

@@ -87,7 +87,20 @@ async def offset_commit(call: Call, body: OffsetCommitRequest) -> OffsetCommitRe
     asked = [
         _asked_by(call, body, topic, each) async for topic in in_turns(body.topics) async for each in in_turns(topic.partitions)
     ]
-    return _committed(body, await _commit(call, body.group_id, asked, _member(call, body)))
+    codes = iter(await _commit(call, body.group_id, asked, _member(call, body)))
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=next(codes))
+                    async for each in in_turns(topic.partitions)
+                ],
+            )
+            async for topic in in_turns(body.topics)
+        ]
+    )
 
 
 def _member(call: Call, body: OffsetCommitRequest) -> CommittingMember:
@@ -144,10 +157,10 @@ async def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> TxnOffs
                 topic_id=topic.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=next(codes))
-                    for each in topic.partitions
+                    async for each in in_turns(topic.partitions)
                 ],
             )
-            for topic in body.topics
+            async for topic in in_turns(body.topics)
         ]
     )
 

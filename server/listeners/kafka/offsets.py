@@ -26,6 +26,7 @@ from ....protocol.kafka.messages.offsets import (
 )
 from ....protocol.types import NO_OFFSET, TopicPartition
 from ...broker import GroupOffset
+from ..access.judging import Steps, finish, map_steps
 from ..connections.in_turns import in_turns
 from .door import NO_TOPIC_ID, Call, error_code
 
@@ -39,6 +40,8 @@ PARTITIONS_AT_ONCE: Final = 16
 
 # ---- fetch -------------------------------------------------------------------------------------------------------------------
 
+
+PARTITIONS_PER_PAUSE: Final = 128
 
 Named = tuple[str, bytes, Sequence[int]]
 """Name and id of a topic, and partitions of it."""
@@ -55,11 +58,11 @@ def offset_fetch_at_once(call: Call, body: OffsetFetchRequest) -> OffsetFetchRes
     """`offset_fetch` of few partitions that are named."""
     if call.version < FIRST_WITH_SEVERAL_GROUPS:
         numbers = None if body.topics is None else [each.partition_indexes for each in body.topics]
-        return _of_only_group(call, body) if numbers is not None and _are_few(numbers) else None
+        return finish(_only_group_steps(call, body)) if numbers is not None and _are_few(numbers) else None
     lists = [each.partition_indexes for group in body.groups for each in group.topics or ()]
     if any(group.topics is None for group in body.groups) or len(body.groups) > PARTITIONS_AT_ONCE or not _are_few(lists):
         return None
-    return OffsetFetchResponse(topics=[], groups=[_of_group(call, body, group) for group in _different(body)])
+    return OffsetFetchResponse(topics=[], groups=[finish(_group_steps(call, body, group)) for group in _different(body)])
 
 
 def _are_few(numbers: Sequence[Sequence[int]]) -> bool:
@@ -69,8 +72,8 @@ def _are_few(numbers: Sequence[Sequence[int]]) -> bool:
 async def offset_fetch(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse:
     """What groups have committed, for each group and partition once; no topics ask for all."""
     if call.version < FIRST_WITH_SEVERAL_GROUPS:
-        return _of_only_group(call, body)
-    groups = [_of_group(call, body, group) async for group in in_turns(_different(body))]
+        return await call.broker.in_steps(_only_group_steps(call, body))
+    groups = [await call.broker.in_steps(_group_steps(call, body, group)) for group in _different(body)]
     return OffsetFetchResponse(topics=[], groups=groups)
 
 
@@ -78,66 +81,71 @@ def _different(body: OffsetFetchRequest) -> Collection[OffsetFetchRequestGroup]:
     return {group.group_id: group for group in body.groups}.values()
 
 
-def _of_group(call: Call, body: OffsetFetchRequest, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _group_steps(call: Call, body: OffsetFetchRequest, group: OffsetFetchRequestGroup) -> Steps[OffsetFetchResponseGroup]:
     named = None
     if group.topics is not None:
-        named = _once((each.name, each.topic_id, each.partition_indexes) for each in group.topics)
-    found = _find(call, group.group_id, named, group.member_id, group.member_epoch)
-    return _several(call, group.group_id, found, stable=body.require_stable)
+        named = yield from _once_steps((each.name, each.topic_id, each.partition_indexes) for each in group.topics)
+    found = yield from _find_steps(call, group.group_id, named, group.member_id, group.member_epoch)
+    return (yield from _several_steps(group.group_id, found, stable=body.require_stable))
 
 
-def _of_only_group(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse:
+def _only_group_steps(call: Call, body: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     named = None
     if body.topics is not None:
-        named = _once((each.name, NO_TOPIC_ID, each.partition_indexes) for each in body.topics)
-    found = _find(call, body.group_id, named)
+        named = yield from _once_steps((each.name, NO_TOPIC_ID, each.partition_indexes) for each in body.topics)
+    found = yield from _find_steps(call, body.group_id, named)
     if found.error and call.version < FIRST_WITH_ERROR_OF_ALL:
         found = _Found(
             [(name, topic_id, [(number, found.error) for number in numbers]) for name, topic_id, numbers in named or ()]
         )
-    topics = [
-        OffsetFetchResponseTopic(
-            name=name, partitions=[_only(number, offset, stable=body.require_stable) for number, offset in offsets]
-        )
-        for name, _, offsets in found.topics
-    ]
+    topics = []
+    for name, _, offsets in found.topics:
+        partitions = yield from map_steps(offsets, lambda each: _only(*each, stable=body.require_stable))
+        topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
     return OffsetFetchResponse(topics=topics, error_code=found.error, groups=[])
 
 
-def _once(named: Iterable[Named]) -> list[Named]:
+def _once_steps(named: Iterable[Named]) -> Steps[list[Named]]:
     """Drop repeated partitions: asking takes 4 bytes, but a committed offset may have 4 KB of metadata."""
     seen: dict[tuple[str, bytes], set[int]] = {}
     found: list[Named] = []
     for name, topic_id, numbers in named:
         before = seen.setdefault((name, topic_id), set())
-        found.append((name, topic_id, [number for number in dict.fromkeys(numbers) if number not in before]))
+        different = dict.fromkeys(numbers) if not before else [each for each in dict.fromkeys(numbers) if each not in before]
+        found.append((name, topic_id, list(different)))
         before.update(numbers)
+        yield
     return found
 
 
-def _find(
+def _find_steps(
     call: Call,
     group: str,
     named: Sequence[Named] | None,
     member_id: str | None = None,
     member_epoch: int = NO_EPOCH,
-) -> _Found:
+) -> Steps[_Found]:
     try:
         call.broker.groups.check_fetch(group, member_id, member_epoch)
         if named is None:
-            return _all(call, group)
-        return _Found([(name, topic_id, _of_topic(call, group, name, topic_id, numbers)) for name, topic_id, numbers in named])
+            return (yield from _all_steps(call, group))
+        topics = []
+        for name, topic_id, numbers in named:
+            topics.append((name, topic_id, (yield from _topic_steps(call, group, name, topic_id, numbers))))
+        return _Found(topics)
     except RequestError as exc:
         return _Found([], exc.code)
 
 
-def _all(call: Call, group: str) -> _Found:
+def _all_steps(call: Call, group: str) -> Steps[_Found]:
     topics: dict[str, list[tuple[int, GroupOffset | ErrorCode]]] = {}
-    for each in call.broker.offsets.committed(group):
-        name, number = each.topic_partition
-        if each.value is None:
-            continue  # only an open transaction has one
-        topics.setdefault(name, []).append((number, each))
+    places = call.broker.offsets.committed_partitions(group)
+    for start in range(0, len(places), PARTITIONS_PER_PAUSE):
+        for each in call.broker.offsets.committed(group, places[start : start + PARTITIONS_PER_PAUSE]):
+            name, number = each.topic_partition
+            if each.value is not None:  # otherwise only an open transaction has one, or it was deleted meanwhile
+                topics.setdefault(name, []).append((number, each))
+        yield
     return _Found([(name, _topic_id(call, name), offsets) for name, offsets in topics.items()])
 
 
@@ -148,15 +156,20 @@ def _topic_id(call: Call, name: str) -> bytes:
         return NO_TOPIC_ID
 
 
-def _of_topic(
+def _topic_steps(
     call: Call, group: str, name: str, topic_id: bytes, numbers: Sequence[int]
-) -> list[tuple[int, GroupOffset | ErrorCode]]:
+) -> Steps[list[tuple[int, GroupOffset | ErrorCode]]]:
     try:
         topic = call.topic_name(name, topic_id, by_id=call.version >= FIRST_WITH_TOPIC_IDS)
     except RequestError as exc:
         return [(number, exc.code) for number in numbers]
-    found = call.broker.offsets.committed(group, [TopicPartition(topic, number) for number in numbers])
-    return list(zip(numbers, found, strict=True))
+    found: list[tuple[int, GroupOffset | ErrorCode]] = []
+    for start in range(0, len(numbers), PARTITIONS_PER_PAUSE):
+        some = numbers[start : start + PARTITIONS_PER_PAUSE]
+        committed = call.broker.offsets.committed(group, [TopicPartition(topic, number) for number in some])
+        found += zip(some, committed, strict=True)
+        yield
+    return found
 
 
 def _values(offset: GroupOffset | ErrorCode, *, stable: bool) -> tuple[int, int, str, ErrorCode]:
@@ -181,21 +194,21 @@ def _only(number: int, found: GroupOffset | ErrorCode, *, stable: bool) -> Offse
     )
 
 
-def _several(call: Call, group: str, found: _Found, *, stable: bool) -> OffsetFetchResponseGroup:
+def _one_of_several(number: int, found: GroupOffset | ErrorCode, *, stable: bool) -> OffsetFetchResponsePartitions:
+    offset, leader_epoch, metadata, code = _values(found, stable=stable)
+    return OffsetFetchResponsePartitions(
+        partition_index=number,
+        committed_offset=offset,
+        committed_leader_epoch=leader_epoch,
+        metadata=metadata,
+        error_code=code,
+    )
+
+
+def _several_steps(group: str, found: _Found, *, stable: bool) -> Steps[OffsetFetchResponseGroup]:
     topics = []
     for name, topic_id, offsets in found.topics:
-        partitions = []
-        for number, each in offsets:
-            offset, leader_epoch, metadata, code = _values(each, stable=stable)
-            partitions.append(
-                OffsetFetchResponsePartitions(
-                    partition_index=number,
-                    committed_offset=offset,
-                    committed_leader_epoch=leader_epoch,
-                    metadata=metadata,
-                    error_code=code,
-                )
-            )
+        partitions = yield from map_steps(offsets, lambda each: _one_of_several(*each, stable=stable))
         topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
     return OffsetFetchResponseGroup(group_id=group, topics=topics, error_code=found.error)
 
@@ -205,7 +218,8 @@ def _several(call: Call, group: str, found: _Found, *, stable: bool) -> OffsetFe
 
 async def offset_delete(call: Call, body: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Forget offsets, but for those of topics that the group's members read."""
-    partitions = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
+    named = ((topic, each) for topic in body.topics for each in topic.partitions)
+    partitions = [TopicPartition(topic.name, each.partition_index) async for topic, each in in_turns(named)]
     try:
         answers = iter(await call.broker.offsets.delete(body.group_id, partitions))
     except RequestError as exc:
@@ -217,9 +231,9 @@ async def offset_delete(call: Call, body: OffsetDeleteRequest) -> OffsetDeleteRe
                 name=topic.name,
                 partitions=[
                     OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=next(codes))
-                    for each in topic.partitions
+                    async for each in in_turns(topic.partitions)
                 ],
             )
-            for topic in body.topics
+            async for topic in in_turns(body.topics)
         ]
     )

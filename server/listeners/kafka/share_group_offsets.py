@@ -41,19 +41,20 @@ async def describe_share_group_offsets(call: Call, body: DescribeShareGroupOffse
 async def _group(call: Call, asked: DescribeShareGroupOffsetsRequestGroup) -> DescribeShareGroupOffsetsResponseGroup:
     partitions = None
     if asked.topics is not None:
-        partitions = [TopicPartition(topic.topic_name, number) for topic in asked.topics for number in topic.partitions]
+        named = ((topic.topic_name, number) for topic in asked.topics for number in topic.partitions)
+        partitions = [TopicPartition(name, number) async for name, number in in_turns(named)]
     try:
         offsets = await call.broker.groups.share.offsets(asked.group_id, partitions)
     except RequestError as exc:
         return DescribeShareGroupOffsetsResponseGroup(
             group_id=asked.group_id, topics=[], error_code=exc.code, error_message=exc.message
         )
-    return DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=_topics(call, offsets))
+    return DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=await _topics(call, offsets))
 
 
-def _topics(call: Call, offsets: Iterable[ShareOffset]) -> list[DescribeShareGroupOffsetsResponseTopic]:
+async def _topics(call: Call, offsets: Iterable[ShareOffset]) -> list[DescribeShareGroupOffsetsResponseTopic]:
     topics: dict[str, DescribeShareGroupOffsetsResponseTopic] = {}
-    for offset in offsets:
+    async for offset in in_turns(offsets):
         name = offset.topic_partition.topic
         topic = topics.get(name)
         if topic is None:

@@ -5,6 +5,7 @@ Advertised where `telemetry_enable` is set, as Kafka does where a plug-in takes 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import trio
@@ -16,11 +17,11 @@ from ....protocol.kafka.messages.admin.telemetry import (
     PushTelemetryRequest,
     PushTelemetryResponse,
 )
-from ...broker import ACCEPTED_COMPRESSION, Point, Push, read_points
+from ...broker import ACCEPTED_COMPRESSION, Compute, Point, Procedure, Push, point_steps, unpack
+from ..connections.in_turns import in_turns
 from .door import Call
 
-LARGE_BYTES: Final = 16 * 1024
-"""What is read in a thread."""
+POINTS_PER_TURN: Final = 256
 
 
 def get_telemetry_subscriptions(call: Call, body: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
@@ -60,20 +61,27 @@ async def _take(call: Call, body: PushTelemetryRequest) -> None:
     if not data:
         return
 
-    def read() -> None:
-        found.extend(read_points(data, body.compression_type, max_bytes=telemetry.instances.max_bytes))
-
-    found: list[Point] = []
     try:
-        if len(data) < LARGE_BYTES:
-            read()
-        else:
-            await trio.to_thread.run_sync(read)
+        points = await call.broker.disk.compute(_read(data, body.compression_type, telemetry.instances.max_bytes))
     except RequestError:
         instance.last_error = ErrorCode.INVALID_RECORD
         raise
     now_ms = _now_ms()
-    telemetry.collected.add(instance.instance_id, instance.client, found, now_ms=now_ms, expires_ms=now_ms + instance.expiry_ms)
+    async for start in in_turns(range(0, max(1, len(points)), POINTS_PER_TURN), 1):
+        telemetry.collected.add(
+            instance.instance_id,
+            instance.client,
+            points[start : start + POINTS_PER_TURN],
+            now_ms=now_ms,
+            expires_ms=now_ms + instance.expiry_ms,
+        )
+
+
+def _read(data: bytes, compression_type: int, max_bytes: int) -> Procedure[list[Point]]:
+    """The numbers in a push. Its size says nothing about what it unpacks to, so that is done in a thread, and the rest in
+    steps, of one push at a time."""
+    plain = yield Compute(partial(unpack, data, compression_type, max_bytes=max_bytes), ())
+    return (yield from point_steps(plain))
 
 
 def _client(call: Call) -> dict[str, str]:

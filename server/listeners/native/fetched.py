@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Generator, Sequence
+from typing import Any, Final
 
 from ....protocol.errors import RequestError
 from ....protocol.native import messages
 from ....protocol.types import Isolation
 from ...broker import FetchAnswer, FetchedRecords, FetchPartition, PlainRecords, aborted_pairs
+from ..access.judging import finish
+
+ENTRIES_PER_PAUSE: Final = 64
 
 
 def fetch_body(
@@ -18,9 +21,21 @@ def fetch_body(
     plain: Sequence[PlainRecords | RequestError | None] | None = None,
 ) -> Any:
     """One entry per partition asked for; `plain` has what `unpack` has made of the answers, if that was wanted."""
+    return finish(fetch_body_steps(answers, asked, request, plain))
+
+
+def fetch_body_steps(
+    answers: Sequence[FetchAnswer],
+    asked: Sequence[FetchPartition],
+    request: messages.FetchRequest,
+    plain: Sequence[PlainRecords | RequestError | None] | None = None,
+) -> Generator[None, None, Any]:
+    """The same, with pauses."""
     entries = []
     is_empty = True
     for slot, (answer, question) in enumerate(zip(answers, asked, strict=True)):
+        if slot and not slot % ENTRIES_PER_PAUSE:
+            yield
         unpacked = None if plain is None else plain[slot]
         if answer.fetched is None:
             entries.append(messages.FetchPartitionResponse(*answer.topic_partition, answer.error))

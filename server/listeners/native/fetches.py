@@ -13,7 +13,7 @@ from ....protocol.limits import INT64_MAX, MIB
 from ....protocol.native import messages
 from ...broker import Broker, FetchAnswer, FetchPartition, ReaderView, note_gaps
 from ..connections.connection_task import Work
-from .fetched import fetch_body
+from .fetched import fetch_body, fetch_body_steps
 from .session import NativeSession
 
 FRAME_RESERVE: Final = MIB
@@ -151,4 +151,4 @@ class Fetches:
         plain = None
         if fetch.message.format is messages.Format.RECORDS:
             plain = await self.broker.reader.unpack(answers, fetch.partitions, max_bytes=max_bytes)
-        return fetch_body(answers, fetch.partitions, fetch.message, plain)
+        return await self.broker.in_steps(fetch_body_steps(answers, fetch.partitions, fetch.message, plain))

@@ -43,15 +43,18 @@ async def abort_hanging_transactions(
 
 async def commit_offsets(broker: Broker, message: messages.CommitOffsetsRequest) -> messages.CommitOffsetsResponse:
     producer = message.transaction
+    offsets = [(each.topic_partition, each.offset, each.metadata) async for each in in_turns(message.partitions)]
     errors = await broker.offsets.commit(
         message.group,
-        [(each.topic_partition, each.offset, each.metadata) for each in message.partitions],
+        offsets,
         transaction=None if producer is None else (producer.transactional_id, producer.producer_id, producer.producer_epoch),
     )
     return messages.CommitOffsetsResponse(
         tuple(
-            messages.CommitOffsetsPartitionResponse(each.topic, each.partition, error)
-            for each, error in zip(message.partitions, errors, strict=True)
+            [
+                messages.CommitOffsetsPartitionResponse(each.topic, each.partition, error)
+                async for each, error in in_turns(zip(message.partitions, errors, strict=True))
+            ]
         )
     )
 
@@ -63,8 +66,10 @@ async def fetch_offsets(broker: Broker, message: messages.FetchOffsetsRequest) -
     found = await broker.offsets.fetch(message.group, asked, require_stable=message.require_stable)
     return messages.FetchOffsetsResponse(
         tuple(
-            messages.FetchOffsetsPartitionResponse(partition.topic, partition.partition, None, offset, metadata)
-            for partition, offset, metadata in found
+            [
+                messages.FetchOffsetsPartitionResponse(partition.topic, partition.partition, None, offset, metadata)
+                async for partition, offset, metadata in in_turns(found)
+            ]
         )
     )
 
@@ -84,7 +89,8 @@ async def alter_share_group_offsets(
 
 
 async def list_groups(broker: Broker, message: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
-    return messages.ListGroupsResponse(tuple(each.group_id for each in broker.groups.listings()))
+    listings = await broker.in_steps(broker.groups.listing_steps())
+    return messages.ListGroupsResponse(tuple(each.group_id for each in listings))
 
 
 async def delete_groups(broker: Broker, message: messages.DeleteGroupsRequest) -> messages.DeleteGroupsResponse:

@@ -27,7 +27,9 @@ def offsets_for_times_at_once(
 
 async def offsets_for_times(broker: Broker, message: messages.OffsetsForTimesRequest) -> messages.OffsetsForTimesResponse:
     questions = _questions(message)
-    return _found(questions, await broker.reader.offsets_for_times(questions, message.isolation))
+    answers = await broker.reader.offsets_for_times(questions, message.isolation)
+    pairs = zip(questions, answers, strict=True)
+    return messages.OffsetsForTimesResponse(tuple([_answer(*each) async for each in in_turns(pairs)]))
 
 
 def _questions(message: messages.OffsetsForTimesRequest) -> list[Question]:
@@ -37,16 +39,13 @@ def _questions(message: messages.OffsetsForTimesRequest) -> list[Question]:
 def _found(
     questions: Sequence[Question], answers: Sequence[TimestampAndOffset | RequestError]
 ) -> messages.OffsetsForTimesResponse:
-    return messages.OffsetsForTimesResponse(
-        tuple(
-            messages.OffsetsForTimesPartitionResponse(topic, partition, answer)
-            if isinstance(answer, RequestError)
-            else messages.OffsetsForTimesPartitionResponse(
-                topic, partition, None, answer.offset, answer.timestamp, answer.leader_epoch
-            )
-            for ((topic, partition), _), answer in zip(questions, answers, strict=True)
-        )
-    )
+    return messages.OffsetsForTimesResponse(tuple(map(_answer, questions, answers)))
+
+
+def _answer(question: Question, answer: TimestampAndOffset | RequestError) -> messages.OffsetsForTimesPartitionResponse:
+    if isinstance(answer, RequestError):
+        return messages.OffsetsForTimesPartitionResponse(*question[0], answer)
+    return messages.OffsetsForTimesPartitionResponse(*question[0], None, answer.offset, answer.timestamp, answer.leader_epoch)
 
 
 async def explain(broker: Broker, message: messages.ExplainRequest) -> messages.ExplainResponse:

@@ -2,51 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import Final
 
 from ....protocol.errors import RequestError
 from ....protocol.native import messages
-from ...broker import Broker
+from ...broker import Broker, PartitionDescription, TopicDescription
 from ..connections.in_turns import in_turns
 
 TOPICS_PER_TURN: Final = 4
 """Whose whole configuration is told, or all partitions on the spot."""
+PARTITIONS_AT_ONCE: Final = 64
 
 
 def metadata_at_once(broker: Broker, message: messages.MetadataRequest) -> messages.MetadataResponse | None:
-    """`metadata` of few topics."""
+    """`metadata` of few topics with few partitions."""
     if message.topics is None or len(message.topics) > TOPICS_PER_TURN:
         return None
-    return messages.MetadataResponse(tuple([_describe_topic(broker, name) for name in message.topics]))
+    told, left = [], PARTITIONS_AT_ONCE
+    for name in message.topics:
+        try:
+            left -= broker.topics.partition_count(name)
+            if left < 0:
+                return None
+            topic = broker.topics.describe(name)
+        except RequestError as exc:
+            told.append(messages.TopicMetadata(name, exc.as_answer()))
+        else:
+            told.append(_topic(topic, map(_partition, topic.partitions)))
+    return messages.MetadataResponse(tuple(told))
 
 
 async def metadata(broker: Broker, message: messages.MetadataRequest) -> messages.MetadataResponse:
-    if message.topics is None:  # in one turn: one that was deleted meanwhile would be an error
-        topics = [_describe_topic(broker, name) for name in broker.topics.names()]
-    else:
-        topics = [_describe_topic(broker, name) async for name in in_turns(message.topics)]
-    return messages.MetadataResponse(tuple(topics))
+    """Of all topics those that are there in the end."""
+    told = []
+    async for name in in_turns(broker.topics.names() if message.topics is None else message.topics):
+        try:
+            topic = await broker.topics.describe_in_turns(name)
+        except RequestError as exc:
+            if message.topics is not None:
+                told.append(messages.TopicMetadata(name, exc.as_answer()))
+        else:
+            told.append(_topic(topic, [_partition(each) async for each in in_turns(topic.partitions)]))
+    return messages.MetadataResponse(tuple(told))
 
 
-def _describe_topic(broker: Broker, name: str) -> messages.TopicMetadata:
-    try:
-        topic = broker.topics.describe(name)
-    except RequestError as exc:
-        return messages.TopicMetadata(name, exc.as_answer())
-    partitions = tuple(
-        messages.PartitionMetadata(
-            partition=each.partition,
-            error=each.error,
-            log_start_offset=each.log_start_offset,
-            high_watermark=each.high_watermark,
-            size_bytes=max(0, each.size_bytes),
-            segments=each.segments,
-            waiting=None if each.waiting is None else each.waiting.message,
-        )
-        for each in topic.partitions
+def _topic(topic: TopicDescription, partitions: Iterable[messages.PartitionMetadata]) -> messages.TopicMetadata:
+    return messages.TopicMetadata(topic.name, None, topic.topic_id, topic.configs, tuple(partitions))
+
+
+def _partition(each: PartitionDescription) -> messages.PartitionMetadata:
+    return messages.PartitionMetadata(
+        partition=each.partition,
+        error=each.error,
+        log_start_offset=each.log_start_offset,
+        high_watermark=each.high_watermark,
+        size_bytes=max(0, each.size_bytes),
+        segments=each.segments,
+        waiting=None if each.waiting is None else each.waiting.message,
     )
-    return messages.TopicMetadata(name, None, topic.topic_id, topic.configs, partitions)
 
 
 async def describe_configs(broker: Broker, message: messages.DescribeConfigsRequest) -> messages.DescribeConfigsResponse:
@@ -105,7 +119,9 @@ async def delete_records(broker: Broker, message: messages.DeleteRecordsRequest)
         messages.DeleteRecordsPartitionResponse(*topic_partition, answer)
         if isinstance(answer, RequestError)
         else messages.DeleteRecordsPartitionResponse(*topic_partition, None, answer)
-        for (topic_partition, _), answer in zip(wanted, await broker.logs.delete_records_of(wanted), strict=True)
+        async for (topic_partition, _), answer in in_turns(
+            zip(wanted, await broker.logs.delete_records_of(wanted), strict=True)
+        )
     ]
     return messages.DeleteRecordsResponse(tuple(trimmed))
 

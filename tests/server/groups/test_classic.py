@@ -101,7 +101,7 @@ def test_a_stable_group_shows_its_protocol_and_what_its_members_say_and_have(ben
     assert bench.groups.describe("other") is None
     bench.enter(group_id="second")
     bench.leave(leader, other)
-    assert sorted(bench.groups.listings()) == [
+    assert sorted(bench.listings()) == [
         GroupListing(GROUP, "consumer", GroupState.EMPTY, "classic"),
         GroupListing("second", "consumer", GroupState.COMPLETING_REBALANCE, "classic"),
     ]
@@ -254,7 +254,7 @@ def test_nothing_is_left_of_members_that_come_and_go(bench: Bench) -> None:
         bench.enter(group_id=f"joining-{number}")
         bench.join(group_id=f"pending-{number}")
     bench.advance(10 * REBALANCE_MS)
-    assert {each.state for each in bench.groups.listings()} == {GroupState.EMPTY}
+    assert {each.state for each in bench.listings()} == {GroupState.EMPTY}
     assert bench.groups.next_deadline_ms is None
     assert bench.groups._usage.metadata_bytes == 0
     for each in list(bench.groups.idle_groups()):

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import attrs
 import pytest
 import trio
-from triolog.server.service.log_lines import MAX_KINDS, MINUTE_S, LineLimit, LogLines, configure_logging
+from triolog.server.service.log_lines import CHARS_PER_LINE, MAX_KINDS, MINUTE_S, LineLimit, LogLines, configure_logging
 from triolog.server.settings.broker_config import BrokerConfig
-from triolog.server.settings.log_settings import LogLevel
+from triolog.server.settings.log_settings import DEFAULT_LINES_PER_MINUTE, LogLevel
 
 LOGGER = logging.getLogger("planted")
 
@@ -131,3 +131,28 @@ def test_log_lines_follow_standard_error_when_something_takes_its_place(
     monkeypatch.setattr(sys, "stderr", taken)
     LOGGER.info("between two drawings")
     assert 'message="between two drawings"' in taken.getvalue()
+
+
+@pytest.mark.parametrize("as_text", [True, False], ids=["value", "text"])
+def test_long_names_are_cut_and_do_not_fill_the_disk(
+    configured: LogLines, monkeypatch: pytest.MonkeyPatch, as_text: bool
+) -> None:
+    """Also in a text that is an error's."""
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    name = "u" * 20_000
+    for _ in range(2 * DEFAULT_LINES_PER_MINUTE):
+        LOGGER.warning("%s did not log in as %r: %s", "peer", name if as_text else ValueError(name), "wrong password")
+    lines = written.getvalue().splitlines()
+    assert 1 < len(lines) < DEFAULT_LINES_PER_MINUTE
+    assert len(written.getvalue()) < 2 * CHARS_PER_LINE * DEFAULT_LINES_PER_MINUTE
+    if as_text:
+        assert "wrong password" in lines[0]
+
+
+def test_a_long_line_counts_as_several(lines: Lines) -> None:
+    lines.limit.per_minute = 10
+    assert lines.passed(20, "x" * (2 * CHARS_PER_LINE) + " %d") == 4
+    lines.now_s = MINUTE_S
+    [said] = lines.said()
+    assert said.startswith("16 lines of this kind were left out")

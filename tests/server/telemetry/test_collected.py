@@ -39,17 +39,27 @@ POINTS = [
 ]
 
 
+def read_points(data: bytes, codec: CompressionType, *, max_bytes: int) -> list[otlp.Point]:
+    steps = otlp.point_steps(otlp.unpack(data, codec, max_bytes=max_bytes))
+    while True:
+        try:
+            next(steps)
+        except StopIteration as exc:
+            found: list[otlp.Point] = exc.value
+            return found
+
+
 @pytest.mark.parametrize("codec", CompressionType)
 def test_numbers_are_read_in_every_codec(codec: CompressionType) -> None:
     data = b"".join([compress(codec, sent(), max_bytes=2**20)])
-    assert otlp.read_points(data, codec, max_bytes=2**20) == POINTS
+    assert read_points(data, codec, max_bytes=2**20) == POINTS
 
 
 def test_what_cannot_be_read_is_an_invalid_record() -> None:
     bomb = b"".join([compress(CompressionType.GZIP, bytes(10_000), max_bytes=2**20)])
     for data, codec in ((b"\xff\xff", CompressionType.NONE), (b"no gzip", CompressionType.GZIP), (bomb, CompressionType.GZIP)):
         with pytest.raises(RequestError) as caught:
-            otlp.read_points(data, codec, max_bytes=1_000)
+            read_points(data, codec, max_bytes=1_000)
         assert caught.value.code is ErrorCode.INVALID_RECORD
 
 

@@ -119,4 +119,4 @@ def _listener(settings: ForwardSettings, address: Address, links: Callable[[], S
             return refused
         return HttpAnswer(200, await trio.to_thread.run_sync(generate_latest, registry), CONTENT_TYPE_LATEST)
 
-    return http_listener(address, answer)
+    return http_listener(address, answer, changes_nothing=True)

@@ -188,6 +188,15 @@ class ManagedCoordinator(Generic[G, P, T]):
         found = self._groups.find(group)
         return found is not None and bool(found.members)
 
+    def group_ids(self) -> list[str]:
+        """The names of all groups of this kind."""
+        return [group.group_id for group in self._groups.groups()]
+
+    def state_of(self, group: str) -> Any:
+        """The state of a group; None for one that is not of this kind."""
+        found = self._groups.find(group)
+        return None if found is None else found.state
+
     async def expire(self) -> int:
         """Take out groups without members and without offsets, and answer how many. Raises RequestError."""
         blank = [

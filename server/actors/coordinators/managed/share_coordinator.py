@@ -8,7 +8,7 @@ A name is a share group's until the group is deleted: it changes to no other kin
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -275,9 +275,6 @@ class ShareCoordinator(ManagedCoordinator[ShareGroups, SharePlan, ShareSessionKe
         """Those that a group has a share state of, or is about to have; none for a group that is not of this kind."""
         found = self._groups.find(group)
         return NO_PARTITIONS if found is None else found.states.known
-
-    def descriptions(self) -> Collection[ShareGroupDescription]:
-        return [group.describe() for group in self._groups.groups()]
 
 
 def _nothing_to_delete(topic: str, *, is_there: bool) -> RequestError:

@@ -6,7 +6,7 @@ Internal topics that are missing stand in the answer of a heartbeat: whoever sen
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -120,9 +120,6 @@ class StreamsCoordinator(ManagedCoordinator[StreamsGroups, StreamsPlan, StreamsT
         if found is None:
             raise other_kind(group) if self.is_of_another_kind(group) else unknown_group(group)
         return self._groups.describe(found)
-
-    def descriptions(self) -> Collection[StreamsGroupDescription]:
-        return [self._groups.describe(group) for group in self._groups.groups()]
 
 
 def _times(configs: GroupConfigs, group: str) -> StreamsTimes:

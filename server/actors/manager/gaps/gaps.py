@@ -56,7 +56,7 @@ class Gaps:
             elif not isinstance(hosted, OfflinePartition) and hosted.actor.log.gaps:
                 log = hosted.actor.log
                 gaps = [gap for gap in log.gaps if gap.end_offset > log.log_start_offset]
-                sizes = await hosted.actor.disk.drive(_sizes(log.directory, gaps))
+                sizes = await hosted.actor.disk.drive(_sizes(log.directory, gaps), log.directory)
                 if gaps:
                     found.append(PartitionGaps(topic_partition, tuple(map(ListedGap, gaps, sizes))))
         return found

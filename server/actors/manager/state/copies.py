@@ -70,7 +70,7 @@ class Copies(Generic[S]):
             directories.check_any()
             for directory in list(directories.live):
                 try:
-                    await disk.call(self._write_to, directory, state)
+                    await disk.call(self._write_to, directory, state, at=directory.path)
                 except OSError as exc:
                     if is_passing(exc):
                         raise

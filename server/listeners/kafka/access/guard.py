@@ -37,6 +37,7 @@ from .....protocol.kafka.entities import (
 )
 from .....protocol.schema.fields import Entity
 from .....protocol.types import TopicPartition
+from ...access.judging import JUDGED_PER_PAUSE, Steps
 from ..door import NO_TOPIC_ID, Call
 from . import seen_answers
 
@@ -58,8 +59,8 @@ class Rule:
 
     says: str
     """The right, as the table of all calls has it."""
-    refusal: Callable[[Call, Api, Any], ErrorCode | None]
-    """(call, its API, request) -> why it is refused."""
+    refusal: Callable[[Call, Api, Any], Steps[ErrorCode | None]]
+    """(call, its API, request) -> why it is refused, in steps."""
 
 
 @attrs.frozen
@@ -82,7 +83,7 @@ class Rules:
 
     whole: tuple[Rule, ...] = ()
     each: Each | None = None
-    hide: Callable[[Call, Any, Any], None] | None = None
+    hide: Callable[[Call, Any, Any], Steps[None]] | None = None
 
 
 def _right(operation: AclOperation, kind: ResourceType) -> str:
@@ -96,11 +97,26 @@ def _on(kind: ResourceType, operation: AclOperation) -> Rule:
     """Requires an operation on every resource of a kind that the request names, or on the cluster. Null names are skipped."""
     paths = ApiTable(lambda api: _paths(api, kind))
 
-    def rule(call: Call, api: Api, body: Any) -> ErrorCode | None:
+    def rule(call: Call, api: Api, body: Any) -> Steps[ErrorCode | None]:
         names = (CLUSTER_NAME,) if kind is CLUSTER else (name for path in paths[api.key] for name in values_at(body, path))
-        return None if all(call.authorize(operation, kind, name) for name in names) else DENIED[kind]
+        for number, name in enumerate(names, 1):
+            if not call.authorize(operation, kind, name):
+                return DENIED[kind]
+            if not number % JUDGED_PER_PAUSE:
+                yield
+        return None
 
     return Rule(_right(operation, kind), rule)
+
+
+def _at_once(says: str, refusal: Callable[[Call, Any], ErrorCode | None]) -> Rule:
+    """A rule that looks at one name: (call, request) -> why it is refused."""
+
+    def rule(call: Call, _: Api, body: Any) -> Steps[ErrorCode | None]:
+        yield from ()
+        return refusal(call, body)
+
+    return Rule(says, rule)
 
 
 def _paths(api: Api, kind: ResourceType) -> tuple[str, ...]:
@@ -110,17 +126,17 @@ def _paths(api: Api, kind: ResourceType) -> tuple[str, ...]:
     return paths
 
 
-def _markers(call: Call, _api: Api, _body: Any) -> ErrorCode | None:
+def _markers(call: Call, _body: Any) -> ErrorCode | None:
     may = call.authorize(AclOperation.ALTER, CLUSTER) or call.authorize(AclOperation.CLUSTER_ACTION, CLUSTER)
     return None if may else DENIED[CLUSTER]
 
 
-def _idempotent_producer(call: Call, _api: Api, body: Any) -> ErrorCode | None:
+def _idempotent_producer(call: Call, body: Any) -> ErrorCode | None:
     is_allowed = body.transactional_id is not None or call.may_have_producer_id()
     return None if is_allowed else DENIED[CLUSTER]
 
 
-def _one_coordinator(call: Call, _api: Api, body: Any) -> ErrorCode | None:
+def _one_coordinator(call: Call, body: Any) -> ErrorCode | None:
     return None if body.coordinator_keys else _coordinator(call, body, body.key)
 
 
@@ -129,7 +145,7 @@ def _coordinator(call: Call, body: Any, key: str) -> ErrorCode | None:
     return None if kind is None or call.authorize(AclOperation.DESCRIBE, kind, key) else DENIED[kind]
 
 
-def _one_group(call: Call, _api: Api, body: Any) -> ErrorCode | None:
+def _one_group(call: Call, body: Any) -> ErrorCode | None:
     return None if body.groups or call.authorize(AclOperation.DESCRIBE, GROUP, body.group_id) else DENIED[GROUP]
 
 
@@ -190,11 +206,14 @@ def _described_configs(call: Call, _body: Any, element: Any) -> ErrorCode | None
 
 def _altered_configs(call: Call, _body: Any, element: Any) -> ErrorCode | None:
     """In Kafka the broker refuses missing values and unknown broker names before the controller looks at ACLs."""
-    nodes = ["", *(str(node.node_id) for node in call.door.nodes(call.session))]
-    is_elsewhere = element.resource_type in BROKER_TYPES and element.resource_name not in nodes
+    is_elsewhere = element.resource_type in BROKER_TYPES and element.resource_name not in _node_names(call)
     if is_elsewhere or any(each.value is None and not _is_deletion(each) for each in element.configs):
         return None
     return _configs(call, AclOperation.ALTER_CONFIGS, element)
+
+
+def _node_names(call: Call) -> list[str]:
+    return ["", *(str(node.node_id) for node in call.door.nodes(call.session))]
 
 
 def _is_deletion(config: Any) -> bool:
@@ -210,7 +229,7 @@ _OLD_TOPICS: Final = Each(TOPIC_NAME, "DELETE TOPIC, or DELETE CLUSTER", _old_to
 _DESCRIBED_CONFIGS: Final = Each(RESOURCE_NAME, "DESCRIBE_CONFIGS TOPIC, GROUP or CLUSTER", _described_configs)
 _ALTERED_CONFIGS: Final = Each(RESOURCE_NAME, "ALTER_CONFIGS TOPIC, GROUP or CLUSTER", _altered_configs, once=True)
 _OFFSETS_OF_GROUP: Final = _named(TOPIC, AclOperation.READ, is_of_group=True)
-_ONE_GROUP: Final = Rule(_right(AclOperation.DESCRIBE, GROUP), _one_group)
+_ONE_GROUP: Final = _at_once(_right(AclOperation.DESCRIBE, GROUP), _one_group)
 
 RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.JOIN_GROUP: Rules((_IN_GROUP,)),
@@ -234,13 +253,15 @@ RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: Rules((_on(GROUP, AclOperation.DELETE),), _OFFSETS_OF_GROUP),
     ApiKey.LIST_GROUPS: Rules(hide=seen_answers.listed_groups),
     ApiKey.DELETE_GROUPS: Rules(each=_named(GROUP, AclOperation.DELETE)),
-    ApiKey.FIND_COORDINATOR: Rules((Rule(COORDINATOR, _one_coordinator),), Each(COORDINATOR_KEY, COORDINATOR, _coordinator)),
-    ApiKey.INIT_PRODUCER_ID: Rules((_IN_TRANSACTION, Rule(WITHOUT_ID, _idempotent_producer))),
+    ApiKey.FIND_COORDINATOR: Rules(
+        (_at_once(COORDINATOR, _one_coordinator),), Each(COORDINATOR_KEY, COORDINATOR, _coordinator)
+    ),
+    ApiKey.INIT_PRODUCER_ID: Rules((_IN_TRANSACTION, _at_once(WITHOUT_ID, _idempotent_producer))),
     ApiKey.ADD_PARTITIONS_TO_TXN: Rules((_IN_TRANSACTION,)),
     ApiKey.ADD_OFFSETS_TO_TXN: Rules((_IN_TRANSACTION, _IN_GROUP)),
     ApiKey.TXN_OFFSET_COMMIT: Rules((_IN_TRANSACTION, _IN_GROUP), _named(TOPIC, AclOperation.READ)),
     ApiKey.END_TXN: Rules((_IN_TRANSACTION,)),
-    ApiKey.WRITE_TXN_MARKERS: Rules((Rule("ALTER CLUSTER, or CLUSTER_ACTION CLUSTER", _markers),)),
+    ApiKey.WRITE_TXN_MARKERS: Rules((_at_once("ALTER CLUSTER, or CLUSTER_ACTION CLUSTER", _markers),)),
     ApiKey.DESCRIBE_PRODUCERS: Rules(each=_named(TOPIC, AclOperation.READ)),
     ApiKey.DESCRIBE_TRANSACTIONS: Rules(each=_named(TRANSACTION, AclOperation.DESCRIBE), hide=seen_answers.transactions),
     ApiKey.LIST_TRANSACTIONS: Rules(hide=seen_answers.listed_transactions),

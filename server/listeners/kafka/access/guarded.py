@@ -11,8 +11,9 @@ from typing import Any, Final
 from .....protocol.errors import ErrorCode
 from .....protocol.kafka.apis import Api, ApiTable
 from .....protocol.kafka.entities import lists_naming, names_of
+from ...access.judging import Steps, divide_steps, each_steps
 from ..door import Call
-from ..error_answers import SHAPES, error_response, repeat
+from ..error_answers import SHAPES, error_response_steps, repeat_steps
 from .guard import RULES, Each, Rules
 
 MESSAGE: Final = "Authorization failed."
@@ -38,17 +39,17 @@ Handler = Callable[[Call, Any], Any]
 
 async def guarded(call: Call, api: Api, body: Any, handler: Handler) -> Any:
     """Answer a request under ACLs: refuse it, serve the elements that are allowed, hide what the client may not see."""
-    rules = RULES.get(api.key, NO_RULES)
+    rules, in_steps = RULES.get(api.key, NO_RULES), call.broker.in_steps
     for rule in rules.whole:
-        if (code := rule.refusal(call, api, body)) is not None:
-            return error_response(api, call.version, body, code, MESSAGE)
+        if (code := await in_steps(rule.refusal(call, api, body))) is not None:
+            return await in_steps(error_response_steps(api, call.version, body, code, MESSAGE))
     path = next((path for path in PATHS[api.key] if getattr(body, path)), None)
     if rules.each is None or path is None:
         answer = await _served(call, body, handler)
     else:
         answer = await _divided(call, api, body, rules.each, path, handler)
     if rules.hide is not None:
-        rules.hide(call, body, answer)
+        await in_steps(rules.hide(call, body, answer))
     return answer
 
 
@@ -58,7 +59,8 @@ async def _served(call: Call, body: Any, handler: Handler) -> Any:
 
 
 async def _divided(call: Call, api: Api, body: Any, each: Each, path: str, handler: Handler) -> Any:
-    refused, kept = _judged(call, body, each, getattr(body, path))
+    in_steps = call.broker.in_steps
+    kept, refused = await in_steps(_judge_steps(call, body, each, getattr(body, path)))
     if not refused:
         return await _served(call, body, handler)
     answer = await _served(call, _with(body, path, kept), handler) if kept or each.is_of_group else api.response()
@@ -68,20 +70,24 @@ async def _divided(call: Call, api: Api, body: Any, each: Each, path: str, handl
         for shape in SHAPES[api.key].lists:
             if shape.asked == path:
                 asked = _with(body, path, elements)
-                setattr(answer, shape.answer, getattr(answer, shape.answer) + repeat(shape, api.response, asked, code, MESSAGE))
+                repeated = await in_steps(repeat_steps(shape, api.response, asked, code, MESSAGE))
+                setattr(answer, shape.answer, getattr(answer, shape.answer) + repeated)
     return answer
 
 
-def _judged(call: Call, body: Any, each: Each, elements: list[Any]) -> tuple[dict[ErrorCode, list[Any]], list[Any]]:
-    """Divide elements into (error -> those refused with it, those served)."""
+def _judge_steps(call: Call, body: Any, each: Each, elements: list[Any]) -> Steps[tuple[list[Any], dict[ErrorCode, list[Any]]]]:
+    """(elements that are served, error -> those refused with it)."""
+    counts: Counter[Hashable] = Counter()
+    if each.once:
+        yield from each_steps(elements, lambda element: counts.update((_identity(element),)))
+
+    def refusal(element: Any) -> ErrorCode | None:
+        return None if each.once and counts[_identity(element)] > 1 else each.judge(call, body, element)
+
+    kept, found = yield from divide_steps(elements, refusal)
     refused: dict[ErrorCode, list[Any]] = {}
-    kept: list[Any] = []
-    counts = Counter(map(_identity, elements)) if each.once else {}
-    for element in elements:
-        is_repeated = each.once and counts[_identity(element)] > 1
-        code = None if is_repeated else each.judge(call, body, element)
-        (kept if code is None else refused.setdefault(code, [])).append(element)
-    return refused, kept
+    yield from each_steps(found, lambda one: refused.setdefault(one[2], []).append(one[1]))
+    return kept, refused
 
 
 def _identity(element: Any) -> Hashable:

@@ -25,6 +25,7 @@ from .....protocol.native import messages
 from .....protocol.native.fields import Body
 from .....protocol.types import TopicPartition
 from ....broker import Broker
+from ...access.judging import divide_steps, finish
 from ...access.rights import Asker
 from . import seen_answers
 
@@ -34,9 +35,6 @@ TOPIC, GROUP, CLUSTER, TRANSACTION = (
     ResourceType.CLUSTER,
     ResourceType.TRANSACTIONAL_ID,
 )
-JUDGED_PER_TURN: Final = 256
-"""Elements of a large request after which others have their turn."""
-
 Names = Callable[[Any], Iterable[str]]
 """What a request names."""
 
@@ -282,26 +280,18 @@ def judge_steps(asker: Asker, broker: Broker, message: Any) -> Generator[None, N
     elements = None if each is None else getattr(message, each.key)
     if each is None or not elements:
         return Judged(message, hide=rules.hide)
-    kept, refused = [], []
-    for place, element in enumerate(elements):
-        if each.may(asker, broker, name_of(element)):
-            kept.append(element)
-        else:
-            refused.append((place, each.refusal(asker, element)))
-        if not place % JUDGED_PER_TURN and place:
-            yield
-    if not refused:
+
+    def refusal(element: Any) -> Body | None:
+        return None if each.may(asker, broker, name_of(element)) else each.refusal(asker, element)
+
+    kept, found = yield from divide_steps(elements, refusal)
+    if not found:
         return Judged(message, hide=rules.hide)
+    refused = [(place, entry) for place, _, entry in found]
     served = attrs.evolve(message, **{each.key: tuple(kept), **each.changes}) if kept else None
     return Judged(served, each.key, tuple(refused), rules.hide)
 
 
 def judged(asker: Asker, broker: Broker, message: messages.RequestMessage) -> Judged:
     """The same, without pauses."""
-    steps = judge_steps(asker, broker, message)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as exc:
-            found: Judged = exc.value
-            return found
+    return finish(judge_steps(asker, broker, message))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from .....protocol.coordinator.transactions import STATE_NAMES, TransactionLogValue, TransactionState
@@ -19,8 +19,8 @@ PARTITIONS_PER_TURN: Final = 4
 NOT_OPEN: Final = -1
 
 MaySee = Callable[[str], bool]
-Owned = Mapping[int, Collection[TopicPartition]]
-"""By producer id, where transactional ids have transactions open."""
+MayHaveOwner = Callable[[int, TopicPartition], bool]
+"""(producer id, partition): whether what is open there may belong to a transactional id."""
 
 
 async def list_transactions(
@@ -107,7 +107,7 @@ def _described(broker: Broker, name: str, now_ms: int) -> messages.DescribedTran
 
 
 async def describe_producers(broker: Broker, message: messages.DescribeProducersRequest) -> messages.DescribeProducersResponse:
-    owned = broker.producers.open_partitions()
+    may_have_owner = broker.producers.may_have_owner
     left, answers = message.max_producers, []
     async for each in in_turns(message.partitions, PARTITIONS_PER_TURN):
         try:
@@ -121,7 +121,7 @@ async def describe_producers(broker: Broker, message: messages.DescribeProducers
             messages.DescribeProducersPartitionResponse(
                 *each.topic_partition,
                 None,
-                tuple(_producer(each.topic_partition, entry, owned) for entry in told),
+                tuple(_producer(each.topic_partition, entry, may_have_owner) for entry in told),
                 len(producers) - len(told),
             )
         )
@@ -133,7 +133,9 @@ def _producer_rank(entry: ProducerEntry) -> tuple[bool, int, int]:
     return start is None, -entry.last_timestamp if start is None else start, entry.producer_id
 
 
-def _producer(topic_partition: TopicPartition, entry: ProducerEntry, owned: Owned | None) -> messages.DescribedProducer:
+def _producer(
+    topic_partition: TopicPartition, entry: ProducerEntry, may_have_owner: MayHaveOwner
+) -> messages.DescribedProducer:
     start = entry.current_txn_first_offset
     return messages.DescribedProducer(
         entry.producer_id,
@@ -142,5 +144,5 @@ def _producer(topic_partition: TopicPartition, entry: ProducerEntry, owned: Owne
         entry.last_timestamp,
         entry.coordinator_epoch,
         NO_OFFSET if start is None else start,
-        start is not None and owned is not None and topic_partition not in owned.get(entry.producer_id, ()),
+        start is not None and not may_have_owner(entry.producer_id, topic_partition),
     )

@@ -20,7 +20,7 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server import broker as door
 
-from tests.support.brokers import PARTITION, TOPIC, one_partition, records_from, until
+from tests.support.brokers import PARTITION, TOPIC, listings, one_partition, records_from, until
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import START_MS, Clock
 from tests.support.transactions import TransactionalProducer, committed_offset
@@ -235,8 +235,8 @@ async def test_records_of_groups_that_wait_are_written_together(tmp_path: Path, 
                     nursery.start_soon(come, name)
                 await gate.reached()
         assert broker.logs.statistics(OFFSETS).appends - before <= 2
-        assert {each.state for each in broker.groups.listings(["stable"])} == {door.GroupState.STABLE}
-        assert len(broker.groups.listings(["STABLE"])) == 20
+        assert {each.state for each in await listings(broker, ["stable"])} == {door.GroupState.STABLE}
+        assert len(await listings(broker, ["STABLE"])) == 20
 
 
 async def test_a_group_whose_record_is_too_large_does_not_let_the_others_suffer(tmp_path: Path, fs: GateFileSystem) -> None:
@@ -262,7 +262,7 @@ async def test_a_group_whose_record_is_too_large_does_not_let_the_others_suffer(
 
 async def test_a_group_with_members_accepts_their_commits_once_they_have_an_assignment(broker: door.Broker) -> None:
     joined = await join(broker)
-    assert [each.group_id for each in broker.groups.listings()] == [GROUP]
+    assert [each.group_id for each in await listings(broker)] == [GROUP]
     with pytest.raises(RequestError, match="REBALANCE_IN_PROGRESS"):
         await broker.offsets.commit(GROUP, [(PARTITION, 1, None)], member=committing(joined))
     assert OFFSETS_TOPIC not in broker.topics.names()
@@ -312,10 +312,10 @@ async def test_offsets_expire_when_the_last_member_has_been_gone_for_the_retenti
         assert await coordinator.expire() == 0
         clock.advance(1)
         assert await coordinator.expire() == 1
-        assert broker.groups.listings() == []
+        assert await listings(broker) == []
         assert len(coordinator._members) == 0
     async with serving(tmp_path, clock=clock) as broker:
-        assert broker.groups.listings() == []
+        assert await listings(broker) == []
 
 
 async def test_offsets_expire_though_the_log_refused_the_empty_group(tmp_path: Path, fs: GateFileSystem, clock: Clock) -> None:
@@ -331,7 +331,7 @@ async def test_offsets_expire_though_the_log_refused_the_empty_group(tmp_path: P
         await until(lambda: not coordinator._members.is_being_stored(GROUP))
         clock.advance(7 * DAY_MS)
         assert await coordinator.expire() == 1
-        assert broker.groups.listings() == []
+        assert await listings(broker) == []
 
 
 async def test_offsets_of_topics_that_are_read_are_not_deleted(tmp_path: Path) -> None:
@@ -362,10 +362,10 @@ async def test_groups_are_listed_by_state_and_type(broker: door.Broker) -> None:
     await broker.offsets.commit("simple", [(PARTITION, 1, None)])
     await become_member(broker)
     simple, group = door.GroupListing("simple"), door.GroupListing(GROUP, "consumer", door.GroupState.STABLE)
-    assert broker.groups.listings() == [group, simple]
-    assert broker.groups.listings(["stable", "dead"]) == [group]
-    assert broker.groups.listings(["Empty"], ["Classic"]) == [simple]
-    assert broker.groups.listings([], ["consumer"]) == []
+    assert await listings(broker) == [group, simple]
+    assert await listings(broker, ["stable", "dead"]) == [group]
+    assert await listings(broker, ["Empty"], ["Classic"]) == [simple]
+    assert await listings(broker, [], ["consumer"]) == []
     assert broker.groups.describe("simple").state is door.GroupState.EMPTY
     assert broker.groups.describe("nobody's").state is door.GroupState.DEAD
 
@@ -381,11 +381,11 @@ async def test_only_a_group_without_members_is_deleted(tmp_path: Path, is_stored
             await broker.groups.delete(GROUP)
         broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
         await broker.groups.delete(GROUP)
-        assert broker.groups.listings() == []
+        assert await listings(broker) == []
         with pytest.raises(RequestError, match="GROUP_ID_NOT_FOUND"):
             await broker.groups.delete(GROUP)
     async with serving(tmp_path) as broker:
-        assert broker.groups.listings() == []
+        assert await listings(broker) == []
         if is_stored:
             key = decode_offsets_key((await records_from(broker, OFFSETS))[-1].key or b"")
             assert key == GroupMetadataKey(GROUP)
@@ -405,5 +405,5 @@ async def test_a_deletion_that_has_begun_refuses_members_and_is_completed(tmp_pa
                 with pytest.raises(RequestError, match="GROUP_ID_NOT_FOUND"):
                     await broker.groups.delete(GROUP)
                 connection.cancel()
-        assert broker.groups.listings() == []
+        assert await listings(broker) == []
         assert (await join(broker)).generation == 1

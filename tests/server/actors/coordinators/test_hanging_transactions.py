@@ -52,7 +52,7 @@ async def test_a_transaction_without_owner_is_aborted_in_the_end(tmp_path: Path,
 async def test_a_transaction_that_the_coordinator_knows_is_left_to_it(broker: Broker, mock_clock: MockClock) -> None:
     producer = await TransactionalProducer.start(broker, timeout_ms=900_000)
     await producer.produce(PARTITION, "a")
-    assert not list(broker._coordinators.hanging._hanging())
+    assert not await broker._coordinators.hanging._hanging_on(actor_of(broker))
     assert broker.transactions.ids.may_be_open(producer.producer_id, PARTITION)
     assert not broker.transactions.ids.may_be_open(producer.producer_id, TopicPartition("other", 0))
     await producer.commit()

@@ -174,7 +174,7 @@ async def test_a_scrape_of_as_much_as_may_be_told_is_cheap(tmp_path: Path) -> No
 async def test_a_server_is_ready_between_its_recovery_and_its_stop(tmp_path: Path) -> None:
     health = Health()
     async with answering(health) as http:
-        assert await get(http, "/livez") == (200, "alive\n")
+        assert await get(http, "/livez") == await get(http, "/healthz") == (200, "alive\n")
         assert await get(http, "/readyz") == (503, "the server is starting\n")
         health.progress = broker_api.StartProgress(logs=3, logs_done=1, scan_bytes=1000, scanned_bytes=10)
         recovering = "the server is recovering: 1 of 3 logs, 10 of 1000 bytes scanned\n"

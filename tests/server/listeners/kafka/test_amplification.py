@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from triolog.protocol.errors import MAX_MESSAGE_CHARS, ErrorCode
 from triolog.protocol.kafka.apis import ApiKey
-from triolog.protocol.schema.primitives import MAX_REQUEST_ELEMENTS
+from triolog.protocol.schema.primitives import MAX_ELEMENTS
 from triolog.protocol.types import TopicPartition
 
 from tests.support.kafka_admin import create_topics, new_topic
@@ -88,10 +88,12 @@ async def test_a_request_may_ask_for_ten_thousand_partitions_in_all(kafka: Kafka
     assert set(kafka.broker.topics.names()) == {TOPIC}
 
 
-@pytest.mark.parametrize(("count", "is_taken"), [(MAX_REQUEST_ELEMENTS, True), (MAX_REQUEST_ELEMENTS + 1, False)])
+@pytest.mark.parametrize(("count", "is_taken"), [(MAX_ELEMENTS, True), (MAX_ELEMENTS + 1, False)])
 async def test_a_request_has_a_limit_of_elements(client: KafkaStream, count: int, is_taken: bool) -> None:
-    await client.send(ask("FindCoordinator", key_type=0, coordinator_keys=["k"] * count), 4)
+    topics = [{"topic": TOPIC, "partitions": [0] * (count - 1)}]
+    await client.send(ask("DescribeLogDirs", topics=topics), 4)
     if is_taken:
-        assert len((await client.receive()).coordinators) == count
+        [directory] = (await client.receive()).results
+        assert [len(each.partitions) for each in directory.topics] == [1]
     else:
         assert await client.is_closed_by_server()

@@ -182,6 +182,7 @@ sys.modules["re2"] = None
 
 import attrs, trio
 from tests.server.listeners.kafka.test_consumer_groups import JOIN
+from tests.support.brokers import listings
 from tests.support.kafka_server import TOPIC, kafka_server
 from triolog.protocol.kafka.messages.transactions import ListTransactionsRequest
 
@@ -198,7 +199,7 @@ async def main(path):
         await server.broker.topics.create(TOPIC, 3)
         by_pattern = attrs.evolve(JOIN, subscribed_topic_names=[], subscribed_topic_regex="to.*")
         joins = [await client.call(by_pattern, 1) for _ in range(2)]
-        described = [each.group_id for each in server.broker.groups.listings()]
+        described = [each.group_id for each in await listings(server.broker)]
         by_name = await client.call(JOIN, 1)
         listed = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="m.*")
         found = {

@@ -8,11 +8,8 @@ from typing import Any
 import attrs
 import pytest
 import trio
-from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.protocol.limits import INT32_MAX
+from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
-from triolog.server.listeners.kafka import fetch_sessions
-from triolog.server.listeners.kafka.fetch_sessions import MAX_PARTITIONS, MAX_SESSION_PARTITIONS, FetchSessions, Key
 
 from tests.support.brokers import actor_of, until
 from tests.support.gate_fs import GateFileSystem
@@ -219,53 +216,6 @@ async def test_a_topic_made_again_does_not_continue_in_a_session(kafka: KafkaSer
     answer = await reader.client.call(fetch_of([], session_epoch=2, **request), 17)
     [partition] = answer.responses[0].partitions
     assert (partition.error_code, partition.records) == (ErrorCode.INCONSISTENT_TOPIC_ID, b"")
-
-
-def _asked(count: int, topic: str = "t") -> dict[Key, fetch_sessions.Asked]:
-    return {Key(topic, bytes(16), number): fetch_sessions.Asked(0, 1, -1, -1) for number in range(count)}
-
-
-def test_the_session_that_was_used_least_lately_makes_room() -> None:
-    sessions = FetchSessions()
-    opened = [sessions.open(_asked(1), by_id=False).session_id for _ in range(fetch_sessions.MAX_SESSIONS)]
-    sessions.continued(opened[0], 1, by_id=False)
-    sessions.open(_asked(1), by_id=False)
-    assert len(sessions) == fetch_sessions.MAX_SESSIONS
-    sessions.continued(opened[0], 2, by_id=False)
-    with pytest.raises(RequestError, match=f"no fetch session {opened[1]}"):
-        sessions.continued(opened[1], 1, by_id=False)
-
-
-def test_a_session_has_a_limit_of_partitions() -> None:
-    sessions = FetchSessions()
-    session = sessions.open(_asked(MAX_SESSION_PARTITIONS), by_id=False)
-    with pytest.raises(RequestError, match="at most"):
-        session.update(_asked(1, "another"), [])
-    session.update(_asked(1, "another"), [Key("t", bytes(16), 0)])
-    with pytest.raises(RequestError, match="at most"):
-        sessions.open(_asked(MAX_SESSION_PARTITIONS + 1), by_id=False)
-
-
-@pytest.mark.parametrize("grows", [True, False])
-def test_all_sessions_together_have_a_limit_of_partitions(grows: bool) -> None:
-    """Also when they are opened small and grow."""
-    sessions = FetchSessions()
-    many = _asked(MAX_SESSION_PARTITIONS)
-    for _ in range(2 * MAX_PARTITIONS // MAX_SESSION_PARTITIONS):
-        session = sessions.open(_asked(1) if grows else many, by_id=False)
-        if grows:
-            session.update(many, [])
-            sessions.make_room()
-    assert len(sessions) == MAX_PARTITIONS // MAX_SESSION_PARTITIONS
-    sessions.continued(session.session_id, 1, by_id=False)
-
-
-def test_epochs_begin_at_1_again_behind_the_largest() -> None:
-    sessions = FetchSessions()
-    session = sessions.open(_asked(1), by_id=False)
-    session.epoch = INT32_MAX
-    sessions.continued(session.session_id, INT32_MAX, by_id=False)
-    assert session.epoch == 1
 
 
 async def test_what_is_asked_for_and_forgotten_at_once_is_forgotten(reader: Reader) -> None:

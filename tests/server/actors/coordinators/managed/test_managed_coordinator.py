@@ -18,7 +18,7 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server import broker as door
 from triolog.server.groups.share.member_values import ShareHeartbeat
 
-from tests.support.brokers import PARTITION, TOPIC, one_partition, until
+from tests.support.brokers import PARTITION, TOPIC, listings, one_partition, until
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import Clock
 from tests.support.share_groups import KeptShareStates
@@ -211,21 +211,21 @@ async def test_a_group_continues_after_a_stop_or_a_kill(fast_path: Path, kind: K
 async def test_only_an_empty_group_is_deleted(fast_path: Path, kind: Kind) -> None:
     async with kind.serving(fast_path) as broker:
         beat = await kind.settled(broker)
-        [listing] = broker.groups.listings(["stable"], [kind.name])
+        [listing] = await listings(broker, ["stable"], [kind.name])
         assert listing == door.GroupListing(GROUP, kind.name, kind.described(broker).state, kind.name)
-        assert broker.groups.listings(["empty"]) == broker.groups.listings([], ["classic"]) == []
+        assert await listings(broker, ["empty"]) == await listings(broker, [], ["classic"]) == []
         if kind.name != "share":  # whose offsets are not committed
             member = door.CommittingMember(generation=beat.member_epoch, member_id="a")
             assert await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=member) == [None]
         with pytest.raises(RequestError, match="NON_EMPTY_GROUP"):
             await broker.groups.delete(GROUP)
         await kind.heartbeat(broker, beat, member_epoch=-1)
-        assert [each.group_id for each in broker.groups.listings(["Empty"])] == [GROUP]
+        assert [each.group_id for each in await listings(broker, ["Empty"])] == [GROUP]
         await broker.groups.delete(GROUP)
-        assert broker.groups.listings() == []
+        assert await listings(broker) == []
         assert await broker.offsets.fetch(GROUP) == []
     async with kind.serving(fast_path) as broker:
-        assert broker.groups.listings() == []
+        assert await listings(broker) == []
         with pytest.raises(RequestError, match="GROUP_ID_NOT_FOUND"):
             await broker.groups.delete(GROUP)
 
@@ -241,9 +241,9 @@ async def test_an_empty_group_goes_when_its_offsets_have_expired(fast_path: Path
         await kind.heartbeat(broker, beat, member_epoch=-1)
         assert await committed_offset(broker, GROUP, PARTITION) == 5
         assert await broker.groups.expire() == 1
-        assert (broker.groups.listings(), GROUP in kind.coordinator(broker)) == ([], False)
+        assert (await listings(broker), GROUP in kind.coordinator(broker)) == ([], False)
     async with kind.serving(fast_path, clock=clock) as broker:
-        assert broker.groups.listings() == []
+        assert await listings(broker) == []
 
 
 async def test_members_of_three_kinds_that_come_at_once_make_one_kind(fast_path: Path) -> None:
@@ -271,7 +271,7 @@ async def test_members_of_three_kinds_that_come_at_once_make_one_kind(fast_path:
         assert len(won) == 1, outcomes
         refused = {code for kind, code in outcomes.items() if kind not in won}
         assert refused <= {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
-        [listing] = broker.groups.listings()
+        [listing] = await listings(broker)
         assert listing.group_type == won[0]
 
 
@@ -339,13 +339,13 @@ async def test_a_group_without_members_changes_its_kind_and_keeps_its_offsets(fa
         assert await kind.refusal(broker) is ErrorCode.GROUP_ID_NOT_FOUND
         broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
         beat = await kind.settled(broker)
-        [listing] = broker.groups.listings()
+        [listing] = await listings(broker)
         assert listing.group_type == "consumer"
         assert broker.groups.describe(GROUP).state is door.GroupState.DEAD
         assert await committed_offset(broker, GROUP, PARTITION) == 5
     async with kind.serving(fast_path) as broker:
-        assert broker.groups.listings(types=["Consumer"]) == [listing]
-        assert broker.groups.listings(types=["classic"]) == []
+        assert await listings(broker, types=["Consumer"]) == [listing]
+        assert await listings(broker, types=["classic"]) == []
         assert len(broker.groups._members) == 0
         assert (await classic_join(broker)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         await kind.heartbeat(broker, beat, member_epoch=-1)
@@ -354,5 +354,5 @@ async def test_a_group_without_members_changes_its_kind_and_keeps_its_offsets(fa
         with pytest.raises(RequestError, match="not found"):
             kind.described(broker)
     async with kind.serving(fast_path) as broker:
-        assert [each.group_type for each in broker.groups.listings()] == ["classic"]
+        assert [each.group_type for each in await listings(broker)] == ["classic"]
         assert await committed_offset(broker, GROUP, PARTITION) == 5

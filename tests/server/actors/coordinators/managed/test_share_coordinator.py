@@ -18,7 +18,7 @@ from triolog.server.groups.share.share_states import ShareStateSummary
 
 from tests.server.actors.coordinators.managed.test_managed_coordinator import CLASSIC, CONSUMER, GROUP
 from tests.server.actors.coordinators.managed.test_managed_coordinator import SHARE as JOIN
-from tests.support.brokers import PARTITION, TOPIC, one_partition
+from tests.support.brokers import PARTITION, TOPIC, listings, one_partition
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.share_groups import KeptShareStates
 
@@ -79,7 +79,7 @@ async def test_a_member_joins_reads_and_leaves(broker: Broker, states: KeptShare
 async def test_a_state_that_could_not_be_made_is_made_with_the_next_heartbeat(broker: Broker, states: KeptShareStates) -> None:
     broker.groups.share.states = None
     assert (await refusal(broker))[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert broker.groups.listings() == []
+    assert await listings(broker) == []
     broker.groups.share.states = states
     states.failing = True
     assert (await refusal(broker))[0] is ErrorCode.KAFKA_STORAGE_ERROR
@@ -109,7 +109,7 @@ async def test_a_share_group_is_no_other_kind_until_it_is_gone(broker: Broker, s
             await call
     if is_empty:
         await broker.groups.delete(GROUP)
-        assert (states.states, broker.groups.listings()) == ({}, [])
+        assert (states.states, await listings(broker)) == ({}, [])
         assert (await heartbeat(broker)).member_epoch == 2
         await heartbeat(broker, LEAVE)
         await broker.groups.delete(GROUP)
@@ -152,7 +152,7 @@ async def test_a_name_that_two_kinds_want_at_once_is_of_one(fast_path: Path, sta
             with pytest.raises(RequestError, match=r"^GROUP_ID_NOT_FOUND"):
                 await broker.offsets.commit(GROUP, [(PARTITION, 1, None)])
         assert await broker.offsets.fetch(GROUP) == []
-        assert [each.group_type for each in broker.groups.listings()] == ["share", "share"]
+        assert [each.group_type for each in await listings(broker)] == ["share", "share"]
 
 
 async def test_start_offsets_are_altered_described_and_deleted(broker: Broker, states: KeptShareStates) -> None:
@@ -191,7 +191,7 @@ async def test_offsets_of_a_group_that_nobody_knows(broker: Broker) -> None:
     with pytest.raises(RequestError, match="GROUP_ID_NOT_FOUND"):
         await share.delete_offsets(GROUP, [TOPIC])
     assert await share.alter_offsets(GROUP, []) == []
-    assert broker.groups.listings() == []
+    assert await listings(broker) == []
     for changing in (share.alter_offsets("", []), share.delete_offsets("", [TOPIC])):
         with pytest.raises(RequestError, match="INVALID_GROUP_ID"):
             await changing
