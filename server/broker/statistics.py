@@ -144,6 +144,8 @@ class BrokerStatistics:
     waiting_appends: int
     open_transactions: int
     disk: DiskStatistics
+    task_errors: Mapping[str, int]
+    """Unhandled exceptions of background tasks, by task, since the start."""
     directories: tuple[DirectorySpace, ...]
     log_bound: LogBound
     cleaner: CleanerCounters
@@ -190,6 +192,7 @@ class Collector:
                 value.state is TransactionState.ONGOING for _, value in self.coordinators.transactions.states()
             ),
             disk=disk.statistics(),
+            task_errors=dict(disk.errors.counts),
             directories=spaces,
             log_bound=_log_bound(self.manager),
             cleaner=attrs.evolve(cleaner),

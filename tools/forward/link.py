@@ -75,7 +75,7 @@ class Link:
         self._kept_s = time.monotonic()
 
     def run(self) -> None:
-        """Until it is told to stop, is drained and was to end then, or has failed. What nobody expected fails this link only."""
+        """Until it is told to stop, is drained and was to end then, or has failed. Raises nothing that is no reason to end the process."""
         try:
             source = self._open_source()
             try:

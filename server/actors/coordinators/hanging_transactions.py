@@ -53,11 +53,11 @@ class HangingTransactions:
         self._seen = {}
         limit_s = self._manager.config.transaction_max_timeout_ms / 1000
         for key, actor, entry in list(self._hanging()):
-            since = seen.get(key, now)
-            if now - since < limit_s or not await self._abort(key, actor, entry):
-                self._seen[key] = since
-            else:
-                count += 1
+            self._seen[key] = since = seen.get(key, now)
+            with self._manager.disk.errors.isolate("hanging-transactions", key.topic_partition):
+                if now - since >= limit_s and await self._abort(key, actor, entry):
+                    del self._seen[key]
+                    count += 1
         return count
 
     def _hanging(self) -> Iterator[tuple[_Open, PartitionActor, ProducerEntry]]:
@@ -66,9 +66,10 @@ class HangingTransactions:
             if actor.log.producers.first_unstable_offset is None:
                 continue
             for entry in actor.log.producers.entries.values():
-                first_offset = entry.current_txn_first_offset
-                if first_offset is not None and not self._is_known(entry.producer_id, actor.topic_partition):
-                    yield _Open(actor.topic_partition, entry.producer_id, first_offset), actor, entry
+                with self._manager.disk.errors.isolate("hanging-transactions", actor.topic_partition):
+                    first_offset = entry.current_txn_first_offset
+                    if first_offset is not None and not self._is_known(entry.producer_id, actor.topic_partition):
+                        yield _Open(actor.topic_partition, entry.producer_id, first_offset), actor, entry
 
     async def abort(self, topic_partition: TopicPartition, producer_id: int) -> int:
         """Abort what a producer has open on a partition, and answer where it began. Raises RequestError: INVALID_TXN_STATE

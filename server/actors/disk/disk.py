@@ -37,6 +37,7 @@ from .durations import Durations
 from .gathering import Gathering
 from .open_files import OpenFiles
 from .room import Rooms
+from .task_errors import TaskErrors
 from .turns import Turns
 from .writes_at_once import WritesAtOnce
 
@@ -110,6 +111,8 @@ class Disk:
     """How quick small writes were."""
     rooms: Rooms = attrs.field(factory=Rooms)
     """What the log directories' devices have room for."""
+    errors: TaskErrors = attrs.field(factory=TaskErrors)
+    """What background tasks did not expect."""
     files: OpenFiles = attrs.field(init=False)
     """Those that are open."""
     _writers: trio.CapacityLimiter = attrs.field(init=False)
@@ -124,7 +127,7 @@ class Disk:
     _failed_syncs: int = 0
 
     def __attrs_post_init__(self) -> None:
-        self.files = OpenFiles(self.fs, self.budget, self._hop)
+        self.files = OpenFiles(self.fs, self.budget, self._hop, self.errors)
         self._writers = trio.CapacityLimiter(self.budget.at_a_time(WRITERS, FILES_OF_WRITER))
         self._readers = trio.CapacityLimiter(self.budget.at_a_time(READERS, FILES_OF_READER))
 
@@ -132,6 +135,7 @@ class Disk:
         """Another one for files of `fs`, with the same threads and a few descriptors of its own. Its owner closes it first."""
         disk = Disk(fs, DescriptorBudget(min(FILES_BESIDE, self.budget.limit)), self.turns, self.gathering)
         disk.rooms = self.rooms
+        disk.errors = disk.files.errors = self.errors
         disk._writers, disk._readers = self._writers, self._readers
         disk._others, disk._threads = self._others, self._threads
         return disk

@@ -226,9 +226,11 @@ class LogOpener:
                 return Opened(topic_partition, error, directory, WaitsForSpace(request, exc.with_traceback(None)))
             log.drop_maps()
             return Opened(topic_partition, log, directory)
-        except (OSError, TriologError, ValueError) as exc:
+        except Exception as exc:
+            if not isinstance(exc, (OSError, TriologError, ValueError)):
+                LOGGER.exception("unhandled exception: opening %s", topic_partition)
             error = LogOfflineError(
-                f"{topic_partition} is offline since the start: {exc}; `triolog dump` shows what is in its files"
+                f"{topic_partition} is offline since the start: {exc or repr(exc)}; `triolog dump` shows what is in its files"
             )
             LOGGER.error("%s", error)
             return Opened(topic_partition, error, directory)
