@@ -75,7 +75,7 @@ class Link:
         self._kept_s = time.monotonic()
 
     def run(self) -> None:
-        """Until it is told to stop, is drained and was to end then, or has failed. Raises nothing that is no reason to end the process."""
+        """Until it is told to stop, is drained and was to end then, or has failed. An unhandled exception fails it alone."""
         try:
             source = self._open_source()
             try:
