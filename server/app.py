@@ -2,7 +2,8 @@
 
 Start: directories are locked and recovered, then the listener accepts, then `started` is called with the real addresses. Stop
 (SIGTERM, SIGINT): accept no more, let requests that were taken be answered, drain, flush, checkpoint, mark clean. A second
-signal ends the grace of open connections. SIGHUP has settings read again, and never ends it.
+signal ends the grace of open connections. One that comes during the start gives the start up at once; logs are as after a
+kill then, and recovered by the next start. SIGHUP has settings read again, and never ends it.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ async def serve(
         trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals,
         trio.open_signal_receiver(signal.SIGHUP) as hangups,
     ):
-        async with _told_over_http(config, report) as (health, metrics, report):
+        async with _stopped_by(signals) as stop, _told_over_http(config, report) as (health, metrics, report):
             async with open_broker_core(config, report=report) as broker:
                 listeners = Listeners(broker)
                 async with trio.open_nursery() as outer:
@@ -63,7 +64,7 @@ async def serve(
                             health.serving(broker, listeners.admission.protocols, more=service.scraped)
                         started(addresses)
                         await service.serving(outer, broker, listeners, addresses, hangups)
-                        name = signal.Signals(await anext(signals)).name
+                        name = await stop.wait()
                         LOGGER.info("stopping signal=%s connections=%d", name, listeners.connections)
                         service.stopping(broker.config)
                         if health is not None:
@@ -93,6 +94,46 @@ async def _told_over_http(config: BrokerConfig, report: Report) -> AsyncIterator
             report(progress)
 
         yield health, address, tell
+
+
+@attrs.define(eq=False, repr=False)
+class _Stop:
+    """The first signal. It cancels the start, unless that is over: then `wait` tells of it."""
+
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _name: str = ""
+    _came: trio.Event = attrs.field(factory=trio.Event)
+    _is_awaited: bool = False
+
+    async def watch(self, signals: AsyncIterator[int]) -> None:
+        self._name = signal.Signals(await anext(signals)).name
+        self._came.set()
+        if not self._is_awaited:
+            LOGGER.info("stopping signal=%s: the start is given up", self._name)
+            self.scope.cancel()
+
+    async def wait(self) -> str:
+        """The server has started: wait for the signal, and answer its name."""
+        self._is_awaited = True
+        await self._came.wait()
+        return self._name
+
+
+@asynccontextmanager
+async def _stopped_by(signals: AsyncIterator[int]) -> AsyncIterator[_Stop]:
+    """A block that ends when a signal comes while it starts."""
+    stop = _Stop()
+    failure: Exception | None = None
+    async with trio.open_nursery() as watching:
+        watching.start_soon(stop.watch, signals)
+        with stop.scope:
+            try:
+                yield stop
+            except Exception as exc:  # kept outside of the nursery, which would wrap it in a group
+                failure = exc
+        watching.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 async def _end_grace(listeners: Listeners, signals: AsyncIterator[int]) -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Self, TypeVar
 
 import attrs
+import trio
 
 from ..actors.compaction.child_process import OpenChild, open_child_process
 from ..actors.compaction.compaction import Compaction
@@ -228,4 +229,5 @@ async def open_broker_core(
             try:
                 yield broker
             finally:
-                await broker.shares.stop()
+                with trio.CancelScope(shield=True, deadline=manager.coordinators_stop_by()):
+                    await broker.shares.stop()

@@ -16,13 +16,13 @@ from ...protocol.coordinator.offsets import OFFSETS_TOPIC
 from ...protocol.coordinator.share_group_state import SHARE_GROUP_STATE_TOPIC
 from ...protocol.coordinator.stage_commits import STAGE_COMMITS_TOPIC
 from ...protocol.coordinator.transactions import TRANSACTIONS_TOPIC
-from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
 from ..actors.coordinators.committed_offsets import CommittedOffsets
 from ..actors.coordinators.group_coordinator import GroupCoordinator
 from ..actors.coordinators.hanging_transactions import HangingTransactions
 from ..actors.coordinators.producer_ids import ProducerIds
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
+from ..actors.disk.task_errors import TaskErrors
 from ..actors.manager.log_manager import LogManager
 from ..actors.manager.state.group_configs import GroupConfigs
 from ..actors.partition.partition import PartitionActor
@@ -49,6 +49,7 @@ class Coordinators:
     hanging: HangingTransactions
     stage_commits: StageCommits
     share_state: ShareStateLog
+    errors: TaskErrors
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _stopped: trio.Event = attrs.field(factory=trio.Event)
 
@@ -65,7 +66,16 @@ class Coordinators:
         hanging = HangingTransactions(manager, now_ms, transactions.ids.may_be_open, marker_stored)
         stage_commits = StageCommits.of(manager, now_ms, producer_ids)
         share_state = ShareStateLog.of(manager, now_ms)
-        return cls(offsets, group_coordinator, transactions, producer_ids, hanging, stage_commits, share_state)
+        return cls(
+            offsets,
+            group_coordinator,
+            transactions,
+            producer_ids,
+            hanging,
+            stage_commits,
+            share_state,
+            errors=manager.disk.errors,
+        )
 
     async def load(self, manager: LogManager) -> None:
         """Read the logs, and carry out what was decided before the last stop."""
@@ -108,42 +118,57 @@ class Coordinators:
                     nursery.start_soon(self.group_coordinator.run)
                     nursery.start_soon(self._look_after_hanging, nursery)
                     nursery.start_soon(self._look_after_expiry)
-                    while True:
-                        await self.transactions.begin_overdue(nursery)
-                        await trio.sleep(OVERDUE_CHECK_S)
+                    await self._look_after_transactions(nursery)
         finally:
             self._stopped.set()
 
     async def _look_after_stages(self, nursery: trio.Nursery) -> None:
-        while True:
+
+        async def step() -> None:
             self.stage_commits.begin_overdue(nursery)
             await self.stage_commits.expire_stages()
             await trio.sleep(OVERDUE_CHECK_S)
 
+        await self.errors.repeat("stage-commits", step)
+
     async def _look_after_hanging(self, nursery: trio.Nursery) -> None:
-        while True:
+
+        async def step() -> None:
             await self.hanging.begin_overdue(nursery)
             await trio.sleep(HANGING_CHECK_S)
 
+        await self.errors.repeat("hanging-transactions", step)
+
     async def _look_after_expiry(self) -> None:
-        while True:
+
+        async def step() -> None:
             await self._expire()
             await trio.sleep(EXPIRY_CHECK_S)
 
+        await self.errors.repeat("offset-expiry", step)
+
+    async def _look_after_transactions(self, nursery: trio.Nursery) -> None:
+
+        async def step() -> None:
+            await self.transactions.begin_overdue(nursery)
+            await trio.sleep(OVERDUE_CHECK_S)
+
+        await self.errors.repeat("transaction-timeout", step)
+
     async def _expire(self) -> None:
-        try:
-            offsets, ids = await self.group_coordinator.expire(), await self.transactions.expire_ids()
-            applications = await self.stage_commits.expire()
-        except RequestError as exc:
-            LOGGER.warning("what has expired in the coordinators' logs could not be taken back, it is tried again: %s", exc)
-        else:
-            if offsets or ids:
-                LOGGER.info("%d committed offsets and %d transactional ids have expired", offsets, ids)
-            if applications:
+        with self.errors.isolate("offset-expiry"):
+            if offsets := await self.group_coordinator.expire():
+                LOGGER.info("%d committed offsets have expired", offsets)
+        with self.errors.isolate("transactional-id-expiry"):
+            if ids := await self.transactions.expire_ids():
+                LOGGER.info("%d transactional ids have expired", ids)
+        with self.errors.isolate("stage-commit-expiry"):
+            if applications := await self.stage_commits.expire():
                 LOGGER.info("the last commits of %d applications that stage records have expired", applications)
 
     async def stop(self) -> None:
-        """End `run`; a step that it is in the middle of is done first. Members that wait are sent away."""
+        """End `run`; a step that it is in the middle of is done first. Members that wait are sent away. Cancelled: the step
+        continues until the logs are given up."""
         self.group_coordinator.close()
         self._scope.cancel()
         await self._stopped.wait()
@@ -158,5 +183,7 @@ async def open_coordinators(manager: LogManager, now_ms: NowMs, group_configs: G
     try:
         yield coordinators
     finally:
-        with trio.CancelScope(shield=True):
+        with trio.CancelScope(shield=True, deadline=manager.coordinators_stop_by()) as in_time:
             await coordinators.stop()
+        if in_time.cancelled_caught:
+            LOGGER.error("a step of the coordinators takes too long for the stop and is given up with the logs")

@@ -27,7 +27,7 @@ from ..groups.share.config import DEFAULT_SHARE_CONFIG, OffsetReset, ShareConfig
 from ..groups.share.partition_state import SharePartitionState
 from ..groups.share.sessions import ShareSession, ShareSessions
 from ..groups.share.stored_state import StoredShare
-from ..groups.share.values import Acknowledgement, ShareCounters, ShareKey
+from ..groups.share.values import Acknowledgement, ShareCounters, ShareKey, StateBatch
 from ..system.clock import NowMs
 from .reader import LogReader
 
@@ -118,41 +118,60 @@ class SharePartitions:
             self._stopped.set()
 
     async def stop(self) -> None:
-        """End `run`; what is being written is written first."""
+        """End `run`; what is being written is written first. Cancelled: that goes on until the logs are given up."""
         self._scope.cancel()
-        with trio.CancelScope(shield=True):
-            await self._stopped.wait()
+        await self._stopped.wait()
 
     async def _expire_locks(self) -> None:
         async with trio.open_nursery() as nursery:
-            while True:
+
+            async def step() -> None:
                 await self._alarm.wait(self._next_deadline_ms())
-                for share in list(self._open.values()):
-                    if expired := share.expire():
-                        nursery.start_soon(share.store_expired, expired)
+                self._expire_all(nursery)
+
+            await self._log.errors.repeat("share-locks", step)
+
+    def _expire_all(self, nursery: trio.Nursery) -> None:
+        for share in list(self._open.values()):
+            with self._log.errors.isolate("share-locks", share.key):
+                if expired := self._expire(share):
+                    nursery.start_soon(share.store_expired, expired)
+
+    def _expire(self, share: SharePartition) -> list[StateBatch]:
+        """One that cannot be read any more begins again with what is stored."""
+        try:
+            return share.expire()
+        except Exception:
+            self._close(share.key)
+            raise
 
     def _next_deadline_ms(self) -> int | None:
         deadlines = (share.state.next_deadline_ms for share in self._open.values())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     async def _prune(self) -> None:
-        while True:
+
+        async def step() -> None:
             await trio.sleep(PRUNE_S)
-            try:
-                await self._forget_deleted()
-                await self._log.prune()
-            except (RequestError, OSError) as exc:
-                LOGGER.warning(
-                    "what the state of share groups needs no longer could not be deleted, it is tried again: %s", exc
-                )
+            await self._forget_deleted()
+            await self._log.prune()
+
+        await self._log.errors.repeat("share-prune", step)
 
     async def _forget_deleted(self) -> None:
         """Forget the partitions of topics that are there no more."""
         for key in self._log.known():
-            try:
-                self._topics.name_of(key.topic_id)
-            except RequestError:
-                await self.delete(*key)
+            with self._log.errors.isolate("share-prune", key):
+                try:
+                    self._topics.name_of(key.topic_id)
+                except RequestError:
+                    await self._delete_gone(key)
+
+    async def _delete_gone(self, key: ShareKey) -> None:
+        try:
+            await self.delete(*key)
+        except RequestError as exc:
+            LOGGER.warning("%s: its topic is gone, and its state could not be deleted, it is tried again: %s", key, exc)
 
     # ---- share-partitions ------------------------------------------------------------------------------------------------
 
@@ -240,10 +259,12 @@ class SharePartitions:
     async def _release(self, session: ShareSession) -> None:
         held = [key for key in session.partitions if key not in session.moved]
         for share in [share for key in held if (share := self._open.get(key)) is not None]:
-            try:
-                await share.release(session.member_id)
-            except RequestError as exc:
-                LOGGER.warning("%s: what member %s had waits for the end of its locks: %s", share.key, session.member_id, exc)
+            with self._log.errors.isolate("share-release", share.key):
+                try:
+                    await share.release(session.member_id)
+                except RequestError as exc:
+                    waits = "%s: what member %s had waits for the end of its locks: %s"
+                    LOGGER.warning(waits, share.key, session.member_id, exc)
 
     def disconnected(self, connection: object) -> None:
         """A connection has ended: so have the sessions that were begun on it. Of a group that has no other, only what is stored

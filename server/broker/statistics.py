@@ -143,6 +143,8 @@ class BrokerStatistics:
     waiting_appends: int
     open_transactions: int
     disk: DiskStatistics
+    task_errors: Mapping[str, int]
+    """Unhandled exceptions of background tasks, by task, since the start."""
     directories: tuple[DirectorySpace, ...]
     log_bound: LogBound
     cleaner: CleanerCounters
@@ -187,6 +189,7 @@ class Collector:
             waiting_appends=self.waiting_appends,
             open_transactions=self.coordinators.transactions.ids.open_count,
             disk=disk.statistics(),
+            task_errors=dict(disk.errors.counts),
             directories=spaces,
             log_bound=_log_bound(self.manager),
             cleaner=attrs.evolve(cleaner),

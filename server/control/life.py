@@ -23,6 +23,7 @@ from ..faults.requests import RequestLog
 from ..listeners.addresses import Addresses
 from ..settings.broker_config import Address, BrokerConfig
 from ..storage.disk.filesystem import OsFileSystem
+from ..storage.producers.producer_id_block import PRODUCER_ID_BLOCK_FILE
 from ..system.memory_mounts import lies_in_memory
 from .clock import MovedClock
 from .ports import Ports
@@ -268,11 +269,12 @@ class Life:
         await self.crash()
         if self.nodes is not None:
             self.nodes.forget_moves()
-        await trio.to_thread.run_sync(_empty, self.directory)
+        await trio.to_thread.run_sync(_empty, self.directory, PRODUCER_ID_BLOCK_FILE)
         await self.start()
 
     async def reset(self) -> None:
-        """Be as at the beginning: an empty directory, no faults, no requests, the system's time. Clients are disconnected."""
+        """Be as at the beginning: an empty directory, no faults, no requests, the system's time. Clients are disconnected. One
+        that lives on keeps its producer id, which is given to no other."""
         self.faults.clear()
         self.disk_faults.clear()
         self.clock.reset()
@@ -324,8 +326,11 @@ def _partitions(core: Broker) -> list[TopicPartition]:
     ]
 
 
-def _empty(directory: Path) -> None:
+def _empty(directory: Path, kept: str) -> None:
+    """Delete everything but the file `kept`."""
     for path in directory.iterdir():
+        if path.name == kept:
+            continue
         if path.is_dir():
             shutil.rmtree(path)
         else:

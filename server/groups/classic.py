@@ -8,7 +8,8 @@ to be called at `next_deadline_ms`, or later.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 import attrs
@@ -173,13 +174,19 @@ class ClassicGroups:
         """Before it nothing has to be done, as it is known without looking for `next_deadline_ms`."""
         return self._rebalance.timers.earliest
 
-    def on_time(self, now_ms: int) -> Outcome:
-        """Everything that has come due."""
-        while (key := self._rebalance.timers.pop_due(now_ms)) is not None:
+    def on_time(self, now_ms: int, isolate: Isolate = nullcontext) -> Outcome:
+        """Everything that has come due. `isolate` keeps an error of one group from the others; it comes due again later."""
+        timers = self._rebalance.timers
+        while (key := timers.pop_due(now_ms)) is not None:
             group = self._groups.get(key.group_id)
             if group is not None:
-                self._rebalance.came_due(group, key, now_ms)
-                self._forget_if_blank(group)
+                with isolate(key.group_id):
+                    try:
+                        self._rebalance.came_due(group, key, now_ms)
+                        self._forget_if_blank(group)
+                    except Exception:
+                        timers.set(key, now_ms + RETRY_MS)
+                        raise
         return self._outcome()
 
     def stored(self, ticket: int, now_ms: int) -> Outcome:
@@ -335,6 +342,10 @@ def subscribed_error(group_id: str, topic_partition: TopicPartition) -> RequestE
     )
 
 
+Isolate = Callable[[str], AbstractContextManager[object]]
+"""From a group's name to a block that contains what it raises."""
+RETRY_MS: Final = 1_000
+"""After which a group is looked at again whose timer met an unhandled exception."""
 STORE_ERRORS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -73,10 +73,14 @@ def tell_stopping(supervisor: Supervisor, config: BrokerConfig) -> None:
 
 async def feed_watchdog(supervisor: Supervisor, broker: Broker) -> None:
     """Feed it for as long as it may be, until cancelled. Raises LogDirectoryError."""
-    if supervisor.watchdog_s is None:
+    watchdog_s = supervisor.watchdog_s
+    if watchdog_s is None:
         return
-    while True:
+
+    async def step() -> None:
         begun = trio.current_time()
         await broker.directories.feed_watchdog()
         await supervisor.tell_surely("WATCHDOG=1")
-        await trio.sleep_until(begun + supervisor.watchdog_s / 2)
+        await trio.sleep_until(begun + watchdog_s / 2)
+
+    await broker.disk.errors.repeat("watchdog", step)

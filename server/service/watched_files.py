@@ -44,12 +44,16 @@ class WatchedFiles:
         call = self.broker.disk.call
         read: Looks | None = None
         last = await call(_looks, self.broker.config)
-        while True:
+
+        async def step() -> None:
+            nonlocal last, read
             await trio.sleep(self.look_s)
             found = await call(_looks, self.broker.config)
             if found != read and found == last and await self._read():
                 read = found
             last = found
+
+        await self.broker.disk.errors.repeat("watched-files", step)
 
     async def _read(self) -> bool:
         """False: there was no descriptor to read them with, and they are to be read at the next look."""

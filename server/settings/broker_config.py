@@ -391,7 +391,7 @@ class BrokerConfig:
     )
     stop_timeout_ms: int = int_key(
         30_000,
-        "How long enqueued appends and the final flush may take; after that the stop is not clean.",
+        "How long the coordinators, enqueued appends and the final flush may take together; after that the stop is not clean.",
         low=0,
         high=3_600_000,
     )

@@ -75,13 +75,20 @@ class Link:
         self._kept_s = time.monotonic()
 
     def run(self) -> None:
-        """Until it is told to stop, is drained and was to end then, or has failed."""
-        source = self._open_source()
+        """Until it is told to stop, is drained and was to end then, or has failed. An unhandled exception fails it alone."""
         try:
-            while not self.progress.state.is_final:
-                self._go_on(source)
-        finally:
-            source.close()
+            source = self._open_source()
+            try:
+                while not self.progress.state.is_final:
+                    self._go_on(source)
+            finally:
+                source.close()
+        except Exception as exc:
+            LOGGER.exception("unhandled exception: link=%s has failed, the others continue", self.settings.name)
+            self.error = LinkStoppedError(f"unhandled exception ({exc!r}); SIGHUP begins the link again, please report it")
+            self.progress.failed(str(self.error))
+            if not self.progress.state.is_final:
+                self._happened(LinkEvent.FAIL)
 
     # ---- inside --------------------------------------------------------------------------------------------------------
 
@@ -118,6 +125,9 @@ class Link:
             error = self.error = exc
         except (TryAgainError, RecordsRefusedError) as exc:
             error = exc
+        except Exception as exc:
+            LOGGER.exception("unhandled exception: link=%s; the link retries, the others continue", self.settings.name)
+            error = TryAgainError(f"unhandled exception ({exc!r}); the log has a traceback, please report it")
         finally:
             if session is not None:
                 session.close(error)

@@ -82,7 +82,17 @@ class Cleaner:
         """Clean the log that needs it most; False when none does, or when it could not be done now."""
         self._forget_gone()
         candidate = await self._find_dirtiest()
-        return candidate is not None and await self._clean(candidate)
+        if candidate is None:
+            return False
+        log = candidate.hosted.actor.log
+        try:
+            return await self._clean(candidate)
+        except OSError:
+            raise
+        except Exception as exc:
+            self._failures[log] = self._failures.get(log, 0) + 1
+            self.manager.disk.errors.note("compaction", log.topic_partition, exc)
+            return False
 
     async def clean_now(self, hosted: HostedPartition) -> bool | None:
         """Clean one log, however little of it is dirty; None when nothing is, False when it could not be done."""
@@ -110,22 +120,25 @@ class Cleaner:
     async def _find_dirtiest(self) -> _Candidate | None:
         found: _Candidate | None = None
         for hosted in self.manager.topics.hosted():
-            log = hosted.actor.log
-            if "compact" not in log.config.cleanup_policy or log.refusal is not None or log in self.uncleanable:
-                continue
-            truncations, now_ms = log.truncations, self.manager.now_ms()
-            self._reset_if_outside(log, now_ms)
-            try:
-                chosen = await self.manager.disk.read(choose(log, self.clean_up_to.get(log), now_ms))
-            except (SnapshotExpiredError, RequestError, OSError) as exc:
-                LOGGER.debug("%s is not looked at for compaction this time: %s", log.topic_partition, exc)
-                continue
-            if not chosen.is_due(log.config.min_cleanable_dirty_ratio):
-                continue
-            candidate = _Candidate(hosted, chosen, truncations)
-            if found is None or self._rank(candidate) < self._rank(found):
-                found = candidate
+            with self.manager.disk.errors.isolate("compaction", hosted.actor.topic_partition):
+                candidate = await self._candidate(hosted)
+                if candidate is not None and (found is None or self._rank(candidate) < self._rank(found)):
+                    found = candidate
         return found
+
+    async def _candidate(self, hosted: HostedPartition) -> _Candidate | None:
+        """A log that is due; else None."""
+        log = hosted.actor.log
+        if "compact" not in log.config.cleanup_policy or log.refusal is not None or log in self.uncleanable:
+            return None
+        truncations, now_ms = log.truncations, self.manager.now_ms()
+        self._reset_if_outside(log, now_ms)
+        try:
+            chosen = await self.manager.disk.read(choose(log, self.clean_up_to.get(log), now_ms))
+        except (SnapshotExpiredError, RequestError, OSError) as exc:
+            LOGGER.debug("%s is not looked at for compaction this time: %s", log.topic_partition, exc)
+            return None
+        return _Candidate(hosted, chosen, truncations) if chosen.is_due(log.config.min_cleanable_dirty_ratio) else None
 
     def _rank(self, candidate: _Candidate) -> tuple[int, float]:
         """The least comes first. One that fails again and again must not keep the others waiting."""

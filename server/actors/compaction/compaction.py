@@ -44,15 +44,19 @@ class Compaction:
         if not config.cleaner_enable or self.open_child is None:
             return
         worked = False
-        while True:
+
+        async def step() -> None:
+            nonlocal worked
             if not worked:
                 await trio.sleep(config.cleaner_backoff_ms / 1000)
+            worked = False
             try:
                 async with self._turn:
                     worked = await (await self._loaded()).clean_dirtiest()
             except OSError as exc:
                 LOGGER.warning("compaction cannot go on and is tried again: %s", exc)
-                worked = False
+
+        await self.manager.disk.errors.repeat("compaction", step)
 
     async def compact(self, topic_partition: TopicPartition) -> int:
         """Close the active segment and compact all that may be, however little of it is dirty; answers how many rounds that

@@ -61,12 +61,15 @@ class Scrub:
             return
         interval_s = config.scrub_interval_ms / 1000
         await trio.sleep(min(interval_s, FIRST_PASS_S))
-        while True:
+
+        async def step() -> None:
             try:
                 await self.run_pass()
             except (ChildDiedError, OSError) as exc:
                 LOGGER.error("scrubbing was broken off and begins anew after %d s: %s", interval_s, exc)
             await trio.sleep(interval_s)
+
+        await self.manager.disk.errors.repeat("scrub", step)
 
     async def run_pass(self) -> None:
         """Look at every closed segment once. Raises ChildDiedError, OSError when the process cannot be started."""
@@ -76,7 +79,12 @@ class Scrub:
             hosted_now = self.manager.topics.hosted()
             self._told = {each.actor.log: self._told.get(each.actor.log, set()) for each in hosted_now}
             for hosted in hosted_now:
-                await self._look_at(child, hosted.actor)
+                try:
+                    await self._look_at(child, hosted.actor)
+                except (ChildDiedError, OSError):
+                    raise
+                except Exception as exc:
+                    self.manager.disk.errors.note("scrub", hosted.actor.topic_partition, exc)
         self._passes += 1
 
     async def _look_at(self, child: Child, actor: PartitionActor) -> None:

@@ -267,13 +267,24 @@ class CommittedOffsets:
 
     async def expire(self, may_expire: MayExpire) -> int:
         """Take back offsets older than the retention, and answer how many; what deleted topics have left; and the records of
-        groups that have none left. An offset that `retention.hold.groups` names stays. Raises RequestError."""
-        retention_ms, count = self._config.offsets_retention_ms, 0
+        groups that have none left. An offset that `retention.hold.groups` names stays. What fails is logged and tried again
+        the next time."""
+        retention_ms, count, errors = self._config.offsets_retention_ms, 0, self.topic.errors
+
+        def may_expire_now(group: str) -> bool:
+            with errors.isolate("offset-expiry", group):
+                return may_expire(group)
+            return False
+
         for topic_partition, offsets in self.topic.readable():
-            expired = partial(self._expired, offsets, retention_ms, may_expire)
-            count += await self._take_back(topic_partition, offsets, expired)
-            await self._take_back(topic_partition, offsets, partial(self._stale, offsets))
-            await self._take_back(topic_partition, offsets, partial(offsets.without_offsets, may_expire))
+            expired = partial(self._expired, offsets, retention_ms, may_expire_now)
+            with errors.isolate("offset-expiry", topic_partition):
+                try:
+                    count += await self._take_back(topic_partition, offsets, expired)
+                    await self._take_back(topic_partition, offsets, partial(self._stale, offsets))
+                    await self._take_back(topic_partition, offsets, partial(offsets.without_offsets, may_expire_now))
+                except RequestError as exc:
+                    LOGGER.warning("what has expired in %s is tried again: %s", topic_partition, exc)
         return count
 
     def _expired(self, offsets: GroupOffsets, retention_ms: int, may_expire: MayExpire) -> Iterator[OffsetCommitKey]:

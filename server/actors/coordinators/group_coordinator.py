@@ -12,6 +12,7 @@ in a moment, and if not it comes due like everybody.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 from collections.abc import Callable, Collection, Generator, Sequence
@@ -114,7 +115,8 @@ class GroupCoordinator:
     def restore(self) -> None:
         """Take over the members that the logs know, once they are loaded; their sessions begin."""
         for group, value in self._topic.take_restorable():
-            self._settle(self._members.restore(group, value, deadline_now_ms()))
+            with self._topic.errors.isolate("coordinator-load", group):
+                self._settle(self._members.restore(group, value, deadline_now_ms()))
         self.consumers.restore()
         self.share.restore()
         self.streams.restore()
@@ -137,9 +139,13 @@ class GroupCoordinator:
         self._settle(self._members.close())
 
     async def _keep_time(self) -> None:
-        while True:
+        isolate = partial(self._topic.errors.isolate, "classic-groups")
+
+        async def step() -> None:
             await self._alarm.wait(self._members.next_deadline_ms)
-            self._settle(self._members.on_time(deadline_now_ms()))
+            self._settle(self._members.on_time(deadline_now_ms(), isolate))
+
+        await self._topic.errors.repeat("classic-groups", step)
 
     def _settle(self, outcome: Outcome) -> None:
         """Do what has come of a command."""
@@ -407,14 +413,15 @@ class GroupCoordinator:
 
     async def expire(self) -> int:
         """Take back offsets that nobody has committed for too long, of groups without members, and answer how many; forget
-        groups of which nothing is left. Raises RequestError."""
+        groups of which nothing is left. What fails is logged and tried again the next time."""
         self._settle(self._members.store_again())
         count = await self._offsets.expire(self._may_expire)
         await self.consumers.expire()
         await self.streams.expire()
         for group in self._members.idle_groups():
-            if not self._topic.is_known(group):
-                self._members.forget(group)
+            with self._topic.errors.isolate("group-expiry", group), contextlib.suppress(RequestError):
+                if not self._topic.is_known(group):
+                    self._members.forget(group)
         return count
 
 

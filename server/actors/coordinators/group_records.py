@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -53,20 +54,23 @@ class GroupRecords:
         """Write what comes, and tell what became of each by its ticket. Cancelled: a batch that has begun is written, what
         waits is not."""
         try:
-            while True:
-                await self._came.wait()
-                self._came = trio.Event()
-                while self._waiting:
-                    for stores, error in await self._write_all(self._next_batch()):
-                        for store in stores:
-                            if error is None:
-                                stored(store.ticket)
-                            else:
-                                failed(store.ticket, error)
-                    self._written.set()
-                    self._written = trio.Event()
+            await self._topic.errors.repeat("group-records", partial(self._write_waiting, stored, failed))
         finally:
             self._written.set()
+
+    async def _write_waiting(self, stored: Callable[[int], None], failed: Callable[[int, ErrorCode], None]) -> None:
+        await self._came.wait()
+        while self._waiting:
+            for stores, error in await self._write_all(self._next_batch()):
+                for store in stores:
+                    with self._topic.errors.isolate("group-records", store.group_id):
+                        if error is None:
+                            stored(store.ticket)
+                        else:
+                            failed(store.ticket, error)
+            self._written.set()
+            self._written = trio.Event()
+        self._came = trio.Event()
 
     def _next_batch(self) -> dict[str, list[Store]]:
         """What waits, as far as it goes into one partition and one batch."""
@@ -88,16 +92,19 @@ class GroupRecords:
 
     async def _write(self, batch: dict[str, list[Store]]) -> ErrorCode | None:
         """None when it is in the log."""
-        values = {group: copy.copy(stores[-1].value) for group, stores in batch.items()}
-        for value in values.values():
-            value.current_state_timestamp = self._now_ms()
         try:
+            values = {group: copy.copy(stores[-1].value) for group, stores in batch.items()}
+            for value in values.values():
+                value.current_state_timestamp = self._now_ms()
             with trio.CancelScope(shield=True):
                 await self._topic.ensure()
                 await self._topic.store_members(self._topic.partition_of(next(iter(batch))), values)
         except RequestError as exc:
             LOGGER.warning("the members of %s could not be stored: %s", ", ".join(map(repr, batch)), exc)
             return exc.code
+        except Exception as exc:
+            self._topic.errors.note("group-records", ", ".join(batch), exc)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         return None
 
 

@@ -64,21 +64,23 @@ class HangingTransactions:
         now, limit_s = trio.current_time(), self._manager.config.transaction_max_timeout_ms / 1000
         seen: dict[_Open, float] = {}
         for actor in await self._unstable():
-            hanging = await self._hanging_on(actor)
-            seen.update((key, self._seen.get(key, now)) for key in hanging)
-            overdue = [key for key in hanging if now - seen[key] >= limit_s]
-            if overdue and actor not in self._aborting:
-                self._aborting.add(actor)
-                nursery.start_soon(self._abort_each, actor, overdue)
+            with self._manager.disk.errors.isolate("hanging-transactions", actor.topic_partition):
+                hanging = await self._hanging_on(actor)
+                seen.update((key, self._seen.get(key, now)) for key in hanging)
+                overdue = [key for key in hanging if now - seen[key] >= limit_s]
+                if overdue and actor not in self._aborting:
+                    self._aborting.add(actor)
+                    nursery.start_soon(self._abort_each, actor, overdue)
         self._seen = seen
 
     async def _abort_each(self, actor: PartitionActor, overdue: Sequence[_Open]) -> None:
         try:
             for key in overdue:
                 await trio.lowlevel.checkpoint_if_cancelled()
-                if await self._abort(key, actor):
-                    self._seen.pop(key, None)
-                    self._aborted += 1
+                with self._manager.disk.errors.isolate("hanging-transactions", key.topic_partition):
+                    if await self._abort(key, actor):
+                        self._seen.pop(key, None)
+                        self._aborted += 1
         finally:
             self._aborting.discard(actor)
 

@@ -25,6 +25,7 @@ from ...storage.errors import LogOfflineError
 from ...storage.log.append import AppendResult
 from ...storage.log.log import Log
 from ...system.clock import NowMs
+from ..disk.task_errors import TaskErrors
 from ..manager.log_manager import LogManager
 from ..manager.topics import Topics
 from ..partition.appender import Answer
@@ -54,6 +55,11 @@ class OffsetsTopic:
     @property
     def topics(self) -> Topics:
         return self._log.manager.topics
+
+    @property
+    def errors(self) -> TaskErrors:
+        """What tasks of the coordinators did not expect."""
+        return self._log.manager.disk.errors
 
     @property
     def exists(self) -> bool:
@@ -95,6 +101,9 @@ class OffsetsTopic:
             )
             LOGGER.error("%s", error)
             return error
+        except Exception as exc:
+            self.errors.note("coordinator-load", topic_partition, exc)
+            return LogOfflineError(f"the groups of {topic_partition} cannot be served: unhandled exception ({exc!r})")
         return offsets
 
     # ---- what is in memory -----------------------------------------------------------------------------------------------

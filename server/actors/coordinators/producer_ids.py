@@ -6,7 +6,8 @@ rather than a record of `__transaction_state`: idempotent producers need ids als
 promise that has to hold for ever should not hang on the compaction of a log.
 
 The first id is 2^40 (FIRST_PRODUCER_ID): Kafka counts from 0. Logs that move to or from a Kafka cluster then never hold ids
-that the other one gives out to somebody else.
+that the other one gives out to somebody else. A backup, a snapshot and a fork of a directory go on at ids drawn at random (see
+`producer_id_block`), and a broker of a test goes on after a reset: clients live on, and with them what they have appended as.
 """
 
 from __future__ import annotations
@@ -18,11 +19,10 @@ import trio
 
 from ...storage.directory.log_directory import LogDirectory, is_passing
 from ...storage.errors import LogOfflineError, StorageError
-from ...storage.producers.producer_id_block import read_producer_id_block, write_producer_id_block
+from ...storage.producers.producer_id_block import FIRST_PRODUCER_ID, read_producer_id_block, write_producer_id_block
 from ..manager.log_manager import LogManager
 
 BLOCK_IDS: Final = 1000
-FIRST_PRODUCER_ID: Final = 1 << 40
 
 
 @attrs.define(eq=False, repr=False)

@@ -346,27 +346,35 @@ class TransactionCoordinator:
         except RequestError as exc:
             owner.deadline = trio.current_time() + RETRY_S
             LOGGER.warning("transaction %r could not be ended and is tried again: %s", owner.name, exc)
-        except Exception:
+        except Exception as exc:
             owner.deadline = trio.current_time() + RETRY_S
-            LOGGER.exception(
-                "unhandled exception: transaction %r could not be ended; the server retries it and continues", owner.name
-            )
+            self.ids.errors.note("transaction-timeout", owner.name, exc)
 
     async def expire_ids(self) -> int:
-        """Forget ids that were idle for longer than transactional_id_expiration_ms; how many. Raises RequestError."""
+        """Forget ids that were idle for longer than transactional_id_expiration_ms; how many. What fails is logged and tried
+        again the next time."""
         count, oldest_ms = 0, self._now_ms() - self._config.transactional_id_expiration_ms
         for number, owner in enumerate(list(self.ids.owners.values()), 1):
             if not number % IDS_PER_TURN:
                 await trio.lowlevel.checkpoint()
-            if not _is_idle_since(owner, oldest_ms):
-                continue
-            with owner.busy(), trio.CancelScope(shield=True):
-                async with owner.turn:
-                    if _is_idle_since(owner, oldest_ms, busy=True):
-                        await self.ids.store(owner, None)
-                        del self.ids.owners[owner.name]
-                        count += 1
+            with self.ids.errors.isolate("transactional-id-expiry", owner.name):
+                count += await self._expire(owner, oldest_ms)
         return count
+
+    async def _expire(self, owner: TransactionalId, oldest_ms: int) -> bool:
+        if not _is_idle_since(owner, oldest_ms):
+            return False
+        with owner.busy(), trio.CancelScope(shield=True):
+            async with owner.turn:
+                if not _is_idle_since(owner, oldest_ms, busy=True):
+                    return False
+                try:
+                    await self.ids.store(owner, None)
+                except RequestError as exc:
+                    LOGGER.warning("transactional id %r has expired, which is tried again: %s", owner.name, exc)
+                    return False
+                del self.ids.owners[owner.name]
+                return True
 
 
 def _is_overdue(owner: TransactionalId) -> bool:

@@ -25,6 +25,7 @@ from ....protocol.records.builder import build_batch
 from ....protocol.types import TopicPartition
 from ...storage.errors import LogOfflineError
 from ...system.clock import NowMs
+from ..disk.task_errors import TaskErrors
 from ..manager.log_manager import LogManager
 from .internal_topic import InternalTopic
 from .producer_ids import ProducerIds
@@ -83,6 +84,11 @@ class TransactionalIds:
         partitions = manager.config.transaction_state_log_num_partitions
         return cls(InternalTopic(manager, now_ms, TRANSACTIONS_TOPIC, partitions), now_ms, producer_ids)
 
+    @property
+    def errors(self) -> TaskErrors:
+        """What tasks of the coordinators did not expect."""
+        return self._topic.manager.disk.errors
+
     # ---- start -----------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
@@ -102,6 +108,11 @@ class TransactionalIds:
                 "the log"
             )
             LOGGER.error("%s", error)
+            self._unreadable[topic_partition.partition] = error
+            return
+        except Exception as exc:
+            self.errors.note("coordinator-load", topic_partition, exc)
+            error = LogOfflineError(f"the transactions of {topic_partition} cannot be served: unhandled exception ({exc!r})")
             self._unreadable[topic_partition.partition] = error
             return
         for owner, value in loaded:

@@ -37,6 +37,7 @@ from .durations import Durations
 from .gathering import Gathering
 from .open_files import OpenFiles
 from .room import Rooms
+from .task_errors import TaskErrors
 from .turns import Turns
 from .writes_at_once import WritesAtOnce
 
@@ -126,6 +127,8 @@ class Disk:
     """How quick small writes were."""
     rooms: Rooms = attrs.field(factory=Rooms)
     """What the log directories' devices have room for."""
+    errors: TaskErrors = attrs.field(factory=TaskErrors)
+    """What background tasks did not expect."""
     files: OpenFiles = attrs.field(init=False)
     """Those that are open."""
     _rest: Lanes = attrs.field(default=attrs.Factory(lambda disk: Lanes.of(disk.budget), takes_self=True))
@@ -141,7 +144,7 @@ class Disk:
     _failed_syncs: int = 0
 
     def __attrs_post_init__(self) -> None:
-        self.files = OpenFiles(self.fs, self.budget, self._hop)
+        self.files = OpenFiles(self.fs, self.budget, self._hop, self.errors)
 
     def add_directory(self, path: str) -> None:
         """A log directory, which gets places of its own."""
@@ -159,6 +162,7 @@ class Disk:
         """Another one for files of `fs`, with the same threads and a few descriptors of its own. Its owner closes it first."""
         disk = Disk(fs, DescriptorBudget(min(FILES_BESIDE, self.budget.limit)), self.turns, self.gathering)
         disk.rooms = self.rooms
+        disk.errors = disk.files.errors = self.errors
         disk._rest, disk._lanes, disk._threads = self._rest, self._lanes, self._threads
         return disk
 

@@ -18,7 +18,7 @@ class PutOff(Protocol):
     """Somebody with work that can wait until the turn's end."""
 
     def end_turn(self) -> None:
-        """Do it. What it raises ends the turn."""
+        """Do it. Raises nothing: the rest of the turn is others'."""
 
 
 @attrs.define(eq=False, repr=False)

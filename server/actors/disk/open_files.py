@@ -15,6 +15,7 @@ from ...storage.disk.diskops import FileHandle, Map, Open
 from ...storage.disk.filesystem import FileSystem
 from ...storage.indexes.index import AbstractIndex
 from .descriptors import DescriptorBudget
+from .task_errors import TaskErrors
 
 CLOSE_BACKLOG: Final = 16
 """Idle descriptors that wait to be closed; past it whoever opens a file closes them first, so that the budget holds."""
@@ -29,6 +30,7 @@ class OpenFiles:
     budget: DescriptorBudget
     hop: Callable[..., Awaitable[Any]]
     """Calls a function in a thread."""
+    errors: TaskErrors = attrs.field(factory=TaskErrors)
     _to_close: list[int] = attrs.field(factory=list)
     _released: list[FileHandle] = attrs.field(factory=list)
     """Files to be closed when the last lease on them goes."""
@@ -100,10 +102,12 @@ class OpenFiles:
 
     async def run_closer(self) -> None:
         """Close what has become idle, in a thread, until cancelled."""
-        while True:
-            await self._closing.wait()
-            self._closing = trio.Event()
-            await self._close_now()
+        await self.errors.repeat("file-closer", self._close_next)
+
+    async def _close_next(self) -> None:
+        await self._closing.wait()
+        self._closing = trio.Event()
+        await self._close_now()
 
     async def close_all(self) -> None:
         """Close every descriptor that is left, once the operations that rely on one have ended."""

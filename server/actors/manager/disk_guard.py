@@ -95,10 +95,11 @@ class DiskGuard:
         self._is_watching = True
         try:
             while True:
-                try:
-                    await self.check()
-                except OSError as exc:
-                    LOGGER.error("free space cannot be told: %s", exc)
+                with self.directories.disk.errors.isolate("disk-guard"):
+                    try:
+                        await self.check()
+                    except OSError as exc:
+                        LOGGER.error("free space cannot be told: %s", exc)
                 task_status.started()
                 task_status = trio.TASK_STATUS_IGNORED
                 await rooms.asked()
@@ -117,10 +118,11 @@ class DiskGuard:
             for directory in live:
                 room = self._room(directory)
                 left, ask_below, is_exhausted = inf, -inf, False
-                try:
-                    left, ask_below, is_exhausted = await self._check(directory, room.wanted_bytes)
-                except OSError as exc:
-                    refused = exc
+                with self.directories.disk.errors.isolate("disk-guard", directory.path):
+                    try:
+                        left, ask_below, is_exhausted = await self._check(directory, room.wanted_bytes)
+                    except OSError as exc:
+                        refused = exc
                 if self._is_watching:
                     left = min(left, of_all / len(live))
                     room.grant(left, ask_below=ask_below, is_exhausted=is_exhausted or all_exhausted)
@@ -309,12 +311,14 @@ class DiskGuard:
             log = hosted.actor.log
             if not log.config.retention_hold_groups and hosted.hold_refusal is None:
                 continue
-            refusal = None if log.offline is not None else holds.refusal(log, now_ms, by_time=by_time)
-            if refusal is not None and hosted.hold_refusal is None:
-                LOGGER.error("%s", refusal.message)
-            elif refusal is None and hosted.hold_refusal is not None:
-                LOGGER.warning("%s: what is held has gone below the bounds of its hold: appends are taken", log.topic_partition)
-            hosted.hold_refusal = refusal
+            with self.directories.disk.errors.isolate("disk-guard", log.topic_partition):
+                refusal = None if log.offline is not None else holds.refusal(log, now_ms, by_time=by_time)
+                if refusal is not None and hosted.hold_refusal is None:
+                    LOGGER.error("%s", refusal.message)
+                elif refusal is None and hosted.hold_refusal is not None:
+                    below = "%s: what is held has gone below the bounds of its hold: appends are taken"
+                    LOGGER.warning(below, log.topic_partition)
+                hosted.hold_refusal = refusal
 
 
 def _size_below(log: Log, offset: int) -> int:

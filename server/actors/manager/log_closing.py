@@ -107,7 +107,9 @@ def _write_each(closing: Sequence[_Closing]) -> None:
     for each in closing:
         try:
             _drive_apart(each.syncs.fs, each.log.close())
-        except (OSError, StorageError) as exc:
+        except Exception as exc:
+            if not isinstance(exc, (OSError, StorageError)):
+                LOGGER.exception("unhandled exception: closing %s", each.log.topic_partition)
             each.failure = exc.with_traceback(None)
 
 

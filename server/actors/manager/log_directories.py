@@ -144,14 +144,16 @@ class LogDirectories:
 
     async def probe(self) -> None:
         """Look at the directories of logs that went offline since the last time."""
-        suspects: dict[int, LogDirectory] = {}
+        suspects: dict[LogDirectory, list[HostedPartition]] = {}
         for hosted in self.topics.hosted():
             if hosted.actor.log.offline is not None and not hosted.is_probed:
-                hosted.is_probed = True
-                suspects[id(hosted.directory)] = hosted.directory
-        for directory in suspects.values():
-            if directory in self.live:
-                await self._guarded(directory, directory.probe)
+                suspects.setdefault(hosted.directory, []).append(hosted)
+        for directory, partitions in suspects.items():
+            with self.disk.errors.isolate("probe", directory.path):
+                if directory in self.live:
+                    await self._guarded(directory, directory.probe)
+                for hosted in partitions:
+                    hosted.is_probed = True
 
     async def feed_watchdog(self, now_ms: int) -> None:
         """Write something small to each directory in service, at the same time and in threads of their own: a busy server keeps
@@ -221,14 +223,17 @@ class LogDirectories:
                     raise passing
 
     def _offsets_in(self, directory: LogDirectory) -> dict[TopicPartition, Offsets]:
-        offsets = {
-            hosted.actor.topic_partition: _offsets_of(hosted)
-            for hosted in self.topics.hosted()
-            if hosted.directory is directory
-        }
-        for offline in self.topics.offline():
-            if offline.directory is directory and offline.topic_partition in directory.recovery_points:
-                offsets[offline.topic_partition] = directory.known_offsets(offline.topic_partition)
+        offsets: dict[TopicPartition, Offsets] = {}
+        unknown = [offline.topic_partition for offline in self.topics.offline() if offline.directory is directory]
+        for hosted in self.topics.hosted():
+            if hosted.directory is directory:
+                unknown.append(hosted.actor.topic_partition)
+                with self.disk.errors.isolate("checkpoints", hosted.actor.topic_partition):
+                    offsets[hosted.actor.topic_partition] = _offsets_of(hosted)
+                    unknown.pop()
+        for topic_partition in unknown:
+            if topic_partition in directory.recovery_points:
+                offsets[topic_partition] = directory.known_offsets(topic_partition)
         return offsets
 
     # ---- stop ------------------------------------------------------------------------------------------------------------

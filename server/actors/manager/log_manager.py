@@ -67,6 +67,8 @@ class LogManager:
     """Of what clients send."""
     waiting: WaitingLogs = attrs.field(init=False)
     _catalogue: Catalogue = attrs.field(init=False)
+    _stop_by_s: float | None = None
+    """In trio's time, once the stop has begun."""
     _unclean: set[int] = attrs.field(factory=set)
     """Directories that will not be marked clean."""
 
@@ -239,11 +241,21 @@ class LogManager:
 
     # ---- stop ------------------------------------------------------------------------------------------------------------
 
+    def stop_by(self) -> float:
+        """When the stop is over, by trio's clock: stop_timeout_ms after this was first called."""
+        if self._stop_by_s is None:
+            self._stop_by_s = trio.current_time() + self.config.stop_timeout_ms / 1000
+        return self._stop_by_s
+
+    def coordinators_stop_by(self) -> float:
+        """When who appends in the name of the server has to have ended: the logs need the rest of the time."""
+        return (trio.current_time() + self.stop_by()) / 2
+
     async def drain(self) -> None:
         """Let the actors finish, flush and trim every log. What takes longer than stop_timeout_ms is abandoned, unclean."""
         self.waiting.is_stopping = True
         partitions = self.topics.hosted()
-        with trio.move_on_after(self.config.stop_timeout_ms / 1000) as in_time:
+        with trio.move_on_at(self.stop_by()) as in_time:
             for hosted in partitions:
                 hosted.actor.close()
             for hosted in partitions:

@@ -125,6 +125,7 @@ class LogOpener:
             opened[number] = await disk.call(self._open_logs, jobs[number * step : (number + 1) * step])
 
         async with trio.open_nursery() as reporting:
+            await reporting.start(self._stop_when_cancelled)
             if self.report is not None:
                 reporting.start_soon(self._report_regularly, self.report, len(jobs))
             await _side_by_side(OPENERS, len(opened), work)
@@ -146,6 +147,14 @@ class LogOpener:
             await disk.call(self._sync_each, openings[number::SYNCING])
 
         await _side_by_side(SYNCING, min(SYNCING, len(openings)), work)
+
+    async def _stop_when_cancelled(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """A thread cannot be cancelled: it is told to stop, and does with its next read."""
+        try:
+            task_status.started()
+            await trio.sleep_forever()
+        finally:
+            self._meter.is_stopped = True
 
     async def _report_regularly(self, report: Report, logs: int) -> None:
         while True:
@@ -187,10 +196,15 @@ class LogOpener:
     def _open_logs(self, jobs: Sequence[Job]) -> list[_Opening]:
         openings = []
         for job in jobs:
+            if self._meter.is_stopped:
+                break
             _, path = self.found.partitions.get(job.topic_partition, (None, ""))
             names = RememberedNames(self._meter.fs, path)
             syncs = LaterSyncs(names.fs)
-            opened = self._open_log(job, names, syncs)
+            try:
+                opened = self._open_log(job, names, syncs)
+            except StartStopped:
+                break
             names.look_again()
             openings.append(_Opening(job, opened, syncs if len(syncs) else None))
             self._done += 1
@@ -200,6 +214,8 @@ class LogOpener:
         """What the device does not take is looked at once more, with what that has made of the log."""
         for each in openings:
             assert each.syncs is not None
+            if self._meter.is_stopped:
+                break
             try:
                 each.syncs.sync_now()
             except OSError as exc:
@@ -226,9 +242,11 @@ class LogOpener:
                 return Opened(topic_partition, error, directory, WaitsForSpace(request, exc.with_traceback(None)))
             log.drop_maps()
             return Opened(topic_partition, log, directory)
-        except (OSError, TriologError, ValueError) as exc:
+        except Exception as exc:
+            if not isinstance(exc, (OSError, TriologError, ValueError)):
+                LOGGER.exception("unhandled exception: opening %s", topic_partition)
             error = LogOfflineError(
-                f"{topic_partition} is offline since the start: {exc}; `triolog dump` shows what is in its files"
+                f"{topic_partition} is offline since the start: {exc or repr(exc)}; `triolog dump` shows what is in its files"
             )
             LOGGER.error("%s", error)
             return Opened(topic_partition, error, directory)
@@ -269,13 +287,18 @@ async def _side_by_side(tasks: int, count: int, work: Callable[[int], Awaitable[
             nursery.start_soon(take)
 
 
+class StartStopped(BaseException):
+    """The start was cancelled. Nothing that opens a log contains it."""
+
+
 @attrs.define(eq=False, repr=False, slots=False)
 class _ReadMeter:
-    """A file system that counts the bytes which are read through it. Worker threads share it: a lost addition only makes the
-    progress look smaller."""
+    """A file system that counts the bytes which are read through it, and ends the reading when the start is cancelled. Worker
+    threads share it: a lost addition only makes the progress look smaller."""
 
     _fs: FileSystem
     bytes_read: int = 0
+    is_stopped: bool = False
 
     def __attrs_post_init__(self) -> None:
         for name in _FREQUENT:
@@ -286,6 +309,8 @@ class _ReadMeter:
         return cast(FileSystem, self)
 
     def read(self, fd: int, size: int, position: int) -> Bytes:
+        if self.is_stopped:
+            raise StartStopped
         data = self._fs.read(fd, size, position)
         self.bytes_read += len(data)
         return data

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -79,19 +79,25 @@ class LogRetention:
         for number, hosted in enumerate(self.topics.hosted()):
             if number % LOOKS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
-            log = hosted.actor.log
-            if log.offline is None and self.holds.may_judge(log) and self._may_expire(log, now_ms, by_time):
-                before = log.derived.dropped
-                try:
-                    expire = partial(_expire, holds=self.holds, now_ms=now_ms, by_time=by_time)
-                    count = await hosted.actor.perform(expire, writes=False)
-                except RequestError as exc:
-                    LOGGER.debug("retention leaves %s out: %s", log.topic_partition, exc)
-                    continue
-                say_dropped(log, before)
-                if count:
+            with self.disk.errors.isolate("retention", hosted.actor.topic_partition):
+                if await self._expire_one(hosted, now_ms, by_time=by_time):
                     expired.append(hosted)
         return expired
+
+    async def _expire_one(self, hosted: HostedPartition, now_ms: int, *, by_time: bool) -> bool:
+        """Whether there is something to be taken out of the log."""
+        log = hosted.actor.log
+        if log.offline is not None or not self.holds.may_judge(log) or not self._may_expire(log, now_ms, by_time):
+            return False
+        before = log.derived.dropped
+        try:
+            expire = partial(_expire, holds=self.holds, now_ms=now_ms, by_time=by_time)
+            count = await hosted.actor.perform(expire, writes=False)
+        except RequestError as exc:
+            LOGGER.debug("retention leaves %s out: %s", log.topic_partition, exc)
+            return False
+        say_dropped(log, before)
+        return count > 0
 
     def _may_expire(self, log: Log, now_ms: int, by_time: bool) -> bool:
         return may_expire(log, now_ms, by_time=by_time, held_from=self.holds.held_from(log))
@@ -103,13 +109,14 @@ class LogRetention:
         has_checkpoint = await self._has_checkpoint(list({id(each.directory): each.directory for each in expired}.values()))
         taken = 0
         for hosted, start in zip(expired, starts, strict=True):
-            try:
-                if has_checkpoint and hosted.actor.log.waiting is None:
-                    taken += await self._take_out_of(hosted, start, pause_s)
-                else:
-                    taken += await self._let_go_of(hosted, start, pause_s)
-            except RequestError as exc:
-                LOGGER.debug("retention leaves %s out: %s", hosted.actor.topic_partition, exc)
+            with self.disk.errors.isolate("retention", hosted.actor.topic_partition):
+                try:
+                    if has_checkpoint and hosted.actor.log.waiting is None:
+                        taken += await self._take_out_of(hosted, start, pause_s)
+                    else:
+                        taken += await self._let_go_of(hosted, start, pause_s)
+                except RequestError as exc:
+                    LOGGER.debug("retention leaves %s out: %s", hosted.actor.topic_partition, exc)
         return taken
 
     async def _has_checkpoint(self, directories: Sequence[LogDirectory]) -> bool:
@@ -150,14 +157,13 @@ class LogRetention:
         for hosted, offset in offsets:
             log = hosted.actor.log
             before = log.derived.dropped
-            with contextlib.suppress(RequestError):
+            with self.disk.errors.isolate("disk-guard", log.topic_partition), contextlib.suppress(RequestError):
                 give_up = partial(_give_up, holds=self.holds, offset=offset)
                 await hosted.actor.perform(give_up, writes=False, makes_room=True)
                 partitions.append(hosted)
             say_dropped(log, before)
         taken = await self._take_out(partitions, 0)
-        for hosted in partitions:
-            await self._unlink_now(hosted)
+        await self._unlink_each(partitions, self._unlink_now)
         return taken
 
     # ---- on request ------------------------------------------------------------------------------------------------------
@@ -217,12 +223,23 @@ class LogRetention:
     async def delete_doomed(self) -> None:
         """Unlink the segment files whose delay is over. Raises an OSError once all logs had their turn."""
         now_ms = self.now_ms()
-        refused: OSError | None = None
-        for hosted in self.topics.hosted():
+
+        async def unlink(hosted: HostedPartition) -> None:
             log = hosted.actor.log
             if log.doomed and log.offline is None and any(doomed.due_ms <= now_ms for doomed in log.doomed):
+                await self._unlink_due(hosted, PAUSE_S)
+
+        await self._unlink_each(self.topics.hosted(), unlink)
+
+    async def _unlink_each(
+        self, partitions: Iterable[HostedPartition], unlink: Callable[[HostedPartition], Awaitable[None]]
+    ) -> None:
+        """Raises an OSError once all logs had their turn."""
+        refused: OSError | None = None
+        for hosted in partitions:
+            with self.disk.errors.isolate("segment-deletion", hosted.actor.topic_partition):
                 try:
-                    await self._unlink_due(hosted, PAUSE_S)
+                    await unlink(hosted)
                 except OSError as exc:
                     refused = exc
         if refused is not None:
@@ -235,8 +252,7 @@ class LogRetention:
             for hosted in self.topics.hosted()
             if hosted.directory is directory and hosted.actor.log.doomed and hosted.actor.log.offline is None
         ]
-        for hosted in doomed:
-            await self._unlink_now(hosted)
+        await self._unlink_each(doomed, self._unlink_now)
         return bool(doomed)
 
     async def _unlink_now(self, hosted: HostedPartition) -> None:

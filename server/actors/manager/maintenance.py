@@ -19,6 +19,7 @@ import attrs
 import trio
 
 from ...system.clock_watch import ClockWatch
+from ..disk.task_errors import TaskErrors
 from .log_manager import LogManager
 from .producer_expiry import expire_producers
 
@@ -34,7 +35,9 @@ PRODUCER_CHECK_S: Final = 600.0
 class _Job:
     """Something that is due again and again."""
 
+    name: str
     run: Callable[[], Awaitable[object]]
+    errors: TaskErrors
     interval_s: float
     due_s: float
 
@@ -42,20 +45,22 @@ class _Job:
         """Until cancelled. In a task of its own: deleting many segments must not hold up the guard of the disk."""
         while True:
             await trio.sleep_until(self.due_s)
-            try:
-                await self.run()
-            except OSError as exc:
-                LOGGER.error("maintenance failed and is tried again: %s", exc)
+            with self.errors.isolate("maintenance", self.name):
+                try:
+                    await self.run()
+                except OSError as exc:
+                    LOGGER.error("maintenance failed and is tried again: %s", exc)
             self.due_s = trio.current_time() + self.interval_s
 
 
 async def run_maintenance(manager: LogManager, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
     """Until cancelled; started once it is known what room the disks have. What the disk refuses for now is said and tried
-    again; a directory that fails for good is taken out of service, and without any left LogDirectoryError ends the server."""
+    again, and so is what a job did not expect; a directory that fails for good is taken out of service, and without any left
+    LogDirectoryError ends the server."""
     config, watch = manager.config, ClockWatch(manager.now_ms)
     checkpoint_s, retention_s = config.checkpoint_interval_ms / 1000, config.retention_check_interval_ms / 1000
     tick_s = min(TICK_S, checkpoint_s, retention_s)
-    now = trio.current_time()
+    first_retention_s = min(retention_s, FIRST_RETENTION_S)
 
     async def retain() -> None:
         watch.look()
@@ -65,18 +70,25 @@ async def run_maintenance(manager: LogManager, *, task_status: trio.TaskStatus[N
         watch.look()
         manager.retention.trusts_clock = watch.is_trusted
 
+    async def forget_producers() -> None:
+        await expire_producers(manager.topics, manager.now_ms, config, manager.disk.errors)
+
+    def job(name: str, run: Callable[[], Awaitable[object]], interval_s: float, first_s: float | None = None) -> _Job:
+        due_s = trio.current_time() + (interval_s if first_s is None else first_s)
+        return _Job(name, run, manager.disk.errors, interval_s, due_s)
+
     jobs = (
-        _Job(look_at_clock, tick_s, now + tick_s),
-        _Job(manager.log_directories.probe, tick_s, now + tick_s),
-        _Job(manager.delete_doomed, tick_s, now + tick_s),
-        _Job(manager.guard.check, tick_s, now + tick_s),
-        _Job(manager.waiting.check, tick_s, now + tick_s),
-        _Job(retain, retention_s, now + min(retention_s, FIRST_RETENTION_S)),
-        _Job(lambda: expire_producers(manager.topics, manager.now_ms, config), PRODUCER_CHECK_S, now + PRODUCER_CHECK_S),
-        _Job(manager.write_checkpoints, checkpoint_s, now + checkpoint_s),
+        job("clock", look_at_clock, tick_s),
+        job("probe", manager.log_directories.probe, tick_s),
+        job("deletion", manager.delete_doomed, tick_s),
+        job("disk-guard", manager.guard.check, tick_s),
+        job("waiting-logs", manager.waiting.check, tick_s),
+        job("retention", retain, retention_s, first_retention_s),
+        job("producer-expiry", forget_producers, PRODUCER_CHECK_S),
+        job("checkpoints", manager.write_checkpoints, checkpoint_s),
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(manager.guard.watch)
         task_status.started()
-        for job in jobs:
-            nursery.start_soon(job.repeat)
+        for each in jobs:
+            nursery.start_soon(each.repeat)

@@ -12,12 +12,13 @@ from ...settings.broker_config import BrokerConfig
 from ...storage.disk.diskops import Procedure
 from ...storage.log.log import Log
 from ...system.clock import NowMs
+from ..disk.task_errors import TaskErrors
 from .topics import Topics
 
 LOGS_PER_TURN: Final = 32
 
 
-async def expire_producers(topics: Topics, now_ms: NowMs, config: BrokerConfig) -> None:
+async def expire_producers(topics: Topics, now_ms: NowMs, config: BrokerConfig, errors: TaskErrors) -> None:
     """In every log's turn; a log without producers is left alone."""
 
     def expire(log: Log) -> Procedure[int]:
@@ -28,5 +29,5 @@ async def expire_producers(topics: Topics, now_ms: NowMs, config: BrokerConfig) 
         if number % LOGS_PER_TURN == 0:
             await trio.lowlevel.checkpoint()
         if hosted.actor.log.producers.entries and hosted.actor.log.refusal is None:
-            with contextlib.suppress(RequestError):
+            with errors.isolate("producer-expiry", hosted.actor.topic_partition), contextlib.suppress(RequestError):
                 await hosted.actor.perform(expire)

@@ -114,17 +114,21 @@ class SegmentLeases:
 
     async def run(self) -> None:
         """End leases whose time is over, until cancelled."""
-        while True:
+
+        async def step() -> None:
             await trio.sleep(CHECK_S)
             await self.end_overdue()
+
+        await self._manager.disk.errors.repeat("leases", step)
 
     async def end_overdue(self) -> int:
         """End leases whose time is over, and answer how many."""
         count = 0
         for lease in list(self._leases.values()):
             if lease.ends_at <= trio.current_time() and lease.lease_id in self._leases:
-                await self._end(lease)
-                count += 1
+                with self._manager.disk.errors.isolate("leases", lease.lease_id):
+                    await self._end(lease)
+                    count += 1
         return count
 
     async def _end(self, lease: Lease) -> None:

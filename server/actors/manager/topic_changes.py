@@ -337,12 +337,13 @@ class TopicChanges:
         now_s = trio.current_time()
         refused: OSError | None = None
         for entry in [entry for entry in self.doomed if entry[0] <= now_s]:
-            try:
-                await self.directories.disk.call(delete_directory, self.directories.disk.fs, entry[1], at=entry[1])
-            except OSError as exc:
-                refused = exc
-            else:
-                self.doomed.remove(entry)
+            with self.directories.disk.errors.isolate("directory-deletion", entry[1]):
+                try:
+                    await self.directories.disk.call(delete_directory, self.directories.disk.fs, entry[1], at=entry[1])
+                except OSError as exc:
+                    refused = exc
+                else:
+                    self.doomed.remove(entry)
         if refused is not None:
             raise refused
 

@@ -116,11 +116,12 @@ class WaitingLogs:
         for request in waiting:
             if self.is_stopping:
                 return
-            with trio.CancelScope(shield=True):
+            is_done = True  # one whose opening meets an unhandled exception keeps no other one waiting
+            with self.disk.errors.isolate("waiting-logs", request.topic_partition), trio.CancelScope(shield=True):
                 is_done = await self._try(request)
+                opened += is_done
             if not is_done:
                 break
-            opened += 1
         last.free_bytes = free
         last.pause_s = FIRST_PAUSE_S if opened else min(2 * last.pause_s, MOST_PAUSE_S)
         last.due_s = trio.current_time() + last.pause_s
@@ -159,7 +160,9 @@ class WaitingLogs:
         """Blocks."""
         try:
             log = open_log(self.disk.fs, request)
-        except (OSError, TriologError, ValueError) as exc:
+        except Exception as exc:
+            if not isinstance(exc, (OSError, TriologError, ValueError)):
+                LOGGER.exception("unhandled exception: opening %s", request.topic_partition)
             return exc.with_traceback(None)
         log.drop_maps()
         return log

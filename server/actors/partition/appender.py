@@ -70,6 +70,8 @@ class Appender:
     disk: Disk
     flusher: Flusher
     go_offline: Callable[[str], LogOfflineError]
+    fail: Callable[[Exception], LogOfflineError]
+    """The same for an unhandled exception."""
     wait_for_room: Callable[[Room, int], Awaitable[bool]]
     appends: int = 0
     appended_bytes: int = 0
@@ -83,12 +85,24 @@ class Appender:
 
     async def append_all(self, appends: Sequence[AppendCommand]) -> None:
         """Append what came in, in order, in as few writes as the segments allow, and answer each command."""
-        pending, most = deque(appends), MAX_GROUP_COMMANDS
+        pending = deque(appends)
+        try:
+            await self._append_pending(pending)
+        except Exception as exc:
+            self._refuse(pending, self.fail(exc))
+
+    def _refuse(self, appends: Iterable[AppendCommand], error: RequestError) -> None:
+        for append in appends:
+            with self.disk.errors.isolate("partition", self.log.topic_partition):
+                append.answer(error)
+
+    async def _append_pending(self, pending: deque[AppendCommand]) -> None:
+        """Takes those out that are answered."""
+        most = MAX_GROUP_COMMANDS
         while pending:
             refusal = self.log.refusal
             if refusal is not None:
-                for append in pending:
-                    append.answer(refusal)
+                self._refuse(pending, refusal)
                 return
             prepared = [append.prepared for append in islice(pending, most)]
             plan = plan_append(self.log, prepared, sync=self._syncs_now(pending))
@@ -103,9 +117,10 @@ class Appender:
                     most = markers
                     continue
             most = MAX_GROUP_COMMANDS
-            taken = [pending.popleft() for _ in range(plan.taken)]
-            if taken:
-                await self._execute(plan, taken)
+            if plan.taken:
+                await self._execute(plan, list(islice(pending, plan.taken)))
+                for _ in range(plan.taken):
+                    pending.popleft()
             elif (error := await self._roll(plan)) is not None:
                 pending.popleft().answer(error)
 
@@ -139,7 +154,10 @@ class Appender:
 
     async def settle(self, group: FailedGroup) -> None:
         """Take back what a group of `append_now` wrote, and answer it."""
-        await self._fail(group.plan, group.appends, group.failure)
+        try:
+            await self._fail(group.plan, group.appends, group.failure)
+        except Exception as exc:
+            self._refuse(group.appends, self.fail(exc))
 
     def _has_room(self, plan: AppendPlan) -> bool:
         """Whether the device has room for a plan, or for the segment that is to be started with its full size."""

@@ -14,7 +14,7 @@ import logging
 import math
 import os
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import trio
@@ -67,6 +67,8 @@ class Flusher:
     """Where flushes run beside the appends; it lives longer than the actor."""
     waiters: Waiters
     go_offline: Callable[[str], LogOfflineError]
+    fail: Callable[[Exception], LogOfflineError]
+    """The same for an unhandled exception."""
     perform: Callable[[Callable[[Log], Procedure[int]]], Awaitable[int]]
     """Runs a procedure in the actor's turn."""
     lock: trio.Lock = attrs.field(factory=trio.Lock)
@@ -178,11 +180,18 @@ class Flusher:
         due = trio.current_time() + interval_ms / 1000
         if due < self._flush_at:
             self._flush_at = due
-            self.background.start_soon(self._flush_when_due, due)
+            self.background.start_soon(self._run, self._flush_when_due, due)
 
     def flush_soon(self, offset: int) -> None:
         """Force the log up to `offset`, its end for now, to the device beside running appends."""
-        self.background.start_soon(self._flush, offset, trio.current_time())
+        self.background.start_soon(self._run, self._flush, offset, trio.current_time())
+
+    async def _run(self, procedure: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        """In the background, where an error of this log would be everybody's."""
+        try:
+            await procedure(*arguments)
+        except Exception as exc:
+            self.fail(exc)
 
     async def _flush_when_due(self, due: float) -> None:
         await trio.sleep_until(due)
@@ -209,7 +218,7 @@ class Flusher:
                 self.log.topic_partition,
                 failure,
             )
-            self.background.start_soon(self._retry)
+            self.background.start_soon(self._run, self._retry)
 
     async def _retry(self) -> None:
         pause_s = FLUSH_RETRY_S

@@ -92,8 +92,8 @@ class PartitionActor:
     _appender: Appender = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._flusher = Flusher(self.log, self.disk, self.background, self.waiters, self._go_offline, self.perform)
-        self._appender = Appender(self.log, self.disk, self._flusher, self._go_offline, self._wait_for_room)
+        self._flusher = Flusher(self.log, self.disk, self.background, self.waiters, self._go_offline, self._fail, self.perform)
+        self._appender = Appender(self.log, self.disk, self._flusher, self._go_offline, self._fail, self._wait_for_room)
         self._mailbox.put_off(self._has_mail)
 
     @property
@@ -263,8 +263,7 @@ class PartitionActor:
                 while await self._serve_next_group():
                     pass
         except Exception as exc:
-            self._go_offline(f"its actor was ended by a bug ({exc!r})")
-            raise
+            self._fail(exc)
         finally:
             self._mailbox.close()
             self._stopped.set()
@@ -317,8 +316,7 @@ class PartitionActor:
             else:
                 done = self._appender.append_now(list(map(FIRST, waiting)))
         except Exception as exc:
-            self._go_offline(f"an append met a bug ({exc!r})")
-            raise
+            self._fail(exc)  # the task answers what waits
         if done is True:
             return
         self._mailbox.put_back([(done, 0)] if isinstance(done, FailedGroup) else waiting)
@@ -338,6 +336,8 @@ class PartitionActor:
             command.answer(None, self.log.offline)
         except (StorageError, RequestError, ValueError) as exc:
             command.answer(None, exc)
+        except Exception as exc:
+            command.answer(None, self._fail(exc))
         else:
             command.answer(value, None)
         self._flusher.note_write()
@@ -345,6 +345,11 @@ class PartitionActor:
         if self.log.active is not before:
             self._appender.adopt_active()
         self.waiters.wake_all()
+
+    def _fail(self, error: Exception) -> LogOfflineError:
+        """What nobody expected of this log ends with it: nobody knows how far a change has come."""
+        self.disk.errors.note("partition", self.topic_partition, error)
+        return self._go_offline(f"unhandled exception ({error!r})")
 
     def _go_offline(self, why: str) -> LogOfflineError:
         if self.log.offline is None:

@@ -103,6 +103,10 @@ class SharePartition:
 
     async def store_expired(self, batches: Sequence[StateBatch]) -> None:
         """Store that locks have ended; they have in any case."""
+        with self._log.errors.isolate("share-locks", self.key):
+            await self._store_expired(batches)
+
+    async def _store_expired(self, batches: Sequence[StateBatch]) -> None:
         try:
             await self._store(batches)
         except RequestError as exc:

@@ -42,6 +42,7 @@ from ...storage.errors import LogOfflineError
 from ...storage.log.append import AppendResult
 from ...system.clock import NowMs
 from ..coordinators.internal_topic import InternalTopic
+from ..disk.task_errors import TaskErrors
 from ..manager.log_manager import LogManager
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -129,6 +130,14 @@ class ShareStateLog:
                 f"the state of share groups cannot be served: {exc}; `triolog verify` says what is wrong with the log"
             )
             LOGGER.error("%s", self._unreadable)
+        except Exception as exc:
+            self.errors.note("coordinator-load", SHARE_GROUP_STATE_TOPIC, exc)
+            self._unreadable = LogOfflineError(f"the state of share groups cannot be served: unhandled exception ({exc!r})")
+
+    @property
+    def errors(self) -> TaskErrors:
+        """What tasks of share groups did not expect."""
+        return self._topic.manager.disk.errors
 
     @property
     def _exists(self) -> bool:
@@ -279,19 +288,30 @@ class ShareStateLog:
     # ---- what is needed no longer ----------------------------------------------------------------------------------------
 
     async def prune(self) -> None:
-        """Write snapshots once more that hold up the others, and delete what is before all of them. Raises RequestError,
-        OSError; then it is done the next time."""
+        """Write snapshots once more that hold up the others, and delete what is before all of them. What fails is logged and
+        done the next time."""
         if not self._exists or self._unreadable is not None:
             return
         for number in range(self._topic.partitions):
             place = TopicPartition(SHARE_GROUP_STATE_TOPIC, number)
-            end = self._topic.actor(place).snapshot().high_watermark
-            for key in [key for key, at in self._snapshots.items() if at[0] == number and end - at[1] > COLD_RECORDS]:
-                await self._write_again(key)
-            snapshot = self._topic.actor(place).snapshot()
-            needed = min((at[1] for at in self._snapshots.values() if at[0] == number), default=end)
-            if needed > snapshot.log_start_offset:
-                await self._topic.manager.retention.prune(place, needed)
+            with self.errors.isolate("share-prune", place):
+                try:
+                    await self._prune(place)
+                except (RequestError, OSError) as exc:
+                    LOGGER.warning("%s: what is needed no longer could not be deleted, it is tried again: %s", place, exc)
+
+    async def _prune(self, place: TopicPartition) -> None:
+        end, number = self._topic.actor(place).snapshot().high_watermark, place.partition
+        for key in [key for key, at in self._snapshots.items() if at[0] == number and end - at[1] > COLD_RECORDS]:
+            with self.errors.isolate("share-prune", key):
+                try:
+                    await self._write_again(key)
+                except RequestError as exc:
+                    LOGGER.warning("%s: its state could not be written once more, it is tried again: %s", key, exc)
+        snapshot = self._topic.actor(place).snapshot()
+        needed = min((at[1] for at in self._snapshots.values() if at[0] == number), default=end)
+        if needed > snapshot.log_start_offset:
+            await self._topic.manager.retention.prune(place, needed)
 
     async def _write_again(self, key: ShareKey) -> None:
         def plan(before: StoredShare | None) -> ShareStateValue | None:

@@ -86,6 +86,10 @@ class StageCommitLog:
             )
             LOGGER.error("%s", self._unreadable)
             return
+        except Exception as exc:
+            self._topic.manager.disk.errors.note("coordinator-load", STAGE_COMMITS_TOPIC, exc)
+            self._unreadable = LogOfflineError(f"the commits of staged records cannot be served: unhandled exception ({exc!r})")
+            return
         self._unreadable = None
         for name, value in values.items():
             self.applications[name] = Application(name, value)

@@ -141,11 +141,15 @@ class StageCommits:
 
     async def _finish_overdue(self, name: str, owner: Application) -> None:
         async with self.log.turn(name):
-            try:
-                await self._finish(owner)
-            except RequestError as exc:
-                owner.retry_at = trio.current_time() + RETRY_S
-                LOGGER.error("%s", exc)
+            with self._manager.disk.errors.isolate("stage-commits", name):
+                try:
+                    await self._finish(owner)
+                except RequestError as exc:
+                    owner.retry_at = trio.current_time() + RETRY_S
+                    LOGGER.error("%s", exc)
+                except Exception:
+                    owner.retry_at = trio.current_time() + RETRY_S
+                    raise
 
     async def expire_stages(self) -> int:
         """Delete what nobody has touched for `stage_retention_ms` and answer how many stages; none while it is not known which
@@ -153,18 +157,28 @@ class StageCommits:
         return await self.stages.expire() if self.log.is_readable else 0
 
     async def expire(self) -> int:
-        """Forget applications without a commit for `stage_commit_expiration_ms`, and answer how many. Raises RequestError."""
+        """Forget applications without a commit for `stage_commit_expiration_ms`, and answer how many. What fails is logged and
+        tried again the next time."""
         latest = self._now_ms() - self._manager.config.stage_commit_expiration_ms
         count = 0
         for name, owner in list(self.log.applications.items()):
-            value = owner.value
-            if value is not None and value.is_done and value.update_ms <= latest and not owner.users:
-                async with self.log.turn(name):
-                    if owner.value is value:
-                        with trio.CancelScope(shield=True):
-                            await self.log.store(owner, None)
-                        count += 1
+            with self._manager.disk.errors.isolate("stage-commit-expiry", name):
+                try:
+                    count += await self._expire(owner, latest)
+                except RequestError as exc:
+                    LOGGER.warning("the last commit of application %r has expired, which is tried again: %s", name, exc)
         return count
+
+    async def _expire(self, owner: Application, latest: int) -> bool:
+        value = owner.value
+        if value is None or not value.is_done or value.update_ms > latest or owner.users:
+            return False
+        async with self.log.turn(owner.name):
+            if owner.value is not value:
+                return False
+            with trio.CancelScope(shield=True):
+                await self.log.store(owner, None)
+            return True
 
     # ---- steps, inside an application's turn -----------------------------------------------------------------------------
 

@@ -272,8 +272,9 @@ class Stages:
         for stage in list(self._stages.values()):
             if stage.touched <= latest and stage.name not in self.held and self._stages.get(stage.name) is stage:
                 LOGGER.warning("what is staged in %s was not touched for stage_retention_ms and is thrown away", stage.name)
-                await self._drop(stage.name, None)
-                count += 1
+                with self._manager.disk.errors.isolate("stage-expiry", stage.name):
+                    await self._drop(stage.name, None)
+                    count += 1
         return count
 
     async def forget(self, name: str) -> None:

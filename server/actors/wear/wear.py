@@ -62,11 +62,11 @@ class WearStatistics:
 class _Told:
     """What the kernel says of one directory."""
 
-    device: BlockDevice | None
-    free_bytes: int | None
-    written_bytes: int | None
-    lifetime_written_bytes: int | None
-    health: FlashHealth
+    device: BlockDevice | None = None
+    free_bytes: int | None = None
+    written_bytes: int | None = None
+    lifetime_written_bytes: int | None = None
+    health: FlashHealth = attrs.field(factory=FlashHealth)
 
 
 @attrs.define(eq=False, repr=False)
@@ -100,9 +100,12 @@ class Wear:
 
     async def run(self) -> None:
         """Look again and again, until cancelled; for the first time when the start is over."""
-        while True:
+
+        async def step() -> None:
             await trio.sleep(LOOK_S)
             await self.look()
+
+        await self.manager.disk.errors.repeat("wear", step)
 
     async def look(self) -> WearStatistics:
         """Everything as it is now."""
@@ -132,7 +135,12 @@ class Wear:
 
     def _ask_kernel(self, directories: list[LogDirectory]) -> tuple[int | None, dict[str, _Told]]:
         """What the process has written, and what there is to say of each directory. Blocks."""
-        return process_written_bytes(self.process_io), {each.path: self._ask_of(each) for each in directories}
+        told: dict[str, _Told] = {}
+        for each in directories:
+            told[each.path] = _Told()
+            with self.manager.disk.errors.isolate("wear", each.path):
+                told[each.path] = self._ask_of(each)
+        return process_written_bytes(self.process_io), told
 
     def _ask_of(self, directory: LogDirectory) -> _Told:
         device = device_of(directory.path, sysfs=self.sysfs)
@@ -141,7 +149,7 @@ class Wear:
         except OSError:
             free = None
         if device is None:
-            return _Told(device=None, free_bytes=free, written_bytes=None, lifetime_written_bytes=None, health=FlashHealth())
+            return _Told(free_bytes=free)
         counted = [(written_bytes(disk, sysfs=self.sysfs), disk) for disk in device.disks]
         written, disk = max(counted, key=lambda each: -1 if each[0] is None else each[0])
         return _Told(

@@ -16,7 +16,7 @@ class Expires(Protocol):
     """A request that has a timeout."""
 
     def expire(self) -> None:
-        """Its time is over. Called once, unless it was removed before."""
+        """Its time is over. Called once, unless it was removed before. Raises nothing: others wait for the same task."""
 
 
 @attrs.define(eq=False, repr=False)

@@ -9,6 +9,7 @@ departure, once, and not woken again by bytes that it does not want yet.
 
 from __future__ import annotations
 
+import contextlib
 import select
 from typing import Final, Protocol
 
@@ -27,7 +28,7 @@ _ALL: Final = IN | select.EPOLLRDHUP
 
 
 class Reads(Protocol):
-    """A session, as the reactor knows it. What these raise ends the reactor: a session keeps its errors to itself."""
+    """A session, as the reactor knows it."""
 
     @property
     def descriptor(self) -> int:
@@ -45,6 +46,9 @@ class Reads(Protocol):
 
     def on_next_turn(self) -> None:
         """Others had their turn, see `Reactor.again`."""
+
+    def end_with(self, error: Exception) -> None:
+        """An unhandled exception, which ends this session and nothing else."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -85,17 +89,29 @@ class Reactor:
         try:
             with self.gathering:
                 for session in again:
-                    session.on_next_turn()
+                    try:
+                        session.on_next_turn()
+                    except Exception as exc:
+                        self._end(session, exc)
                 for descriptor, events in self._epoll.poll(0, SOCKETS_PER_TURN):
                     watched = self._watched.get(descriptor)
                     if watched is None:
                         continue
-                    if watched.session.wants_bytes:
-                        watched.session.on_bytes()
-                    else:
-                        self._notice(descriptor, watched, events)
+                    try:
+                        if watched.session.wants_bytes:
+                            watched.session.on_bytes()
+                        else:
+                            self._notice(descriptor, watched, events)
+                    except Exception as exc:
+                        self._end(watched.session, exc)
         finally:
             self._is_serving = False
+
+    def _end(self, session: Reads, error: Exception) -> None:
+        """What nobody expected of a session ends it, and nobody else's turn."""
+        with contextlib.suppress(OSError):
+            self.remove(session)
+        session.end_with(error)
 
     def _notice(self, descriptor: int, watched: _Watched, events: int) -> None:
         """Something has happened to a socket that nobody reads from."""

@@ -117,6 +117,7 @@ class Session(ABC, Generic[RequestT]):
         self.descriptor = self.transport.descriptor
         self.transport.progressed = self.go_on
         self.transport.broke = self.stop_reading
+        self.transport.failed = self.end_with
         self.transport.needs_writer = self._start_writer
         self.share = self.budget.open_share()
         self.share.payer, self.share.give_up = self._payer, self._give_up
@@ -305,7 +306,7 @@ class Session(ABC, Generic[RequestT]):
                 self.work_on(self._charge, ends_with_reading=True)
             self._go_on()
         except Exception as exc:
-            self._met(exc)
+            self.end_with(exc)
 
     async def _charge(self) -> None:
         with self.watching():
@@ -320,7 +321,7 @@ class Session(ABC, Generic[RequestT]):
             try:
                 self._go_on()
             except Exception as exc:
-                self._met(exc)
+                self.end_with(exc)
 
     def on_next_turn(self) -> None:
         """Others had their turn, and what is left comes now."""
@@ -407,9 +408,9 @@ class Session(ABC, Generic[RequestT]):
             try:
                 self.peer_left(is_gone)
             except Exception as exc:
-                self._met(exc)
+                self.end_with(exc)
 
-    def _met(self, error: Exception) -> None:
+    def end_with(self, error: Exception) -> None:
         """Something that nobody expected, or a lack of memory: it ends the connection and nobody else's."""
         self._error = error
         self.takes_no_more, self.wants_bytes = True, False

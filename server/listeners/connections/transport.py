@@ -51,6 +51,10 @@ def _nothing() -> None:
     """Nobody wants to be told."""
 
 
+def _ignore(error: Exception) -> None:
+    """Nobody wants to be told."""
+
+
 def _never() -> bool:
     return False
 
@@ -82,6 +86,8 @@ class Transport:
     """Called when buffers were sent."""
     broke: Callable[[], None] = _nothing
     """Called when the peer takes no more."""
+    failed: Callable[[Exception], None] = _ignore
+    """Called with an unhandled exception; the connection is to be ended."""
     needs_writer: Callable[[], None] = _nothing
     """Called when something is left that the kernel did not take: `write` is to be run."""
     send_timeout_s: float = SEND_TIMEOUT_S
@@ -183,20 +189,22 @@ class Transport:
             self._count()
 
     def end_turn(self) -> None:
-        """Give the kernel what waits; what it does not take is left to `write`."""
+        """Give the kernel what waits; what it does not take is left to `write`. Raises nothing: the turn is everybody's."""
         if self._has_writer or not self._unsent:
             return
         try:
             while self._send_piece() and self._unsent:
                 pass
+            if self._rest:
+                self._has_writer = True
+                self.needs_writer()
+            else:
+                self.progressed()
         except (OSError, trio.BrokenResourceError) as exc:
             self._break(exc)
-            return
-        if self._rest:
-            self._has_writer = True
-            self.needs_writer()
-        else:
-            self.progressed()
+        except Exception as exc:
+            self.forget_unsent()
+            self.failed(exc)
 
     @property
     def is_full(self) -> bool:
@@ -319,6 +327,7 @@ class Transport:
         self._reserved_bytes = 0
         self.forget_unsent()
         self.progressed = self.broke = self.became_known = self.became_idle = self.needs_writer = _nothing
+        self.failed = _ignore
 
     def encrypted(self, pieces: list[Bytes]) -> list[Bytes]:
         """Pieces as they go over the wire."""

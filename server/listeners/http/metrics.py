@@ -343,6 +343,8 @@ def _loss_window(told: BrokerStatistics) -> Iterator[Metric]:
 def _device(told: BrokerStatistics) -> Iterator[Metric]:
     disk = told.disk
     yield _histogram("sync_seconds", "Forcing a log or an index to the device.", [], [(_NOTHING, disk.syncs)])
+    errors = (((task,), count) for task, count in sorted(told.task_errors.items()))
+    yield _counter("background_errors", "Unhandled exceptions of background tasks.", ["task"], errors)
     yield _counter("sync_failures", "Syncs that failed: their logs are offline.", [], _one(disk.failed_syncs))
     yield _counter("disk_hops", "Operations handed to threads.", [], _one(disk.hops))
     yield _counter("disk_writes_at_once", "Groups of small writes that needed no thread.", [], _one(disk.writes_at_once))

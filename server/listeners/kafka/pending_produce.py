@@ -78,7 +78,10 @@ class PendingProduce:
                 self._results[slot] = RequestTimedOutError(
                     f"no acknowledgement within timeout_ms={self.request.timeout_ms}; the outcome is unknown"
                 )
-        self.answer()
+        try:
+            self.answer()
+        except Exception as exc:
+            self.turn.met_bug(exc)
 
     def answer(self) -> None:
         """Say how every partition fared, unless its time was over before or the connection was given up."""

@@ -68,7 +68,10 @@ class UnansweredProduce:
                     f"no acknowledgement within timeout_ms={self.message.timeout_ms}; the outcome is unknown",
                     ErrorCode.REQUEST_TIMED_OUT,
                 )
-        self.answer()
+        try:
+            self.answer()
+        except Exception as exc:
+            self.session.met_bug(exc)
 
     def answer(self) -> None:
         """Send the response, once; later answers of partitions find nobody: the id may belong to another request then."""

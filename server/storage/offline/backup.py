@@ -6,6 +6,7 @@
 | `.log` of the active segment | its whole batches up to where it ended when the backup began |
 | indexes of the active segment | not there: whoever opens the copy rebuilds them |
 | `leader-epoch-checkpoint`, `partition.metadata`, `quarantine-checkpoint`, `derived.json` | copies |
+| `producer-id-block` | ids that the original never gives out: both may be served, and clients move between them |
 | offset checkpoints | written to match: recovery point = base offset of the last segment, high watermark = log end |
 | other plain files of the directory | copies; not `.lock`, not the clean marker, and not what is being made |
 
@@ -46,8 +47,8 @@ from ..disk.checkpoints import (
 )
 from ..disk.filesystem import CREATE, READ, FileSystem, link_file, read_file, replace_file, sync_file
 from ..disk.paths import BATCHES_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, segment_file
-from ..errors import LogDirectoryError, StorageError
-from ..producers.producer_id_block import PRODUCER_ID_BLOCK_FILE
+from ..errors import CheckpointError, LogDirectoryError, StorageError
+from ..producers.producer_id_block import PRODUCER_ID_BLOCK_FILE, decode_producer_id_block, id_apart, write_producer_id_block
 from ..recovery.salvage import GoodBatch, scan_batches
 
 MAX_ATTEMPTS: Final = 20
@@ -326,11 +327,20 @@ def _write_small_files(fs: FileSystem, plan: BackupPlan, target: str, backups: S
         replace_file(fs, f"{target}/{TOPICS_FILE}", encode_topics(generation, topics))
         names = {topic.name for topic in topics}
         starts = {partition: offset for partition, offset in starts.items() if partition.topic in names}
+    _write_producer_ids(fs, plan, target)
     ends = {backup.topic_partition: backup.log_end_offset for backup in backups}
     points = {backup.topic_partition: backup.active_base_offset for backup in backups}
     kept = {partition: min(offset, ends[partition]) for partition, offset in starts.items() if partition in ends}
     for name, offsets in ((RECOVERY_POINT_FILE, points), (HIGH_WATERMARK_FILE, ends), (LOG_START_FILE, kept)):
         replace_file(fs, f"{target}/{name}", encode_offsets(offsets))
+
+
+def _write_producer_ids(fs: FileSystem, plan: BackupPlan, target: str) -> None:
+    """A file that cannot be read is copied as it is: whoever opens the copy has to know."""
+    data = plan.small.get(PRODUCER_ID_BLOCK_FILE)
+    with contextlib.suppress(CheckpointError):
+        first = 0 if data is None else decode_producer_id_block(f"{plan.source}/{PRODUCER_ID_BLOCK_FILE}", data)
+        write_producer_id_block(fs, target, id_apart(first), durable=True)
 
 
 def _topics(fs: FileSystem, plan: BackupPlan) -> tuple[int, list[Topic]]:

@@ -8,6 +8,7 @@ happens. The highest number of all directories counts.
 
 from __future__ import annotations
 
+import secrets
 from typing import Final
 
 from ..disk.checkpoints import MAX_CHECKPOINT_BYTES, decode_checkpoint, encode_checkpoint
@@ -15,6 +16,10 @@ from ..disk.filesystem import FileSystem, read_file, replace_file
 from ..errors import CheckpointError
 
 PRODUCER_ID_BLOCK_FILE: Final = "producer-id-block"
+FIRST_PRODUCER_ID: Final = 1 << 40
+"""Of a directory without a file."""
+MOST_IDS_APART: Final = 1 << 46
+"""How far the ids of a copy begin from those of the original. Copies of copies, too, stay below 2^53, which JavaScript reads."""
 
 
 def read_producer_id_block(fs: FileSystem, directory: str) -> int:
@@ -39,6 +44,12 @@ def decode_producer_id_block(path: str, data: bytes) -> int:
             "every producer id that `triolog dump` shows in the directory into it, one per line"
         )
     return entries[0][0]
+
+
+def id_apart(first_free_id: int) -> int:
+    """Where the ids of a copy of a directory begin. It is drawn: neither the original nor another copy comes there, so that a
+    producer that has lived with one of them never shares its id with a producer of another one."""
+    return max(first_free_id, FIRST_PRODUCER_ID) + 1 + secrets.randbelow(MOST_IDS_APART)
 
 
 def write_producer_id_block(fs: FileSystem, directory: str, first_free_id: int, *, durable: bool) -> None:

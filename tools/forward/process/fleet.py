@@ -95,6 +95,8 @@ class Fleet:
             self._places = self._take([each for each in new.links if each.name not in self._links])
         except (SettingsError, LinkStoppedError) as exc:
             LOGGER.error("SIGHUP: the links are as before, all of them: %s", exc)
+        except Exception:
+            LOGGER.exception("SIGHUP: unhandled exception: the links are as before, all of them")
         else:
             await self._change(new)
         finally:
@@ -177,8 +179,8 @@ class Fleet:
     def _run_link(self, link: Link) -> None:
         try:
             link.run()
-        except BaseException:  # a bug of ours: the threads of the others are waited for
-            LOGGER.exception("link %s has ended with a bug", link.settings.name)
+        except BaseException:  # the process is to end: the threads of the others are waited for
+            LOGGER.exception("link %s has ended the process", link.settings.name)
             self.stop()
             raise
 

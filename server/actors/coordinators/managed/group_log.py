@@ -10,6 +10,7 @@ import trio
 from .....protocol.errors import ErrorCode, RequestError
 from ....groups.classic import STORE_ERRORS
 from ....groups.consumer_values import MemberTimes
+from ...disk.task_errors import TaskErrors
 from ...manager.state.group_configs import GroupConfigs
 from ..alarm import Alarm, deadline_now_ms
 from ..offsets_topic import OffsetsTopic, RawRecord
@@ -26,13 +27,18 @@ class Deadlines(Protocol[K_co]):
     def due(self, now_ms: int, /) -> Iterable[K_co]: ...
 
 
-async def expire_in_time(alarm: Alarm, groups: Deadlines[K_co], expire: Callable[[K_co], Awaitable[None]]) -> None:
-    """Begin `expire` for everything that comes due. Cancelled: a record that is being written is."""
+async def expire_in_time(
+    alarm: Alarm, groups: Deadlines[K_co], expire: Callable[[K_co], Awaitable[None]], errors: TaskErrors
+) -> None:
+    """Begin `expire`, which raises nothing, for everything that comes due. Cancelled: a record that is being written is."""
     async with trio.open_nursery() as nursery:
-        while True:
+
+        async def step() -> None:
             await alarm.wait(groups.next_deadline_ms)
             for key in groups.due(deadline_now_ms()):
                 nursery.start_soon(expire, key)
+
+        await errors.repeat("managed-groups", step)
 
 
 def member_times(configs: GroupConfigs, kind: str, group: str) -> MemberTimes:

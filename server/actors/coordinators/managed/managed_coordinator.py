@@ -98,12 +98,13 @@ class ManagedCoordinator(Generic[G, P, T]):
     def restore(self) -> None:
         """Take over the groups that the logs know, once they are loaded; the sessions of their members begin."""
         for key, value in self._topic.take_managed(self.RECORDS):
-            self._groups.replay(key, value)
+            with self._topic.errors.isolate("coordinator-load", key):
+                self._groups.replay(key, value)
         self._groups.begin_sessions(deadline_now_ms())
 
     async def run(self) -> None:
         """What comes due. Cancelled: a record that is being written is."""
-        await expire_in_time(self._alarm, self._groups, self._expire)
+        await expire_in_time(self._alarm, self._groups, self._expire, self._topic.errors)
 
     def close(self) -> None:
         """Answer everybody who comes that this is the coordinator no more."""
@@ -111,16 +112,24 @@ class ManagedCoordinator(Generic[G, P, T]):
 
     async def _expire(self, key: Any) -> None:
         async with self._turns.of(key.group_id):
-            plan = self._groups.expire(key, self._wall_ms())
-            if plan is None:
-                return
+            is_done = False
+            with self._topic.errors.isolate("managed-groups", key.group_id):
+                is_done = await self._expire_now(key)
+            if not is_done:
+                self._groups.timers.set(key, deadline_now_ms() + RETRY_MS)
+                self._alarm.bring_forward(self._groups.earliest_deadline_ms)
+
+    async def _expire_now(self, key: Any) -> bool:
+        """False: it is to be tried again."""
+        plan = self._groups.expire(key, self._wall_ms())
+        if plan is not None:
             LOGGER.info("%s group %s: the time of %s is over", self.KIND, key.group_id, ", ".join(map(str, key[1:])))
             try:
                 await self._carry_out(plan)
             except RequestError as exc:
                 LOGGER.warning("%s group %s: what follows could not be stored: %s", self.KIND, key.group_id, exc)
-                self._groups.timers.set(key, deadline_now_ms() + RETRY_MS)
-                self._alarm.bring_forward(self._groups.earliest_deadline_ms)
+                return False
+        return True
 
     def _check_serving(self, group: str) -> None:
         check_serving(self._topic, group, is_closed=self._is_closed)
@@ -198,14 +207,18 @@ class ManagedCoordinator(Generic[G, P, T]):
         return None if found is None else found.state
 
     async def expire(self) -> int:
-        """Take out groups without members and without offsets, and answer how many. Raises RequestError."""
-        blank = [
-            each.group_id for each in self._groups.groups() if not each.members and not self._topic.is_known(each.group_id)
-        ]
-        for group in blank:
-            if not self.has_members(group):
-                await self.remove(group)
-        return len(blank)
+        """Take out groups without members and without offsets, and answer how many. What fails is logged and tried again the
+        next time."""
+        count = 0
+        for group in [each.group_id for each in self._groups.groups() if not each.members]:
+            with self._topic.errors.isolate("group-expiry", group):
+                try:
+                    if not self._topic.is_known(group) and not self.has_members(group):
+                        await self.remove(group)
+                        count += 1
+                except RequestError as exc:
+                    LOGGER.warning("%s group %s has expired, which is tried again: %s", self.KIND, group, exc)
+        return count
 
 
 @asynccontextmanager

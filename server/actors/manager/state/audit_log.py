@@ -62,14 +62,16 @@ class AuditLog:
     async def run(self) -> None:
         """Write until cancelled, and then what is left."""
         try:
-            while True:
-                await self._wake.wait()
-                self._wake = trio.Event()
-                await self._write()
+            await self._disk.errors.repeat("audit-log", self._write_next)
         finally:
             with trio.move_on_after(LAST_WRITE_S) as scope:
                 scope.shield = True
                 await self._write()
+
+    async def _write_next(self) -> None:
+        await self._wake.wait()
+        self._wake = trio.Event()
+        await self._write()
 
     async def _write(self) -> None:
         lines, self._lines = self._lines, []

@@ -74,7 +74,7 @@ async def test_error_about_one_id_leaves_the_other_ids_alone(broker: Broker, cap
     whole, broken.value = broken.value, attrs.evolve(broken.value, partitions=None)  # a state that no step expects
     await broker.transactions.finish_overdue()
     assert state_of(broker, "whole").state is TransactionState.COMPLETE_ABORT
-    assert "transaction 'broken' could not be ended" in caplog.text
+    assert "task=transaction-timeout name=broken" in caplog.text
     broken.value, broken.deadline = whole, 0.0
     await broker.transactions.finish_overdue()
     assert state_of(broker, "broken").state is TransactionState.COMPLETE_ABORT

@@ -104,11 +104,11 @@ async def test_a_producer_beyond_the_limit_is_refused_until_an_older_one_is_forg
         with pytest.raises(RequestError, match="producer 7 is new and 2 are remembered"):
             await broker.writer.append(PARTITION, of(7))
         clock.advance(999)
-        await expire_producers(broker._manager.topics, clock, broker.config)
+        await expire_producers(broker._manager.topics, clock, broker.config, broker.disk.errors)
         with pytest.raises(RequestError, match="producer 7 is new"):
             await broker.writer.append(PARTITION, of(7))
         clock.advance(1)
-        await expire_producers(broker._manager.topics, clock, broker.config)
+        await expire_producers(broker._manager.topics, clock, broker.config, broker.disk.errors)
         assert (await broker.writer.append(PARTITION, of(7))).base_offset == 4
 
 

@@ -284,3 +284,18 @@ def is_parked(server: KafkaServer) -> bool:
 
 def broken_departure(*_: Any) -> None:
     raise RecursionError
+
+
+async def test_a_bug_at_the_end_of_a_turn_ends_its_own_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are sent together at the end of a turn; so are appends. What that raises is nobody else's matter."""
+    async with kafka_server(tmp_path) as server:
+        await server.broker.topics.create(TOPIC, 1)
+        async with server.connected() as beside:
+            with monkeypatch.context() as patched:
+                patched.setattr(Transport, "_send_piece", broken_departure)
+                async with server.connected() as client:
+                    await client.send(support.produce_request(batch("stored")), 9)
+                    assert await client.is_closed_by_server()
+            assert await support.produced(beside, batch("kept")) == 1
+        assert server.admission.counters("kafka").bugs == 1
+        await until(lambda: server.listener.connections == 0)

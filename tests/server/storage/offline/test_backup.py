@@ -232,7 +232,6 @@ def test_internal_topics_are_noted_before_the_others(logs: StoppedLogs) -> None:
 
 def test_producer_ids_are_noted_behind_the_logs(logs: StoppedLogs, tmp_path: Path) -> None:
     """Ids that are given out while logs are noted may be in them: where the copy is served they are not free."""
-    block = logs.path / producer_id_block.PRODUCER_ID_BLOCK_FILE
     producer_id_block.write_producer_id_block(OsFileSystem(), str(logs.path), 1000, durable=False)
 
     class TakesABlock(OsFileSystem):
@@ -242,8 +241,20 @@ def test_producer_ids_are_noted_behind_the_logs(logs: StoppedLogs, tmp_path: Pat
             return super().list_directory(path)
 
     made(plan_backup(TakesABlock(), str(logs.path), never), tmp_path / "copy")
-    assert (tmp_path / "copy" / producer_id_block.PRODUCER_ID_BLOCK_FILE).read_bytes() == block.read_bytes()
-    assert producer_id_block.read_producer_id_block(OsFileSystem(), str(tmp_path / "copy")) == 2000
+    assert producer_id_block.read_producer_id_block(OsFileSystem(), str(tmp_path / "copy")) > 2000
+
+
+@pytest.mark.parametrize("has_file", [False, True])
+def test_a_copy_gives_out_no_id_of_the_original_or_of_another_copy(logs: StoppedLogs, tmp_path: Path, has_file: bool) -> None:
+    fs, first = OsFileSystem(), producer_id_block.FIRST_PRODUCER_ID + 5000
+    if has_file:
+        producer_id_block.write_producer_id_block(fs, str(logs.path), first, durable=False)
+    for name in ("one", "two"):
+        made(plan_backup(fs, str(logs.path), never), tmp_path / name)
+    one, two = (producer_id_block.read_producer_id_block(fs, str(tmp_path / name)) for name in ("one", "two"))
+    known = first if has_file else producer_id_block.FIRST_PRODUCER_ID
+    assert (one > known, two > known, one != two, max(one, two) < 2**53) == (True,) * 4
+    assert producer_id_block.read_producer_id_block(fs, str(logs.path)) == (first if has_file else 0)
 
 
 def test_a_target_that_cannot_be_and_one_partition_are_refused(logs: StoppedLogs, tmp_path: Path) -> None:
