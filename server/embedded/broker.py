@@ -270,19 +270,24 @@ class EmbeddedBroker:
         partition: int = 0,
         start_timestamp: int | None = None,
         end_timestamp: int | None = None,
+        committed_only: bool = True,
         max_bytes: int = MIB,
         max_wait_s: float = 0.0,
     ) -> list[Record]:
-        """Records from `offset` on (by default 0), about `max_bytes` of them; waits up to `max_wait_s` for the first.
+        """Records from `offset` on (by default 0), about `max_bytes` of them; waits up to `max_wait_s` for the first. To read
+        on, fetch from one after the last record's offset. An empty list means that the partition has no more records.
+
+        `committed_only`: leave out records of aborted transactions, and stop before the first open one. With False all records
+        up to the high watermark come.
 
         With one of the timestamps (ms) only the records of that range of times, `end_timestamp` exclusive, in the order of
-        their offsets, by default from the log start on. They are not waited for: go on behind the last record; where nothing
-        comes the range has no more. Raises RequestError.
+        their offsets, by default from the log start on. They are not waited for. Raises RequestError.
         """
         where, times = TopicPartition(topic, partition), range_of(start_timestamp, end_timestamp)
         if times is not None:
-            return await range_of_times(self.core, where, NO_OFFSET if offset is None else offset, times, max_bytes)
-        return await from_offset(self.core, where, offset or 0, max_bytes, max_wait_s)
+            first = NO_OFFSET if offset is None else offset
+            return await range_of_times(self.core, where, first, times, max_bytes, committed_only=committed_only)
+        return await from_offset(self.core, where, offset or 0, max_bytes, max_wait_s, committed_only=committed_only)
 
     async def offset_for_time(self, topic: str, timestamp_ms: int, *, partition: int = 0) -> TimestampAndOffset:
         """The first record with a timestamp >= `timestamp_ms` (-1 latest, -2 earliest, -3 max timestamp); offset -1: none."""
