@@ -129,7 +129,7 @@ class SharePartitions:
                 await self._alarm.wait(self._next_deadline_ms())
                 for share in list(self._open.values()):
                     if expired := share.expire():
-                        nursery.start_soon(share.store_expired, expired)
+                        nursery.start_soon(share.store_settled, expired)
 
     def _next_deadline_ms(self) -> int | None:
         deadlines = (share.state.next_deadline_ms for share in self._open.values())

@@ -63,7 +63,7 @@ async def open_broker(
 
     Raises InvalidConfigError, StorageError, OSError or RequestError when it cannot start.
     """
-    given = settings or {}
+    given, seed = settings or {}, Seed.of(topics, records or {})
     if native is not None and native is not LOCALHOST and "native" in given:
         raise InvalidConfigError(f"native is said twice: {given['native']} by settings, {native} by the argument")
     arguments = Arguments(
@@ -82,6 +82,5 @@ async def open_broker(
         chosen = broker_config(directory, given, arguments, is_lasting=is_lasting, for_tests=is_test)
         life_of = partial(Life, node_count=nodes, kafka_version=emulate, has_grace=not is_test)
         async with living(life_of, chosen, Addresses(chosen.native, chosen.kafka), clock or MovedClock(now_ms)) as running:
-            seed = Seed.of(topics, records or {})
             await seed.put(running.life.core)
             yield EmbeddedBroker(running.life, directory, seed, running.metrics, is_lasting=is_lasting)

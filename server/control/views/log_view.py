@@ -14,6 +14,7 @@ from ....protocol.records.record import iter_records
 from ....protocol.types import Isolation, Record, TopicPartition
 from ...broker import Broker, FetchPartition, ReaderView
 from ..waiting import PATIENCE_S
+from .spelling import check_topic
 
 FETCH_BYTES: Final = 8 * 2**20
 FOREVER_S: Final = 3600.0
@@ -34,6 +35,7 @@ class LogView:
     topic: str
 
     def _partitions(self, partition: int | None) -> list[TopicPartition]:
+        check_topic(self.core(), self.topic)
         if partition is not None:
             return [TopicPartition(self.topic, partition)]
         return [TopicPartition(self.topic, number) for number in range(self.core().topics.partition_count(self.topic))]
