@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import attrs
 import trio
@@ -37,6 +37,23 @@ from .records import WrongRecordsNamed, by_partition, check_records, keyed, part
 from .transaction import TIMEOUT_MS, Transaction
 
 T = TypeVar("T")
+
+
+class Listening(Protocol):
+    """A broker of any face."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def native(self) -> Address | None: ...
+    @property
+    def kafka(self) -> Address | None: ...
+
+
+def describe_broker(broker: Listening, *, is_running: bool = True) -> str:
+    """The `repr` of a broker: where it is."""
+    listeners = "".join(f" {name}={at}" for name, at in (("native", broker.native), ("kafka", broker.kafka)) if at is not None)
+    return f"<{type(broker).__name__} {broker.path}{listeners}{'' if is_running else ', down'}>"
 
 
 @attrs.define(eq=False, repr=False)
@@ -69,6 +86,9 @@ class EmbeddedBroker:
         self.share_groups = ShareGroupsView(lambda: self.core)
         self.streams_groups = StreamsGroupsView(lambda: self.core)
 
+    def __repr__(self) -> str:
+        return describe_broker(self, is_running=self.life.is_running)
+
     @property
     def core(self) -> Broker:
         """The door that listeners use. Raises NotRunningError after a crash."""
@@ -88,7 +108,7 @@ class EmbeddedBroker:
     def bootstrap_servers(self) -> str:
         """What Kafka clients are configured with. Raises RuntimeError without such a listener."""
         if self.kafka is None:
-            raise RuntimeError('the broker has no listener for Kafka clients; open it with kafka=Address("127.0.0.1", 0)')
+            raise RuntimeError('the broker has no listener for Kafka clients; open it with kafka="127.0.0.1:0"')
         return str(self.kafka)
 
     @property

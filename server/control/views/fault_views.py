@@ -78,6 +78,9 @@ class FaultView:
     fault: Fault | DiskFault
     _faults: Faults | DiskFaults
 
+    def __repr__(self) -> str:
+        return f"<fault #{self.number} {self.rule.as_json()} fired {self.fired} of {self.matched} matches>"
+
     @property
     def number(self) -> int:
         return self.fault.number
@@ -120,6 +123,9 @@ class FaultsView:
 
     faults: Faults
     disk_faults: DiskFaults
+
+    def __repr__(self) -> str:
+        return f"<faults {[*self, *self.of_disk()]}>"
 
     def __iter__(self) -> Iterator[FaultView]:
         return (FaultView(fault, self.faults) for fault in self.faults)
@@ -176,6 +182,9 @@ class RequestsView:
     """`broker.requests`: the last ones, oldest first. Only Kafka's protocol is noted."""
 
     log: RequestLog
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} requests, the last is #{self.last}>"
 
     def __iter__(self) -> Iterator[LoggedRequest]:
         return iter(self.log)

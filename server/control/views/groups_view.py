@@ -67,6 +67,9 @@ class GroupsView:
     core: Callable[[], Broker]
     faults: FaultsView
 
+    def __repr__(self) -> str:
+        return "GroupsView()"
+
     def is_known(self, group: str) -> bool:
         """Whether a group has members or offsets, or had."""
         return unknown_group(self.core(), group) is None

@@ -34,6 +34,9 @@ class LogView:
     core: Callable[[], Broker]
     topic: str
 
+    def __repr__(self) -> str:
+        return f"LogView({self.topic!r})"
+
     def _partitions(self, partition: int | None) -> list[TopicPartition]:
         check_topic(self.core(), self.topic)
         if partition is not None:

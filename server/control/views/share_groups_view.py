@@ -34,6 +34,9 @@ class ShareGroupsView:
 
     core: Callable[[], Broker]
 
+    def __repr__(self) -> str:
+        return "ShareGroupsView()"
+
     def groups(self) -> dict[str, str]:
         """The state of each share group that there is."""
         return {each.group_id: each.state.value for each in self.core().groups.share.descriptions()}
