@@ -18,7 +18,7 @@ from ..actors.manager.gaps.passes import GapPasses
 from ..actors.manager.topics import Topics
 from ..actors.partition.waiters import Waiters, waiting_on
 from ..actors.share.share_partition import SharePartition, Wanted
-from ..groups.share.values import AcquiredRecords, AcquireMode, OffsetRange, ShareKey
+from ..groups.share.values import AcquiredRecords, AcquireMode, OffsetRange, ShareKey, StateBatch
 from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords
 from .fetches import FetchPartition, ReaderView
@@ -167,6 +167,7 @@ class ShareFetches:
             return []
         answers, _ = await self._reader.fetch_now(list(asked.values()), max_bytes=fetch.max_bytes, view=_view(asked))
         taken: list[ShareFetched] = []
+        settled: list[tuple[SharePartition, Sequence[StateBatch]]] = []
         left, wanted = fetch.max_records, Wanted(fetch.mode, fetch.batch_size)
         for (share, question), answer in zip(asked.items(), answers, strict=True):
             if answer.fetched is None:
@@ -176,7 +177,7 @@ class ShareFetches:
                     taken.append(ShareFetched(share.key, error=answer.error))
             elif not share.is_over and left > 0:
                 headers = [header for header, _ in iter_batches(answer.fetched.records)]
-                acquired = share.acquire(
+                acquired, archived = share.acquire(
                     fetch.member_id,
                     wanted,
                     [OffsetRange(header.base_offset, header.last_offset) for header in headers],
@@ -184,12 +185,16 @@ class ShareFetches:
                     max_records=left,
                     aborted=aborted_ranges(answer.fetched, headers),
                 )
+                if archived:
+                    settled.append((share, archived))
                 if acquired:
                     left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
                     first, last = acquired[0].first_offset, acquired[-1].last_offset
                     passed = [gap for gap in answer.fetched.passed if gap.end_offset <= last]
                     self._gap_passes.shared(fetch.group_id, share.topic_partition, passed)
                     taken.append(ShareFetched(share.key, _cut(answer.fetched.records, headers, first, last), acquired))
+        for share, archived in settled:  # shielded: the member is answered what it has acquired
+            await share.store_settled(archived)
         return taken
 
 

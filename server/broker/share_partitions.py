@@ -135,7 +135,7 @@ class SharePartitions:
         for share in list(self._open.values()):
             with self._log.errors.isolate("share-locks", share.key):
                 if expired := self._expire(share):
-                    nursery.start_soon(share.store_expired, expired)
+                    nursery.start_soon(share.store_settled, expired)
 
     def _expire(self, share: SharePartition) -> list[StateBatch]:
         """One that cannot be read any more begins again with what is stored."""

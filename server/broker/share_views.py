@@ -13,7 +13,7 @@ import attrs
 
 from ...protocol.coordinator.share_group_state import NO_START_OFFSET
 from ...protocol.errors import RequestError
-from ...protocol.types import TopicPartition
+from ...protocol.types import Isolation, TopicPartition
 from ..actors.coordinators.alarm import deadline_now_ms
 from ..actors.coordinators.managed.share_coordinator import ShareCoordinator
 from ..actors.manager.topics import Topics
@@ -97,8 +97,14 @@ class ShareViews:
 
     def view(self, key: ShareKey) -> SharePartitionView:
         """Raises RequestError: the topic is gone, or what is stored cannot be read."""
+        return self._view(key, self._state(key))
+
+    def stored_view(self, key: ShareKey) -> SharePartitionView:
+        """`view` of the stored state, which remains when members leave and when the server ends. Raises RequestError."""
+        return self._view(key, self._stored(key))
+
+    def _view(self, key: ShareKey, state: SharePartitionState | None) -> SharePartitionView:
         topic_partition = TopicPartition(self._topics.name_of(key.topic_id), key.partition)
-        state = self._state(key)
         return SharePartitionView(
             topic_partition=topic_partition,
             start_offset=None if state is None else state.start_offset,
@@ -106,10 +112,15 @@ class ShareViews:
             records=() if state is None else self._records(state),
         )
 
+    def reads_committed(self, group: str) -> bool:
+        """Whether members of a group are given committed records only: `share.isolation.level`."""
+        return self._shares.config_of(group).isolation is Isolation.READ_COMMITTED
+
     def _state(self, key: ShareKey) -> SharePartitionState | None:
         share = self._shares.find(key)
-        if share is not None:
-            return share.state
+        return self._stored(key) if share is None else share.state
+
+    def _stored(self, key: ShareKey) -> SharePartitionState | None:
         stored = self._shares.stored(key)
         if stored is None or stored.start_offset == NO_START_OFFSET:
             return None

@@ -157,12 +157,12 @@ class ControlApi:
 
     async def describe_group(self, names: list[str], told: Told) -> Any:
         topic = told.get("topic")
-        committed = await self.groups.committed(names[0], topic)
+        committed, is_known = await self.groups.committed(names[0], topic), self.groups.is_known(names[0])
         return {
             "committed": [
                 {"topic": each.topic, "partition": each.partition, "offset": offset} for each, offset in committed.items()
             ],
-            "lag": await self.groups.lag(names[0], topic),
+            "lag": await self.groups.lag(names[0], topic) if is_known else None,
             "state": self.groups.state(names[0]),
             "members": [_member(each) for each in self.groups.members(names[0])],
         }

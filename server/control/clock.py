@@ -24,6 +24,9 @@ class MovedClock(trio.abc.Clock):
     deadline_offset_s: float = 0.0
     frozen_ms: int | None = None
 
+    def __repr__(self) -> str:
+        return f"<clock at {self.now_ms()} ms{' (frozen)' if self.frozen_ms is not None else ''}>"
+
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
         return self.wall_offset_ms + (self.wall() if self.frozen_ms is None else self.frozen_ms)

@@ -8,14 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from types import TracebackType
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar
 
 import attrs
+
+from ...protocol.errors import RequestError
 
 T = TypeVar("T")
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
 P = ParamSpec("P")
+
+
+_PACKAGE: Final = __name__.rpartition(".control.")[0]
+_BETWEEN: Final = (
+    "trio.",
+    "outcome.",
+    "concurrent.futures.",
+    __name__,
+    f"{_PACKAGE}.embedded.thread",
+    f"{_PACKAGE}.embedded.aio",
+)
+"""Modules that have a call run in the broker's thread."""
+
+
+def without_frames_between(error: Exception) -> Exception:
+    """An error of a call, to be raised to the caller, whose traceback shows the caller and the broker, and nothing in between.
+    An error that is the broker's answer needs no traceback of the broker either."""
+    frames, kept = error.__traceback__, list[TracebackType]()
+    while frames is not None and not isinstance(error, RequestError | TimeoutError):
+        if not str(frames.tb_frame.f_globals.get("__name__")).startswith(_BETWEEN):
+            kept.append(frames)
+        frames = frames.tb_next
+    trace: TracebackType | None = None
+    for each in reversed(kept):
+        trace = TracebackType(trace, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return error.with_traceback(trace)
 
 
 class Caller(Protocol):
@@ -41,14 +70,21 @@ class Proxy(Generic[V]):
     _target: V
     _caller: Caller
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._target!r})"
+
 
 def waiting(method: Callable[Concatenate[V, P], Awaitable[T]]) -> Callable[Concatenate[StandsFor[V], P], T]:
     """An async method of the target: the thread that calls waits for it."""
 
     @wraps(method)
     def call(proxy: StandsFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> T:
+        __tracebackhide__ = True
         target = proxy._target
-        return proxy._caller.call(lambda: method(target, *arguments, **keywords))
+        try:
+            return proxy._caller.call(lambda: method(target, *arguments, **keywords))
+        except Exception as exc:
+            raise without_frames_between(exc)  # noqa: B904
 
     return call
 
@@ -58,8 +94,12 @@ def at_once(method: Callable[Concatenate[V, P], T]) -> Callable[Concatenate[Stan
 
     @wraps(method)
     def call(proxy: StandsFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> T:
+        __tracebackhide__ = True
         target = proxy._target
-        return proxy._caller.call_now(lambda: method(target, *arguments, **keywords))
+        try:
+            return proxy._caller.call_now(lambda: method(target, *arguments, **keywords))
+        except Exception as exc:
+            raise without_frames_between(exc)  # noqa: B904
 
     return call
 
@@ -90,6 +130,9 @@ class AwaitedProxy(Generic[V]):
     _target: V
     _caller: AwaitedCaller
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._target!r})"
+
 
 def awaited(
     method: Callable[Concatenate[V, P], Awaitable[T]],
@@ -98,8 +141,12 @@ def awaited(
 
     @wraps(method)
     async def call(proxy: AwaitedFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> T:
+        __tracebackhide__ = True
         target = proxy._target
-        return await proxy._caller.call(lambda: method(target, *arguments, **keywords))
+        try:
+            return await proxy._caller.call(lambda: method(target, *arguments, **keywords))
+        except Exception as exc:
+            raise without_frames_between(exc)  # noqa: B904
 
     return call
 
@@ -109,7 +156,11 @@ def awaited_at_once(method: Callable[Concatenate[V, P], T]) -> Callable[Concaten
 
     @wraps(method)
     async def call(proxy: AwaitedFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> T:
+        __tracebackhide__ = True
         target = proxy._target
-        return await proxy._caller.call_now(lambda: method(target, *arguments, **keywords))
+        try:
+            return await proxy._caller.call_now(lambda: method(target, *arguments, **keywords))
+        except Exception as exc:
+            raise without_frames_between(exc)  # noqa: B904
 
     return call

@@ -25,6 +25,12 @@ class Seed:
 
     @classmethod
     def of(cls, topics: Topics, records: Mapping[str, Sequence[PlainRecord | Text]]) -> Self:
+        """Raises TypeError for one text in place of a list, whose characters would be names or records."""
+        if isinstance(topics, str | bytes):
+            raise TypeError(f"topics is {topics!r}, expected a list of names or a mapping: topics=[{topics!r}]")
+        for name, given in records.items():
+            if isinstance(given, str | bytes):
+                raise TypeError(f"records of {name} are {given!r}, expected a list of them: records={{{name!r}: [{given!r}]}}")
         counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
         return cls({**dict.fromkeys(records, 1), **counts}, records)
 

@@ -68,7 +68,7 @@ async def _controlled(api: ControlApi, control: Address | None, token: str | Non
 
     if token is None and not is_loopback(control.host):
         raise InvalidConfigError(f"control {control}: other machines reach that; --control-token-file has a token asked for")
-    access = HttpAccess.of(control, token)
+    access = attrs.evolve(HttpAccess.of(control, token), accepts_untyped=True)
     async with trio.open_nursery() as nursery:
         listener = http_listener(control, partial(answer, api, access), max_body_bytes=MAX_CONTROL_BODY_BYTES)
         address: Address = await nursery.start(listener.run)

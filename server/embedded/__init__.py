@@ -13,6 +13,7 @@ import logging
 from ...protocol.errors import ExpectedOffsetError as ExpectedOffsetError
 from ..control.life import ForkedError as ForkedError
 from ..control.life import NotRunningError as NotRunningError
+from ..settings.broker_config import Address as Address
 from .blocking import BlockingBroker as BlockingBroker
 from .broker import EmbeddedBroker as EmbeddedBroker
 from .living import LOCALHOST as LOCALHOST

@@ -229,6 +229,7 @@ class AioLog(AwaitedProxy[LogView]):
 class AioGroups(AwaitedProxy[GroupsView]):
     """`broker.groups`. Raises RequestError where the broker would answer one."""
 
+    is_known = awaited_at_once(GroupsView.is_known)
     committed = awaited(GroupsView.committed)
     commit = awaited(GroupsView.commit)
     lag = awaited(GroupsView.lag)

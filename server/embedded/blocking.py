@@ -50,6 +50,9 @@ class BlockingFollow:
         self._caller = caller
         self._taken = Taken(follow.read_on.following, BlockingFollowedRecord)
 
+    def __repr__(self) -> str:
+        return self._read_on.following.describe(type(self).__name__)
+
     def __iter__(self) -> Self:
         return self
 

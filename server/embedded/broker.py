@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import attrs
 import trio
@@ -37,6 +37,23 @@ from .records import WrongRecordsNamed, by_partition, check_records, keyed, part
 from .transaction import TIMEOUT_MS, Transaction
 
 T = TypeVar("T")
+
+
+class Listening(Protocol):
+    """A broker of any face."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def native(self) -> Address | None: ...
+    @property
+    def kafka(self) -> Address | None: ...
+
+
+def describe_broker(broker: Listening, *, is_running: bool = True) -> str:
+    """The `repr` of a broker: where it is."""
+    listeners = "".join(f" {name}={at}" for name, at in (("native", broker.native), ("kafka", broker.kafka)) if at is not None)
+    return f"<{type(broker).__name__} {broker.path}{listeners}{'' if is_running else ', down'}>"
 
 
 @attrs.define(eq=False, repr=False)
@@ -69,6 +86,9 @@ class EmbeddedBroker:
         self.share_groups = ShareGroupsView(lambda: self.core)
         self.streams_groups = StreamsGroupsView(lambda: self.core)
 
+    def __repr__(self) -> str:
+        return describe_broker(self, is_running=self.life.is_running)
+
     @property
     def core(self) -> Broker:
         """The door that listeners use. Raises NotRunningError after a crash."""
@@ -88,7 +108,7 @@ class EmbeddedBroker:
     def bootstrap_servers(self) -> str:
         """What Kafka clients are configured with. Raises RuntimeError without such a listener."""
         if self.kafka is None:
-            raise RuntimeError('the broker has no listener for Kafka clients; open it with kafka=Address("127.0.0.1", 0)')
+            raise RuntimeError('the broker has no listener for Kafka clients; open it with kafka="127.0.0.1:0"')
         return str(self.kafka)
 
     @property
@@ -270,19 +290,24 @@ class EmbeddedBroker:
         partition: int = 0,
         start_timestamp: int | None = None,
         end_timestamp: int | None = None,
+        committed_only: bool = True,
         max_bytes: int = MIB,
         max_wait_s: float = 0.0,
     ) -> list[Record]:
-        """Records from `offset` on (by default 0), about `max_bytes` of them; waits up to `max_wait_s` for the first.
+        """Records from `offset` on (by default 0), about `max_bytes` of them; waits up to `max_wait_s` for the first. To read
+        on, fetch from one after the last record's offset. An empty list means that the partition has no more records.
+
+        `committed_only`: leave out records of aborted transactions, and stop before the first open one. With False all records
+        up to the high watermark come.
 
         With one of the timestamps (ms) only the records of that range of times, `end_timestamp` exclusive, in the order of
-        their offsets, by default from the log start on. They are not waited for: go on behind the last record; where nothing
-        comes the range has no more. Raises RequestError.
+        their offsets, by default from the log start on. They are not waited for. Raises RequestError.
         """
         where, times = TopicPartition(topic, partition), range_of(start_timestamp, end_timestamp)
         if times is not None:
-            return await range_of_times(self.core, where, NO_OFFSET if offset is None else offset, times, max_bytes)
-        return await from_offset(self.core, where, offset or 0, max_bytes, max_wait_s)
+            first = NO_OFFSET if offset is None else offset
+            return await range_of_times(self.core, where, first, times, max_bytes, committed_only=committed_only)
+        return await from_offset(self.core, where, offset or 0, max_bytes, max_wait_s, committed_only=committed_only)
 
     async def offset_for_time(self, topic: str, timestamp_ms: int, *, partition: int = 0) -> TimestampAndOffset:
         """The first record with a timestamp >= `timestamp_ms` (-1 latest, -2 earliest, -3 max timestamp); offset -1: none."""

@@ -54,6 +54,10 @@ class Following:
         if not self.topics:
             raise ValueError("there is no topic to follow")
 
+    def describe(self, name: str) -> str:
+        """The `repr` of a follow."""
+        return f"{name}({', '.join(self.topics)}{'' if self.group is None else f', group={self.group}'})"
+
 
 class Place(NamedTuple):
     """Where a follow is. `positions` are in the order in which partitions are asked next."""
@@ -194,7 +198,11 @@ class Followed:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
-    _follow: Any = attrs.field(repr=False)
+    _follow: Any
+
+    def __repr__(self) -> str:
+        names = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
 
 class Taken(Generic[R]):
@@ -264,6 +272,9 @@ class Follow:
         self._commit = commit
         self._run = run
         self._taken = Taken(read_on.following, FollowedRecord)
+
+    def __repr__(self) -> str:
+        return self.read_on.following.describe(type(self).__name__)
 
     def through(self, run: Run) -> Follow:
         """The same for a program that is not in the broker's thread: `run` has functions run there."""

@@ -19,7 +19,7 @@ from ..settings.broker_config import Address
 from ..system.clock import NowMs, system_now_ms
 from .broker import EmbeddedBroker
 from .living import LOCALHOST, data_directory, living
-from .settings import Arguments, broker_config
+from .settings import Arguments, address_of, broker_config
 
 
 @asynccontextmanager
@@ -27,9 +27,9 @@ async def open_broker(
     path: str | os.PathLike[str] | None = None,
     *,
     settings: Mapping[str, Any] | None = None,
-    native: Address | None = LOCALHOST,
-    kafka: Address | None = None,
-    metrics: Address | None = None,
+    native: Address | str | None = LOCALHOST,
+    kafka: Address | str | None = None,
+    metrics: Address | str | None = None,
     durability: str | None = None,
     config: Mapping[str, str] | None = None,
     for_tests: bool | None = None,
@@ -48,11 +48,11 @@ async def open_broker(
 
     `path`: its directory; None for a temporary one, MEMORY for one in memory. `settings`: keys of the server as
     docs/reference/configuration.md has them, with the values of a TOML file, and the table `topic_defaults`; arguments go
-    before them. `native`, `kafka`: where to listen with which protocol, None for not at all. `metrics`: where /metrics, /livez
-    and /readyz are answered over HTTP (extra `metrics`). `durability`: `fsync` by default for a directory of yours, `os` for
-    one that goes with the block. `config`: defaults of all topics. `for_tests`: whether other settings are those of tests,
-    where groups wait for nobody and `lenient` is on, or those of `triolog serve`; by default those of `serve` for a directory
-    of yours.
+    before them. `native`, `kafka`: where to listen with which protocol, as `"127.0.0.1:0"` or Address; None for not at all.
+    `metrics`: where /metrics, /livez and /readyz are answered over HTTP (extra `metrics`). `durability`: `fsync` by default
+    for a directory of yours, `os` for one that goes with the block. `config`: defaults of all topics. `for_tests`: whether
+    other settings are those of tests, where groups wait for nobody and `lenient` is on, or those of `triolog serve`; by default
+    those of `serve` for a directory of yours.
 
     For tests: `lenient`: Kafka clients get what tests want instead of what Kafka refuses, such as topics with more replicas
     than there are nodes. `users`: who logs in to the Kafka listener with which password. `security`: keys of
@@ -63,13 +63,13 @@ async def open_broker(
 
     Raises InvalidConfigError, StorageError, OSError or RequestError when it cannot start.
     """
-    given = settings or {}
+    given, seed = settings or {}, Seed.of(topics, records or {})
     if native is not None and native is not LOCALHOST and "native" in given:
         raise InvalidConfigError(f"native is said twice: {given['native']} by settings, {native} by the argument")
     arguments = Arguments(
-        native=None if native is LOCALHOST and "native" in given else native,
-        kafka=kafka,
-        metrics=metrics,
+        native=None if native is LOCALHOST and "native" in given else address_of("native", native),
+        kafka=address_of("kafka", kafka),
+        metrics=address_of("metrics", metrics),
         durability=durability,
         config=config or {},
         lenient=lenient,
@@ -82,6 +82,5 @@ async def open_broker(
         chosen = broker_config(directory, given, arguments, is_lasting=is_lasting, for_tests=is_test)
         life_of = partial(Life, node_count=nodes, kafka_version=emulate, has_grace=not is_test)
         async with living(life_of, chosen, Addresses(chosen.native, chosen.kafka), clock or MovedClock(now_ms)) as running:
-            seed = Seed.of(topics, records or {})
             await seed.put(running.life.core)
             yield EmbeddedBroker(running.life, directory, seed, running.metrics, is_lasting=is_lasting)

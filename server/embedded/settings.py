@@ -76,6 +76,18 @@ def broker_config(
     return BrokerConfig(**values, data_dirs=(directory,), topic_defaults=defaults.overlay(arguments.config), durable=is_lasting)
 
 
+def address_of(name: str, given: Address | tuple[str, int] | str | None) -> Address | None:
+    """Where to listen, as an argument says it. Raises InvalidConfigError, which names the argument."""
+    if given is None or isinstance(given, Address):
+        return given
+    try:
+        return Address.parse(given) if isinstance(given, str) else Address(*given)
+    except (ValueError, TypeError):
+        raise InvalidConfigError(
+            f"{name} is {given!r}, expected HOST:PORT such as 127.0.0.1:0, or Address(host, port)"
+        ) from None
+
+
 def _check_metrics_extra() -> None:
     missing = [name for name in ("prometheus_client", "h11") if importlib.util.find_spec(name) is None]
     if missing:

@@ -21,7 +21,7 @@ from ..control.clock import MovedClock
 from ..control.life import ForkedError
 from ..settings.broker_config import Address
 from ..system.clock import system_now_ms
-from .broker import EmbeddedBroker
+from .broker import EmbeddedBroker, describe_broker
 
 T = TypeVar("T")
 
@@ -47,6 +47,14 @@ class BrokerThread:
         self._nursery: trio.Nursery | None = None
         self._broker: EmbeddedBroker | None = None
         self._failure: BaseException | None = None
+
+    def __repr__(self) -> str:
+        running = self._broker
+        return (
+            f"<{type(self).__name__}, not started or ended>"
+            if running is None
+            else (describe_broker(self, is_running=running.life.is_running))
+        )
 
     # ---- life ----------------------------------------------------------------------------------------------------------
 
@@ -139,19 +147,19 @@ class BlockingThread(BrokerThread):
     """A thread whose callers block until they have their answer."""
 
     def __enter__(self) -> Self:
-        self.start()
-        return self
+        return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
-    def start(self) -> None:
-        """Start the thread and wait until the broker serves. Raises what keeps it from starting."""
+    def start(self) -> Self:
+        """Start the thread, wait until the broker serves, and return it. Raises what keeps it from starting."""
         ready = threading.Event()
         self.begin(ready.set, ready.set)
         ready.wait()
         if self._failure is not None:
             self.join()
+        return self
 
     def stop(self) -> None:
         """Stop in order and wait for it; stopping twice is fine."""

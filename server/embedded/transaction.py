@@ -40,6 +40,9 @@ class Transaction:
         self._has_parts = False
         self._failed: str | None = None
 
+    def __repr__(self) -> str:
+        return f"<Transaction {self._id!r}{'' if self._producer is None else ' open'}>"
+
     async def begin(self) -> None:
         """Begin it: whoever has the id besides is fenced off, and what it left open is aborted. Raises RequestError."""
         if self._producer is not None:

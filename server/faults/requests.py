@@ -78,6 +78,9 @@ class LoggedRequest:
             parts.append(f"fault={self.fault}")
         return " ".join(part for part in parts if part)
 
+    def __repr__(self) -> str:
+        return f"<request {self}>"
+
 
 def _error_name(code: int) -> str:
     try:

@@ -20,6 +20,7 @@ from typing import Any, Final
 import attrs
 
 from ...protocol.errors import ErrorCode
+from .spelling import hint
 
 ONCE: Final = 1
 
@@ -209,7 +210,8 @@ def rule_of(told: Mapping[str, Any], apis: frozenset[str] = frozenset()) -> Rule
 def _plain_names(told: Any, apis: frozenset[str]) -> frozenset[str]:
     names = frozenset(plain_name(str(name)) for name in ([told] if isinstance(told, str) else told))
     if apis and (unknown := names - apis):
-        raise RuleError(f"{', '.join(sorted(unknown))}: no such API; there are {', '.join(sorted(apis))}")
+        first = min(unknown)
+        raise RuleError(f"Kafka has no API {first!r}{hint(first, apis)}")
     return names
 
 
@@ -217,7 +219,8 @@ def _error(told: Any) -> ErrorCode:
     try:
         return ErrorCode[told] if isinstance(told, str) else ErrorCode(told)
     except (KeyError, ValueError):
-        raise RuleError(f"error={told!r}: Kafka has no error of that name or number") from None
+        near = hint(told, ErrorCode.__members__) if isinstance(told, str) else ""
+        raise RuleError(f"error={told!r}: Kafka has no error of that name or number{near}") from None
 
 
 _STRINGS: Final = frozenset({"topic", "group", "transactional_id", "client_id"})

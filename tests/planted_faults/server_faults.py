@@ -186,8 +186,8 @@ DIRECTORIES: Final = {
     "backup-order": Fault(
         why="A committed offset in the copy lies behind the end of its log: the group passes what is produced next over.",
         file="server/storage/offline/backup.py",
-        old='(not files.topic_partition.topic.startswith("__"), files.path)',
-        new='(files.topic_partition.topic.startswith("__"), files.path)',
+        old="(not is_internal(files.topic_partition.topic), files.path)",
+        new="(is_internal(files.topic_partition.topic), files.path)",
         tests=(f"{STORAGE}/offline/test_backup.py::test_internal_topics_are_noted_before_the_others",),
     ),
     "backup-of-producer-ids": Fault(

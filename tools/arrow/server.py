@@ -30,6 +30,7 @@ from ...protocol.native.messages import (
 from ...protocol.records.columnar.decode import Wanted, decode_batches, next_offset
 from ...protocol.records.committed import CommittedFilter
 from ...protocol.types import LATEST_TIMESTAMP, Isolation, TopicPartition
+from ...server.storage.disk.paths import is_internal
 from ..client.backoff import Backoff
 from ..client.blocking.client import BlockingClient
 from ..client.blocking.connection import BlockingConnection
@@ -79,9 +80,9 @@ class ServerSource:
         self._was_answered = False
 
     def topics(self) -> list[str]:
-        """Those that this client may see."""
+        """Those that this client may see, without the server's own."""
         metadata = self._retried(lambda client: client.metadata(MetadataRequest()), "looking up topics")
-        return sorted(topic.name for topic in metadata.topics if topic.error is None and not topic.name.startswith("__"))
+        return sorted(topic.name for topic in metadata.topics if topic.error is None and not is_internal(topic.name))
 
     def spans(self, topics: Sequence[str], partitions: Sequence[int] | None, bounds: Bounds) -> list[Span]:
         """What the server has now, up to the high watermark or the last stable offset."""

@@ -48,7 +48,7 @@ class RecordsRefusedError(ForwardError):
         self.is_size = is_size
         """Whether they are too large; another reason would be a timestamp or a key that is missing."""
         self.offset = offset
-        """In the source, where it is known which record it is."""
+        """In the source, of a record that librdkafka did not accept: it is known, and the dead-letter topic cannot have it."""
 
 
 class TargetRefusedError(ForwardError):

@@ -6,11 +6,13 @@ This is what a link spends its time with: 1 us for librdkafka's `produce`, as mu
 from __future__ import annotations
 
 import time
+from itertools import chain
 from typing import Final
 
 import attrs
 
 from ...protocol.types import Record, TopicPartition
+from .errors import RecordsRefusedError
 from .memory import LinkMemory
 from .pacing.stretch import Stretch
 from .source.source import Gap, Piece
@@ -37,6 +39,8 @@ class Handing:
     gap: Gap | None
     offset: int
     """Behind the last record that was handed over."""
+    size_bytes: int = 0
+    """Of the last record that was handed over."""
     last_offset: int = -1
     """Of the last record that was handed over."""
     timestamp: int = -1
@@ -46,14 +50,17 @@ class Handing:
 def hand_over(memory: LinkMemory, producer: UpstreamProducer, handing: Handing, stretch: Stretch, already: int) -> int:
     """How many records went. `already`: those of the partition that are in the stretch. Raises what `make_room` raises.
 
-    Where the cap says so it waits between records, for as long as the stretch may be open.
+    A record that is too large for librdkafka ends the stretch before it, so that the records before it are committed. The next
+    stretch begins with it and raises RecordsRefusedError. Where the cap says so it waits between records, for as long as the
+    stretch may be open.
     """
     produce, partition, target = producer.produce, handing.piece.partition, handing.target
     number, cap, settings = partition.partition, memory.cap, memory.settings
     most = min(memory.caution.limit(partition) - already, stretch.max_records - stretch.records)
     room, deadline = stretch.max_bytes - stretch.bytes, stretch.begun_s + stretch.max_delay_s
     refused = memory.refused.get(partition)
-    is_special = handing.gap is not None or settings.origin_header or refused is not None
+    gap = handing.gap
+    is_special = gap is not None or settings.origin_header or refused is not None
     records = size = 0
     if most <= 0 or room <= 0:
         return 0
@@ -62,9 +69,10 @@ def hand_over(memory: LinkMemory, producer: UpstreamProducer, handing: Handing, 
         each = (0 if value is None else len(value)) + (0 if key is None else len(key))
         topic, to = target, number
         if is_special:
+            gap = handing.gap
             headers = _headers(memory, handing, record)
             if refused is not None and offset in refused:
-                topic, to, headers = _dead_letter(memory, partition, record, refused[offset])
+                topic, to, headers = _dead_letter(memory, partition, record, headers, refused[offset])
         if headers:
             each += sum(len(name) + (0 if data is None else len(data)) for name, data in headers)
         while True:
@@ -74,10 +82,15 @@ def hand_over(memory: LinkMemory, producer: UpstreamProducer, handing: Handing, 
             except BufferError:
                 producer.make_room()
             except producer.failure as exc:
-                raise producer.explain(exc, topic, to, offset) from None
+                error = producer.explain(exc, topic, to, offset, each)
+                if not isinstance(error, RecordsRefusedError) or not (records or stretch.records):
+                    raise error from None
+                handing.piece = handing.piece._replace(records=chain((record,), handing.piece.records))
+                handing.gap = gap
+                return _handed(stretch, records, size)
         records += 1
         size += each
-        handing.last_offset, handing.offset = offset, offset + 1
+        handing.last_offset, handing.offset, handing.size_bytes = offset, offset + 1, each
         if timestamp >= 0:
             handing.timestamp = timestamp
         if cap is not None:
@@ -94,6 +107,10 @@ def hand_over(memory: LinkMemory, producer: UpstreamProducer, handing: Handing, 
                 break
     else:
         handing.offset, handing.is_done = handing.piece.next_offset, True
+    return _handed(stretch, records, size)
+
+
+def _handed(stretch: Stretch, records: int, size: int) -> int:
     stretch.records += records
     stretch.bytes += size
     return records
@@ -109,11 +126,14 @@ def _headers(memory: LinkMemory, handing: Handing, record: Record) -> Headers:
     return headers
 
 
-def _dead_letter(memory: LinkMemory, partition: TopicPartition, record: Record, reason: str) -> tuple[str, int, Headers]:
+def _dead_letter(
+    memory: LinkMemory, partition: TopicPartition, record: Record, headers: Headers, reason: str
+) -> tuple[str, int, Headers]:
+    """`headers` are those that the link would send: among them a gap, which nothing else is told with."""
     assert memory.settings.dead_letter_topic is not None
-    origin = (ORIGIN_HEADER, _origin(memory, partition, record.offset))
-    headers = (*record.headers, origin, (ERROR_HEADER, reason.encode()))
-    return memory.settings.dead_letter_topic, -1, headers
+    if not memory.settings.origin_header:
+        headers = (*headers, (ORIGIN_HEADER, _origin(memory, partition, record.offset)))
+    return memory.settings.dead_letter_topic, -1, (*headers, (ERROR_HEADER, reason.encode()))
 
 
 def _origin(memory: LinkMemory, partition: TopicPartition, offset: int) -> bytes:

@@ -131,6 +131,7 @@ class Session:
         sent: dict[TopicPartition, int] = {}
         times: dict[TopicPartition, int] = {}
         lasts: dict[TopicPartition, int] = {}
+        sizes: dict[TopicPartition, int] = {}
         gaps: list[tuple[TopicPartition, Gap]] = []
         self._producer.begin()
         try:
@@ -142,7 +143,7 @@ class Session:
                     gaps.append((part, gap))
                 sent[part] = sent.get(part, 0) + count
                 if count:
-                    lasts[part] = handing.last_offset
+                    lasts[part], sizes[part] = handing.last_offset, handing.size_bytes
                 if handing.timestamp >= 0:
                     times[part] = handing.timestamp
                 if handing.offset > self._committed[part]:
@@ -155,7 +156,7 @@ class Session:
                 self._commit(stretch, sent, self._marked(lasts, times), times, gaps)
         except RecordsRefusedError as exc:
             memory.progress.avoided(stretch.records)
-            self._refused(exc, sent, lasts)
+            self._refused(exc, sent, lasts, sizes)
             raise
         except TargetRefusedError as exc:
             memory.progress.avoided(stretch.records)
@@ -253,7 +254,13 @@ class Session:
             name: (topic.topic_id, len(topic.partitions)) for name, topic in before.items()
         }
 
-    def _refused(self, error: RecordsRefusedError, sent: dict[TopicPartition, int], lasts: dict[TopicPartition, int]) -> None:
+    def _refused(
+        self,
+        error: RecordsRefusedError,
+        sent: dict[TopicPartition, int],
+        lasts: dict[TopicPartition, int],
+        sizes: dict[TopicPartition, int],
+    ) -> None:
         """Find out which record it is, or, when that is known, what becomes of it."""
         memory = self._memory
         topic = self._source_of(error.topic)
@@ -262,25 +269,30 @@ class Session:
                 trouble(memory, name, f"the dead-letter topic {error.topic} does not take its record: {error.reason}")
             return
         part = TopicPartition(topic, error.partition)
-        offset = error.offset
-        if offset is None:
-            if error.is_size and sent[part] > 1:
-                memory.batch_bytes = max(LEAST_BATCH_BYTES, memory.batch_bytes // 2)
-            if not memory.caution.refused(part, sent[part]):
-                return
-            offset = lasts[part]
-        LOGGER.warning(
-            "link %s: the upstream refuses the record at offset %d of %s: %s", memory.settings.name, offset, part, error.reason
-        )
+        if error.offset is not None:  # librdkafka's limit is the dead-letter topic's, too
+            self._stopped_at(part, error.offset, f"cannot be sent: {error.reason}", "raise it in the link's table `kafka`")
+            return
+        if error.is_size and sent[part] > 1:
+            memory.batch_bytes = max(LEAST_BATCH_BYTES, memory.batch_bytes // 2)
+        if not memory.caution.refused(part, sent[part]):
+            return
+        offset, said = lasts[part], f"of {sizes[part]} bytes is refused by the upstream: {error.reason}"
         if memory.settings.dead_letter_topic is not None:
+            LOGGER.warning("link %s: the record at offset %d of %s %s", memory.settings.name, offset, part, said)
             memory.refused.setdefault(part, {})[offset] = error.reason
             return
+        remedy = "give the link a `dead_letter_topic`"
+        if error.is_size:
+            remedy = f"raise max.message.bytes of {error.topic} there, {remedy}"
+        self._stopped_at(part, offset, said, remedy)
+
+    def _stopped_at(self, part: TopicPartition, offset: int, said: str, remedy: str) -> None:
+        """The topic stops before a record, until somebody has done something."""
         trouble(
-            memory,
-            topic,
-            f"the upstream refuses the record at offset {offset} of partition {part.partition}: {error.reason}; raise "
-            f"max.message.bytes of {error.topic} there, give the link a `dead_letter_topic`, or pass over it: "
-            f"`triolog forward reset --topic {topic} --partition {part.partition} --start {offset + 1}`",
+            self._memory,
+            part.topic,
+            f"the record at offset {offset} of partition {part.partition} {said}; {remedy}, or skip it: "
+            f"`triolog forward reset --topic {part.topic} --partition {part.partition} --start {offset + 1}`",
         )
 
     def _forget_refused(self, offsets: dict[TopicPartition, int]) -> None:

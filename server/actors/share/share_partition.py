@@ -64,13 +64,14 @@ class SharePartition:
         fetch_offset: int,
         max_records: int,
         aborted: Sequence[OffsetRange],
-    ) -> list[AcquiredRecords]:
-        """Give records to a member that were read from `fetch_offset` on, see `Acquisition`."""
+    ) -> tuple[list[AcquiredRecords], list[StateBatch]]:
+        """Give records to a member that were read from `fetch_offset` on, see `Acquisition`. Returns what the member gets, and
+        what `store_settled` has to store: that aborted records are archived."""
         acquisition = Acquisition(self.state, member, wanted.mode, wanted.batch_size, deadline_now_ms())
         acquired = acquisition.take(fetched, fetch_offset=fetch_offset, max_records=max_records, aborted=aborted)
         self._alarm.bring_forward(self.state.next_deadline_ms)
         self.state.counters.acquired += sum(each.last_offset - each.first_offset + 1 for each in acquired)
-        return acquired
+        return acquired, acquisition.archived
 
     async def acknowledge(self, member: str, said: Sequence[Acknowledgement]) -> None:
         """What a member says of records. It is stored when this returns. Raises RequestError; then nothing has happened but
@@ -101,16 +102,16 @@ class SharePartition:
             self.waiters.wake_all()
         return expired
 
-    async def store_expired(self, batches: Sequence[StateBatch]) -> None:
-        """Store that locks have ended; they have in any case."""
+    async def store_settled(self, batches: Sequence[StateBatch]) -> None:
+        """Store that locks have ended, or that records are archived. Both hold in any case, as long as this state lives."""
         with self._log.errors.isolate("share-locks", self.key):
-            await self._store_expired(batches)
+            await self._store_settled(batches)
 
-    async def _store_expired(self, batches: Sequence[StateBatch]) -> None:
+    async def _store_settled(self, batches: Sequence[StateBatch]) -> None:
         try:
             await self._store(batches)
         except RequestError as exc:
-            LOGGER.warning("%s: that locks have ended could not be stored: %s", self.key, exc)
+            LOGGER.warning("%s: could not store ended locks or archived records: %s", self.key, exc)
 
     async def _store(self, batches: Sequence[StateBatch]) -> None:
         try:

@@ -111,6 +111,7 @@ class BlockingLog(Proxy[LogView]):
 class BlockingGroups(Proxy[GroupsView]):
     """`broker.groups`. Raises RequestError where the broker would answer one."""
 
+    is_known = at_once(GroupsView.is_known)
     committed = waiting(GroupsView.committed)
     commit = waiting(GroupsView.commit)
     lag = waiting(GroupsView.lag)

@@ -13,6 +13,7 @@ from ...faults.disk_faults import DiskFault, DiskFaults, DiskRule, disk_rule_of
 from ...faults.faults import Fault, Faults
 from ...faults.requests import LoggedRequest, RequestLog, Wanted
 from ...faults.rules import Intercept, Rule, plain_name, rule_of
+from ...faults.spelling import hint
 from ..waiting import PATIENCE_S, wait_until
 
 _KAFKA_APIS: Final = frozenset(plain_name(api.name) for api in APIS.values())
@@ -77,6 +78,9 @@ class FaultView:
     fault: Fault | DiskFault
     _faults: Faults | DiskFaults
 
+    def __repr__(self) -> str:
+        return f"<fault #{self.number} {self.rule.as_json()} fired {self.fired} of {self.matched} matches>"
+
     @property
     def number(self) -> int:
         return self.fault.number
@@ -120,6 +124,9 @@ class FaultsView:
     faults: Faults
     disk_faults: DiskFaults
 
+    def __repr__(self) -> str:
+        return f"<faults {[*self, *self.of_disk()]}>"
+
     def __iter__(self) -> Iterator[FaultView]:
         return (FaultView(fault, self.faults) for fault in self.faults)
 
@@ -162,11 +169,22 @@ class FaultsView:
         self.disk_faults.clear()
 
 
+def _check_names(api: str | None, error: str | None) -> None:
+    """Raises ValueError, with the name that was probably meant."""
+    if api is not None and plain_name(api) not in _KAFKA_APIS:
+        raise ValueError(f"Kafka has no API {api!r}{hint(api, (each.name for each in APIS.values()))}")
+    if error is not None and error not in ErrorCode.__members__:
+        raise ValueError(f"Kafka has no error {error!r}{hint(error, ErrorCode.__members__)}")
+
+
 @attrs.frozen(eq=False, repr=False)
 class RequestsView:
     """`broker.requests`: the last ones, oldest first. Only Kafka's protocol is noted."""
 
     log: RequestLog
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} requests, the last is #{self.last}>"
 
     def __iter__(self) -> Iterator[LoggedRequest]:
         return iter(self.log)
@@ -175,7 +193,9 @@ class RequestsView:
         return len(self.log)
 
     def find(self, api: str | None = None, **wanted: Unpack[RequestWords]) -> list[LoggedRequest]:
-        """The requests that match; names may have `*` and `?`, what is left out matches anything."""
+        """The requests that match; names may have `*` and `?`, what is left out matches anything. Raises ValueError for an API
+        or an error that Kafka does not have."""
+        _check_names(api, wanted.get("error"))
         return self.log.find(Wanted(api=api, **wanted))
 
     def count(self, api: str | None = None, **wanted: Unpack[RequestWords]) -> int:

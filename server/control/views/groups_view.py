@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import attrs
 
-from ....protocol.coordinator.consumer_protocol import decode_assignment
+from ....protocol.coordinator.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment
 from ....protocol.errors import ErrorCode, RequestError, TriologError
 from ....protocol.types import TopicPartition
 from ...broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember, ShareHeartbeat, StreamsHeartbeat
+from ...faults.spelling import hint
 from ...groups.consumer_values import LEAVE_EPOCH
 from ...groups.values import GroupState
 from ..waiting import PATIENCE_S, look_until
 from .fault_views import FaultsView, FaultView
+from .record_counts import count_records
+from .spelling import check_group, check_topic, unknown_group
 
 MEMBER_APIS: Final = (
     "JoinGroup",
@@ -46,14 +49,14 @@ def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
 
 
 async def uncommitted(core: Broker, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
-    """How many records of each partition a group has not committed, of those that are still there."""
+    """How many committed records of each partition a group has not read, as far as its offsets say. Raises RequestError."""
     committed = {each: offset for each, offset, _ in await core.offsets.fetch(group)}
     found = {}
     for topic in topics:
+        check_topic(core, topic)
         for number in range(core.topics.partition_count(topic)):
             place = TopicPartition(topic, number)
-            log = core.reader.snapshot(place)
-            found[place] = max(0, log.high_watermark - max(log.log_start_offset, committed.get(place, 0)))
+            found[place] = await count_records(core, place, committed.get(place, 0))
     return found
 
 
@@ -64,8 +67,17 @@ class GroupsView:
     core: Callable[[], Broker]
     faults: FaultsView
 
+    def __repr__(self) -> str:
+        return "GroupsView()"
+
+    def is_known(self, group: str) -> bool:
+        """Whether a group has members or offsets, or had."""
+        return unknown_group(self.core(), group) is None
+
     async def committed(self, group: str, topic: str | None = None) -> dict[TopicPartition, int]:
         """The committed offset of each partition that has one."""
+        if topic is not None:
+            check_topic(self.core(), topic)
         offsets = await self.core().offsets.fetch(group)
         return {each: offset for each, offset, _ in offsets if offset >= 0 and topic in (None, each.topic)}
 
@@ -77,9 +89,20 @@ class GroupsView:
                 raise error
 
     async def lag(self, group: str, topic: str | None = None) -> int:
-        """Records between the committed offsets and the ends of their partitions, all together."""
-        committed = await self.committed(group, topic)
-        return sum(max(0, self.core().reader.snapshot(each).high_watermark - offset) for each, offset in committed.items())
+        """Count the committed records that a group has not read, as far as its offsets say: of all partitions of `topic`, or of
+        each topic of which it has offsets, or its members have partitions. Markers, aborted records and offsets without a
+        record do not count. Raises UnknownTopicOrPartitionError; GROUP_ID_NOT_FOUND, unless `topic` has nothing to read."""
+        core = self.core()
+        if topic is None:
+            check_group(core, group)
+            places = [*await self.committed(group), *(each for member in self.members(group) for each in member.partitions)]
+            topics = {each.topic for each in places} & set(core.topics.names())
+        else:
+            topics = {topic}
+        count = sum((await uncommitted(core, group, topics)).values())
+        if count:
+            check_group(core, group)
+        return count
 
     async def wait_committed(
         self, group: str, topic: str, offset: int, *, partition: int = 0, timeout_s: float = PATIENCE_S
@@ -93,10 +116,14 @@ class GroupsView:
             found = (await self.committed(group)).get(wanted, -1)
             return found if found >= offset else None
 
-        return await look_until(look, timeout_s, lambda: f"group {group} has committed {found} of {offset} for {wanted}")
+        def missing() -> str:
+            return f"{self._unknown(group, topic)}group {group} has committed {found} of {offset} for {wanted}"
+
+        return await look_until(look, timeout_s, missing)
 
     async def wait_no_lag(self, group: str, topic: str, *, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until a group has committed everything that is there, of every partition that has records."""
+        """Wait until a group has no committed record left to read in any partition of a topic, see `lag`. Raises TimeoutError,
+        UnknownTopicOrPartitionError."""
         behind: dict[int, int] = {}
 
         async def look() -> bool | None:
@@ -105,7 +132,18 @@ class GroupsView:
             behind = {each.partition: count for each, count in found.items()}
             return None if any(behind.values()) else True
 
-        await look_until(look, timeout_s, lambda: f"group {group} is behind in {topic} by {behind} (partition: records)")
+        def missing() -> str:
+            return f"{self._unknown(group)}group {group} is behind in {topic} by {behind} (partition: records)"
+
+        await look_until(look, timeout_s, missing)
+
+    def _unknown(self, group: str, topic: str | None = None) -> str:
+        """How an error begins where the topic, or the group, is perhaps misspelt."""
+        core = self.core()
+        names = list(core.topics.names())
+        topics = "" if topic is None or topic in names else f"there is no topic {topic!r}{hint(topic, names)}; "
+        error = unknown_group(core, group)
+        return topics if error is None else f"{topics}{error}; "
 
     # ---- members ---------------------------------------------------------------------------------------------------------
 
@@ -163,18 +201,35 @@ class GroupsView:
         ]
 
     async def wait_assigned(self, group: str, members: int = 1, *, timeout_s: float = PATIENCE_S) -> list[MemberView]:
-        """Wait until a group is stable, has so many members, and each has its partitions; answers them. Raises
-        TimeoutError."""
+        """Wait until a group is stable, has so many members, and these have all partitions of at least one topic among them;
+        answers them. Members of another protocol than that of consumers need no partitions. Raises TimeoutError."""
 
         async def look() -> list[MemberView] | None:
             found = self.members(group)
-            return found if self.state(group) == GroupState.STABLE.value and len(found) == members else None
+            is_stable = self.state(group) == GroupState.STABLE.value and len(found) == members
+            return found if is_stable and not self._unassigned(group, found) else None
 
-        return await look_until(
-            look,
-            timeout_s,
-            lambda: f"group {group} is {self.state(group)} with {len(self.members(group))} of {members} members",
-        )
+        def missing() -> str:
+            found = self.members(group)
+            unassigned = f"; {self._unassigned(group, found)}" if found else ""
+            said = f"group {group} is {self.state(group)} with {len(found)} of {members} members"
+            return f"{self._unknown(group)}{said}{unassigned}"
+
+        return await look_until(look, timeout_s, missing)
+
+    def _unassigned(self, group: str, members: Sequence[MemberView]) -> str:
+        """What members have not got that they are to read; nothing when they have it. A rebalance in steps (KIP-429) is stable
+        while partitions change hands."""
+        core = self.core()
+        if core.groups.describe(group).protocol_type not in ("", CONSUMER_PROTOCOL_TYPE) or not members:
+            return ""
+        places = {each for member in members for each in member.partitions}
+        if not places:
+            return "no member has a partition: the topics that they subscribe to may not exist"
+        topics = {each.topic for each in places} & set(core.topics.names())
+        all_places = {TopicPartition(name, number) for name in topics for number in range(core.topics.partition_count(name))}
+        missing = ", ".join(map(str, sorted(all_places - places)))
+        return f"no member has {missing}" if missing else ""
 
     async def kick(self, group: str, member_id: str) -> None:
         """Remove a member from a group, as if it had left; the others share what it had. Raises RequestError."""

@@ -14,6 +14,7 @@ from ....protocol.records.record import iter_records
 from ....protocol.types import Isolation, Record, TopicPartition
 from ...broker import Broker, FetchPartition, ReaderView
 from ..waiting import PATIENCE_S
+from .spelling import check_topic
 
 FETCH_BYTES: Final = 8 * 2**20
 FOREVER_S: Final = 3600.0
@@ -33,7 +34,11 @@ class LogView:
     core: Callable[[], Broker]
     topic: str
 
+    def __repr__(self) -> str:
+        return f"LogView({self.topic!r})"
+
     def _partitions(self, partition: int | None) -> list[TopicPartition]:
+        check_topic(self.core(), self.topic)
         if partition is not None:
             return [TopicPartition(self.topic, partition)]
         return [TopicPartition(self.topic, number) for number in range(self.core().topics.partition_count(self.topic))]

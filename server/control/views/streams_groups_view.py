@@ -33,6 +33,9 @@ class StreamsGroupsView:
 
     core: Callable[[], Broker]
 
+    def __repr__(self) -> str:
+        return "StreamsGroupsView()"
+
     def groups(self) -> dict[str, str]:
         """The state of each Streams group that there is."""
         streams = self.core().groups.streams

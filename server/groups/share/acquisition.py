@@ -15,7 +15,7 @@ import attrs
 
 from .in_flight import InFlightBatch, Run
 from .partition_state import SharePartitionState
-from .values import AcquiredRecords, AcquireMode, OffsetRange, RecordState
+from .values import AcquiredRecords, AcquireMode, OffsetRange, RecordState, StateBatch
 
 FIRST_LIMIT_ALONE: Final = 3
 """With a lower delivery count limit the last delivery is like any."""
@@ -36,6 +36,8 @@ class Acquisition:
     _limit: int = 0
     _count: int = 0
     _acquired: list[AcquiredRecords] = attrs.field(factory=list)
+    archived: list[StateBatch] = attrs.field(factory=list)
+    """Of aborted transactions: to be stored, so that a later owner of the state does not give them once more."""
 
     def take(
         self,
@@ -218,6 +220,7 @@ class Acquisition:
                 for run in [run for run in batch.overlapping(first, last) if run.is_owned_by(self.member)]:
                     for each in batch.between(max(first, run.first), min(last, run.last)):
                         each.settle(RecordState.ARCHIVED)
+                        self.archived.append(StateBatch(each.first, each.last, each.state, each.delivery_count))
                 batch.merge()
             self._acquired = [left for each in self._acquired for left in _without(each, first, last)]
         self.state.advance_start()

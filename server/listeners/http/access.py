@@ -37,6 +37,9 @@ class HttpAccess:
     token: str | None = attrs.field(default=None, repr=False)
     names: frozenset[str] = frozenset()
     """Of this machine, in small letters. With them `Host` is checked also where other machines reach the address."""
+    accepts_untyped: bool = False
+    """Whether a change without `Content-Type` is accepted, as curl -X POST, Java and Go send it. A page can have a browser send
+    one, too, but then its Origin is beside it."""
     takes_links: bool = False
     """Whether a link on another site may lead here: to a page that nobody else can read, or show inside his."""
 
@@ -56,7 +59,8 @@ class HttpAccess:
         if headers.get("sec-fetch-site", "none").lower() not in OF_THIS_SITE and not (self.takes_links and _is_link(request)):
             return HttpAnswer.text(403, "requests of other sites are not answered")
         changes = request.method not in WITHOUT_BODY or bool(request.body)
-        if changes and headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        content_type = headers.get("content-type", JSON if self.accepts_untyped else "").partition(";")[0].strip().lower()
+        if changes and content_type != JSON:
             return HttpAnswer.text(415, f"a {request.method} needs Content-Type: {JSON}")
         if self.token is not None and not _has_token(headers.get("authorization", ""), self.token):
             answer = HttpAnswer.text(401, "Authorization: Bearer TOKEN is missing, or has another token")

@@ -46,7 +46,15 @@ from ..disk.checkpoints import (
     encode_offsets,
 )
 from ..disk.filesystem import CREATE, READ, FileSystem, link_file, read_file, replace_file, sync_file
-from ..disk.paths import BATCHES_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, segment_file
+from ..disk.paths import (
+    BATCHES_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    is_internal,
+    segment_file,
+)
 from ..errors import CheckpointError, LogDirectoryError, StorageError
 from ..producers.producer_id_block import PRODUCER_ID_BLOCK_FILE, decode_producer_id_block, id_apart, write_producer_id_block
 from ..recovery.salvage import GoodBatch, scan_batches
@@ -109,7 +117,7 @@ def plan_backup(fs: FileSystem, source: str, wait: Callable[[], None]) -> Backup
         raise LogDirectoryError(f"{source} is one partition; a backup is made of the log directory that it lies in")
     newer = _made_since(fs, source, small)
     partitions = []
-    for files in sorted(found.partitions, key=lambda files: (not files.topic_partition.topic.startswith("__"), files.path)):
+    for files in sorted(found.partitions, key=lambda files: (not is_internal(files.topic_partition.topic), files.path)):
         plan = None if newer(files.topic_partition) else _noted(fs, files.path, wait)
         if plan is not None:
             partitions.append(plan)

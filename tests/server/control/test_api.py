@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,8 @@ def test_a_page_of_another_site_can_change_nothing(control: Control) -> None:
     json_type = {"Content-Type": "application/json"}
     foreign: list[tuple[dict[str, str], int]] = [
         ({"Content-Type": "text/plain"}, 415),
-        ({}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Origin": "http://evil.example"}, 403),
         ({**json_type, "Origin": "http://evil.example"}, 403),
         ({**json_type, "Host": "evil.example"}, 403),
     ]
@@ -70,6 +72,16 @@ def test_a_page_of_another_site_can_change_nothing(control: Control) -> None:
         assert (answer.status, "message" in json.loads(answer.read())) == (status, True)
         connection.close()
     assert control.do("GET", "/topics")
+
+
+@pytest.mark.parametrize("body", [None, b'{"name": "made"}'])
+def test_a_program_that_sends_no_content_type_is_answered(control: Control, body: bytes | None) -> None:
+    """As `curl -X POST`, and the samples in Java and Go of docs/testing-with-triolog.md."""
+    host, _, port = control.ready["control"].rpartition(":")
+    with closing(HTTPConnection(host, int(port), timeout=PATIENCE_S)) as connection:
+        connection.request("POST", "/topics" if body else "/reset", body)
+        assert connection.getresponse().status == 200
+    assert set(control.do("GET", "/topics")) == ({"made"} if body else set())
 
 
 def test_other_machines_reach_a_control_port_with_a_token_only(server_folder: ServerFolder) -> None:

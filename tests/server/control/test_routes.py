@@ -52,7 +52,7 @@ async def ask(api: ControlApi, method: str, path: str, body: object = None) -> t
         ("POST", "/topics/missing/records", {"records": ["v"]}, 422, "missing"),
         ("POST", "/topics", ["t"], 400, "the body is not an object"),
         ("POST", "/faults", {"api": "Produce"}, 400, "without an effect"),
-        ("POST", "/faults", {"api": "Produse", "hold": True}, 400, "no such API"),
+        ("POST", "/faults", {"api": "Produse", "hold": True}, 400, "did you mean"),
         ("POST", "/faults", {"colour": "red"}, 400, "no such field"),
         ("GET", "/faults/7", None, 404, "there is no fault 7"),
         ("POST", "/disk-faults", {"effect": "melted"}, 400, "expected one of"),

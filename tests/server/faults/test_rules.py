@@ -129,7 +129,7 @@ def test_a_rule_that_cannot_be_says_why(read: Callable[..., object], told: dict[
 
 
 def test_an_api_that_does_not_exist_is_refused_where_they_are_known() -> None:
-    with pytest.raises(RuleError, match="produse: no such API"):
+    with pytest.raises(RuleError, match=r"no API .produse. \(did you mean .produce."):
         rule_of({"api": "Produse", "hold": True}, frozenset({"produce"}))
 
 

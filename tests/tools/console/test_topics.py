@@ -38,11 +38,13 @@ async def test_topics_are_filtered_sorted_and_cut_into_pages() -> None:
 
 
 async def test_topics_of_the_server_are_shown_when_they_are_asked_for(shown: Shown) -> None:
+    await shown.broker.create_topic("__audit")
     async with shown.broker.transaction("id") as transaction:
         await transaction.append("flights", [b"x"])
     told = (await shown.browser.get("/api/topics")).json
     assert told["internal"] == 1
     assert "__transaction_state" not in [each["name"] for each in told["topics"]]
+    assert "__audit" in [each["name"] for each in told["topics"]], "a topic of a user"
     assert "__transaction_state" in await names(shown, "internal=1")
 
 

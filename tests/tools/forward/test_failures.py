@@ -163,7 +163,7 @@ def test_a_record_that_is_too_large_stops_its_topic_until_the_upstream_takes_it(
     with Running(link):
         until(lambda: TOPIC in troubles(link), "trouble")
         reason = troubles(link)[TOPIC]
-        assert "refuses the record at offset 10 of partition 0" in reason
+        assert "the record at offset 10 of partition 0 of 5000 bytes is refused by the upstream" in reason
         assert f"max.message.bytes of {TOPIC}" in reason
         assert "--partition 0 --start 11" in reason
         assert pair.values() == numbered(0, 10)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ....protocol.native.messages import TopicMetadata
+from ....server.storage.disk.paths import is_internal
 from ..parameters import exact
 from ..routes import Call, Route, page
 from ..watching.history import shortened
@@ -15,7 +16,6 @@ from ..watching.watcher import now_ms
 PAGE_SIZE: Final = 100
 POINTS: Final = 60
 """Of a line in the list."""
-INTERNAL: Final = "__"
 SORTS: Final = ("name", "partitions", "records", "size", "in", "out")
 RATES: Final = ("appended_records_per_second", "appended_bytes_per_second", "fetched_bytes_per_second")
 
@@ -31,7 +31,7 @@ async def topics(call: Call) -> dict[str, Any]:
     with_internal = query.flag("internal")
     await call.watcher.first_sample()
     every = await call.watcher.topics()
-    shown = [each for each in every if with_internal or not each.name.startswith(INTERNAL)]
+    shown = [each for each in every if with_internal or not is_internal(each.name)]
     told = _told(call)
     rows = [_row(each, told.get(each.name)) for each in shown if part in each.name.lower()]
     rows.sort(key=_key(sort), reverse=order == "desc")
@@ -41,7 +41,7 @@ async def topics(call: Call) -> dict[str, Any]:
     return {
         "status": call.watcher.status.to_json(),
         "total": len(every),
-        "internal": sum(1 for each in every if each.name.startswith(INTERNAL)),
+        "internal": sum(1 for each in every if is_internal(each.name)),
         "found": len(rows),
         "page": number,
         "pages": pages,

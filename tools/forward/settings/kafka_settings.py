@@ -12,7 +12,7 @@ OWNED: Final = frozenset(
         *("bootstrap.servers", "metadata.broker.list", "client.id", "group.id", "group.instance.id", "transactional.id"),
         *("transaction.timeout.ms", "enable.idempotence", "enable.gapless.guarantee", "acks", "request.required.acks"),
         *("compression.type", "compression.codec", "enable.auto.commit", "isolation.level", "allow.auto.create.topics"),
-        *("delivery.report.only.error", "queue.buffering.max.kbytes", "queue.buffering.max.messages", "message.max.bytes"),
+        *("delivery.report.only.error", "queue.buffering.max.kbytes", "queue.buffering.max.messages"),
         *("retries", "message.send.max.retries", "partitioner", "group.protocol", "on_delivery", "error_cb", "logger"),
     }
 )

@@ -10,7 +10,6 @@ from ....protocol.errors import RequestError
 from ....server.storage.disk.paths import check_topic_name, is_internal
 
 FIELDS: Final = ("topic", "node", "link")
-INTERNAL_PREFIX: Final = "__"
 _FIELD: Final = re.compile(r"\{([^{}]*)\}")
 
 
@@ -37,13 +36,11 @@ def target_name(template: str, **values: str) -> str:
 
 
 def wanted_topics(names: Iterable[str], pattern: str | None, there: Iterable[str]) -> list[str]:
-    """Those that are there and meant. A pattern means whole names, and no topic whose name begins with `__`."""
+    """Those that are there and meant. A pattern means whole names, and no topic of the server's own."""
     named = set(names)
     matches = None if pattern is None else re.compile(pattern)
     return sorted(
-        name
-        for name in there
-        if name in named or (matches is not None and not name.startswith(INTERNAL_PREFIX) and matches.fullmatch(name))
+        name for name in there if name in named or (matches is not None and not is_internal(name) and matches.fullmatch(name))
     )
 
 

@@ -121,6 +121,11 @@ class UpstreamClients:
     def is_exactly_once(self) -> bool:
         return self._settings.delivery is Delivery.EXACTLY_ONCE
 
+    @property
+    def max_message_bytes(self) -> int:
+        """The largest record that librdkafka accepts from the link."""
+        return int(str(self._settings.kafka.get("message.max.bytes", MAX_MESSAGE_BYTES)))
+
     def producer(self, batch_bytes: int, refused: Callable[[Any, Any], None]) -> Producer:
         """One that may have to be introduced to the upstream (`init_transactions`)."""
         from confluent_kafka import Producer
@@ -130,8 +135,8 @@ class UpstreamClients:
             "linger.ms": LINGER_MS,
             "batch.size": batch_bytes,
             "batch.num.messages": 100_000,
-            "message.max.bytes": MAX_MESSAGE_BYTES,
-            "queue.buffering.max.kbytes": QUEUE_BYTES // KIB,
+            "message.max.bytes": self.max_message_bytes,
+            "queue.buffering.max.kbytes": max(QUEUE_BYTES, self.max_message_bytes + QUEUE_BYTES - MAX_MESSAGE_BYTES) // KIB,
             "queue.buffering.max.messages": QUEUE_RECORDS,
             "compression.type": self._settings.compression.value,
             "delivery.report.only.error": True,

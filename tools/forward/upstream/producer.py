@@ -98,12 +98,12 @@ class UpstreamProducer:
         self._serve(FULL_S)
         self._check()
 
-    def explain(self, error: KafkaException, topic: str, partition: int, offset: int) -> ForwardError:
-        """What it means that `produce` has raised this for a record; raises what has become of earlier ones."""
+    def explain(self, error: KafkaException, topic: str, partition: int, offset: int, size: int) -> ForwardError:
+        """What it means that `produce` has raised this for a record of `size` bytes; raises what has become of earlier ones."""
         found = kafka_exception(error).args[0]
-        if judge(found.code()) is Verdict.REFUSED:
-            is_size = found.code() in SIZE_CODES
-            return RecordsRefusedError(topic, partition, words(found), is_size=is_size, offset=offset)
+        if found.code() in SIZE_CODES:
+            reason = f"it has {size} bytes, more than the link's message.max.bytes of {self._clients.max_message_bytes}"
+            return RecordsRefusedError(topic, partition, reason, is_size=True, offset=offset)
         self._serve()
         self._check()
         failure = self._clients.failure(error, f"no record for {topic}-{partition}")

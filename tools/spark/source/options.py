@@ -19,6 +19,7 @@ import attrs
 
 from ....protocol.limits import INT32_MAX, INT64_MAX, KIB, MAX_CLIENT_ID_CHARS, MAX_FRAME_BYTES, MAX_GROUP_ID_CHARS, MIB
 from ....protocol.types import Isolation, TopicPartition
+from ....server.storage.disk.paths import is_internal
 from ...client.config import address_text
 from ..sink.write_options import (
     ACCESS,
@@ -121,13 +122,13 @@ class Subscribed:
 
 @attrs.frozen
 class Matching:
-    """All partitions of the topics whose whole name matches; internal ones, which begin with `__`, do not."""
+    """All partitions of the topics whose whole name matches; the server's own topics do not."""
 
     pattern: str
 
     def matches(self, topic: str) -> bool:
         """Whether this topic is meant."""
-        return not topic.startswith("__") and re.fullmatch(self.pattern, topic) is not None
+        return not is_internal(topic) and re.fullmatch(self.pattern, topic) is not None
 
 
 Selection = Assigned | Subscribed | Matching

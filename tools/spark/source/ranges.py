@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
@@ -87,7 +88,7 @@ def raise_count(ranges: Sequence[OffsetRange], least: int) -> list[OffsetRange]:
 
 
 def _share(count: int, total: int, parts: int) -> int:
-    return max(1, round(count / total * parts))
+    return max(1, math.floor(count / total * parts + 0.5))  # halves up, as Java's Math.round
 
 
 def _cut_by_bytes(

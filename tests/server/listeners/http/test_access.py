@@ -80,6 +80,14 @@ def test_what_changes_something_is_json(method: str, body: bytes, content_type: 
     assert status(HttpAccess(), method, body, content_type=content_type) == expected
 
 
+@pytest.mark.parametrize(("content_type", "expected"), [("", 200), ("application/json", 200), ("text/plain", 415)])
+@pytest.mark.parametrize("body", [b"", b"{}"])
+def test_a_change_without_a_content_type_is_accepted_where_allowed(content_type: str, expected: int, body: bytes) -> None:
+    access = HttpAccess(accepts_untyped=True)
+    assert status(access, "POST", body, content_type=content_type) == expected
+    assert status(access, "POST", body, content_type=content_type, origin="http://evil.example") == 403
+
+
 @pytest.mark.parametrize(
     ("authorization", "expected"),
     [

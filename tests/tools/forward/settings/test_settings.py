@@ -165,7 +165,7 @@ def test_who_reads_the_source_logs_in_with_a_password_from_a_file_or_a_variable(
 def test_names_of_topics_are_found_ordered_and_made() -> None:
     there = ["a", "ab", "b", "__consumer_offsets", "__own"]
     assert wanted_topics((), "a.*", there) == ["a", "ab"]
-    assert wanted_topics((), ".*", there) == ["a", "ab", "b"], "no topic of the server"
+    assert wanted_topics((), ".*", there) == ["__own", "a", "ab", "b"], "no topic of the server"
     assert wanted_topics(("__own", "b", "missing"), "a", there) == ["__own", "a", "b"]
     assert ranks(["x", "y"], ["a", "y", "x"]) == {"a": 2, "y": 1, "x": 0}, "those without priority come behind"
     assert target_name("{node}-{link}-{topic}", topic="t{x}", node="n", link="l") == "n-l-t{x}"

@@ -213,6 +213,7 @@ def test_a_pattern_is_for_the_whole_name_and_not_for_internal_topics() -> None:
     assert pattern.matches("my-offsets")
     assert not pattern.matches("offsets-2")
     assert not pattern.matches("__consumer_offsets")
+    assert Matching(".*").matches("__audit"), "a topic of a user"
 
 
 def test_options_are_the_same_after_pickling() -> None:

@@ -45,6 +45,8 @@ def test_raising_the_count_keeps_the_offsets_and_comes_near_the_count(ranges: li
         ([1, 99], 4, [1, 33, 33, 33]),
         ([10, 10, 100], 4, [10, 10, 50, 50]),
         ([1], 5, [1]),
+        ([25, 15], 4, [8, 8, 9, 7, 8]),  # 2.5 and 1.5 are 3 and 2 in Spark, whose Math.round takes halves up
+        ([1, 1], 3, [1, 1]),
     ],
 )
 def test_small_ranges_stay_whole_and_large_ones_share_the_rest(counts: list[int], least: int, expected: list[int]) -> None:
