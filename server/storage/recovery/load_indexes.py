@@ -34,6 +34,8 @@ class Ends(NamedTuple):
     next_offset: int
     last_epoch: int = NO_PARTITION_LEADER_EPOCH
     """Leader epoch of the last batch; -1 when it has none, or is not there."""
+    first: tuple[int, int] | None = None
+    """Base offset and leader epoch of the first batch; None as for `first_timestamp`."""
 
 
 def load_indexes(segment: LogSegment, end_offset: int | None) -> Procedure[Ends]:
@@ -51,22 +53,21 @@ def load_indexes(segment: LogSegment, end_offset: int | None) -> Procedure[Ends]
     limit = segment.base_offset + INT32_MAX + 1
     limit = limit if end_offset is None else min(limit, end_offset)
     if walk.next_offset > limit:
-        raise CorruptIndexError(
-            f"{segment.log.path} ends before offset {walk.next_offset}, which is behind {limit}, its limit"
-        )
+        raise CorruptIndexError(f"{segment.log.path} ends before offset {walk.next_offset}, which is behind {limit}, its limit")
     segment.offset_index, segment.time_index = offset_index, time_index
     segment.max_timestamp, segment.offset_of_max_timestamp = time_index.last_entry
-    return Ends(walk.first_timestamp, walk.next_offset, walk.last_epoch)
+    return Ends(walk.first_timestamp, walk.next_offset, walk.last_epoch, walk.first)
 
 
 class _Walk:
-    """The headers from the last entry of the offset index on (from the start without any), and what they say of both indexes."""
+    """The headers from the last entry of the offset index on (from the start without any), compared with both indexes."""
 
     def __init__(self, segment: LogSegment, offsets: OffsetIndex, times: TimeIndex) -> None:
         self._segment = segment
         self._offsets = offsets
         self._times = times
-        self._indexed, self._position = (offsets.tail.key, offsets.tail.value) if offsets.entries else (None, 0)
+        self._indexed: int | None = offsets.tail.key if offsets.entries else None
+        self._position = offsets.tail.value if offsets.entries else 0
         self._is_led_to = not offsets.entries
         """Whether a batch ends with the offset of the last entry."""
         self._is_first = True
@@ -78,6 +79,7 @@ class _Walk:
         self._largest = NO_TIMESTAMP
         self.next_offset = segment.base_offset
         self.first_timestamp: int | None = None
+        self.first: tuple[int, int] | None = None
         self.last_epoch = NO_PARTITION_LEADER_EPOCH
 
     def run(self) -> Procedure[None]:
@@ -86,13 +88,13 @@ class _Walk:
         stop = self._position
         if not self._offsets.entries and times.entries > 1:
             self._due = yield from self._read_times()
-        if self._position < segment.size:
+        if 0 <= self._position < segment.size:
             stop = yield from segment.view().bytes_from(self._position).visit_headers(self._see)
         if stop != segment.size or (self._is_first and segment.size) or not self._is_led_to:
             raise CorruptIndexError(
                 f"{self._offsets.path}: the last entry says that offset {self._indexed} is found from position "
-                f"{self._position} on, where no batch starts from which headers lead to the end of a log of {segment.size} bytes, "
-                "or none ends with that offset"
+                f"{self._position} on, where no batch starts from which headers lead to the end of a log of {segment.size} "
+                "bytes, or none ends with that offset"
             )
         if self._slot < len(self._due):
             timestamp, offset = self._due[self._slot]
@@ -105,11 +107,13 @@ class _Walk:
     def _see(self, header: BatchHeader, at: int) -> None:
         if at == 0:
             self.first_timestamp = header.max_timestamp
+            self.first = header.base_offset, header.partition_leader_epoch
         if self._is_first and self._indexed is not None and header.base_offset > self._indexed:
             return
         if header.base_offset < self.next_offset or header.last_offset_delta < 0:
             raise CorruptIndexError(
-                f"{self._segment.log.path}: offset {header.base_offset} follows {self.next_offset - 1}, so it or an index is damaged"
+                f"{self._segment.log.path}: offset {header.base_offset} follows {self.next_offset - 1}, so it or an index is "
+                "damaged"
             )
         if self._is_first and self._position and self._due and self._due[0][1] < header.base_offset:
             self._earlier, self._due = self._due[0], ()
@@ -136,8 +140,10 @@ class _Walk:
         offsets = self._offsets
         buffer = yield Map(offsets, offsets.size_in_bytes)
         _, _, position = offsets.lookup_in(buffer, offsets.entries, offset)
-        area = self._segment.view().bytes_from(position)
-        found = yield from area.find_batch(lambda header: header.last_offset >= offset)
+        found = None
+        if position >= 0:
+            area = self._segment.view().bytes_from(position)
+            found = yield from area.find_batch(lambda header: header.last_offset >= offset)
         if found is None or not found.header.base_offset <= offset or found.header.max_timestamp != timestamp:
             raise self._is_wrong(timestamp, offset, "the batch at that offset has another one")
 

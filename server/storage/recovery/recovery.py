@@ -333,10 +333,10 @@ class _Opening:
         log.check_invariant()
 
     def _settle_derived(self, log: Log) -> None:
-        """Know what the transaction indexes say that were made anew, or that Kafka wrote."""
+        """Know what the indexes say that were rebuilt, and the transaction indexes that Kafka wrote."""
         for segment in log.segments:
             if segment in self.rebuilt or (segment.transaction_index.entries and not self.derived.is_known(segment)):
-                drive(self.fs, self.derived.note(segment))
+                drive(self.fs, self.derived.note(segment, is_closed=segment is not log.active))
         drive(self.fs, log.write_derived(durable=True))
 
     @property
