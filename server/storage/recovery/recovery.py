@@ -22,7 +22,8 @@ import attrs
 
 from ....protocol.errors import CorruptRecordError
 from ....protocol.limits import INT32_MAX, INT64_MAX, MAX_PRODUCERS_PER_PARTITION
-from ....protocol.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
+from ....protocol.records.batch import gap_marker
+from ....protocol.types import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, TopicPartition
 from ...config import LogConfig
 from ...system.clock import NowMs
 from ..disk.checkpoints import LOG_START_FILE
@@ -37,6 +38,7 @@ from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ..log.log import Log
 from ..log.truncate import truncate_fully_and_start_at
 from ..producers.producer_state import ProducerState
+from ..segments.least_timestamps import NOTHING
 from ..segments.segment import LogSegment
 from ..segments.segments import LogSegments
 from .contain import contain, cut_off
@@ -318,6 +320,8 @@ class _Opening:
             )
             self.gaps = merge_gaps([*self.gaps, lost])
         end = end_behind_gaps(self.gaps, log.log_end_offset)
+        if not log.truncations:
+            self._cover_end(log, end)
         if log.log_end_offset < end <= log.log_end_offset + INT32_MAX:
             log.log_end_offset = log.producers.end_offset = end
             self.rebuilt.append(log.active)
@@ -326,6 +330,32 @@ class _Opening:
         log.gaps = gaps_within(self.gaps, log.log_start_offset, log.log_end_offset)
         if log.gaps != self.loaded.gaps:
             write_gaps(self.fs, log.directory, log.gaps, durable=self.durable)
+
+    def _cover_end(self, log: Log, end: int) -> None:
+        """Let a control batch hold the offsets of a gap up to `end`, the end of the log: Kafka's clients reach the end of a log
+        only through a batch."""
+        last = next((segment for segment in reversed(list(log.segments)) if segment.size), log.segments.first)
+        start = self.ends[last.base_offset].next_offset if last.base_offset in self.ends else last.base_offset
+        if not log.log_start_offset <= start < end == end_behind_gaps(self.gaps, start):
+            return
+        segment = log.segments.floor(start)
+        if segment is None or end - segment.base_offset > INT32_MAX:
+            return
+        marker = gap_marker(base_offset=start, last_offset=end - 1, partition_leader_epoch=log.leader_epoch)
+        cursor = segment.cursor()
+        segment.plan_append(
+            cursor,
+            largest_offset=end - 1,
+            largest_timestamp=NO_TIMESTAMP,
+            offset_of_max_timestamp=end - 1,
+            buffers=(marker,),
+            size=len(marker),
+            least_timestamp=NOTHING,
+        )
+        drive(self.fs, (each for each in segment.writes_for(cursor)))
+        segment.commit(cursor)
+        log.modified = True
+        self.rebuilt.append(segment)
 
     def _settle(self, log: Log) -> None:
         fs = self.fs
