@@ -133,7 +133,9 @@ def check_against_scan(fs: crash_fs.CrashFileSystem, log: Log, data: bytes) -> N
         for record in (iter_records(batch, header) if header.records_count else ())
         if record.offset >= log.log_start_offset
     ]
-    controls = {offset for header, _ in batches if header.is_control for offset in range(header.base_offset, header.next_offset)}
+    controls = {
+        offset for header, _ in batches if header.is_control for offset in range(header.base_offset, header.next_offset)
+    }
     snapshot = log.snapshot()
     served = logs.read_all(fs, snapshot, skip_gaps=True)
     require(served == [each for each in records if each.offset not in controls], f"other records are served: {data.hex()}")

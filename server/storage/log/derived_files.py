@@ -29,6 +29,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -39,7 +40,7 @@ from ....protocol.limits import INT64_MAX
 from ....protocol.records.crc32c import crc32c
 from ..disk.checkpoints import MAX_CHECKPOINT_BYTES
 from ..disk.diskops import Procedure, Read
-from ..disk.filesystem import FileSystem, read_file
+from ..disk.filesystem import FileSystem, read_file, replace_file
 from ..disk.path_ops import WriteFiles
 from ..errors import UNREADABLE_JSON, CheckpointError, CorruptIndexError
 from ..indexes.index import AbstractIndex, KnownContent, checksum
@@ -151,6 +152,15 @@ def read_facts(fs: FileSystem, directory: str) -> Facts | None:
         return decode_facts(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
     except FileNotFoundError:
         return None
+
+
+def forget_lookups(fs: FileSystem, directory: str) -> None:
+    """Let the file say nothing of `.index` and `.timeindex`, which are to be replaced. Several processes may do so at once. Raises
+    OSError."""
+    with suppress(CheckpointError, ValueError, FileNotFoundError):
+        facts = read_facts(fs, directory)
+        if facts is not None and facts.lookups:
+            replace_file(fs, f"{directory}/{FILE_NAME}", encode_facts(facts._replace(lookups={})))
 
 
 @attrs.define(eq=False, repr=False)

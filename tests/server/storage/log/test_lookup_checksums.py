@@ -8,11 +8,14 @@ from typing import Final
 import pytest
 from triolog.server.config import LogConfig
 from triolog.server.storage.cleaner.selection import choose
+from triolog.server.storage.directory.inventory import read_partition
 from triolog.server.storage.indexes.index import IndexTail
 from triolog.server.storage.log.derived_files import FILE_NAME, read_facts
 from triolog.server.storage.log.retention import confirm_below, expire_segments, oldest_first
+from triolog.server.storage.offline.reindex import reindex
+from triolog.server.storage.producers.producer_state import ProducerState
 
-from tests.support.logs import START_MS, DrivenLog, batch, open_driven
+from tests.support.logs import START_MS, TOPIC_PARTITION, DrivenLog, batch, open_driven
 
 LARGEST: Final = 5000
 TIMES: Final = (0, 5, 100, LARGEST, 20, 30, 40, 50, 60, 70)
@@ -130,3 +133,15 @@ def test_an_append_that_an_index_cannot_accept_is_stored_without_its_entry(tmp_p
     again = reopened(driven)
     assert again.offsets() == list(range(7))
     assert again.log.segments.first.time_index.last_entry == (START_MS + 4, 5)
+
+
+def test_reindexing_leaves_no_checksum_of_what_it_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    directory = tmp_path / str(TOPIC_PARTITION)
+    driven = stored(directory)
+    for path in directory.glob("*.index"):
+        path.write_bytes(path.read_bytes()[:8])  # entries farther apart, as Kafka writes them
+    files = read_partition(driven.fs, str(directory))
+    list(reindex(driven.fs, files, CONFIG.overlay({"index.interval.bytes": "300"}), ProducerState(), lambda size: None))
+    again = reopened(driven)
+    assert again.offset_for(START_MS + LARGEST).offset == TIMES.index(LARGEST)
+    assert not caplog.text
