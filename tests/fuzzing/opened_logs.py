@@ -2,8 +2,7 @@
 
 The first byte says which file the rest stands in the place of, the second one's lowest bit whether the stop was clean. The log
 opens, or is refused by an error that names a file. No other segment loses a byte; and what has opened opens again as the same.
-Unless a log is what was replaced, the records that are served, found by their time and deleted are those that a scan of the logs
-gives.
+Unless a log was replaced, the records that are served, found by their time and deleted are those that a scan of the logs gives.
 """
 
 from __future__ import annotations

@@ -155,8 +155,9 @@ def read_facts(fs: FileSystem, directory: str) -> Facts | None:
 
 
 def forget_lookups(fs: FileSystem, directory: str) -> None:
-    """Let the file say nothing of `.index` and `.timeindex`, which are to be replaced. Several processes may do so at once. Raises
-    OSError."""
+    """Delete what the file says of `.index` and `.timeindex`, which are to be replaced. Several processes may do so at once.
+
+    Raises OSError."""
     with suppress(CheckpointError, ValueError, FileNotFoundError):
         facts = read_facts(fs, directory)
         if facts is not None and facts.lookups:

@@ -198,7 +198,8 @@ def _partition_export(
 
 
 def _read_end(fs: FileSystem, path: str, name: str, size: int) -> tuple[int, int]:
-    """(offset behind the last batch of a segment, largest leader epoch of its batches); its base offset and -1 when it has none.
+    """(offset behind the last batch of a segment, largest leader epoch of its batches); without one its base offset and -1.
+
     Raises CorruptRecordError."""
     next_offset, epoch = base_offset_of(name) or 0, NO_PARTITION_LEADER_EPOCH
 
