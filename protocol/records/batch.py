@@ -39,7 +39,7 @@ from ..types import (
     CompressionType,
     TimestampType,
 )
-from .control import ControlRecordType, end_txn_record
+from .control import ControlRecordType, commit_of_nothing, end_txn_record
 from .crc32c import crc32c
 
 LOG_OVERHEAD: Final = 12
@@ -299,6 +299,24 @@ def end_txn_marker(
         max_timestamp=timestamp,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
+        partition_leader_epoch=partition_leader_epoch,
+    )
+
+
+def gap_marker(*, base_offset: int, last_offset: int, partition_leader_epoch: int) -> bytes:
+    """A control batch of no producer for offsets whose records are lost. Every client skips it and goes on behind it.
+
+    Its one record has the last offset: librdkafka moves a consumer's position by records only, so an empty batch, as compaction
+    leaves one, would not do.
+    """
+    return assemble_batch(
+        commit_of_nothing(last_offset - base_offset),
+        base_offset=base_offset,
+        last_offset_delta=last_offset - base_offset,
+        records_count=1,
+        attributes=CONTROL_FLAG,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=NO_TIMESTAMP,
         partition_leader_epoch=partition_leader_epoch,
     )
 

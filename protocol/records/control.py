@@ -18,6 +18,7 @@ from typing import Final
 
 from ..errors import InvalidRecordError
 from ..types import Bytes
+from .varint import encode_varint
 
 CONTROL_KEY_BYTES: Final = 4
 
@@ -63,6 +64,22 @@ def coordinator_epoch(value: Bytes | None) -> int:
 def end_txn_record(control_type: ControlRecordType, coordinator_epoch: int) -> bytes:
     """The 17 bytes of an ABORT or COMMIT record that is the only one of its batch."""
     return _MARKER.pack(32, 0, 0, 0, 8, 0, control_type, 12, 0, coordinator_epoch, 0)
+
+
+def commit_of_nothing(offset_delta: int) -> bytes:
+    """A COMMIT record at some distance from its batch's base offset, without a time of its own."""
+    body = b"".join(
+        (
+            b"\0\0",  # attributes, timestamp delta
+            encode_varint(offset_delta),
+            encode_varint(_KEY.size),
+            _KEY.pack(0, ControlRecordType.COMMIT),
+            encode_varint(_VALUE.size),
+            _VALUE.pack(0, 0),
+            b"\0",  # no headers
+        )
+    )
+    return encode_varint(len(body)) + body
 
 
 _KNOWN_TYPES: Final = {int(member): member for member in ControlRecordType if member >= 0}

@@ -239,9 +239,13 @@ class DiskGuard:
             and holds.may_judge(hosted.actor.log)
         ]
         logs = [hosted.actor.log for hosted in willing]
-        offsets = oldest_first(logs, missing, [holds.held_from(log) for log in logs])
+        while True:
+            offsets = oldest_first(logs, missing, [holds.held_from(log) for log in logs])
+            chosen = [(willing[place], offset) for place, offset in sorted(offsets.items())]
+            if not await self.retention.confirm(chosen):
+                break
         size = sum(_size_below(logs[place], offset) for place, offset in offsets.items())
-        given_up = await self.retention.give_up([(willing[place], offset) for place, offset in sorted(offsets.items())])
+        given_up = await self.retention.give_up(chosen)
         space.given_up_segments += given_up
         space.last_bytes = size
         space.given_up_bytes += size if given_up else 0

@@ -56,7 +56,7 @@ async def close_logs(disk: Disk, partitions: Sequence[HostedPartition]) -> set[i
     closing = [
         _Closing(each, log, LaterSyncs(disk.fs), log.recovery_point)
         for each in whole
-        if (log := each.actor.log).modified or log.derived.is_refused
+        if (log := each.actor.log).modified or log.derived.is_refused or log.distrusted_indexes
     ]
     try:
         async with AsyncExitStack() as at_rest:

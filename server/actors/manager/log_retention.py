@@ -23,9 +23,11 @@ from ....protocol.types import TopicPartition
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.disk.diskops import Procedure
 from ...storage.disk.paths import is_internal
-from ...storage.errors import LogOfflineError, is_out_of_space
+from ...storage.errors import LogOfflineError, StorageError, is_out_of_space
 from ...storage.log.log import Doomed, Log
 from ...storage.log.retention import (
+    confirm_below,
+    confirm_old,
     expire_segments,
     increment_log_start_offset,
     let_go_below,
@@ -91,9 +93,11 @@ class LogRetention:
             return False
         before = log.derived.dropped
         try:
+            if by_time:
+                await hosted.actor.disk.read(confirm_old(log, now_ms))
             expire = partial(_expire, holds=self.holds, now_ms=now_ms, by_time=by_time)
             count = await hosted.actor.perform(expire, writes=False)
-        except RequestError as exc:
+        except (OSError, StorageError, RequestError) as exc:
             LOGGER.debug("retention leaves %s out: %s", log.topic_partition, exc)
             return False
         say_dropped(log, before)
@@ -149,6 +153,15 @@ class LogRetention:
         log = hosted.actor.log
         LOGGER.info("%s: %d segments up to offset %d are given up", log.topic_partition, taken, start)
         return taken
+
+    async def confirm(self, offsets: Sequence[tuple[HostedPartition, int]]) -> bool:
+        """Make the largest timestamps of what `give_up` would take certain. Return whether one was another than it seemed: then
+        something else may be older."""
+        is_other = False
+        for hosted, offset in offsets:
+            with contextlib.suppress(OSError, StorageError):
+                is_other = await hosted.actor.disk.read(confirm_below(hosted.actor.log, offset)) or is_other
+        return is_other
 
     async def give_up(self, offsets: Sequence[tuple[HostedPartition, int]]) -> int:
         """Take out the segments below the offsets and unlink them at once, whatever `file.delete.delay.ms` says. No pauses: a

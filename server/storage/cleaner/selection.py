@@ -111,8 +111,15 @@ def is_past_compaction_lag(log: Log, first_dirty_offset: int, now_ms: int) -> Pr
 
 
 def choose(log: Log, checkpoint: int | None, now_ms: int) -> Procedure[LogToClean]:
-    """What of the log can be cleaned now; `is_due` says whether it should be. Reads at most one header per dirty segment."""
+    """What of the log can be cleaned now; `is_due` says whether it should be. Reads at most one header per dirty segment, and
+    those of a segment whose largest timestamp only the time index knows."""
     first_dirty = cleanable_offsets(log, checkpoint, now_ms).first_dirty_offset
+    if log.config.min_compaction_lag_ms > 0:
+        for segment in inactive_from(log, first_dirty):
+            if segment.max_timestamp > now_ms - log.config.min_compaction_lag_ms:
+                break
+            if (yield from segment.confirm_max_timestamp()):
+                log.changed(segments=True)
     is_past_lag = yield from is_past_compaction_lag(log, first_dirty, now_ms)
     return log_to_clean(log, cleanable_offsets(log, checkpoint, now_ms), needs_compaction_now=is_past_lag)
 

@@ -118,7 +118,7 @@ def _switch(log: Log, new: Sequence[CleanedState], old: Sequence[LogSegment]) ->
 def _forget_derived(log: Log, old: Sequence[LogSegment]) -> Procedure[None]:
     """What is known of the old segments does not count for the new ones, some of which may have their names and sizes."""
     for segment in old:
-        log.derived.indexes.pop(segment.base_offset, None)
+        log.derived.forget(segment.base_offset)
     yield from log.write_derived()
 
 

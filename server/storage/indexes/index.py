@@ -7,6 +7,10 @@ file would be read as entries, and a file that was not trimmed is rebuilt from t
 
 A map shows what is written to the file later, so a reader needs two things only: the map and the number of entries that
 were there when it looked. Entries below that number never change: truncation puts a new file in the old one's place.
+
+What a search finds is only as good as the entries before it, and no batch says whether those are right. So the content is
+compared with the checksum that was noted when the segment was closed (`derived.json`), before the first lookup. An index that
+fails is *distrusted*: its map is replaced by entries that no lookup finds, and the segment is looked through.
 """
 
 from __future__ import annotations
@@ -17,9 +21,10 @@ from collections.abc import Callable
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple, Self
 
-from ....protocol.limits import INT32_MAX
+from ....protocol.limits import INT32_MAX, KIB
+from ....protocol.records.crc32c import crc32c
 from ....protocol.types import Bytes
-from ..disk.diskops import Close, FileHandle, Map, Procedure, Read, Truncate, Write
+from ..disk.diskops import Close, Compute, FileHandle, Map, Procedure, Read, Truncate, Write
 from ..disk.path_ops import FileSize, WriteFile
 from ..errors import CorruptIndexError, SegmentOffsetOverflowError
 
@@ -30,12 +35,23 @@ WARM_BYTES: Final = 8192
 ones, which therefore stay in memory; a plain binary search walks cold pages whenever the index grows (Kafka: KAFKA-6432)."""
 
 
+CHECKED_AT_ONCE_BYTES: Final = 64 * KIB
+"""The checksum of so many is computed on the spot."""
+
+
 class IndexTail(NamedTuple):
     """How many entries there are, and the last one (or what stands for it when there is none)."""
 
     entries: int
     key: int
     value: int
+
+
+class KnownContent(NamedTuple):
+    """Size and CRC-32C of an index file when its segment was closed."""
+
+    size_bytes: int
+    crc: int
 
 
 class AbstractIndex:
@@ -50,7 +66,17 @@ class AbstractIndex:
     value_position: ClassVar[int]
     """Where in an entry the VALUE starts."""
 
-    __slots__ = ("base_offset", "buffer", "file", "is_doubted", "max_index_bytes", "tail", "used")
+    __slots__ = (
+        "base_offset",
+        "buffer",
+        "file",
+        "is_distrusted",
+        "is_doubted",
+        "known_content",
+        "max_index_bytes",
+        "tail",
+        "used",
+    )
 
     def __init__(self, path: str, base_offset: int, max_index_bytes: int) -> None:
         size = self.rounded(max_index_bytes)
@@ -63,6 +89,11 @@ class AbstractIndex:
         self.buffer: Bytes | None = None
         self.used = False
         self.is_doubted = False
+        self.is_distrusted = False
+        """Whether lookups do without the file: it is not what was written, or cannot accept an entry. The next clean stop
+        deletes it, and the start after that rebuilds it."""
+        self.known_content: KnownContent | None = None
+        """What the file must begin with, until it was compared: before the first lookup."""
 
     @classmethod
     def rounded(cls, size: int) -> int:
@@ -115,6 +146,18 @@ class AbstractIndex:
             )
         self.is_doubted = True
 
+    def distrust(self, why: str) -> None:
+        """Do without the file from now on: lookups look through the segment from its start."""
+        if not self.is_distrusted:
+            LOGGER.warning(
+                "%s is damaged: %s; the segment is read without it, which takes longer; to rebuild the index, stop the server "
+                "and start it again",
+                self.path,
+                why,
+            )
+        self.is_distrusted = self.is_doubted = True
+        self.buffer = None
+
     # ---- lookups: on any map and any number of entries -----------------------------------------------------------
 
     def search(self, buffer: Bytes, entries: int, target: int, *, by_value: bool = False) -> tuple[int, int]:
@@ -159,12 +202,31 @@ class AbstractIndex:
         buffer = self.shown(entries)
         if buffer is None:
             file = self.file
-            buffer = yield Map(self, entries * self.entry_size)
+            if not self.is_distrusted:
+                buffer = yield Map(self, entries * self.entry_size)
+                yield from self.compare(buffer)
+            if self.is_distrusted:
+                buffer = self.entry_behind_all() * entries
             if self.file is file:
                 # Otherwise the file was replaced meanwhile, and what it gets from now on does not show in this map.
                 self.buffer = buffer
         assert buffer is not None
         return buffer
+
+    def compare(self, buffer: Bytes) -> Procedure[None]:
+        """Compare the file's content with what is known of it, once. The index is distrusted if it is another one."""
+        known = self.known_content
+        if known is None:
+            return
+        crc = yield from checksum(memoryview(buffer)[: known.size_bytes])
+        if crc == known.crc:
+            self.known_content = None
+        elif known is self.known_content:
+            self.distrust(f"its first {known.size_bytes} bytes have CRC {crc:#010x}, {known.crc:#010x} was written")
+
+    def entry_behind_all(self) -> bytes:
+        """An entry that no lookup finds, because all that is looked up lies before it."""
+        raise NotImplementedError
 
     def entry(self, slot: int) -> Procedure[tuple[int, int]]:
         """The pair in `slot`. Raises ValueError outside of 0 to entries - 1."""
@@ -257,7 +319,7 @@ class AbstractIndex:
         content = b""
         if self.tail.entries:
             buffer = yield from self.mapped(self.tail.entries)
-            kept = self._slots_below(buffer, offset)
+            kept = 0 if self.is_distrusted else self._slots_below(buffer, offset)
             content = bytes(buffer[: kept * self.entry_size])
             if kept:
                 tail = IndexTail(kept, *self.entry_at(content, kept - 1))
@@ -273,12 +335,25 @@ class AbstractIndex:
             fd, old.fd = old.fd, None
             yield Close(fd)
         self.tail = tail
-        self.buffer = None
+        self._is_new()
+
+    def _is_new(self) -> None:
+        self.buffer = self.known_content = None
+        self.is_distrusted = self.is_doubted = False
 
     def take_empty_file(self) -> None:
         """The file is there and has no bytes."""
-        self.tail, self.buffer = self.empty_tail(), None
+        self.tail = self.empty_tail()
+        self._is_new()
         self.file.create_bytes = 0
 
     def _slots_below(self, buffer: Bytes, offset: int) -> int:
         raise NotImplementedError
+
+
+def checksum(content: Bytes) -> Procedure[int]:
+    """CRC-32C of an index, as an operation where it is large."""
+    if len(content) <= CHECKED_AT_ONCE_BYTES:
+        return crc32c(content)
+    crc: int = yield Compute(crc32c, (content,))
+    return crc

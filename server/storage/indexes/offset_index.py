@@ -14,6 +14,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from ....protocol.limits import INT32_MAX
 from ....protocol.types import Bytes
 from ..disk.diskops import Procedure
 from ..errors import CorruptIndexError, InvalidOffsetError
@@ -34,6 +35,9 @@ class OffsetIndex(AbstractIndex):
 
     def empty_tail(self) -> IndexTail:
         return IndexTail(0, self.base_offset, 0)
+
+    def entry_behind_all(self) -> bytes:
+        return ENTRY.pack(INT32_MAX, INT32_MAX)
 
     @property
     def last_offset(self) -> int:

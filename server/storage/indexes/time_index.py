@@ -14,6 +14,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from ....protocol.limits import INT64_MAX
 from ....protocol.types import NO_TIMESTAMP, Bytes
 from ..disk.diskops import Procedure
 from ..errors import CorruptIndexError, InvalidOffsetError
@@ -33,6 +34,9 @@ class TimeIndex(AbstractIndex):
 
     def empty_tail(self) -> IndexTail:
         return IndexTail(0, NO_TIMESTAMP, self.base_offset)
+
+    def entry_behind_all(self) -> bytes:
+        return ENTRY.pack(INT64_MAX, 0)
 
     @property
     def last_entry(self) -> tuple[int, int]:

@@ -6,7 +6,7 @@ end of the log, in whole segments, and keeps them from `retention.ms` and `reten
 | bound | a segment is past it |
 |---|---|
 | `retention.hold.max.bytes` | without it, at least that much would still be held |
-| `retention.hold.max.ms` | its largest timestamp is older, strictly; one without timestamps never is |
+| `retention.hold.max.ms` | its largest timestamp is certain and older, strictly; one without timestamps never is |
 
 Past a bound `disk.full.policy` decides: `drop-oldest` lets retention have the segment, `refuse` keeps it, and appends are to be
 refused until the hold has moved on. A hold never takes anything that retention would keep.
@@ -88,4 +88,5 @@ def _is_past_bounds(log: Log, segment: LogSegment, held_bytes: int, now_ms: int,
     most_bytes, most_ms = log.config.retention_hold_max_bytes, log.config.retention_hold_max_ms
     if most_bytes >= 0 and held_bytes - segment.size >= most_bytes:
         return True
-    return by_time and segment.max_timestamp >= 0 and 0 <= most_ms < now_ms - segment.max_timestamp
+    is_known = segment.max_timestamp >= 0 and segment.is_max_timestamp_certain
+    return by_time and is_known and 0 <= most_ms < now_ms - segment.max_timestamp

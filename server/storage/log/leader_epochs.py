@@ -59,6 +59,11 @@ class LeaderEpochs:
         self._entries.append(EpochEntry(epoch, start_offset))
         return True
 
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """Let a later epoch than all start here, unless one as late has started."""
+        if epoch > (self.latest_epoch or 0):
+            self.assign(epoch, start_offset)
+
     def truncate_from_end(self, end_offset: int) -> bool:
         """Forget epochs that start at or behind `end_offset`. True when something changed."""
         kept = len(self._entries)

@@ -288,8 +288,8 @@ class Log:
                 yield from active.sync(self.recovery_point)
                 if active.transaction_index.entries:
                     yield SyncDirectory(self.directory)
-            if active.transaction_index.entries:
-                yield from self.derived.note(active)
+            yield from self.derived.note(active)
+            if active.transaction_index.entries or self.derived.is_write_due:
                 yield from self.write_derived()
         elif active.size:
             raise ValueError(f"{self.topic_partition}: a segment with data starts at {base_offset} already")
@@ -372,9 +372,10 @@ class Log:
     def close(self) -> Procedure[None]:
         """Write closing index entries, trim, and force everything to the device; nothing if nothing was written.
 
-        Descriptors are the caller's to close.
+        Descriptors are the caller's to close. An index that is not trusted is deleted: the next start rebuilds it.
         """
         if not self.modified:
+            yield from self._delete_distrusted()
             if self.derived.is_refused:
                 yield from self.write_derived(durable=True)
             return
@@ -387,9 +388,18 @@ class Log:
         for segment in unsynced if active in unsynced else [*unsynced, active]:
             if self.sync_metadata:
                 yield from segment.sync(self.recovery_point)
+        yield from self._delete_distrusted()
         if self.sync_metadata:
             yield SyncDirectory(self.directory)
         self.recovery_point = self.log_end_offset
+
+    @property
+    def distrusted_indexes(self) -> list[AbstractIndex]:
+        return [index for segment in self.segments for index in segment.indexes if index.is_distrusted]
+
+    def _delete_distrusted(self) -> Procedure[None]:
+        for index in self.distrusted_indexes:
+            yield Unlink(index.path)
 
     def drop_maps(self) -> None:
         """Let go of the indexes' maps, each of which holds a descriptor; whoever looks something up makes one again."""

@@ -7,6 +7,8 @@ maybeIncrementLogStartOffset).
 | `retention.bytes` | cleanup.policy has `delete` | as long as at least `retention.bytes` stay |
 | `retention.ms` | cleanup.policy has `delete` | the largest timestamp (without any: the file's mtime) is older, strictly |
 
+A largest timestamp that only the time index knows is read from the batches first.
+
 A segment goes only when all of it lies below the high watermark, and the first that stays ends the walk. `retention.ms` and
 `retention.bytes` take nothing from `held_from` on, up to the bounds of the hold (see `hold`). When all of them go,
 the active one is forced to the device and rolled first, so an empty segment stays and the log end offset with it.
@@ -66,6 +68,34 @@ def is_wanted(log: Log, now_ms: int, *, by_time: bool = True) -> bool:
     if config.retention_bytes >= 0 and log.size_in_bytes - first.size >= config.retention_bytes:
         return True
     return by_time and config.retention_ms >= 0 and now_ms - first.max_timestamp > config.retention_ms
+
+
+def confirm_old(log: Log, now_ms: int) -> Procedure[None]:
+    """Make the largest timestamps of the segments certain that `retention.ms` would take: headers of whole segments may be read
+    for that, so it is done before the log's turn."""
+    config = log.config
+    if DELETE not in config.cleanup_policy or config.retention_ms < 0:
+        return
+    for segment in list(log.segments):
+        if not _is_deletable(log, segment) or now_ms - segment.max_timestamp <= config.retention_ms:
+            break
+        yield from _confirm(log, segment)
+
+
+def confirm_below(log: Log, offset: int) -> Procedure[bool]:
+    """Make the largest timestamps of the segments below `offset` certain. Return whether one was another than it seemed."""
+    is_other = False
+    for segment in list(log.segments)[: _count_below(log, offset)]:
+        is_other = (yield from _confirm(log, segment)) or is_other
+    return is_other
+
+
+def _confirm(log: Log, segment: LogSegment) -> Procedure[bool]:
+    """No record goes because of what the time index alone says."""
+    is_other = yield from segment.confirm_max_timestamp()
+    if is_other:
+        log.changed(segments=True)
+    return is_other
 
 
 def expire_segments(log: Log, now_ms: int, *, by_time: bool = True, held_from: int = NOTHING_HELD) -> Procedure[int]:
@@ -224,8 +254,11 @@ def _expired(log: Log, now_ms: int, *, by_time: bool, held_from: int) -> Procedu
                 largest = yield ModifiedMs(segments[count].log.path)
             if now_ms - largest <= log.config.retention_ms:
                 break
-            count += 1
+            if not (yield from _confirm(log, segments[count])):
+                count += 1
     if count > below and held_from < _end_of(log, segments[count - 1]):
+        for segment in segments[below:count] if log.config.retention_hold_max_ms >= 0 else ():
+            yield from _confirm(log, segment)
         count = max(below, min(count, count_without_hold(log, segments, held_from, now_ms, by_time=by_time)))
     return segments[:count]
 

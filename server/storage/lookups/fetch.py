@@ -287,8 +287,8 @@ def _passed(snapshot: LogSnapshot, located: _Located, offset: int, size: int) ->
     passed: list[OffsetGap] = []
     for gap in snapshot.gaps[bisect_right(snapshot.gaps, offset, key=lambda gap: gap.end_offset) :]:
         if gap.end_offset > first.header.base_offset:
-            behind = yield from view.translate_offset(gap.end_offset)
-            if behind is None or behind.position + behind.header.size_bytes > first.position + size:
+            last = yield from view.translate_offset(gap.end_offset - 1)  # or a control batch that covers the gap
+            if last is None or last.position + last.header.size_bytes > first.position + size:
                 break
         passed.append(gap)
     return tuple(passed)

@@ -12,7 +12,8 @@ from typing import Final
 import attrs
 
 from ....protocol.errors import CorruptRecordError
-from ....protocol.types import TopicPartition
+from ....protocol.records.batch import BatchHeader
+from ....protocol.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
 from ..directory.stored_topics import StoredTopics
 from ..directory.topics_file import TOPICS_FILE
 from ..disk.checkpoints import (
@@ -178,7 +179,11 @@ def _partition_export(
     if not logs:
         raise LogDirectoryError(f"{path} has no {LOG_SUFFIX} file: {topic_partition} cannot be exported; move it away")
     log_start_offset = max(checkpointed_start, base_offset_of(logs[0]) or 0)
-    end_offset = max(_next_offset(fs, path, logs[-1], sizes[logs[-1]]), log_start_offset)
+    next_offset, epoch = _read_end(fs, path, logs[-1], sizes[logs[-1]])
+    for name in reversed(logs[:-1]):
+        if epoch < FIRST_EPOCH and sizes[name]:
+            _, epoch = _read_end(fs, path, name, sizes[name])
+    end_offset = max(next_offset, log_start_offset)
     end_offset, producers = _producers_at_end(fs, path, end_offset, is_empty=end_offset == log_start_offset)
     return PartitionExport(
         topic_partition=topic_partition,
@@ -188,19 +193,27 @@ def _partition_export(
         log_start_offset=log_start_offset,
         end_offset=end_offset,
         open_transactions=tuple(entry for entry in producers if entry.current_txn_first_offset is not None),
-        has_foreign_epochs=_latest_epoch(fs, path) > FIRST_EPOCH,
+        has_foreign_epochs=max(epoch, _latest_epoch(fs, path)) > FIRST_EPOCH,
     )
 
 
-def _next_offset(fs: FileSystem, path: str, name: str, size: int) -> int:
-    """The offset behind the last batch of a segment; its base offset when it has none. Raises CorruptRecordError."""
-    next_offset, stop = drive(fs, whole_file(FileHandle(f"{path}/{name}"), size).find_end(base_offset_of(name) or 0))
+def _read_end(fs: FileSystem, path: str, name: str, size: int) -> tuple[int, int]:
+    """(offset behind the last batch of a segment, largest leader epoch of its batches); without one its base offset and -1.
+
+    Raises CorruptRecordError."""
+    next_offset, epoch = base_offset_of(name) or 0, NO_PARTITION_LEADER_EPOCH
+
+    def see(header: BatchHeader, _: int) -> None:
+        nonlocal next_offset, epoch
+        next_offset, epoch = header.next_offset, max(epoch, header.partition_leader_epoch)
+
+    stop = drive(fs, whole_file(FileHandle(f"{path}/{name}"), size).visit_headers(see))
     if stop != size:
         raise CorruptRecordError(
             f"{path}/{name}: {size - stop} bytes behind position {stop} are no whole batch; "
             "start and stop `triolog serve` on the directory, which takes them away, then export"
         )
-    return next_offset
+    return next_offset, epoch
 
 
 def _producers_at_end(fs: FileSystem, path: str, end_offset: int, *, is_empty: bool) -> tuple[int, list[ProducerEntry]]:

@@ -15,6 +15,7 @@ from ...config import LogConfig
 from ..directory.inventory import PartitionFiles, SegmentFiles
 from ..disk.diskops import drive
 from ..disk.filesystem import FileSystem, sync_file
+from ..log.derived_files import forget_lookups
 from ..log.leader_epochs import LeaderEpochs
 from ..producers.producer_state import ProducerState
 from ..recovery.rebuild import SegmentRebuild, scan_segment
@@ -47,6 +48,7 @@ def reindex(
     `files`, None when there is none. Memory: the indexes of one segment, the producers of the log.
     """
     bases = [segment.base_offset for segment in files.segments]
+    forget_lookups(fs, files.path)
     for segment, segment_end in zip(files.segments, [*bases[1:], end_offset], strict=False):
         try:
             rebuild = scan(fs, segment, config, LeaderEpochs(), producers, segment_end)

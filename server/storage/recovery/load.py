@@ -130,7 +130,7 @@ def _load_leader_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
     except FileNotFoundError:
         return LeaderEpochs()
     except (CheckpointError, ValueError) as exc:
-        LOGGER.warning("leader epochs are forgotten, appends go on in epoch 0: %s", str(exc))
+        LOGGER.warning("leader epochs are forgotten, and read from the batches: %s", str(exc))
         return LeaderEpochs()
 
 

@@ -46,7 +46,8 @@ class SegmentRebuild:
     """For each damage: how many batches lie before it."""
     _last_indexed: int = 0
     _interval_bytes: int = attrs.field(init=False)
-    _epoch: int = NO_PARTITION_LEADER_EPOCH
+    last_epoch: int = NO_PARTITION_LEADER_EPOCH
+    """The largest leader epoch."""
 
     def __attrs_post_init__(self) -> None:
         self.next_offset = self.offset_of_max_timestamp = self.segment.base_offset
@@ -76,8 +77,8 @@ class SegmentRebuild:
             self.first_timestamp = max_timestamp
         if position - self._last_indexed > self._interval_bytes:
             self._index(last_offset, position)
-        if epoch > self._epoch:
-            self._epoch = epoch
+        if epoch > self.last_epoch:
+            self.last_epoch = epoch
             latest = self.epochs.latest_epoch
             if latest is None or epoch > latest:
                 self.epochs.assign(epoch, base_offset)
@@ -107,6 +108,7 @@ class SegmentRebuild:
         segment = self.segment
         segment.size = self.valid_bytes
         segment.max_timestamp, segment.offset_of_max_timestamp = self.max_timestamp, self.offset_of_max_timestamp
+        segment.is_max_timestamp_certain = True
         if self.max_timestamp > self.time_tail.key:
             self.time_tail, entry = segment.time_index.entry_after(
                 self.time_tail, self.max_timestamp, self.offset_of_max_timestamp, skip_full_check=True

@@ -22,7 +22,8 @@ import attrs
 
 from ....protocol.errors import CorruptRecordError
 from ....protocol.limits import INT32_MAX, INT64_MAX, MAX_PRODUCERS_PER_PARTITION
-from ....protocol.types import TopicPartition
+from ....protocol.records.batch import gap_marker
+from ....protocol.types import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, TopicPartition
 from ...config import LogConfig
 from ...system.clock import NowMs
 from ..disk.checkpoints import LOG_START_FILE
@@ -33,12 +34,15 @@ from ..errors import CorruptIndexError, LostWriteError, SegmentOffsetOverflowErr
 from ..log.derived_files import FILE_NAME as DERIVED_FILE
 from ..log.derived_files import DerivedFiles
 from ..log.gaps import NO_FILE, OffsetGap, end_behind_gaps, gaps_within, merge_gaps, write_gaps
+from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ..log.log import Log
 from ..log.truncate import truncate_fully_and_start_at
 from ..producers.producer_state import ProducerState
+from ..segments.least_timestamps import NOTHING
 from ..segments.segment import LogSegment
 from ..segments.segments import LogSegments
 from .contain import contain, cut_off
+from .epoch_check import contradicted_epoch
 from .force import Forcing
 from .load import LoadedFiles, load_files
 from .load_indexes import Ends, load_indexes
@@ -157,9 +161,13 @@ class _Opening:
         fs, request = self.fs, self.request
         start = INT64_MAX if request.was_clean else request.recovery_point
         scanned = self.segments.values(start, INT64_MAX) if start < INT64_MAX else []
-        for segment in self.segments:
-            if segment not in scanned:
-                self._take_over(segment)
+        taken = [segment for segment in self.segments if segment not in scanned]
+        for segment in taken:
+            self._take_over(segment)
+        if why := contradicted_epoch(fs, self.epochs, taken, self.ends, request.log_start_offset):
+            self._read_epochs(taken, why)
+        if scanned:
+            self.epochs.truncate_from_end(scanned[0].base_offset)  # batches say the rest
         producers = ProducerState()
         if scanned:
             producers, scanned = self.producers.before(scanned)
@@ -198,6 +206,15 @@ class _Opening:
         self._check_file(rebuild, is_last=False)
         self._finish(rebuild, gap_end=self.request.recovery_point if end_offset is None else end_offset)
         return rebuild.next_offset
+
+    def _read_epochs(self, taken: Sequence[LogSegment], why: str) -> None:
+        """Take the leader epochs from the batches. Epochs do not descend, so a segment that ends with the epoch of the segment
+        before it need not be scanned."""
+        LOGGER.warning("%s/%s: %s; leader epochs are read from the batches", self.request.directory, LEADER_EPOCH_FILE, why)
+        self.epochs.clear()
+        for segment in taken:
+            if self.ends[segment.base_offset].last_epoch not in (NO_PARTITION_LEADER_EPOCH, self.epochs.latest_epoch):
+                self._rebuild(segment)
 
     # ---- segments that are scanned -----------------------------------------------------------------------------------------
 
@@ -247,7 +264,7 @@ class _Opening:
         found = contain(self.fs, rebuild, found_ms=self.request.now_ms(), gap_end=gap_end, durable=self.durable)
         self.gaps = merge_gaps([*self.gaps, *found])
         self.rebuilt.append(rebuild.segment)
-        self.ends[rebuild.segment.base_offset] = Ends(rebuild.first_timestamp, rebuild.next_offset)
+        self.ends[rebuild.segment.base_offset] = Ends(rebuild.first_timestamp, rebuild.next_offset, rebuild.last_epoch)
 
     def _check_file(self, rebuild: SegmentRebuild, *, is_last: bool) -> None:
         """Raises SegmentOffsetOverflowError when it was split, StorageError when the file is not this segment's."""
@@ -319,6 +336,8 @@ class _Opening:
             )
             self.gaps = merge_gaps([*self.gaps, lost])
         end = end_behind_gaps(self.gaps, log.log_end_offset)
+        if not log.truncations:
+            self._cover_end(log, end)
         if log.log_end_offset < end <= log.log_end_offset + INT32_MAX:
             log.log_end_offset = log.producers.end_offset = end
             self.rebuilt.append(log.active)
@@ -328,8 +347,37 @@ class _Opening:
         if log.gaps != self.loaded.gaps:
             write_gaps(self.fs, log.directory, log.gaps, durable=self.durable)
 
+    def _cover_end(self, log: Log, end: int) -> None:
+        """Let a control batch hold the offsets of a gap up to `end`, the end of the log: Kafka's clients reach the end of a log
+        only through a batch."""
+        last = next((segment for segment in reversed(list(log.segments)) if segment.size), log.segments.first)
+        start = self.ends[last.base_offset].next_offset if last.base_offset in self.ends else last.base_offset
+        if not log.log_start_offset <= start < end == end_behind_gaps(self.gaps, start):
+            return
+        segment = log.segments.floor(start)
+        if segment is None or end - segment.base_offset > INT32_MAX:
+            return
+        marker = gap_marker(base_offset=start, last_offset=end - 1, partition_leader_epoch=log.leader_epoch)
+        cursor = segment.cursor()
+        segment.plan_append(
+            cursor,
+            largest_offset=end - 1,
+            largest_timestamp=NO_TIMESTAMP,
+            offset_of_max_timestamp=end - 1,
+            buffers=(marker,),
+            size=len(marker),
+            least_timestamp=NOTHING,
+        )
+        drive(self.fs, (each for each in segment.writes_for(cursor)))
+        segment.commit(cursor)
+        log.modified = True
+        self.rebuilt.append(segment)
+
     def _settle(self, log: Log) -> None:
         fs = self.fs
+        if self.epochs_before and self.epochs_before[-1].start_offset >= log.log_end_offset > 0:
+            # No batch has it yet, or a power cut took those that had. Clients may know it.
+            log.leader_epochs.begin(self.epochs_before[-1].epoch, log.log_end_offset)
         log.leader_epochs.go_on_from(log.log_end_offset)
         log.leader_epochs.truncate_from_start(log.log_start_offset)
         if log.leader_epochs.entries != self.epochs_before:
@@ -349,10 +397,10 @@ class _Opening:
         log.check_invariant()
 
     def _settle_derived(self, log: Log) -> None:
-        """Know what the transaction indexes say that were made anew, or that Kafka wrote."""
+        """Know what the indexes say that were rebuilt, and the transaction indexes that Kafka wrote."""
         for segment in log.segments:
             if segment in self.rebuilt or (segment.transaction_index.entries and not self.derived.is_known(segment)):
-                drive(self.fs, self.derived.note(segment))
+                drive(self.fs, self.derived.note(segment, is_closed=segment is not log.active))
         drive(self.fs, log.write_derived(durable=True))
 
     @property

@@ -11,14 +11,16 @@ from collections.abc import Sequence
 
 import attrs
 
+from ....protocol.errors import CorruptRecordError
 from ....protocol.limits import INT32_MAX, MAX_SEGMENT_BYTES
 from ....protocol.records.batch import BatchHeader
 from ....protocol.types import NO_TIMESTAMP, Bytes
 from ...config import LogConfig
 from ..disk.diskops import DiskOp, FileHandle, Procedure, Sync, Truncate, Write, WriteBatchesAgain, WriteIndexAgain
+from ..disk.path_ops import ModifiedMs
 from ..disk.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from ..disk.write_again import SHARED_BYTES
-from ..errors import SegmentOffsetOverflowError
+from ..errors import InvalidOffsetError, SegmentOffsetOverflowError
 from ..indexes.file_records import FileSlice
 from ..indexes.index import AbstractIndex, IndexTail
 from ..indexes.offset_index import OffsetIndex
@@ -70,6 +72,8 @@ class LogSegment:
     rolling_based_timestamp: int | None = None
     max_timestamp: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = -1
+    is_max_timestamp_certain: bool = True
+    """Whether it comes from the batches, or two files agree on it. False: only the time index says so."""
     least_timestamps: LeastTimestamps = attrs.field(factory=LeastTimestamps)
 
     @classmethod
@@ -99,7 +103,7 @@ class LogSegment:
     @property
     def files(self) -> list[FileHandle]:
         """The log, and the files of the indexes that are there once the segment is inactive."""
-        files = [self.log, self.offset_index.file, self.time_index.file]
+        files = [self.log, *(index.file for index in self.indexes if not index.is_distrusted)]
         if self.transaction_index.entries:
             files.append(self.transaction_index.file)
         return files
@@ -179,18 +183,28 @@ class LogSegment:
             and cursor.offset_tail.entries < cursor.most_offset_entries
             and cursor.time_tail.entries < cursor.most_time_entries
         ):
-            cursor.offset_tail, entry = self.offset_index.entry_after(cursor.offset_tail, largest_offset, cursor.size)
-            cursor.offset_entries += entry
-            cursor.time_tail, entry = self.time_index.entry_after(
-                cursor.time_tail, cursor.max_timestamp, cursor.offset_of_max_timestamp
-            )
-            cursor.time_entries += entry
+            self._plan_entries(cursor, largest_offset)
             cursor.least_timestamps.append((largest_offset + 1, cursor.least_timestamp))
             cursor.least_timestamp = NOTHING
             cursor.bytes_since_last_index_entry = 0
         cursor.bytes_since_last_index_entry += size
         cursor.buffers += buffers
         cursor.size += size
+
+    def _plan_entries(self, cursor: SegmentCursor, largest_offset: int) -> None:
+        """An index that cannot accept its entry stays without it: it is derived, and no reason to refuse the batch."""
+        try:
+            cursor.offset_tail, entry = self.offset_index.entry_after(cursor.offset_tail, largest_offset, cursor.size)
+            cursor.offset_entries += entry
+        except (InvalidOffsetError, ValueError) as exc:
+            self.offset_index.distrust(str(exc))
+        try:
+            cursor.time_tail, entry = self.time_index.entry_after(
+                cursor.time_tail, cursor.max_timestamp, cursor.offset_of_max_timestamp
+            )
+            cursor.time_entries += entry
+        except (InvalidOffsetError, ValueError) as exc:
+            self.time_index.distrust(str(exc))
 
     def plan_aborted(self, cursor: SegmentCursor, txn: AbortedTxn) -> None:
         """Put an aborted transaction, whose marker is on the cursor, into the transaction index."""
@@ -268,7 +282,10 @@ class LogSegment:
     def become_inactive(self) -> Procedure[None]:
         """Write the closing time index entry and cut the preallocated rest off all files."""
         if self.max_timestamp > self.time_index.tail.key:
-            yield from self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, skip_full_check=True)
+            try:
+                yield from self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, skip_full_check=True)
+            except InvalidOffsetError as exc:
+                self.time_index.distrust(str(exc))
         yield from self.offset_index.trim()
         yield from self.time_index.trim()
         yield from self.transaction_index.trim()
@@ -323,6 +340,8 @@ class LogSegment:
         if self.size == 0:
             self.created_ms, self.rolling_based_timestamp = now_ms, None
         self.bytes_since_last_index_entry = 0
+        if self.offset_index.entries and self.offset_index.tail.value >= self.size:
+            yield from self.offset_index.replace(self.offset_index.empty_tail(), b"")
         yield from self.load_max_timestamp()
         return removed
 
@@ -336,6 +355,34 @@ class LogSegment:
                 self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
 
         yield from self.view().bytes_from(position).visit_headers(see)
+
+    def confirm_max_timestamp(self) -> Procedure[bool]:
+        """Read the largest timestamp from the headers of all batches, unless it is certain. Return whether it was another one:
+        then the time index is not used any more. Where the batches are damaged the file's mtime counts too. It reads what lies
+        between the headers, so it may take long."""
+        if self.is_max_timestamp_certain:
+            return False
+        largest, offset = NO_TIMESTAMP, self.base_offset
+
+        def see(header: BatchHeader, _: int) -> None:
+            nonlocal largest, offset
+            if header.max_timestamp > largest:
+                largest, offset = header.max_timestamp, header.last_offset
+
+        try:
+            stop = yield from self.records.visit_headers(see)
+        except CorruptRecordError:
+            stop = -1
+        self.is_max_timestamp_certain = True
+        if stop != self.size:
+            modified_ms = yield ModifiedMs(self.log.path)
+            self.max_timestamp = max(self.max_timestamp, largest, modified_ms)
+            return True
+        if largest == self.max_timestamp:
+            return False
+        self.time_index.distrust(f"it says that the largest timestamp is {self.max_timestamp}, the batches say {largest}")
+        self.max_timestamp, self.offset_of_max_timestamp = largest, offset
+        return True
 
     def load_rolling_based_timestamp(self) -> Procedure[None]:
         """The largest timestamp of the first batch on disk."""

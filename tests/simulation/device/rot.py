@@ -167,7 +167,8 @@ def _recovery_point(fs: CrashFileSystem, directory: str, where: TopicPartition) 
 
 
 def damage_derived(fs: CrashFileSystem, directory: str, kind: str, share: float, how: str) -> str | None:
-    """Damage or delete one derived file of a directory; answers its path. An index is never garbled: it may be believed."""
+    """Damage or delete one derived file of a directory; answers its path. An index is cut, or its last entry is another one: an
+    entry in its middle would be believed where the evidence is gone too."""
     if kind == "checkpoint":
         paths = [f"{directory}/{name}" for name in CHECKPOINTS if fs.file_size(f"{directory}/{name}") is not None]
     else:
@@ -187,7 +188,9 @@ def damage_derived(fs: CrashFileSystem, directory: str, kind: str, share: float,
             fs.unlink(path)
             fs.sync_directory(os.path.dirname(path))
         case "cut":
-            if kind == "aborted":  # between two entries, where the file alone does not tell
+            if kind == "index" and int(share * 1000) % 2:
+                change(fs, path, lambda data: _flipped(data, len(data) - 1 - int(share * 1000) % 8, 3) if data else data)
+            elif kind == "aborted":  # between two entries, where the file alone does not tell
                 change(fs, path, lambda data: data[: int(len(data) * share) // ENTRY_BYTES * ENTRY_BYTES])
             else:
                 change(fs, path, lambda data: data[: int(len(data) * share) | 1])

@@ -17,6 +17,7 @@ from triolog.server.config import LogConfig, RecordValidation
 from triolog.server.storage.disk.diskops import FileHandle
 from triolog.server.storage.disk.filesystem import read_at
 from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES, UNTOLD_HEADERS
+from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE
 from triolog.server.storage.log.gaps import OffsetGap
 from triolog.server.storage.log.log_snapshot import LogSnapshot
 from triolog.server.storage.lookups.at_once import first_at_once
@@ -206,6 +207,7 @@ def test_an_index_that_leads_too_far_is_left_to_the_long_way(tmp_path: Path) -> 
     index = Path(log.driven.log.active.offset_index.path)
     entry = index.read_bytes()[:8]
     log.driven.close()
+    (index.parent / DERIVED_FILE).unlink()  # as where Kafka wrote the index
     index.write_bytes(entry[:4] + (9 * SIZE).to_bytes(4, "big") + index.read_bytes()[8:])
     again = Shown(log.driven.reopen(was_clean=True))
     (offset, _) = again.driven.run(again.driven.log.active.offset_index.entry(0))

@@ -14,6 +14,7 @@ from triolog.protocol.types import NO_OFFSET, CompressionType, Isolation
 from triolog.server.config import GapPolicy, LogConfig
 from triolog.server.storage.disk.paths import INDEX_SUFFIX, segment_file
 from triolog.server.storage.errors import OffsetInGapError
+from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE
 from triolog.server.storage.log.gaps import OffsetGap
 from triolog.server.storage.lookups.fetch import readable_bytes
 from triolog.server.storage.lookups.producer_batches import find_producer_records
@@ -119,7 +120,9 @@ FLIPS: Final = counts(1000, commit=60)
 
 
 def filled(directory: Path) -> DrivenLog:
-    """A closed segment with an index entry for each batch, aborted transactions among them, and another one."""
+    """A closed segment with an index entry for each batch, aborted transactions among them, and another one.
+
+    As where Kafka wrote the index, its checksum is not known."""
     driven = open_driven(directory, config=CONFIG)
     for number in range(5):
         driven.append(batch(START_MS + number, value=b"plain"))
@@ -131,6 +134,7 @@ def filled(directory: Path) -> DrivenLog:
     driven.roll()
     driven.append(batch(START_MS + 9))
     driven.close()
+    (directory / DERIVED_FILE).unlink()
     return driven
 
 

@@ -248,7 +248,8 @@ def test_only_producers_with_open_transactions_go_along(fs: CrashFileSystem) -> 
     assert [name for name in fs.list_directory(f"{TARGET}/{FULL}") if name.endswith(".snapshot")] == [path.rpartition("/")[2]]
 
 
-def test_leader_epochs_of_another_cluster_become_the_first(fs: CrashFileSystem) -> None:
+@pytest.mark.parametrize("is_lost", [False, True], ids=["with their file", "without"])
+def test_leader_epochs_of_another_cluster_become_the_first(fs: CrashFileSystem, is_lost: bool) -> None:
     """A batch of epoch 7 in a cluster that is at epoch 2 looks like a truncated log to a consumer."""
     log = open_partition(fs, SOURCE, FULL)
     log.log.leader_epochs.assign(7, 8)
@@ -257,6 +258,8 @@ def test_leader_epochs_of_another_cluster_become_the_first(fs: CrashFileSystem) 
     put(fs, f"{SOURCE}/{FULL}/{LEADER_EPOCH_FILE}", log.log.leader_epochs.encode())
     epochs = [header.partition_leader_epoch for header, _ in iter_batches(open_partition(fs, SOURCE, FULL).read(8).records)]
     assert epochs == [7]
+    if is_lost:
+        fs.unlink(f"{SOURCE}/{FULL}/{LEADER_EPOCH_FILE}")
     export(fs)
     opened = open_partition(fs, TARGET, FULL)
     found = {header.partition_leader_epoch for offset in range(9) for header, _ in iter_batches(opened.read(offset).records)}

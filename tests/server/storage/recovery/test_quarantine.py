@@ -81,7 +81,8 @@ def test_a_power_cut_at_any_step_of_recovery_loses_nothing(damaged: frozenset[in
 def check_recovered(fs: CrashFileSystem, batches: list[bytes], damaged: frozenset[int], promised: int) -> None:
     """What is not damaged is there, what is damaged is reported and its bytes are kept."""
     inline = open_log(fs, promised)
-    assert [header.base_offset for header, _ in inline.stored()] == [offset for offset in range(15) if offset not in damaged]
+    stored = [header.base_offset for header, _ in inline.stored() if not header.is_control]  # a marker covers a gap at the end
+    assert stored == [offset for offset in range(15) if offset not in damaged]
     lost = damaged if promised else damaged - {14}
     assert {offset for gap in inline.log.gaps for offset in range(gap.start_offset, gap.end_offset)} == lost
     assert inline.log.log_end_offset == (15 if promised or 14 not in damaged else 14)
@@ -104,7 +105,7 @@ def test_offsets_of_a_log_that_lost_its_end_behind_damage_are_given_to_nobody(le
         fs.unlink(name)
     fs.truncate(fs.open(names[0], os.O_RDWR), len(fs.content(names[0])) * left // 3)
     inline = InlineLog.open_orders(fs, DIRECTORY, CONFIG, lambda: 1_000, recovery_point=15, was_clean=True)
-    there = {header.base_offset for header, _ in inline.stored()}
+    there = {header.base_offset for header, _ in inline.stored() if not header.is_control}
     assert inline.log.log_end_offset == 15
     assert {offset for gap in inline.log.gaps for offset in range(gap.start_offset, gap.end_offset)} == set(range(15)) - there
     inline.close_descriptors()
