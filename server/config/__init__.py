@@ -7,6 +7,7 @@ Source of names and defaults: Kafka's TopicConfig and LogConfig (4.1). `settings
 """
 
 from .key import ConfigKey as ConfigKey
+from .key import check_sizes as check_sizes
 from .log_config import LogConfig as LogConfig
 from .permissions import DataPermissions as DataPermissions
 from .topic_keys import FORMER_KEYS as FORMER_KEYS
