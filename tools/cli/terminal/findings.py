@@ -56,6 +56,23 @@ class Findings:
             say_styled(word, finding_text(finding, self._directory))
 
 
+class Warnings:
+    """An observer for commands that only use what files say: damage is a line on standard error, and nothing else is said."""
+
+    def __init__(self, directory: StoppedDirectory) -> None:
+        self._directory = directory
+
+    def begin(self, topic_partition: TopicPartition, log_bytes: int) -> None:
+        return
+
+    def advance(self, log_bytes: int, records: int) -> None:
+        return
+
+    def found(self, finding: Finding) -> None:
+        if finding.severity.value == "damage":
+            click.echo(f"{finding_text(finding, self._directory)}; `triolog repair --dry-run` shows what can be done", err=True)
+
+
 def finding_row(finding: Finding, directory: StoppedDirectory) -> dict[str, Any]:
     return {
         "severity": finding.severity.value,
