@@ -23,8 +23,8 @@ from ....protocol.errors import (
 )
 from ....protocol.limits import MAX_PARTITIONS_PER_TOPIC
 from ....protocol.types import TopicPartition
-from ...config import KNOWN_KEYS, LogConfig, check_sizes
-from ...storage.directory.catalogue import Catalogue
+from ...config import KNOWN_KEYS, LogConfig, check_internal_change, check_sizes
+from ...storage.directory.catalogue import Catalogue, adopted_configs
 from ...storage.directory.creations_file import CREATIONS_FILE, Creation
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.directory.partition_directory import delete_directory
@@ -222,6 +222,8 @@ class TopicChanges:
             check_sizes(changed)
             defaults.overlay(changed, lenient=lenient)
             config = defaults.overlay(configs, lenient=True)
+            if is_internal(name):
+                check_internal_change(name, hosted.topic.configs, configs, adopted_configs(name))
             topic = attrs.evolve(hosted.topic, configs=configs)
             if changed:
                 self._check_files(topic)
