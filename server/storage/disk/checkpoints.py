@@ -27,6 +27,7 @@ from ....protocol.limits import INT32_MAX, INT64_MAX
 from ....protocol.types import TopicPartition
 from ..errors import CheckpointError
 from .file_limits import MAX_CHECKPOINT_BYTES as MAX_CHECKPOINT_BYTES
+from .file_limits import MAX_CHECKPOINT_ENTRIES
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
@@ -73,6 +74,8 @@ def checkpoint_entries(path: str, data: bytes, fields: int, *, version: str = _V
     """The fields of each line as text. Raises CheckpointError."""
     if not data:
         return []
+    if (count := data.count(b"\n")) > MAX_CHECKPOINT_ENTRIES + 2:
+        raise CheckpointError(f"{path} has {count} lines; a checkpoint has at most {MAX_CHECKPOINT_ENTRIES} entries")
     try:
         lines = data.decode().split("\n")
     except UnicodeDecodeError as exc:

@@ -17,6 +17,8 @@ PREVIOUS_SUFFIX: Final = ".previous"
 """Of the copy of a file as it was before its last change."""
 
 MAX_CHECKPOINT_BYTES: Final = 64 * MIB
+MAX_CHECKPOINT_ENTRIES: Final = 1_000_000
+"""Ten times what a broker with many partitions has; reading them takes some seconds and half a GiB of memory."""
 MAX_SNAPSHOT_BYTES: Final = 64 * MIB
 MAX_BATCHES_BYTES: Final = 256 * MIB
 """Four batches of each of two million producers: more than a snapshot of the largest size has."""
@@ -65,4 +67,12 @@ def check_size(path: str, size: int) -> None:
 def check_offset_checkpoints(partitions: Iterable[tuple[str, int]]) -> None:
     """Raises FileTooLargeError when a checkpoint of this many partitions by topic could not be read again, whatever their
     offsets become."""
-    check_size("recovery-point-offset-checkpoint", sum((len(name) + _OFFSET_LINE_BYTES) * count for name, count in partitions))
+    size = entries = 0
+    for name, count in partitions:
+        size += (len(name) + _OFFSET_LINE_BYTES) * count
+        entries += count
+    check_size("recovery-point-offset-checkpoint", size)
+    if entries > MAX_CHECKPOINT_ENTRIES:
+        raise FileTooLargeError(
+            f"there would be {entries} partitions, checkpoints of {MAX_CHECKPOINT_ENTRIES} can be read again"
+        )
