@@ -53,7 +53,7 @@ class LogLineFormatter(logging.Formatter):
 
 
 def _quoted(value: str) -> str:
-    return json.dumps(value) if any(character in value for character in ' "\n\\=') else value
+    return value if value.isprintable() and not any(character in value for character in ' "\\=') else json.dumps(value)
 
 
 @attrs.define

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..terminal.failures import EXIT_FAILED
-from ..terminal.output import flush, json_option, timezone_option
+from ..terminal.output import flush, json_option, timezone_option, warn
 from ..terminal.times import Zone
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def command(files: tuple[str, ...], records: bool, only_checks: bool, zone: Zone
     paths = list(_expanded(files))
     folders = dict.fromkeys(Path(path).absolute().parent for path in paths)
     for holder in dict.fromkeys(filter(None, map(_holder, folders))):
-        click.echo(f"warning: {holder}; files that change while they are read can fail checks", err=True)
+        warn(f"warning: {holder}; files that change while they are read can fail checks")
     report = JsonReport(with_rows=not only_checks) if as_json else TextReport(zone, with_rows=not only_checks)
     for path in paths:
         report.begin(path, kind_of(path) or "")
