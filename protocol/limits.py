@@ -69,6 +69,8 @@ MAX_WAITING_LOGS_BYTES: Final = 64 * MIB
 MAX_CLIENT_ID_CHARS: Final = 255
 MAX_GROUP_ID_CHARS: Final = 255
 MAX_TRANSACTIONAL_ID_CHARS: Final = 255
+MAX_RULE_NAME_CHARS: Final = 1024
+"""A name in an ACL, in a client quota, or of a subscription to metrics: kept in memory, and written with every change."""
 MAX_STRING_CHARS: Final = INT16_MAX
 """Any other text of a request, such as the note of a committed offset (Kafka: the length of a string has 16 bits)."""
 

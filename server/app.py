@@ -13,18 +13,19 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
 from .broker import Broker, Report, StartProgress, open_broker_core
+from .config import DataPermissions
 from .listeners.native.calls import native_listener as native_listener  # loaded with the server, not when it is ready
 from .listeners.opening import Addresses, Listeners
 from .service.service import Service
 from .settings.broker_config import DEFAULT_NATIVE, Address, BrokerConfig
 from .settings.exposure import KAFKA, METRICS, NATIVE, check_exposure
+from .storage.disk.filesystem import OsFileSystem, replace_file
 
 if TYPE_CHECKING:
     from .listeners.http.health import Health
@@ -188,7 +189,4 @@ def _log_start(broker: Broker, addresses: Addresses, seconds: float) -> None:
 
 def write_ready_file(path: str, addresses: Addresses) -> None:
     """Put the addresses where whoever started us waits for them; whole or not at all."""
-    temporary = f"{path}.tmp"
-    with open(temporary, "w", encoding="utf-8") as stream:
-        stream.write(addresses.as_json() + "\n")
-    Path(temporary).replace(path)
+    replace_file(OsFileSystem(DataPermissions.UMASK), path, f"{addresses.as_json()}\n".encode(), durable=False)

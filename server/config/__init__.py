@@ -6,7 +6,9 @@ checked and kept, without effect. The tables of docs/reference/configuration.md 
 Source of names and defaults: Kafka's TopicConfig and LogConfig (4.1). `settings` holds the server's own keys.
 """
 
+from .internal_keys import check_internal_change as check_internal_change
 from .key import ConfigKey as ConfigKey
+from .key import check_sizes as check_sizes
 from .log_config import LogConfig as LogConfig
 from .permissions import DataPermissions as DataPermissions
 from .topic_keys import FORMER_KEYS as FORMER_KEYS

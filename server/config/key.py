@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
-from ...protocol.limits import INT32_MAX, INT64_MAX
+from ...protocol.errors import InvalidConfigError
+from ...protocol.limits import INT16_MAX, INT32_MAX, INT64_MAX
+
+MAX_NAME_CHARS: Final = 255
+MAX_VALUE_CHARS: Final = INT16_MAX
 
 
 @attrs.frozen(kw_only=True)
@@ -26,6 +30,21 @@ class ConfigKey:
     @property
     def attribute(self) -> str:
         return self.name.replace(".", "_")
+
+
+def check_sizes(overrides: Mapping[str, Any], before: Mapping[str, str] | None = None) -> None:
+    """Raises InvalidConfigError for names and values that are too long to be kept (Kafka: ConfigurationControlManager).
+    `before`: what is kept already, and stays as it is."""
+    for name, text in overrides.items():
+        if before is not None and before.get(name) == text:
+            continue
+        if len(name) > MAX_NAME_CHARS:
+            raise InvalidConfigError(f"a configuration key has at most {MAX_NAME_CHARS} characters, this one has {len(name)}")
+        if isinstance(text, str) and len(text) > MAX_VALUE_CHARS:
+            raise InvalidConfigError(
+                f"{name}: the configuration value cannot be added because it exceeds the maximum value size of "
+                f"{MAX_VALUE_CHARS} bytes."
+            )
 
 
 def number_reader(low: int, high: int) -> Callable[[Any], int]:

@@ -76,7 +76,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _quoted(value: str) -> str:
-    return json.dumps(value) if any(character in value for character in ' "\n\\=') else value
+    return value if value.isprintable() and not any(character in value for character in ' "\\=') else json.dumps(value)
 
 
 @attrs.define

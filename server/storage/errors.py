@@ -27,6 +27,10 @@ class CheckpointError(StorageError):
     """A checkpoint, properties or metadata file that cannot be understood."""
 
 
+class FileTooLargeError(CheckpointError, ValueError):
+    """A file that is read whole is larger than anything that belongs under its name; reading it could take all memory."""
+
+
 class CorruptSnapshotError(StorageError):
     """A producer snapshot that cannot be read: an older one is taken, and what follows it is replayed from the log."""
 
@@ -41,10 +45,6 @@ class SegmentOffsetOverflowError(StorageError):
 
 class LogDirectoryError(StorageError):
     """A log directory that cannot be used: locked by someone else, foreign content, inconsistent identity."""
-
-
-class FileTooLargeError(StorageError, ValueError):
-    """A file that is read whole is larger than anything that belongs under its name; reading it could take all memory."""
 
 
 class SnapshotExpiredError(StorageError):

@@ -9,6 +9,7 @@ import attrs
 import click
 
 from .terminal.failures import FailedError
+from .terminal.findings import Warnings
 from .terminal.output import count_text, json_option, print_json, printable, say, size_text
 from .terminal.progress import open_progress
 from .terminal.stopped import directory_argument, stopped
@@ -36,13 +37,13 @@ def command(directory: str, topic: str, include_active: bool, force: bool, map_m
     without a key are dropped too, as Kafka does: such a topic accepts none. There is no way back: `triolog backup` first.
     The server must be stopped, and `triolog verify` should find no damage.
     """
-    from ...server.storage.check.findings import Quiet, Reporter
+    from ...server.storage.check.findings import Reporter
     from ...server.storage.check.verify import read_directory_files
     from ...server.storage.offline.compact_directory import CompactionOptions
     from ...server.storage.offline.repair_directory import topic_config
 
     with stopped(directory, (topic,), writes=True) as (fs, found):
-        says = read_directory_files(fs, found, Reporter(Quiet()))
+        says = read_directory_files(fs, found, Reporter(Warnings(found)))
         if not force and not says.of(found.partitions[0].topic_partition).is_compacted:
             raise FailedError(
                 f"the cleanup.policy of {printable(topic)} is not compact: older records of equal keys and "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from .terminal.failures import NotConnectedError
+from .terminal.output import say
 from .terminal.remote import ServerAddress, access, server_option
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def command(
 
     def started(where: Address) -> None:
         if parent is None:
-            click.echo(f"http://{where}/ shows {server}")
+            say(f"http://{where}/ shows {server}")
             sys.stdout.flush()
 
     try:

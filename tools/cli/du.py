@@ -55,14 +55,14 @@ def command(directory: str, topics: tuple[str, ...], view: str, zone: Zone, svg:
     from ...server.storage.directory.inventory import read_directory
     from ...server.storage.directory.space import Space, measure_partition, measure_rest
     from ...server.storage.disk.filesystem import OsFileSystem
-    from ...server.storage.errors import LogDirectoryError
+    from ...server.storage.errors import StorageError
 
     fs = OsFileSystem()
     try:
         found = read_directory(fs, directory.rstrip("/") or "/", topics=frozenset(topics) or None)
         partitions = [measure_partition(fs, files) for files in found.partitions]
         rest = measure_rest(fs, found) if found.is_whole else Space()
-    except LogDirectoryError as exc:
+    except StorageError as exc:
         raise UnreadableError(printable(str(exc))) from exc
     except OSError as exc:
         raise UnreadableError(f"{printable(exc.filename or directory)}: {exc.strerror}") from exc

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .terminal.failures import FailedError
-from .terminal.output import count_text, flush, json_option, print_json, size_text, write
+from .terminal.output import count_text, flush, json_option, print_json, say, say_lines, size_text
 from .terminal.progress import open_progress
 from .terminal.questions import read_configs
 from .topics.kafka_commands import KAFKA_SMALLEST, KAFKA_TOPIC_KEYS, create_topic_commands
@@ -65,7 +65,7 @@ def _print_commands(source: str, bootstrap_server: str, configs: dict[str, str],
     if as_json:
         print_json({"commands": [line for line in lines if not line.startswith("#")]})
         return
-    write("".join(f"{line}\n" for line in lines).encode())
+    say_lines("\n".join(lines))
     flush()
 
 
@@ -122,5 +122,5 @@ def _report(plan: ExportPlan, exported: Exported, *, as_json: bool) -> None:
         f"{count_text(exported.linked_files, 'file')} linked ({size_text(exported.linked_bytes)}), "
         f"{count_text(exported.copied_files, 'file')} copied ({size_text(exported.copied_bytes)}){there}"
     )
-    write(f"{text}\n".encode())
+    say(text)
     flush()

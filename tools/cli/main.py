@@ -100,6 +100,11 @@ class LazyGroup(click.Group):
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
         except OutputClosedError:
             raise click.exceptions.Exit(0) from None
+        except click.ClickException as exc:
+            from .terminal.output import in_lines, printable
+
+            exc.message = (in_lines if isinstance(exc, click.UsageError) else printable)(exc.message)  # click's have lines
+            raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """As click's, but without importing the subcommands."""

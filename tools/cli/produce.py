@@ -12,7 +12,7 @@ import click
 
 from .terminal.failures import FailedError, NotConnectedError
 from .terminal.input import Input
-from .terminal.output import count_text, flush, json_option, print_json, timezone_option, write
+from .terminal.output import count_text, flush, json_option, print_json, say_lines, timezone_option, warn
 from .terminal.progress import MB, NoProgress, ProgressBar, open_progress
 from .terminal.remote import ServerAddress, call_server, server_option
 from .terminal.rows import BadRow, CsvReader, LineReader, Row, RowOptions, Rows, UnusableInputError, row_reader
@@ -173,7 +173,7 @@ def _say(summary: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(summary)
     else:
-        write(_sentence(summary).encode())
+        say_lines(_sentence(summary).rstrip("\n"))
         flush()
 
 
@@ -372,7 +372,7 @@ class Sending:
         assert row.timestamp is not None
         self._retention = None
         time_text = format_time(row.timestamp, self._delivery.zone)
-        click.echo(f"Warning: {self._source.name}, line {row.line}: {retention.warning(time_text)}", err=True)
+        warn(f"Warning: {self._source.name}, line {row.line}: {retention.warning(time_text)}")
 
     def _refuse(self, row: BadRow) -> None:
         where = f"{self._source.name}, line {row.line}: {row.reason}"
@@ -380,9 +380,9 @@ class Sending:
             raise FailedError(f"{where}; --on-error skip leaves such rows out")
         self._skipped += 1
         if self._skipped <= MAX_BAD_ROWS_SHOWN:
-            click.echo(f"skipped {where}", err=True)
+            warn(f"skipped {where}")
         elif self._skipped == MAX_BAD_ROWS_SHOWN + 1:
-            click.echo("more rows are skipped without a word", err=True)
+            warn("more rows are skipped without a word")
 
 
 def _sentence(summary: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .terminal.failures import EXIT_FAILED
-from .terminal.findings import say_styled
+from .terminal.findings import Warnings, say_after
 from .terminal.output import count_text, flush, json_line, json_option, printable, say, size_text, write
 from .terminal.progress import open_progress
 from .terminal.stopped import directory_argument, relative, stopped, topics_option
@@ -37,7 +37,7 @@ def command(directory: str, topics: tuple[str, ...], as_json: bool) -> None:
     begin = time.perf_counter()
     with stopped(directory, topics, writes=True) as (fs, found):
         quiet = Reporter(Quiet())
-        says = read_directory_files(fs, found, quiet)
+        says = read_directory_files(fs, found, Reporter(Warnings(found)))
         log_bytes = sum(files.log_bytes for files in found.partitions)
         with open_progress("reindexing", log_bytes, counts_records=False) as bar:
             report = _Report(found, as_json=as_json)
@@ -78,8 +78,7 @@ class _Report:
             row = {"file": path, "ok": outcome.failure is None, **entries, "aborted": outcome.aborted}
             write(json_line({"type": "segment", **row, "failure": outcome.failure}))
         elif outcome.failure is not None:
-            word = click.style("left", fg="red", bold=True)
-            say_styled(word, f"{path}: {printable(outcome.failure)}; `triolog repair` comes first")
+            say_after("left", f"{path}: {printable(outcome.failure)}; `triolog repair` comes first", fg="red", bold=True)
 
     def end(self, log_bytes: int, elapsed_s: float) -> None:
         if self._as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from .terminal.failures import EXIT_FAILED
-from .terminal.findings import Findings, finding_row, finding_text, say_styled
+from .terminal.findings import Findings, finding_row, finding_text, say_after
 from .terminal.output import count_text, flush, json_line, json_option, printable, say, write
 from .terminal.progress import open_progress
 from .terminal.stopped import directory_argument, relative, stopped, topics_option
@@ -68,16 +68,15 @@ class _Printer:
         offsets = ""
         if action.first_offset is not None and action.next_offset is not None and action.next_offset > action.first_offset:
             offsets = f" (offsets {action.first_offset} to {action.next_offset - 1})"
-        word = click.style(f"{action.kind:<{_KIND_WIDTH}}", fg=_COLOURS.get(action.kind, "yellow"))
-        say_styled(word, f"{where}{offsets}: {printable(action.text)}")
+        text = f"{where}{offsets}: {printable(action.text)}"
+        say_after(f"{action.kind:<{_KIND_WIDTH}}", text, fg=_COLOURS.get(action.kind, "yellow"))
 
     def end(self, summary: RepairSummary) -> None:
         for finding in summary.left:
             if self._as_json:
                 write(json_line({"type": "left", **finding_row(finding, self._directory)}))
             else:
-                word = click.style(f"{'left':<{_KIND_WIDTH}}", fg="red", bold=True)
-                say_styled(word, finding_text(finding, self._directory))
+                say_after(f"{'left':<{_KIND_WIDTH}}", finding_text(finding, self._directory), fg="red", bold=True)
         counts = {"damages": summary.damages, "actions": len(summary.actions), "left": len(summary.left)}
         if self._as_json:
             write(json_line({"type": "verdict", "ok": not summary.left, "dry_run": self._dry_run, **counts}))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .terminal.failures import EXIT_FAILED
-from .terminal.findings import Findings, say_styled
+from .terminal.findings import Findings, say_after
 from .terminal.output import count_text, flush, json_line, json_option, say, size_text, write
 from .terminal.progress import open_progress
 from .terminal.stopped import directory_argument, stopped, topics_option
@@ -83,9 +83,9 @@ class _Report:
             f"offsets {summary.log_start_offset} up to {summary.log_end_offset} (exclusive)"
         )
         if damages:
-            say_styled(click.style("FAILED", fg="red", bold=True), f"{said}, {damages} damaged")
+            say_after("FAILED", f"{said}, {damages} damaged", fg="red", bold=True)
         else:
-            say_styled(click.style("ok    ", fg="green"), said)
+            say_after("ok    ", said, fg="green")
 
     def end(self, log_bytes: int) -> None:
         findings, partitions = self._findings, len(self._directory.partitions)

@@ -145,7 +145,7 @@ def _read(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text())
         names = _TYPES if found["version"] == VERSION else ("version", "job")
         wrong = [name for name in names if not isinstance(found[name], _TYPES[name])]
-    except (ValueError, KeyError, TypeError) as exc:
+    except (ValueError, KeyError, TypeError, RecursionError) as exc:
         raise ManifestError(f"{path} is no manifest of a job ({exc!r}); delete it to begin anew") from exc
     if wrong or not all(isinstance(result, dict) for result in found.get("done", {}).values()):
         what = wrong[0] if wrong else "done"

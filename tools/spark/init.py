@@ -13,6 +13,7 @@ from typing import Final
 import click
 
 from ...protocol.errors import TriologError
+from ..cli.terminal.output import say
 
 FILES: Final = {
     "spark-pipeline.yml": "spark-pipeline.yml",
@@ -50,8 +51,8 @@ def command(folder: Path, servers: str, topic: str, target: str) -> None:
     except OSError as exc:
         raise click.ClickException(f"{exc.filename or folder}: {exc.strerror or exc}") from exc
     for path in written:
-        click.echo(f"wrote {path}")
-    click.echo(f"run it: python {folder / 'run.py'}")
+        say(f"wrote {path}")
+    say(f"run it: python {folder / 'run.py'}")
 
 
 def write_pipeline(folder: Path, *, servers: str, topic: str, target: str) -> list[Path]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from .topic import Scan
 
+FILE_ENDINGS: Final = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".ndjson", ".csv.gz", ".json.gz", ".arrow", ".db")
 BATCH_ROWS: Final = 20_000
 MAX_NAMED: Final = 10
 """Topics that an error names."""
@@ -57,8 +60,13 @@ def ask(source: Source, sql: str, options: SqlOptions | None = None, *, with_pla
 
     options = options or SqlOptions()
     scans: list[Scan] = []
-    with _said(scans):
-        connection = duckdb.connect(config=_config(options))
+    folder = tempfile.mkdtemp(prefix="triolog-sql-")  # of this question alone, and of nobody else
+    try:
+        with _said(scans):
+            connection = duckdb.connect(config=_config(options, folder))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     try:
         connection.execute("set enable_progress_bar = false")
         if options.time_zone is not None:
@@ -84,13 +92,14 @@ def ask(source: Source, sql: str, options: SqlOptions | None = None, *, with_pla
         yield Answer(reader, scans, plan, connection)
     finally:
         connection.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _config(options: SqlOptions) -> dict[str, Any]:
+def _config(options: SqlOptions, folder: str) -> dict[str, Any]:
     config: dict[str, Any] = {
         "python_enable_replacements": False,
         "autoinstall_known_extensions": False,
-        "temp_directory": f"{tempfile.gettempdir()}/triolog-sql",
+        "temp_directory": folder,
     }
     if options.memory_limit is not None:
         config["memory_limit"] = options.memory_limit
@@ -103,7 +112,25 @@ def _named(connection: Any, sql: str) -> set[str]:
     if len(statements) != 1:
         raise SqlError(f"there are {len(statements)} statements, expected one")
     names: set[str] = connection.get_table_names(sql)
-    return names
+    return names - _files(sql, names)
+
+
+def _files(sql: str, names: set[str]) -> set[str]:
+    """Those of the names that are files: they stand in single quotes, and are there or end as files do. SqlError for one that
+    the question names both ways."""
+    import duckdb
+
+    tokens = duckdb.tokenize(sql)
+    ends = [start for start, _ in tokens[1:]] + [len(sql)]
+    words = [(kind, sql[start:end].strip()) for (start, kind), end in zip(tokens, ends, strict=True)]
+    quoted = {word[1:-1].replace("''", "'") for kind, word in words if kind == duckdb.token_type.string_const}
+    plain = {word.strip('"').replace('""', '"').lower() for kind, word in words if kind == duckdb.token_type.identifier}
+    files = {name for name in names & quoted if Path(name).exists() or name.lower().endswith(FILE_ENDINGS)}
+    if both := sorted(name for name in files if name.lower() in plain):
+        raise SqlError(
+            f"{both[0]} is a file in single quotes and a topic in double ones; ask for one of them, or for ./{both[0]}"
+        )
+    return files
 
 
 def _topics(source: Source, options: SqlOptions) -> list[str]:

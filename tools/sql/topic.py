@@ -243,10 +243,14 @@ class _Scanner:
 def _names(fields: Sequence[str]) -> dict[str, str]:
     """Of each field the name of its column: names differ for DuckDB only when they do in lower case, too."""
     taken, names = {name.lower() for name in COLUMNS}, {}
+    numbers: dict[str, int] = {}
     for field in fields:
-        name = field
-        while not name or name.lower() in taken:
-            name = f"value.{name}"
+        name = field if field and field.lower() not in taken else f"value.{field}"
+        base, number = name, numbers.get(name.lower(), 1)
+        while name.lower() in taken:
+            number += 1
+            name = f"{base}_{number}"
+        numbers[base.lower()] = number
         taken.add(name.lower())
         names[name] = field
     return names

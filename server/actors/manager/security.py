@@ -17,8 +17,10 @@ from typing import Final, Self
 import attrs
 import trio
 
+from ....protocol.errors import InvalidRequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism, decoy
+from ....protocol.limits import MAX_RULE_NAME_CHARS
 from ...security.acls import Acl, AclFilter
 from ...security.authorizer import AclAuthorizer
 from ...security.quota_entities import QuotaEntity
@@ -160,6 +162,9 @@ class Security:
     async def create_acls(self, acls: Iterable[Acl]) -> None:
         """Add ACLs; durable and in effect when this returns. Raises RequestError."""
         new = frozenset(acls)
+        for acl in new:
+            for name in (acl.resource_name, acl.principal, acl.host):
+                _check_name(name)
         await self._change(lambda state: attrs.evolve(state, acls=state.acls | new))
 
     async def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
@@ -200,6 +205,10 @@ class Security:
     async def alter_client_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float | None]]) -> None:
         """Set quotas, or remove those that are None; durable and in effect when this returns. Raises RequestError."""
 
+        for entity in changes.keys() - self.client_quotas().keys():
+            for _, name in entity:
+                _check_name(name or "")
+
         def change(state: SecurityState) -> SecurityState:
             quotas = dict(state.quotas)
             for entity, values in changes.items():
@@ -228,6 +237,14 @@ def _configured_users(manager: LogManager, config: BrokerConfig) -> dict[str, Co
         data = read_file(manager.fs, config.sasl_users_file, max_bytes=MAX_USERS_FILE_BYTES)
         users |= decode_users(config.sasl_users_file, data)
     return users
+
+
+def _check_name(name: str) -> None:
+    """Raises InvalidRequestError for one that is too long to be kept."""
+    if len(name) > MAX_RULE_NAME_CHARS:
+        raise InvalidRequestError(
+            f"a name in ACLs and quotas has at most {MAX_RULE_NAME_CHARS} characters, this one has {len(name)}"
+        )
 
 
 def _said_of_users(old: Mapping[str, ConfiguredUser], new: Mapping[str, ConfiguredUser]) -> tuple[str, ...]:

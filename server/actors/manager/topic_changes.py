@@ -24,13 +24,14 @@ from ....protocol.errors import (
 )
 from ....protocol.limits import MAX_PARTITIONS_PER_TOPIC
 from ....protocol.types import TopicPartition
-from ...config import KNOWN_KEYS, LogConfig
-from ...storage.directory.catalogue import Catalogue
+from ...config import KNOWN_KEYS, LogConfig, check_internal_change, check_sizes
+from ...storage.directory.catalogue import Catalogue, adopted_configs
 from ...storage.directory.creations_file import CREATIONS_FILE, Creation
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.directory.partition_directory import delete_directory
-from ...storage.directory.topics_file import Topic
+from ...storage.directory.topics_file import TOPICS_FILE, Topic, topics_bytes
 from ...storage.disk.checkpoints import random_uuid
+from ...storage.disk.file_limits import check_offset_checkpoints, check_size
 from ...storage.disk.paths import (
     CLUSTER_METADATA_TOPIC,
     DELETE_DIR_SUFFIX,
@@ -39,7 +40,7 @@ from ...storage.disk.paths import (
     marked_directory,
     partition_directory,
 )
-from ...storage.errors import LogOfflineError, StorageError
+from ...storage.errors import FileTooLargeError, LogOfflineError, StorageError
 from ...storage.log.reconfigure import reconfigure
 from ...system.clock import NowMs
 from ..partition.partition import PartitionActor, deleted_error
@@ -88,6 +89,7 @@ class TopicChanges:
         """The configuration that the topic would have; `lenient` as `LogConfig.overlay` has it. Raises the RequestError that
         says why it cannot be."""
         check_topic_name(name)
+        check_sizes(configs)
         if name in self.topics:
             raise TopicAlreadyExistsError(f"topic {name!r} exists already")
         if name in self._going:
@@ -111,6 +113,7 @@ class TopicChanges:
             config = self.check_new(name, partitions, configs, internal=internal, lenient=lenient)
             _say_what_is_unknown(name, configs)
             topic = Topic(name=name, topic_id=random_uuid(), partitions=partitions, configs=dict(configs))
+            self._check_files(topic)
             hosted = HostedTopic(topic, config, [])
             with trio.CancelScope(shield=True):
                 await self._add_partitions(hosted, topic)
@@ -129,9 +132,11 @@ class TopicChanges:
             if is_internal(name):
                 raise InvalidTopicError(f"topic {name!r} is the server's own: keys would move to other partitions")
             self._check_total(name, total - hosted.topic.partitions)
+            grown = attrs.evolve(hosted.topic, partitions=total)
+            self._check_files(grown)
             if not validate_only:
                 with trio.CancelScope(shield=True):
-                    await self._add_partitions(hosted, attrs.evolve(hosted.topic, partitions=total))
+                    await self._add_partitions(hosted, grown)
 
     def _check_total(self, name: str, added: int) -> None:
         total = sum(len(hosted.partitions) for hosted in self.topics)
@@ -171,6 +176,15 @@ class TopicChanges:
         hosted.topic = topic
         self.topics.add(hosted)
         hosted.partitions += begun
+
+    def _check_files(self, changed: Topic) -> None:
+        """Raises RequestError when a file of a log directory could not be read again with this topic in it."""
+        topics = {hosted.topic.name: hosted.topic for hosted in self.topics} | {changed.name: changed}
+        try:
+            check_size(TOPICS_FILE, topics_bytes(topics.values(), len(self.catalogue.deleted)))
+            check_offset_checkpoints((topic.name, topic.partitions) for topic in topics.values())
+        except FileTooLargeError as exc:
+            raise RequestError(f"topic {changed.name!r}: {exc}; delete topics first", ErrorCode.POLICY_VIOLATION) from exc
 
     async def _write(self, *changed: Topic, without: str | None = None) -> None:
         """Put a new generation into every directory in service. One that fails for good is taken out of service."""
@@ -228,12 +242,18 @@ class TopicChanges:
             configs = change(hosted.topic.configs)
             defaults = self.directories.config.topic_defaults
             changed = {key: value for key, value in configs.items() if hosted.topic.configs.get(key) != value}
+            check_sizes(changed)
             defaults.overlay(changed, lenient=lenient)
             config = defaults.overlay(configs, lenient=True)
+            if is_internal(name):
+                check_internal_change(name, hosted.topic.configs, configs, adopted_configs(name))
+            topic = attrs.evolve(hosted.topic, configs=configs)
+            if changed:
+                self._check_files(topic)
             if not validate_only:
                 _say_what_is_unknown(name, changed)
                 with trio.CancelScope(shield=True):
-                    await self._alter(hosted, attrs.evolve(hosted.topic, configs=configs), config)
+                    await self._alter(hosted, topic, config)
 
     async def _alter(self, hosted: HostedTopic, topic: Topic, config: LogConfig) -> None:
         generation = self.catalogue.generation

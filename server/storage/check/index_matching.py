@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Self
 
-from ....protocol.limits import KIB
+from ....protocol.limits import INT32_MAX, KIB
 from ....protocol.records.batch import BatchHeader
 from ....protocol.types import NO_TIMESTAMP
 from ..disk.filesystem import READ, FileSystem
+from ..errors import FileTooLargeError
 from ..indexes.index import AbstractIndex
 from ..indexes.time_index import TimeIndex
 from .findings import FaultTally
@@ -37,6 +38,8 @@ class IndexFile:
         self._fd = fs.open(path, READ)
         try:
             self.size = fs.size(self._fd)
+            if self.size > INT32_MAX:
+                raise FileTooLargeError(f"{path} has {self.size} bytes; an index has at most {INT32_MAX}; move it away")
             self.entry_size = kind.entry_size
             self._index = kind(path, base_offset, max(self.size, self.entry_size))
             used = -(-self._used_bytes() // self.entry_size)

@@ -20,6 +20,7 @@ from ..directory.groups_file import GROUPS_FILE, read_groups
 from ..directory.inventory import StoppedDirectory
 from ..directory.overrides_file import BROKERS
 from ..directory.security_file import SECURITY_FILE, read_security
+from ..directory.state_files import read_state
 from ..directory.topics_file import TOPICS_FILE, Topic, decode_topics
 from ..disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -163,7 +164,7 @@ def _check_groups(fs: FileSystem, directory: str, reporter: Reporter) -> None:
 
 def _read_topics(fs: FileSystem, path: str, reporter: Reporter) -> Mapping[str, Topic]:
     try:
-        _, topics = decode_topics(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
+        _, topics = read_state(fs, path, decode_topics)
     except FileNotFoundError:
         return {}
     except (CheckpointError, ValueError) as exc:

@@ -12,12 +12,11 @@ from typing import Any, Final
 
 import attrs
 
-from ....protocol.limits import MIB
-from ..disk.filesystem import FileSystem, read_file, replace_file
+from ..disk.filesystem import FileSystem
 from .checked_json import decode_checked, encode_checked
+from .state_files import read_state, write_state
 
 CLIENT_METRICS_FILE: Final = "client-metrics.json"
-MAX_CLIENT_METRICS_BYTES: Final = MIB
 REMEDY: Final = "copy the one of another log directory, or of a backup, over it; without the file no metrics are asked for"
 
 
@@ -48,14 +47,12 @@ def _state(document: dict[str, Any]) -> ClientMetricsState:
 
 def read_client_metrics(fs: FileSystem, directory: str) -> ClientMetricsState:
     """What a log directory knows; generation 0 when there is no file. Raises CheckpointError, OSError."""
-    path = f"{directory}/{CLIENT_METRICS_FILE}"
     try:
-        data = read_file(fs, path, max_bytes=MAX_CLIENT_METRICS_BYTES)
+        return read_state(fs, f"{directory}/{CLIENT_METRICS_FILE}", decode_client_metrics)
     except FileNotFoundError:
         return ClientMetricsState()
-    return decode_client_metrics(path, data)
 
 
 def write_client_metrics(fs: FileSystem, directory: str, state: ClientMetricsState, *, durable: bool) -> None:
-    """Put the file in place; on the device when this returns. Raises OSError."""
-    replace_file(fs, f"{directory}/{CLIENT_METRICS_FILE}", encode_client_metrics(state), durable=durable)
+    """Put the file in place; on the device when this returns. Raises FileTooLargeError, OSError."""
+    write_state(fs, f"{directory}/{CLIENT_METRICS_FILE}", encode_client_metrics(state), durable=durable)

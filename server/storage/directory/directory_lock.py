@@ -25,7 +25,7 @@ from typing import Final, Self
 import attrs
 
 from ..disk.checkpoints import LOCK_FILE
-from ..disk.file_modes import open_file
+from ..disk.file_modes import open_file, open_regular
 from ..errors import LogDirectoryError, is_out_of_space
 
 _OPEN_FILE_LOCK: Final = getattr(fcntl, "F_OFD_SETLK", None)
@@ -75,12 +75,20 @@ def _saying_who(directory: str, path: str) -> Iterator[None]:
         yield
     except (BlockingIOError, PermissionError) as exc:
         said = b""
-        with contextlib.suppress(OSError), open(path, "rb") as file:
-            said = file.read(200)
+        with contextlib.suppress(OSError):
+            said = _said(path)
         holder = said.decode("utf-8", "replace").strip() or "another process (Kafka or triolog)"
         raise LogDirectoryError(
             f"log directory {directory} is locked by {holder}; stop it first, or choose another directory"
         ) from exc
+
+
+def _said(path: str) -> bytes:
+    fd = open_regular(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(fd, 200, 0)
+    finally:
+        os.close(fd)
 
 
 def _lock_directory(fd: int) -> None:

@@ -12,12 +12,11 @@ from typing import Any, Final
 
 import attrs
 
-from ....protocol.limits import MIB
-from ..disk.filesystem import FileSystem, read_file, replace_file
+from ..disk.filesystem import FileSystem
 from .checked_json import decode_checked, encode_checked
+from .state_files import read_state, write_state
 
 GROUPS_FILE: Final = "groups.json"
-MAX_GROUPS_BYTES: Final = 64 * MIB
 REMEDY: Final = (
     "copy the one of another log directory, or of a backup, over it; without the file groups are configured as the server is"
 )
@@ -49,14 +48,12 @@ def _state(document: dict[str, Any]) -> GroupsState:
 
 def read_groups(fs: FileSystem, directory: str) -> GroupsState:
     """What a log directory knows; generation 0 when there is no file. Raises CheckpointError, OSError."""
-    path = f"{directory}/{GROUPS_FILE}"
     try:
-        data = read_file(fs, path, max_bytes=MAX_GROUPS_BYTES)
+        return read_state(fs, f"{directory}/{GROUPS_FILE}", decode_groups)
     except FileNotFoundError:
         return GroupsState()
-    return decode_groups(path, data)
 
 
 def write_groups(fs: FileSystem, directory: str, state: GroupsState, *, durable: bool) -> None:
-    """Put the file in place; on the device when this returns. Raises OSError."""
-    replace_file(fs, f"{directory}/{GROUPS_FILE}", encode_groups(state), durable=durable)
+    """Put the file in place; on the device when this returns. Raises FileTooLargeError, OSError."""
+    write_state(fs, f"{directory}/{GROUPS_FILE}", encode_groups(state), durable=durable)

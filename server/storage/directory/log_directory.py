@@ -47,6 +47,7 @@ from ..disk.paths import CLUSTER_METADATA_TOPIC, DELETE_DIR_SUFFIX, IGNORED_DIRE
 from ..errors import CheckpointError, LogDirectoryError, StorageError, is_out_of_space
 from .creations_file import CREATIONS_FILE, Creation, encode_creations, read_creations
 from .directory_lock import DirectoryLock
+from .state_files import read_state, write_state
 from .topics_file import TOPICS_FILE, Topic, decode_deleted_topic_ids, decode_topics, encode_topics
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -312,15 +313,14 @@ class LogDirectory:
         """What topics.json says; generation 0 and no topics when there is none. Raises CheckpointError."""
         path = f"{self.path}/{TOPICS_FILE}"
         try:
-            data = read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
+            generation, topics, deleted = read_state(self.fs, path, _decode_all)
         except FileNotFoundError:
-            data = encode_topics(0, [])
-        generation, topics = decode_topics(path, data)
+            generation, topics, deleted = 0, [], set()
         self.topics_generation = generation
         return Contents(
             generation=generation,
             topics=topics,
-            deleted_topic_ids=decode_deleted_topic_ids(path, data),
+            deleted_topic_ids=deleted,
             partitions={},
             doomed={},
             stray=[],
@@ -337,7 +337,8 @@ class LogDirectory:
 
     def write_topics(self, generation: int, topics: list[Topic], deleted_topic_ids: Iterable[uuid.UUID] = ()) -> None:
         self.newest_topics_generation = generation
-        self._write(TOPICS_FILE, encode_topics(generation, topics, deleted_topic_ids))
+        data = encode_topics(generation, topics, deleted_topic_ids)
+        write_state(self.fs, f"{self.path}/{TOPICS_FILE}", data, durable=self.durable)
         self.topics_generation = generation
 
     def write_creations(self, creations: Sequence[Creation]) -> None:
@@ -389,6 +390,10 @@ class LogDirectory:
         if self.whole_sync is not None:
             self.whole_sync.close()
             self.whole_sync = None
+
+
+def _decode_all(path: str, data: bytes) -> tuple[int, list[Topic], set[uuid.UUID]]:
+    return *decode_topics(path, data), decode_deleted_topic_ids(path, data)
 
 
 def _sync_names_above(fs: FileSystem, path: str) -> None:

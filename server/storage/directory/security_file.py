@@ -22,11 +22,11 @@ from ....protocol.kafka.authorization import AclOperation, AclPermission, Patter
 from ....protocol.kafka.scram import ScramCredential, ScramMechanism
 from ...security.acls import Acl
 from ...security.quota_entities import QuotaEntity, checked_entity
-from ..disk.filesystem import FileSystem, read_file, replace_file
+from ..disk.filesystem import FileSystem
 from .checked_json import decode_checked, encode_checked
+from .state_files import read_state, write_state
 
 SECURITY_FILE: Final = "security.json"
-MAX_SECURITY_BYTES: Final = 256 * 1024 * 1024
 REMEDY: Final = (
     "copy the one of another log directory, or of a backup, over it; "
     "without the file there are neither SCRAM users nor ACLs nor quotas"
@@ -83,17 +83,15 @@ def _state(document: dict[str, Any]) -> SecurityState:
 
 def read_security(fs: FileSystem, directory: str) -> SecurityState:
     """What a log directory knows; generation 0 when there is no file. Raises CheckpointError, OSError."""
-    path = f"{directory}/{SECURITY_FILE}"
     try:
-        data = read_file(fs, path, max_bytes=MAX_SECURITY_BYTES)
+        return read_state(fs, f"{directory}/{SECURITY_FILE}", decode_security)
     except FileNotFoundError:
         return SecurityState()
-    return decode_security(path, data)
 
 
 def write_security(fs: FileSystem, directory: str, state: SecurityState, *, durable: bool) -> None:
-    """Put the file in place; on the device when this returns. Raises OSError."""
-    replace_file(fs, f"{directory}/{SECURITY_FILE}", encode_security(state), durable=durable, private=True)
+    """Put the file in place; on the device when this returns. Raises FileTooLargeError, OSError."""
+    write_state(fs, f"{directory}/{SECURITY_FILE}", encode_security(state), durable=durable, private=True)
 
 
 def _credentials(entries: Iterable[Any]) -> Iterable[tuple[CredentialKey, ScramCredential]]:

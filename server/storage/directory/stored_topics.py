@@ -12,8 +12,8 @@ from typing import Self
 import attrs
 
 from ....protocol.types import TopicPartition
-from ..disk.checkpoints import MAX_CHECKPOINT_BYTES, random_uuid
-from ..disk.filesystem import FileSystem, read_file
+from ..disk.checkpoints import random_uuid
+from ..disk.filesystem import FileSystem
 from ..disk.paths import (
     CLUSTER_METADATA_TOPIC,
     DELETE_DIR_SUFFIX,
@@ -24,6 +24,7 @@ from ..disk.paths import (
 from .catalogue import adopted_configs
 from .creations_file import left_over
 from .partition_directory import topic_id_at
+from .state_files import read_state
 from .topics_file import TOPICS_FILE, Topic, decode_topics
 
 
@@ -73,6 +74,6 @@ def _directories(fs: FileSystem, directory: str) -> tuple[dict[TopicPartition, s
 def _listed(fs: FileSystem, directory: str) -> list[Topic]:
     path = f"{directory}/{TOPICS_FILE}"
     try:
-        return decode_topics(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))[1]
+        return read_state(fs, path, decode_topics)[1]
     except FileNotFoundError:
         return []

@@ -32,6 +32,9 @@ CHECKSUM_KEY: Final = "crc32c"
 _FIELDS: Final = frozenset({"format_version", "generation", "topics", "deleted_topic_ids"})
 _REMEDY: Final = "copy the one of another log directory, or of a backup, over it"
 _ADVICE: Final = f"{_REMEDY}; or, if its content is right because you edited it, take the line {CHECKSUM_KEY!r} out"
+_AROUND_BYTES: Final = 200
+"""More than the lines around the entries have."""
+_DELETED_BYTES: Final = 32
 
 
 @attrs.frozen(kw_only=True)
@@ -72,6 +75,11 @@ def encode_topics(generation: int, topics: Iterable[Topic], deleted_topic_ids: I
         lines.append(f' "deleted_topic_ids": {json.dumps(deleted, indent=1)}'.replace("\n", "\n "))
     checksum = crc32c(_document(lines).encode())
     return (_document([*lines, f' "{CHECKSUM_KEY}": {checksum}']) + "\n").encode()
+
+
+def topics_bytes(topics: Iterable[Topic], deleted_topics: int) -> int:
+    """How large the file gets at most."""
+    return _AROUND_BYTES + sum(len(topic.entry) + 2 for topic in topics) + deleted_topics * _DELETED_BYTES
 
 
 def _document(lines: Iterable[str]) -> str:

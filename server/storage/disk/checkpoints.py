@@ -23,9 +23,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ....protocol.errors import ErrorCode
-from ....protocol.limits import INT32_MAX, INT64_MAX, MIB
+from ....protocol.limits import INT32_MAX, INT64_MAX
 from ....protocol.types import TopicPartition
 from ..errors import CheckpointError
+from .file_limits import MAX_CHECKPOINT_BYTES as MAX_CHECKPOINT_BYTES
+from .file_limits import MAX_CHECKPOINT_ENTRIES
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
@@ -38,7 +40,6 @@ LOCK_FILE: Final = ".lock"
 
 OWN_BROKER_EPOCH: Final = -1
 """In the marker of a clean stop: there is no controller that gives epochs to brokers."""
-MAX_CHECKPOINT_BYTES: Final = 64 * MIB
 
 _VERSION: Final = "0"
 _NUMBER: Final = re.compile("[0-9]{1,19}")
@@ -94,6 +95,8 @@ def checkpoint_entries(path: str, data: bytes, fields: int, *, version: str = _V
     """The fields of each line as text. Raises CheckpointError."""
     if not data:
         return []
+    if (count := data.count(b"\n")) > MAX_CHECKPOINT_ENTRIES + 2:
+        raise CheckpointError(f"{path} has {count} lines; a checkpoint has at most {MAX_CHECKPOINT_ENTRIES} entries")
     try:
         lines = data.decode().split("\n")
     except UnicodeDecodeError as exc:

@@ -146,8 +146,6 @@ class OsFileSystem:
         return False
 
     def open(self, path: str, flags: int) -> int:
-        if not flags & os.O_CREAT:
-            return os.open(path, flags)
         return open_file(path, flags, self.permissions.file_mode)
 
     def close(self, fd: int) -> None:
@@ -331,7 +329,11 @@ def replace_file(fs: FileSystem, path: str, data: bytes, *, durable: bool = True
     may read it.
     """
     temporary = path + ".tmp"
-    fd = fs.open(temporary, CREATE | os.O_TRUNC)
+    try:
+        fd = fs.open(temporary, CREATE | os.O_EXCL)
+    except FileExistsError:  # a leftover, or somebody's link: nothing is written through that
+        fs.unlink(temporary)
+        fd = fs.open(temporary, CREATE | os.O_EXCL)
     try:
         if private:
             fs.restrict(fd)

@@ -45,6 +45,7 @@ from ..disk.checkpoints import (
     decode_offsets,
     encode_offsets,
 )
+from ..disk.file_limits import PREVIOUS_SUFFIX, limit_of
 from ..disk.filesystem import CREATE, READ, FileSystem, link_file, read_file, replace_file, sync_file
 from ..disk.paths import (
     BATCHES_SUFFIX,
@@ -64,6 +65,7 @@ MAX_ATTEMPTS: Final = 20
 _COPY_BYTES: Final = MIB
 _WRITTEN_ANEW: Final = frozenset({RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, TOPICS_FILE})
 _LEFT_OUT: Final = frozenset({LOCK_FILE, CLEAN_SHUTDOWN_FILE, CREATIONS_FILE})
+_LEFT_OUT_SUFFIXES: Final = (TEMPORARY_SUFFIX, PREVIOUS_SUFFIX)
 
 
 class _ChangedError(Exception):
@@ -160,10 +162,10 @@ def make_backup(
 def _small_files(fs: FileSystem, source: str) -> Iterator[tuple[str, bytes]]:
     for name in fs.list_directory(source):
         path = f"{source}/{name}"
-        if name in _LEFT_OUT or name.endswith(TEMPORARY_SUFFIX) or not os.path.isfile(path):
+        if name in _LEFT_OUT or name.endswith(_LEFT_OUT_SUFFIXES) or not os.path.isfile(path):
             continue
         with contextlib.suppress(FileNotFoundError):
-            yield name, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
+            yield name, read_file(fs, path, max_bytes=limit_of(name) or MAX_CHECKPOINT_BYTES)
 
 
 def _made_since(fs: FileSystem, source: str, small: Mapping[str, bytes]) -> Callable[[TopicPartition], bool]:

@@ -53,12 +53,12 @@ class Workshop:
         if not self.dry_run:
             self.fs.rename(path, target)
 
-    def rewrite(self, path: str, data: bytes, text: str) -> None:
-        """Put a small file in place, and keep the one that is there. Raises OSError."""
+    def rewrite(self, path: str, data: bytes, text: str, *, private: bool = False) -> None:
+        """Put a small file in place, and keep the one that is there. `private`: only its owner may read it. Raises OSError."""
         self.keep(path)
         self.tell("rewrite", path, text)
         if not self.dry_run:
-            replace_file(self.fs, path, data)
+            replace_file(self.fs, path, data, private=private)
 
 
 def joined(damages: Sequence[Damage]) -> list[Damage]:

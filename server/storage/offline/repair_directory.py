@@ -6,14 +6,16 @@
 | a compaction that was cut off at its swap | is completed, as when a server starts |
 | an offset checkpoint that cannot be read | made anew; logs that were not closed are scanned, log start offsets are lost |
 | an offset behind the log's end | set to the log's end |
+| `topics.json`, `security.json`, `groups.json`, `client-metrics.json` | the copy from before the last change, if any |
 
-Left to people: `meta.properties` and `topics.json` that cannot be read, directories that are no partition's.
+Left to people: `meta.properties` that cannot be read, the four files above without such a copy, directories that are no
+partition's.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -21,11 +23,16 @@ import attrs
 from ....protocol.errors import TriologError
 from ....protocol.types import TopicPartition
 from ...config import LogConfig
-from ..check.findings import Finding, Observer, Reporter, Severity
+from ..check.findings import Finding, Observer, Quiet, Reporter, Severity
 from ..check.partition_check import check_partition, is_swapping
 from ..check.verify import DirectorySays, read_directory_files
 from ..cleaner.swap_recovery import complete_swaps
+from ..directory.client_metrics_file import CLIENT_METRICS_FILE, decode_client_metrics
+from ..directory.groups_file import GROUPS_FILE, decode_groups
 from ..directory.inventory import PartitionFiles, StoppedDirectory, read_partition
+from ..directory.security_file import SECURITY_FILE, decode_security
+from ..directory.state_files import read_previous
+from ..directory.topics_file import TOPICS_FILE, decode_topics
 from ..disk.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
@@ -39,6 +46,13 @@ from ..errors import CheckpointError
 from .repair import repair_partition
 from .repair_actions import Action, Workshop
 
+STATES: Final[Mapping[str, Callable[[str, bytes], object]]] = {
+    TOPICS_FILE: decode_topics,
+    SECURITY_FILE: decode_security,
+    GROUPS_FILE: decode_groups,
+    CLIENT_METRICS_FILE: decode_client_metrics,
+}
+"""Files of which a copy from before the last change is kept, and how each is read."""
 _OFFSET_FILES: Final = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
 
 
@@ -105,11 +119,28 @@ class _Repair:
         own = _Collecting(self._observer)
         says = read_directory_files(self._fs, self._directory, Reporter(own))
         self._damages += len(own.damages)
+        restored = self._restore_states(own.damages)
+        if restored and not self._workshop.dry_run:
+            says = read_directory_files(self._fs, self._directory, Reporter(Quiet()))
         for files in self._directory.partitions:
             self._partition(files, says)
         self._checkpoints(own, says)
-        self._left += [finding for finding in own.damages if not finding.file.endswith(_OFFSET_FILES)]
+        self._left += [
+            finding for finding in own.damages if not finding.file.endswith(_OFFSET_FILES) and finding.file not in restored
+        ]
         return RepairSummary(damages=self._damages, actions=tuple(self._actions), left=tuple(self._left))
+
+    def _restore_states(self, damages: Sequence[Finding]) -> set[str]:
+        """Return to the copies of state files that cannot be read; the paths of those that have one."""
+        restored = set()
+        for path in dict.fromkeys(finding.file for finding in damages):
+            name = path.rpartition("/")[2]
+            data = read_previous(self._fs, path, STATES[name]) if name in STATES else None
+            if data is not None:
+                text = "as it was before the last change, which is to be made again"
+                self._workshop.rewrite(path, data, text, private=name == SECURITY_FILE)
+                restored.add(path)
+        return restored
 
     def _partition(self, files: PartitionFiles, says: DirectorySays) -> None:
         topic_partition = files.topic_partition

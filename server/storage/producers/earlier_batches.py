@@ -27,15 +27,13 @@ from itertools import pairwise
 from struct import Struct
 from typing import Final
 
-from ....protocol.limits import MIB
+from ..disk.file_limits import MAX_BATCHES_BYTES as MAX_BATCHES_BYTES
 from ..disk.paths import BATCHES_SUFFIX, segment_file
 from ..errors import CorruptSnapshotError
 from .producer_entry import BatchMetadata, ProducerEntry
 from .sealed_files import seal, unseal
 
 VERSION: Final = 0
-MAX_BATCHES_BYTES: Final = 256 * MIB
-"""Four batches of each of two million producers: more than a snapshot of the largest size has."""
 
 _HEAD: Final = Struct(">Ii")
 _BATCH: Final = Struct(">qiqiq")

@@ -30,9 +30,9 @@ from functools import partial
 from struct import Struct
 from typing import Final
 
-from ....protocol.limits import MIB
 from ....protocol.records.batch import BatchHeader
 from ..disk.diskops import Procedure, Read
+from ..disk.file_limits import MAX_SNAPSHOT_BYTES as MAX_SNAPSHOT_BYTES
 from ..disk.path_ops import ListDirectory, ReadFile, Unlink, WriteFiles
 from ..disk.paths import SNAPSHOT_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of, segment_file
 from ..errors import CorruptSnapshotError
@@ -45,7 +45,6 @@ from .sealed_files import crc_of, seal, unseal
 LOGGER: Final = logging.getLogger(__name__)
 
 VERSION: Final = 1
-MAX_SNAPSHOT_BYTES: Final = 64 * MIB
 """1.4 million producers."""
 
 _COUNT: Final = Struct(">i")

@@ -25,10 +25,11 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ....protocol.limits import INT32_MAX, INT64_MAX, KIB
+from ....protocol.limits import INT32_MAX, INT64_MAX, KIB, MAX_SEGMENT_BYTES
 from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, parse_header
 from ....protocol.records.crc32c import crc32c
 from ..disk.filesystem import READ, FileSystem, read_at
+from ..errors import StorageError
 from ..segments.damaged_frames import possible_sizes
 from .log_window import CRC_COVERS_FROM, READ_BYTES, LogWindow
 
@@ -157,12 +158,14 @@ def scan_batches(
     Offsets are in [base_offset, end_offset). `torn_from`: the first offset that may belong to a torn append, which is the
     recovery point after an unclean stop. From there on, a header whose batch passes the end of the file ends the scan, unless
     its length alone is damaged: the bytes after it are part of a record, and a record may contain a whole batch that nobody
-    sent here. Raises OSError.
+    sent here. Raises OSError, StorageError for a file that is larger than a segment can be.
     """
     fd = fs.open(path, READ)
     try:
         size = fs.size(fd)
         stop = size if end is None else min(end, size)
+        if stop > MAX_SEGMENT_BYTES:
+            raise StorageError(f"{path} has {size} bytes; a segment has at most {MAX_SEGMENT_BYTES}; move it away")
         yield from _Scan(fs, fd, start, stop, base_offset, end_offset, torn_from).run()
     finally:
         fs.close(fd)

@@ -7,6 +7,7 @@ from a closing brace over a line feed to an opening one; so as many objects as v
 from __future__ import annotations
 
 import json
+import re
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+MAX_INFERRED_DEPTH: Final = 128
 _SPACE: Final = b" \t\r\n"
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_OPENING: Final = np.frombuffer(b"[{", np.uint8)
+_CLOSING: Final = np.frombuffer(b"]}", np.uint8)
 
 
 class JsonParser:
@@ -39,9 +44,15 @@ class JsonParser:
 def infer_json(values: pa.Array) -> pa.StructType:
     """The type that a sample of objects has in common; what is none is left out. ValueError when there is nothing in common.
 
-    Fields that are null in the whole sample become strings.
+    Fields that are null in the whole sample become strings. Values that nest deeper than MAX_INFERRED_DEPTH are left out: types
+    as deep as they are end the process, in Arrow and in whatever takes them from it.
     """
     options = pj.ParseOptions(newlines_in_values=True)
+    shallow = [not is_deeper(value, MAX_INFERRED_DEPTH) for value in values.to_pylist()]
+    if not all(shallow):
+        values = values.filter(pa.array(shallow))
+        if not len(values):
+            raise ValueError(f"they nest deeper than {MAX_INFERRED_DEPTH} levels")
     try:
         table = _read(values, options)
     except ValueError:
@@ -93,8 +104,17 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 def _is_object(value: bytes) -> bool:
     try:
         return isinstance(json.loads(value), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
+
+
+def is_deeper(value: bytes, depth: int) -> bool:
+    """Whether a JSON text nests deeper."""
+    if value.count(b"[") + value.count(b"{") <= depth:
+        return False
+    text = np.frombuffer(_STRING.sub(b"", value), np.uint8)
+    steps = np.isin(text, _OPENING).astype(np.int64) - np.isin(text, _CLOSING)
+    return int(steps.cumsum().max(initial=0)) > depth
 
 
 def without_null(kind: pa.DataType) -> pa.DataType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from io import BytesIO
 from typing import Any, Final
 
@@ -44,14 +45,16 @@ class MsgpackParser:
 
 def infer_msgpack(values: pa.Array) -> pa.StructType:
     """The type that a sample of maps has in common; what is none is left out. ValueError when there is nothing in common."""
-    from .json_values import without_null
+    from .json_values import MAX_INFERRED_DEPTH, without_null
 
     maps = []
     for value in values.to_pylist():
         try:
-            maps.append(_unpacked(value))
+            found = _unpacked(value)
         except _REFUSALS:
             continue
+        if not _is_deeper(found, MAX_INFERRED_DEPTH):
+            maps.append(found)
     try:
         kind = pa.array(maps).type
     except _REFUSALS as exc:
@@ -59,6 +62,19 @@ def infer_msgpack(values: pa.Array) -> pa.StructType:
     if not pa.types.is_struct(kind):
         raise ValueError("there is no map among them")
     return without_null(kind)
+
+
+def _is_deeper(found: Any, depth: int) -> bool:
+    """Whether a value nests deeper: looked at level by level."""
+    level = [found]
+    while level and depth >= 0:
+        level = [child for each in level if isinstance(each, dict | list) for child in _children(each)]
+        depth -= 1
+    return bool(level)
+
+
+def _children(each: dict[Any, Any] | list[Any]) -> Iterable[Any]:
+    return each.values() if isinstance(each, dict) else each
 
 
 def _unpacked(value: bytes) -> dict[str, Any]:

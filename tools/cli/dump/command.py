@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..terminal.failures import EXIT_FAILED
-from ..terminal.output import flush, json_option, timezone_option
+from ..terminal.output import flush, json_option, timezone_option, warn
 from ..terminal.times import Zone
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def command(files: tuple[str, ...], records: bool, only_checks: bool, zone: Zone
     paths = list(_expanded(files))
     folders = dict.fromkeys(Path(path).absolute().parent for path in paths)
     for holder in dict.fromkeys(filter(None, map(_holder, folders))):
-        click.echo(f"warning: {holder}; files that change while they are read can fail checks", err=True)
+        warn(f"warning: {holder}; files that change while they are read can fail checks")
     report = JsonReport(with_rows=not only_checks) if as_json else TextReport(zone, with_rows=not only_checks)
     for path in paths:
         report.begin(path, kind_of(path) or "")
@@ -88,6 +88,7 @@ def _expanded(files: tuple[str, ...]) -> Iterator[str]:
 
 
 def _dump(fs: FileSystem, path: str, report: Report, *, with_records: bool) -> None:
+    from ....protocol.errors import TriologError
     from .dump_index import dump_offset_index, dump_time_index, dump_transaction_index
     from .dump_log import dump_log
     from .dump_snapshot import dump_batches, dump_snapshot
@@ -111,6 +112,8 @@ def _dump(fs: FileSystem, path: str, report: Report, *, with_records: bool) -> N
             dump_text(fs, path, report)
     except OSError as exc:
         report.check("readable", f"{exc.strerror}")
+    except TriologError as exc:
+        report.check("readable", str(exc))
 
 
 def _holder(directory: Path) -> str | None:
@@ -118,9 +121,11 @@ def _holder(directory: Path) -> str | None:
 
     A shared lock is taken for a moment and given back: there is no way to only ask that every file system knows.
     """
+    from ....server.storage.disk.file_modes import open_regular
+
     for folder in (directory, directory.parent):
         try:
-            fd = os.open(folder / ".lock", os.O_RDONLY)
+            fd = open_regular(str(folder / ".lock"), os.O_RDONLY)
         except OSError:
             continue
         try:

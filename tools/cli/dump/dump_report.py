@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-import click
-
-from ..terminal.output import as_json_value, json_line, printable, shown, write
+from ..terminal.output import as_json_value, json_line, printable, say_parts, shown, write
 from ..terminal.times import Zone, format_time
 
 Row = dict[str, Any]
@@ -136,24 +134,26 @@ class TextReport:
 
     def begin(self, path: str, kind: str) -> None:
         self._headed, self._failed_before = None, self.failed
-        self._line(click.style(path, bold=True))
+        say_parts((path, {"bold": True}))
 
     def row(self, kind: str, row: Row) -> None:
         if self._headed is None and kind in _HEADINGS:
             self._headed = kind
-            self._line(click.style(_COLUMNS[kind].format_map(_HEADINGS[kind]).rstrip(), dim=True))
-        self._line(_COLUMNS[kind].format_map(self._cells(kind, row)).rstrip())
+            say_parts((_COLUMNS[kind].format_map(_HEADINGS[kind]).rstrip(), {"dim": True}))
+        say_parts((_COLUMNS[kind].format_map(self._cells(kind, row)).rstrip(), {}))
 
     def check(self, name: str, failure: str | None, note: str = "") -> None:
         self.failed += failure is not None
-        verdict = click.style("ok", fg="green") if failure is None else click.style("FAILED", fg="red", bold=True)
+        verdict: tuple[str, dict[str, Any]] = ("ok", {"fg": "green"})
+        if failure is not None:
+            verdict = "FAILED", {"fg": "red", "bold": True}
         said = "; ".join(text for text in (failure, note) if text)
-        self._line(f"  {name}: {verdict}{f' ({printable(said)})' if said else ''}")
+        say_parts((f"  {name}: ", {}), verdict, (f" ({said})" if said else "", {}))
 
     def end(self) -> None:
         failed = self.failed - self._failed_before
         if failed:
-            self._line(click.style(f"  {failed} check{'s' if failed > 1 else ''} FAILED", fg="red", bold=True))
+            say_parts((f"  {failed} check{'s' if failed > 1 else ''} FAILED", {"fg": "red", "bold": True}))
 
     def _cells(self, kind: str, row: Row) -> Row:
         if "timestamp" in row:
@@ -176,15 +176,6 @@ class TextReport:
             said = f"  [{printable(row['says'])}]" if row["says"] is not None else ""
             return {**row, **cells, "headers": (f"  {{{headers}}}" if headers else "") + said}
         return {**row, "text": printable(row["text"])} if kind == "line" else row
-
-    def _line(self, text: str) -> None:
-        write((text if _has_colours() else click.unstyle(text)).encode("utf-8", "backslashreplace") + b"\n")
-
-
-def _has_colours() -> bool:
-    import sys
-
-    return sys.stdout.isatty()
 
 
 def _more(row: Row) -> str:

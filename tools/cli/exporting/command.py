@@ -15,7 +15,7 @@ import click
 
 from ...export.writers import CSV_HEAD, FORMATS
 from ..terminal.failures import EXIT_FAILED, FailedError
-from ..terminal.output import as_json_value, flush, printable, timezone_option, write
+from ..terminal.output import as_json_value, flush, printable, timezone_option, warn, write
 from ..terminal.places import TIME_HELP, read_time
 from ..terminal.progress import open_progress
 from ..terminal.stopped import directory_argument, relative, stopped, topics_option
@@ -172,7 +172,7 @@ class _Exporting:
         self.damages += 1
         where = f"{relative(path, self._directory)} at position {damage.position}"
         what = "is read all the same" if damage.stamp is not None else "is left out"
-        click.echo(f"warning: {where}: {printable(damage.reason)}; the batch {what}", err=True)
+        warn(f"warning: {where}: {printable(damage.reason)}; the batch {what}")
 
 
 def _json_line(partition: TopicPartition, record: Record) -> bytes:

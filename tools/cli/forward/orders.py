@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..terminal.failures import FailedError
-from ..terminal.output import count_text, json_option, print_json
+from ..terminal.output import count_text, json_option, print_json, say
 from .asking import ask_link, state_dir_option
 
 
@@ -26,7 +26,7 @@ def _order(command: str, link: str, state_dir: str | None, *, as_json: bool, **m
 def pause(link: str, state_dir: str | None, as_json: bool) -> None:
     """Let a link send nothing, over restarts too, until it is resumed."""
     if _order("pause", link, state_dir, as_json=as_json) and not as_json:
-        click.echo(f"{link} is paused")
+        say(f"{link} is paused")
 
 
 @click.command
@@ -36,7 +36,7 @@ def pause(link: str, state_dir: str | None, as_json: bool) -> None:
 def resume(link: str, state_dir: str | None, as_json: bool) -> None:
     """Let a link that is paused go on."""
     if _order("resume", link, state_dir, as_json=as_json) and not as_json:
-        click.echo(f"{link} goes on")
+        say(f"{link} goes on")
 
 
 @click.command
@@ -56,4 +56,4 @@ def drain(link: str, timeout_s: float | None, state_dir: str | None, as_json: bo
             f"the link is {answer['state']}{''.join(troubles)}"
         )
     if not as_json:
-        click.echo(f"{link}: nothing is left")
+        say(f"{link}: nothing is left")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..terminal.failures import FailedError
-from ..terminal.output import json_option, print_json
+from ..terminal.output import json_option, print_json, say
 
 
 @click.command
@@ -62,4 +62,4 @@ def reset(ctx: click.Context, /, link: str | None, topic: str, partition: int | 
         print_json({str(each): offset for each, offset in offsets.items()})
         return
     for each, offset in offsets.items():
-        click.echo(f"{each} goes on at {offset}")
+        say(f"{each} goes on at {offset}")

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from ..terminal.failures import FailedError
-from ..terminal.output import timezone_option, write
+from ..terminal.output import timezone_option, write_drawn
 from ..terminal.remote import ServerAddress, access, server_option
 from ..terminal.times import Zone
 
@@ -129,7 +129,7 @@ def command(
     source = tuple(server) if data_dir is None else data_dir
     while True:
         if follow is not None and chosen == "table" and output is None and sys.stdout.isatty():
-            write(CLEAR)
+            write_drawn(CLEAR)
         _answer(source, question, options, chosen, output, zone, rows, explain=explain)
         if follow is None:
             return

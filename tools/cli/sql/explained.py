@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....protocol.limits import INT64_MAX
 from ....protocol.types import TimeRange, TopicPartition
-from ..terminal.output import count_text, say, size_text
+from ..terminal.output import count_text, say, say_lines, size_text
 from ..terminal.remote import ServerAddress, call_server
 from ..terminal.times import Zone, format_time
 
@@ -24,7 +24,7 @@ def explain_answer(answer: Answer, zone: Zone, server: ServerAddress | None) -> 
     rows = sum(batch.num_rows for batch in answer.batches())
     seconds = time.perf_counter() - begin
     if answer.plan:
-        say(answer.plan)
+        say_lines(answer.plan)
     for number, scan in enumerate(answer.scans, 1):
         times = scan.ranges.times
         walks = {} if server is None or times is None else _walks(server, scan, times)

@@ -111,11 +111,13 @@ def _csv_lines(rows: Iterable[Iterable[Any]]) -> bytes:
 
 def _unique(names: Iterable[str]) -> list[str]:
     """Columns of one name are told apart."""
-    found: list[str] = []
+    found: dict[str, None] = {}
+    numbers: dict[str, int] = {}
     for name in names:
-        number, unique = 1, name
+        number, unique = numbers.get(name, 1), name
         while unique in found:
             number += 1
             unique = f"{name}_{number}"
-        found.append(unique)
-    return found
+        numbers[name] = number
+        found[unique] = None
+    return list(found)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from .output import json_line, printable, say, write
+from .output import flush, json_line, printable, say_parts, warn, write
 from .progress import NoProgress, ProgressBar
 from .stopped import relative
 
@@ -52,8 +50,25 @@ class Findings:
         if self._as_json:
             write(json_line({"type": "finding", **finding_row(finding, self._directory)}))
         else:
-            word = click.style("damage", fg="red", bold=True) if is_damage else click.style("remark", fg="yellow")
-            say_styled(word, finding_text(finding, self._directory))
+            style = {"fg": "red", "bold": True} if is_damage else {"fg": "yellow"}
+            say_after("damage" if is_damage else "remark", finding_text(finding, self._directory), **style)
+
+
+class Warnings:
+    """An observer for commands that only use what files say: damage is a line on standard error, and nothing else is said."""
+
+    def __init__(self, directory: StoppedDirectory) -> None:
+        self._directory = directory
+
+    def begin(self, topic_partition: TopicPartition, log_bytes: int) -> None:
+        return
+
+    def advance(self, log_bytes: int, records: int) -> None:
+        return
+
+    def found(self, finding: Finding) -> None:
+        if finding.severity.value == "damage":
+            warn(f"{finding_text(finding, self._directory)}; `triolog repair --dry-run` shows what can be done")
 
 
 def finding_row(finding: Finding, directory: StoppedDirectory) -> dict[str, Any]:
@@ -85,8 +100,7 @@ def finding_text(finding: Finding, directory: StoppedDirectory) -> str:
     return f"{where}{place}: {finding.check}: {printable(finding.reason)}"
 
 
-def say_styled(word: str, text: str) -> None:
-    """A line that begins with a coloured word, if anybody can see colours."""
-    import sys
-
-    say(f"{word if sys.stdout.isatty() else click.unstyle(word)}  {text}")
+def say_after(word: str, text: str, **style: Any) -> None:
+    """A line that begins with a word in a style, as `click.style` takes it."""
+    say_parts((word, style), (f"  {text}", {}))
+    flush()

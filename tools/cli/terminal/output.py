@@ -1,12 +1,14 @@
 """Standard output: tables for people, JSON for programs, bytes for pipes.
 
-rich is imported when a table, a tree or a bar is drawn, and not before. Text that comes from records is shown with its
-control characters escaped, so that no record can speak to the terminal.
+rich is imported when a table, a tree or a bar is drawn, and not before. Everything that a command says leaves through this
+module, which escapes control characters: no record, name or message of others can speak to the terminal. Bytes for pipes
+(`write`) go out as they are where standard output is no terminal.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import sys
@@ -19,7 +21,8 @@ from .failures import OutputClosedError
 from .times import Zone, parse_zone
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
@@ -39,7 +42,17 @@ timezone_option = click.option(
     help="Of times without an offset, and of those shown: America/New_York, UTC, ... [default: the system's]",
 )
 
-UNPRINTABLE: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\\t", 10: "\\n", 13: "\\r"}
+_DIRECTIONS: Final = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""They let what follows be shown in another order than it is written."""
+UNPRINTABLE: Final = (
+    {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+    | {code: f"\\u{code:04x}" for code in (*_DIRECTIONS, 0x2028, 0x2029)}
+    | {9: "\\t", 10: "\\n", 13: "\\r"}
+)
+_IN_LINES: Final = {code: text for code, text in UNPRINTABLE.items() if code not in (9, 10)}
+"""The same for text of several lines."""
+_IN_JSON: Final = {code: f"\\u{code:04x}" for code in UNPRINTABLE if code >= 127}
+"""JSON escapes the rest itself; these are only inside of strings."""
 
 
 def printable(text: str) -> str:
@@ -69,17 +82,27 @@ def as_json_value(data: bytes | None) -> str | dict[str, str] | None:
 
 def print_json(value: Any) -> None:
     """One JSON document."""
-    write(json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False).translate(_IN_JSON)
+    write(text.encode("utf-8", "backslashreplace") + b"\n")
     flush()
 
 
 def json_line(value: Any) -> bytes:
     """One line of JSON lines."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace") + b"\n"
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if not text.isascii() or "\x7f" in text:
+        text = text.translate(_IN_JSON)
+    return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
 def write(data: bytes) -> None:
-    """Write to standard output. Raises OutputClosedError when its reader is gone."""
+    """Write to standard output: to a terminal with its control characters escaped, else as it is. Raises OutputClosedError when
+    its reader is gone."""
+    write_drawn(in_lines(data.decode("utf-8", "backslashreplace")).encode() if sys.stdout.isatty() else data)
+
+
+def write_drawn(data: bytes) -> None:
+    """Write what has control sequences of ours in it, and nothing of others that is not escaped. Raises OutputClosedError."""
     try:
         sys.stdout.buffer.write(data)
     except BrokenPipeError as exc:
@@ -96,8 +119,32 @@ def flush() -> None:
 
 def say(line: str) -> None:
     """One line for people."""
-    write(f"{line}\n".encode("utf-8", "backslashreplace"))
+    write_drawn(f"{printable(line)}\n".encode())
     flush()
+
+
+def say_lines(text: str) -> None:
+    """Several lines for people."""
+    write_drawn(f"{in_lines(text)}\n".encode())
+    flush()
+
+
+def say_parts(*parts: tuple[str, Mapping[str, Any]]) -> None:
+    """One line of texts in styles as `click.style` takes them, if anybody can see colours."""
+    has_colours = sys.stdout.isatty()
+    shown_parts = [(printable(text), style) for text, style in parts]
+    line = "".join(click.style(text, **style) if style and has_colours else text for text, style in shown_parts)
+    write_drawn(f"{line}\n".encode())
+
+
+def warn(line: str) -> None:
+    """One line on standard error."""
+    click.echo(printable(line), err=True)
+
+
+def in_lines(text: str) -> str:
+    """Text of several lines with its other control characters as escapes."""
+    return text.translate(_IN_LINES).encode("utf-8", "backslashreplace").decode()
 
 
 def _closed() -> OutputClosedError:
@@ -110,12 +157,26 @@ def _closed() -> OutputClosedError:
 
 def terminal() -> Console:
     """A console for what rich draws on standard output. Where that is no terminal, lines are as long as they need to be."""
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False, emoji=False)
+    kind = _escaping_console()
+    console = kind(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
-        console = Console(highlight=False, markup=False, emoji=False, width=10_000, soft_wrap=True)
+        console = kind(highlight=False, markup=False, emoji=False, width=10_000, soft_wrap=True)
     return console
+
+
+@functools.cache
+def _escaping_console() -> type[Console]:
+    """A console that escapes the control characters of everything that is drawn; what rich adds itself stays."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class EscapingConsole(Console):
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+            """Every drawing becomes segments here, whatever it is part of."""
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(in_lines(segment.text), segment.style)
+
+    return EscapingConsole
 
 
 def draw(*drawings: RenderableType) -> None:
@@ -124,8 +185,8 @@ def draw(*drawings: RenderableType) -> None:
     with console.capture() as capture:
         for drawing in drawings:
             console.print(drawing)
-    lines = (line.rstrip() for line in capture.get().splitlines())
-    write("".join(f"{line}\n" for line in lines).encode())
+    lines = (line.rstrip() for line in capture.get().split("\n"))
+    write_drawn("\n".join(lines).encode("utf-8", "backslashreplace"))
     flush()
 
 
@@ -134,11 +195,17 @@ def table(columns: Mapping[str, str], rows: Iterable[Sequence[str]], *, title: s
     from rich import box
     from rich.table import Table
 
-    drawn = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False)
+    drawn = Table(
+        title=None if title is None else printable(title),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        title_style="bold",
+        pad_edge=False,
+    )
     for heading, side in columns.items():
-        drawn.add_column(heading, justify="right" if side == "right" else "left", overflow="fold")
+        drawn.add_column(printable(heading), justify="right" if side == "right" else "left", overflow="fold")
     for row in rows:
-        drawn.add_row(*row)
+        drawn.add_row(*(printable(cell) if isinstance(cell, str) else cell for cell in row))
     return drawn
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
+from .output import printable
+
 
 def confirmed(question: str) -> bool:
     """Whether somebody said yes."""
     try:
-        return click.confirm(question, err=True)
+        return click.confirm(printable(question), err=True)
     except click.Abort:  # no answer: the end of standard input, or Ctrl-C
         return False
 

@@ -37,7 +37,7 @@ def stopped(directory: str, topics: tuple[str, ...] = (), *, writes: bool) -> It
     from ....server.storage.directory.directory_lock import DirectoryLock
     from ....server.storage.directory.inventory import read_directory
     from ....server.storage.disk.filesystem import OsFileSystem
-    from ....server.storage.errors import LogDirectoryError
+    from ....server.storage.errors import StorageError
 
     fs = OsFileSystem()
     path = str(Path(directory).absolute())
@@ -52,7 +52,7 @@ def stopped(directory: str, topics: tuple[str, ...] = (), *, writes: bool) -> It
                 if writes or exc.errno not in READ_ONLY:
                     raise
             yield fs, read_directory(fs, path, topics=frozenset(topics) or None)
-    except LogDirectoryError as exc:
+    except StorageError as exc:
         raise UnreadableError(printable(str(exc))) from exc
     except OSError as exc:
         raise UnreadableError(f"{printable(exc.filename or directory)}: {exc.strerror or exc}") from exc

@@ -8,11 +8,11 @@ from typing import Final, Self
 import attrs
 
 from .....protocol.errors import ErrorCode, InvalidRequestError, RequestError
+from .....protocol.limits import MAX_RULE_NAME_CHARS
+from ....config import check_sizes
 from ....config.client_metrics_keys import Subscription, subscription
 from ....storage.directory.client_metrics_file import (
-    MAX_CLIENT_METRICS_BYTES,
     ClientMetricsState,
-    encode_client_metrics,
     read_client_metrics,
     write_client_metrics,
 )
@@ -52,7 +52,14 @@ class ClientMetrics:
         """Replace what a subscription says; durable and in effect when this returns. Raises RequestError."""
         if not name:
             raise InvalidRequestError("Subscription name can't be empty")
-        subscription(change(self.overrides().get(name, {})))
+        if len(name) > MAX_RULE_NAME_CHARS:
+            raise InvalidRequestError(
+                f"the name of a subscription has at most {MAX_RULE_NAME_CHARS} characters, this one has {len(name)}"
+            )
+        before = self.overrides().get(name, {})
+        changed = change(before)
+        check_sizes(changed, before)
+        subscription(changed)
         if not validate_only:
             await self._copies.change(lambda state: _changed(state, name, change))
             self._apply()
@@ -69,11 +76,8 @@ def _changed(
     subscription(overrides)
     kept = {each: values for each, values in state.overrides.items() if each != name}
     changed = attrs.evolve(state, overrides={**kept, name: overrides} if overrides else kept)
-    if len(changed.overrides) > MAX_SUBSCRIPTIONS or len(encode_client_metrics(changed)) > MAX_CLIENT_METRICS_BYTES:
-        raise RequestError(
-            f"there are at most {MAX_SUBSCRIPTIONS} subscriptions, in {MAX_CLIENT_METRICS_BYTES} bytes",
-            ErrorCode.POLICY_VIOLATION,
-        )
+    if len(changed.overrides) > MAX_SUBSCRIPTIONS:
+        raise RequestError(f"there are at most {MAX_SUBSCRIPTIONS} subscriptions", ErrorCode.POLICY_VIOLATION)
     return changed
 
 

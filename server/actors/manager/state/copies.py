@@ -8,9 +8,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import attrs
 import trio
 
+from .....protocol.errors import ErrorCode, RequestError
 from ....storage.directory.log_directory import LogDirectory, is_passing
 from ....storage.disk.filesystem import FileSystem
-from ....storage.errors import LogOfflineError, StorageError
+from ....storage.errors import FileTooLargeError, LogOfflineError, StorageError
 from ..log_manager import LogManager
 
 
@@ -75,6 +76,8 @@ class Copies(Generic[S]):
                     if is_passing(exc):
                         raise
                     directories.fail(directory, exc)
+        except FileTooLargeError as exc:
+            raise RequestError(f"{self._what} cannot be stored: {exc}; delete some first", ErrorCode.POLICY_VIOLATION) from exc
         except (OSError, StorageError) as exc:
             raise LogOfflineError(
                 f"{self._what} cannot be stored: {exc}; free space or check the device, then try again"

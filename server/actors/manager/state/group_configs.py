@@ -9,10 +9,10 @@ from typing import Self
 
 import attrs
 
-from .....protocol.errors import ErrorCode, RequestError
+from ....config import check_sizes
 from ....config.group_keys import GROUP_KEYS, GroupConfig, group_config
 from ....settings.broker_config import BrokerConfig
-from ....storage.directory.groups_file import MAX_GROUPS_BYTES, GroupsState, encode_groups, read_groups, write_groups
+from ....storage.directory.groups_file import GroupsState, read_groups, write_groups
 from ..log_manager import LogManager
 from .copies import Copies
 
@@ -53,7 +53,10 @@ class GroupConfigs:
         self, group: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], *, validate_only: bool = False
     ) -> None:
         """Replace a group's overrides; durable and in effect when this returns. Raises RequestError."""
-        group_config(self.defaults, change(self.overrides().get(group, {})), lenient=self._lenient)
+        before = self.overrides().get(group, {})
+        changed = change(before)
+        check_sizes(changed, before)
+        group_config(self.defaults, changed, lenient=self._lenient)
         if validate_only:
             return
         await self._copies.change(lambda state: self._changed(state, group, change))
@@ -66,12 +69,7 @@ class GroupConfigs:
         overrides = {key: text.strip() for key, text in change(state.overrides.get(group, {})).items()}
         group_config(self.defaults, overrides, lenient=self._lenient)
         kept = {name: each for name, each in state.overrides.items() if name != group}
-        changed = attrs.evolve(state, overrides={**kept, group: overrides} if overrides else kept)
-        if len(encode_groups(changed)) > MAX_GROUPS_BYTES:
-            raise RequestError(
-                f"the configurations of groups take {MAX_GROUPS_BYTES} bytes at most", ErrorCode.POLICY_VIOLATION
-            )
-        return changed
+        return attrs.evolve(state, overrides={**kept, group: overrides} if overrides else kept)
 
 
 def default_group_config(config: BrokerConfig) -> GroupConfig:

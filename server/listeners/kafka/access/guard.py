@@ -37,6 +37,7 @@ from .....protocol.kafka.entities import (
 )
 from .....protocol.schema.fields import Entity
 from .....protocol.types import TopicPartition
+from ....broker import is_internal
 from ...access.judging import JUDGED_PER_PAUSE, Steps
 from ..door import NO_TOPIC_ID, Call
 from . import seen_answers
@@ -197,6 +198,8 @@ def _configs(call: Call, operation: AclOperation, element: Any) -> ErrorCode | N
     if kind is None:
         return None
     name = CLUSTER_NAME if kind is CLUSTER else element.resource_name
+    if kind is TOPIC and is_internal(name) and operation is AclOperation.ALTER_CONFIGS:
+        kind, name = CLUSTER, CLUSTER_NAME  # what is in it is everybody's
     return None if call.authorize(operation, kind, name) else DENIED[kind]
 
 

@@ -24,7 +24,7 @@ from .....protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclOperation
 from .....protocol.native import messages
 from .....protocol.native.fields import Body
 from .....protocol.types import TopicPartition
-from ....broker import Broker
+from ....broker import Broker, is_internal
 from ...access.judging import divide_steps, finish
 from ...access.rights import Asker
 from . import seen_answers
@@ -116,6 +116,12 @@ def _may_delete(asker: Asker, broker: Broker, name: str) -> bool:
     return asker.may_delete_topic(name, is_there=broker.topics.has_partition(TopicPartition(name, 0)))
 
 
+def _may_alter(asker: Asker, _: Broker, name: str) -> bool:
+    """What is in the server's own topics is everybody's."""
+    kind, what = (CLUSTER, CLUSTER_NAME) if is_internal(name) else (TOPIC, name)
+    return asker.authorize(AclOperation.ALTER_CONFIGS, kind, what)
+
+
 @attrs.frozen
 class Rules:
     """The rules of one call, each kind as the module's table describes it."""
@@ -185,7 +191,7 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
     ),
     messages.DescribeConfigsRequest: Rules(each=_each("topics", messages.TopicConfig, AclOperation.DESCRIBE_CONFIGS)),
     messages.CreatePartitionsRequest: Rules(each=_each("topics", messages.ChangedTopic, AclOperation.ALTER)),
-    messages.AlterConfigsRequest: Rules(each=_each("topics", messages.ChangedTopic, AclOperation.ALTER_CONFIGS)),
+    messages.AlterConfigsRequest: Rules(each=Each("topics", messages.ChangedTopic, TOPIC, "ALTER_CONFIGS TOPIC", _may_alter)),
     messages.DeleteRecordsRequest: Rules(
         each=_each("partitions", messages.DeleteRecordsPartitionResponse, AclOperation.DELETE)
     ),

@@ -205,7 +205,7 @@ def test_a_file_is_replaced_by_sync_rename_and_directory_sync(tmp_path: Path) ->
     assert (tmp_path / "file").read_bytes() == b"content"
     filesystem.replace_file(fast, str(tmp_path / "file"), b"other", durable=False)
     done = [[call.operation for call in fs.calls if call.operation not in ("open", "write", "close")] for fs in (durable, fast)]
-    assert done == [["sync", "rename", "sync_directory"], ["rename"]]
+    assert done == [["unlink", "sync", "rename", "sync_directory"], ["rename"]]
     assert durable.synced == ["file.tmp", f"{tmp_path}/"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ....cli.terminal.failures import EXIT_FAILED, UnreadableError
-from ....cli.terminal.findings import finding_row, finding_text, say_styled
+from ....cli.terminal.findings import finding_row, finding_text, say_after
 from ....cli.terminal.output import count_text, flush, json_line, json_option, say, size_text, write
 from ....cli.terminal.stopped import directory_argument, stopped, topics_option
 from ..job_session import job_session, manifest_option, master_option, watched
@@ -36,7 +36,7 @@ def command(directory: str, topics: tuple[str, ...], walk: bool, master: str, ma
             if as_json:
                 write(json_line({"type": "finding", **finding_row(finding, found)}))
             else:
-                say_styled(finding.severity.value, finding_text(finding, found))
+                say_after(finding.severity.value, finding_text(finding, found))
     counts = {"damages": done.damages, "segments": done.segments, "records": done.records, "log_bytes": done.log_bytes}
     if as_json:
         write(json_line({"type": "verdict", "ok": not done.damages, **counts}))

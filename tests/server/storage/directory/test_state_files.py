@@ -1,0 +1,92 @@
+"""Files that hold a state as a whole: nothing is written that cannot be read, and the copy before the last change stays."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from triolog.server.storage.check.findings import Quiet
+from triolog.server.storage.directory import client_metrics_file, groups_file, security_file, topics_file
+from triolog.server.storage.directory.inventory import read_directory
+from triolog.server.storage.directory.state_files import read_previous, read_state, write_state
+from triolog.server.storage.disk import file_limits
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.errors import CheckpointError, FileTooLargeError
+from triolog.server.storage.offline.repair_directory import STATES, repair_directory
+
+FS = OsFileSystem()
+
+
+class WithoutLinks(OsFileSystem):
+    """A mount that knows no hard links."""
+
+    def link(self, source: str, target: str) -> None:
+        raise OSError(errno.EPERM, "not permitted", target)
+
+
+ENCODED: dict[str, Callable[[int], bytes]] = {
+    topics_file.TOPICS_FILE: lambda generation: topics_file.encode_topics(generation, []),
+    security_file.SECURITY_FILE: lambda generation: security_file.encode_security(security_file.SecurityState(generation)),
+    groups_file.GROUPS_FILE: lambda generation: groups_file.encode_groups(groups_file.GroupsState(generation)),
+    client_metrics_file.CLIENT_METRICS_FILE: lambda generation: client_metrics_file.encode_client_metrics(
+        client_metrics_file.ClientMetricsState(generation)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_a_file_is_written_up_to_the_size_that_is_read_and_not_beyond(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, data = str(tmp_path / name), ENCODED[name](1)
+    monkeypatch.setitem(file_limits.LIMITS, name, len(data))
+    write_state(FS, path, data, durable=True)
+    read_state(FS, path, STATES[name])
+    with pytest.raises(FileTooLargeError, match=f"{name} would have .* bytes, at most {len(data)} can be read again"):
+        write_state(FS, path, ENCODED[name](10**9), durable=True)
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes() == data
+
+
+@pytest.mark.parametrize("name", ENCODED)
+@pytest.mark.parametrize("fs", [FS, WithoutLinks()], ids=["links", "no links"])
+def test_the_copy_before_the_last_change_stays(name: str, fs: OsFileSystem, tmp_path: Path) -> None:
+    for generation in (1, 2, 3):
+        write_state(fs, str(tmp_path / name), ENCODED[name](generation), durable=True, private=True)
+    assert (tmp_path / name).read_bytes() == ENCODED[name](3)
+    previous = tmp_path / f"{name}.previous"
+    assert previous.read_bytes() == read_previous(fs, str(tmp_path / name), STATES[name]) == ENCODED[name](2)
+    assert previous.stat().st_mode & 0o777 == 0o600
+    assert {each.name for each in tmp_path.iterdir()} == {name, previous.name}
+
+
+def test_what_does_not_outlive_its_process_keeps_no_copy(tmp_path: Path) -> None:
+    for generation in (1, 2):
+        write_state(FS, str(tmp_path / "groups.json"), ENCODED["groups.json"](generation), durable=False)
+    assert [each.name for each in tmp_path.iterdir()] == ["groups.json"]
+
+
+def _is_repaired(directory: Path) -> bool:
+    found = read_directory(FS, str(directory))
+    return not repair_directory(FS, found, Quiet(), dry_run=False, acted=lambda action: None).left
+
+
+@pytest.mark.parametrize("name", ENCODED)
+@pytest.mark.parametrize("damage", ["cut", "too large"])
+def test_repair_returns_to_the_copy_and_keeps_the_damaged_file(name: str, damage: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    for generation in (1, 2):
+        write_state(FS, str(path), ENCODED[name](generation), durable=True)
+    with path.open("r+b") as stream:
+        stream.truncate(5 if damage == "cut" else file_limits.LIMITS[name] + 1)
+    size = path.stat().st_size
+    with pytest.raises(CheckpointError, match=rf"`triolog repair {tmp_path}` returns to {name}\.previous"):
+        read_state(FS, str(path), STATES[name])
+    assert _is_repaired(tmp_path)
+    assert path.read_bytes() == ENCODED[name](1)
+    assert path.with_name(f"{name}.corrupt-0").stat().st_size == size
+    path.with_name(f"{name}.previous").write_bytes(b"{")
+    path.write_bytes(b"{")
+    assert not _is_repaired(tmp_path)
