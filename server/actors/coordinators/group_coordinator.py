@@ -334,13 +334,17 @@ class GroupCoordinator:
             return found
         return GroupDescription(group_id=group, state=GroupState.EMPTY if self._topic.is_known(group) else GroupState.DEAD)
 
+    def group_ids(self) -> set[str]:
+        """Of every group, of any kind."""
+        return self._topic.names().union(self._members.group_ids(), *(each.group_ids() for each, _ in self._managed))
+
     def listing_steps(
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> Generator[None, None, list[GroupListing]]:
         """Every group, by name, or those in one of the states and of one of the types; upper and lower case are the same.
         Pauses after a few groups; those that come meanwhile are not listed."""
         wanted_states, wanted_types = ({each.lower() for each in names} for names in (states, types))
-        names = list(self._topic.names().union(self._members.group_ids(), *(each.group_ids() for each, _ in self._managed)))
+        names = list(self.group_ids())
         sorted_parts = []
         for start in range(0, len(names), GROUPS_PER_PAUSE):
             sorted_parts.append(sorted(names[start : start + GROUPS_PER_PAUSE]))

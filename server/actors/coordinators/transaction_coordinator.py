@@ -374,7 +374,7 @@ class TransactionCoordinator:
                     LOGGER.warning("transactional id %r has expired, which is tried again: %s", owner.name, exc)
                     return False
                 del self.ids.owners[owner.name]
-                return True
+        return True
 
 
 def _is_overdue(owner: TransactionalId) -> bool:

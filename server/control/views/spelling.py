@@ -15,7 +15,7 @@ def check_topic(core: Broker, topic: str) -> None:
 
 def unknown_group(core: Broker, group: str) -> str | None:
     """What an error says of a group of any kind that has neither members nor offsets; None for one that is known."""
-    names = [listing.group_id for listing in core.groups.listings()]
+    names = core.groups.group_ids()
     return None if group in names else f"there is no group {group!r}{hint(group, names)}"
 
 
