@@ -41,6 +41,7 @@ from ...storage.disk.paths import (
     partition_directory,
 )
 from ...storage.errors import FileTooLargeError, LogOfflineError, StorageError
+from ...storage.log.log import Log
 from ...storage.log.reconfigure import reconfigure
 from ...system.clock import NowMs
 from ..partition.partition import PartitionActor, deleted_error
@@ -325,6 +326,7 @@ class TopicChanges:
                     log = each.actor.log  # nothing of it is unlinked from now on
                 each.actor.disk.files.release(log.files(), [index for segment in log.segments for index in segment.indexes])
                 renames.append(_rename(each.directory, log.topic_partition))
+                _rename_handles(log, renames[-1][2])
             elif each.directory is not None:
                 renames.append(_rename(each.directory, each.topic_partition))
         renames = [rename for rename in renames if rename[0] in self.directories.live]
@@ -366,6 +368,12 @@ class TopicChanges:
                     self.doomed.remove(entry)
         if refused is not None:
             raise refused
+
+
+def _rename_handles(log: Log, target: str) -> None:
+    """A read that is under way opens the files where they will be, not those of the next topic with the name."""
+    for file in log.files():
+        file.path = f"{target}/{file.path.rpartition('/')[2]}"
 
 
 def _rename(directory: LogDirectory, topic_partition: TopicPartition) -> tuple[LogDirectory, str, str]:

@@ -1,8 +1,8 @@
 """What an export to Apache Kafka has to do, found without changing anything: see `export_kafka`.
 
 A partition is to be staged while Kafka's directory has an empty log; it is only to be renamed when Kafka's directory is gone,
-or has lost its `partition.metadata`, and the staged one is there; it is done when the logs in Kafka's directory have the names
-and sizes that an export gives them. Everything else that has records is not ours, and refused.
+or has lost its `partition.metadata`, and the staged one is there with the sizes of the source; it is done when the logs in
+Kafka's directory have the names and sizes that an export gives them. Everything else that has records is not ours, and refused.
 """
 
 from __future__ import annotations
@@ -253,11 +253,17 @@ def _latest_epoch(fs: FileSystem, path: str) -> int:
 def _state(fs: FileSystem, export: PartitionExport) -> str:
     """How far an earlier run came with this partition."""
     if fs.file_size(f"{export.target}/{PARTITION_METADATA_FILE}") is None:
-        return "rename" if fs.file_size(f"{export.staged}/{PARTITION_METADATA_FILE}") is not None else "missing"
-    there = {name: size for name, size in _segment_files(fs, export.target).items() if name.endswith(LOG_SUFFIX)}
+        if fs.file_size(f"{export.staged}/{PARTITION_METADATA_FILE}") is None:
+            return "missing"
+        return "rename" if _log_sizes(fs, export.staged) == export.log_sizes else "foreign"
+    there = _log_sizes(fs, export.target)
     if there == export.log_sizes:
         return "done"
     return "stage" if not any(there.values()) else "foreign"
+
+
+def _log_sizes(fs: FileSystem, path: str) -> dict[str, int]:
+    return {name: size for name, size in _segment_files(fs, path).items() if name.endswith(LOG_SUFFIX)}
 
 
 def _names(paths: list[str]) -> str:

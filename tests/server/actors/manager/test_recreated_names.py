@@ -13,12 +13,15 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.actors.compaction.child_process import open_child_process
 from triolog.server.actors.compaction.scrub import Scrub
 from triolog.server.broker import Broker
+from triolog.server.storage.disk.diskops import drive
+from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.log.gaps import NO_FILE, OffsetGap
+from triolog.server.storage.lookups.fetch import fetch_batches
 
 from tests.server.actors.compaction.test_scrub import SMALL, fill
 from tests.server.actors.manager.test_recreated_topics import CHECKPOINTS, fill_and_trim
 from tests.server.actors.stages.test_stage_commits import APPLICATION, stage
-from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, values_from
+from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.transactions import committed_offset
 
@@ -65,6 +68,18 @@ async def test_a_deletion_takes_back_no_offset_of_the_topic_that_follows(tmp_pat
             await until(lambda: actor_of(broker, OFFSETS).statistics().waiting_commands == 2)
         assert await committed_offset(broker, "group", PARTITION) == 2
         assert await committed_offset(broker, "another", PARTITION) == -1
+
+
+async def test_a_read_that_was_under_way_never_reads_the_next_topic(tmp_path: Path) -> None:
+    """Its files are opened by name, perhaps when the name is that of others."""
+    async with one_partition(tmp_path) as broker:
+        await broker.writer.append(PARTITION, value("old"))
+        snapshot = broker.reader.snapshot(PARTITION)
+        await recreate(broker)
+        await broker.writer.append(PARTITION, value("new"))
+        fetched = drive(OsFileSystem(), fetch_batches(snapshot, 0, LARGE, min_one_batch=True))
+        assert b"old" in bytes(fetched.records)
+        assert await values_from(broker) == [b"new"]
 
 
 @pytest.mark.parametrize("restarts", [False, True])

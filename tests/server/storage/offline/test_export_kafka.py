@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import random
 import re
 import uuid
@@ -213,6 +214,27 @@ def test_a_power_cut_at_any_change_is_taken_up_by_the_next_run(seed: int) -> Non
         export(after)
         assert_exported(after)
     assert changes > 50
+
+
+def test_what_an_export_has_staged_of_another_source_is_not_put_in_place(fs: CrashFileSystem) -> None:
+    """The source was served again meanwhile; its topic may even have been deleted and created again."""
+
+    class RefusesTheLastStep(CrashFileSystem):
+        def rename(self, source: str, target: str) -> None:
+            if source.endswith(STAGED_SUFFIX):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), source)
+            super().rename(source, target)
+
+    refusing = RefusesTheLastStep()
+    refusing._root = fs._root
+    with pytest.raises(OSError, match="Input/output"):
+        export(refusing)
+    [staged] = [partition for partition in PARTITIONS if not files(fs, f"{TARGET}/{partition}")]
+    log = open_partition(fs, SOURCE, staged)
+    log.append(batch(START_MS), sync=True)
+    log.close()
+    with pytest.raises(LogDirectoryError, match="holds records that are not ours"):
+        export(fs)
 
 
 def test_several_log_directories_are_exported_one_after_the_other(fs: CrashFileSystem) -> None:
