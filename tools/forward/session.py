@@ -119,6 +119,9 @@ class Session:
         return None if piece is None else self._begin(piece)
 
     def _begin(self, piece: Piece) -> Handing:
+        """Without transactions what is handed over cannot be taken back: it is seen before whose records these are."""
+        if not self._memory.is_exactly_once:
+            self._check_ids({piece.partition.topic})
         offset = self._pending.get(piece.partition, self._committed[piece.partition])
         return Handing(piece, self._opened.targets[piece.partition.topic], piece.gap, offset)
 
@@ -191,6 +194,7 @@ class Session:
         self._producer.commit(self._upstream(offsets, self._marks | marks))
         self._committed |= offsets
         self._marks |= marks
+        memory.topic_ids.note({part.topic: self._opened.topics[part.topic].topic_id for part in marks})
         self._pending.clear()
         self._proved_s = time.monotonic()
         memory.size.went(stretch.bytes, time.monotonic() - stretch.begun_s)
