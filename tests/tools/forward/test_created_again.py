@@ -55,12 +55,21 @@ def test_a_topic_created_again_while_the_link_was_down_is_stopped(
         assert pair.values() == OLD
 
 
-def test_a_topic_created_again_while_the_link_runs_sends_nothing_of_the_new_one(pair: Forwarding, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_a_topic_created_again_while_the_link_runs_sends_nothing_of_the_new_one(
+    pair: Forwarding, tmp_path: Path, *, is_seen: bool
+) -> None:
+    """Whether or not the link has noticed meanwhile that the topic is gone."""
     pair.append(OLD)
     with Running(link_of(pair, tmp_path / "topics.json", delivery="at-least-once")) as running:
         until(lambda: TOPIC in pair.upstream.topics() and pair.values() == OLD, "the old records")
-        create_again(pair)
-        until(lambda: TOPIC in running.link.progress.snapshot()["troubles"], "that it stops")
+        pair.source.delete_topic(TOPIC)
+        if is_seen:
+            until(lambda: "no such topic" in trouble(running.link), "that it is gone")
+        pair.source.create_topic(TOPIC)
+        pair.append(NEW)
+        running.link.wishes.drain()
+        until(lambda: "made again" in trouble(running.link), "that it stops")
     assert pair.values() == OLD
 
 
