@@ -119,9 +119,11 @@ class Session:
         return None if piece is None else self._begin(piece)
 
     def _begin(self, piece: Piece) -> Handing:
-        """Without transactions what is handed over cannot be taken back: it is seen before whose records these are."""
+        """Without transactions what is handed over cannot be taken back: before that the link checks and notes whose it is."""
         if not self._memory.is_exactly_once:
-            self._check_ids({piece.partition.topic})
+            name = piece.partition.topic
+            self._check_ids({name})
+            self._memory.topic_ids.note({name: self._opened.topics[name].topic_id})
         offset = self._pending.get(piece.partition, self._committed[piece.partition])
         return Handing(piece, self._opened.targets[piece.partition.topic], piece.gap, offset)
 

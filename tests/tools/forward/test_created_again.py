@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from triolog.tools.forward import session
 from triolog.tools.forward.link import Link
 from triolog.tools.forward.topic_ids import TopicIds
 
@@ -71,6 +72,25 @@ def test_a_topic_created_again_while_the_link_runs_sends_nothing_of_the_new_one(
         running.link.wishes.drain()
         until(lambda: "made again" in trouble(running.link), "that it stops")
     assert pair.values() == OLD
+
+
+def test_the_id_is_noted_before_the_first_record_is_sent(
+    pair: Forwarding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic may go between the first record, which is upstream then, and the note of its offset."""
+    pair.append(OLD)
+    path = tmp_path / "topics.json"
+    known: list[bool] = []
+    hand_over = session.hand_over
+
+    def watched(*arguments: Any) -> int:
+        known.append(TopicIds(path).known(TOPIC) is not None)
+        return hand_over(*arguments)
+
+    monkeypatch.setattr(session, "hand_over", watched)
+    drained(pair, path, delivery="at-least-once")
+    assert pair.values() == OLD
+    assert set(known) == {True}
 
 
 def test_ids_outlive_the_process_and_damage_begins_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
