@@ -18,6 +18,7 @@ import enum
 import hashlib
 import hmac
 import re
+from collections.abc import Sequence
 from typing import Final, Self
 
 import attrs
@@ -28,6 +29,11 @@ from ..types import Bytes
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 """Kafka's bounds of what a credential may have."""
+SALT_BYTES: Final = 20
+"""Of a salt that is drawn here."""
+Shape = tuple[int, int]
+"""(iterations, bytes of the salt), which a challenge shows to everybody."""
+DEFAULT_SHAPE: Final[Shape] = (MIN_ITERATIONS, SALT_BYTES)
 MAX_MESSAGE_BYTES: Final = 64 * 1024
 """Of a token; real ones have about 100 bytes."""
 
@@ -115,12 +121,18 @@ class ScramCredential:
         return credential
 
 
-def decoy(mechanism: ScramMechanism, secret: bytes, user: str) -> ScramCredential:
+def salt_of(mechanism: ScramMechanism, secret: bytes, user: str, size: int = SALT_BYTES) -> bytes:
+    """The salt of a user, the same every time, whether the user exists or not."""
+    return hashlib.shake_256(hmac.digest(secret, user.encode(), mechanism.hash_name)).digest(size)
+
+
+def decoy(mechanism: ScramMechanism, secret: bytes, user: str, shapes: Sequence[Shape] = (DEFAULT_SHAPE,)) -> ScramCredential:
     """A credential for a user who does not exist: the same salt every time, and no proof ever fits. Without it the answer to
-    the first message would tell which users there are."""
-    salt = hmac.digest(secret, user.encode(), mechanism.hash_name)[:16]
-    keys = (hmac.digest(secret, b"%d" % number + user.encode(), mechanism.hash_name) for number in (1, 2))
-    return ScramCredential(mechanism, MIN_ITERATIONS, salt, *keys)
+    the first message would tell which users there are. It looks like a user's who exists: it has one of the `shapes`, of which
+    there is at least one, and keeps it when others come and go."""
+    keys = [hmac.digest(secret, b"%d" % number + user.encode(), mechanism.hash_name) for number in (1, 2)]
+    iterations, salt_bytes = max(shapes, key=lambda shape: hmac.digest(keys[0], b"%d %d" % shape, "sha256"))
+    return ScramCredential(mechanism, iterations, salt_of(mechanism, secret, user, salt_bytes), *keys)
 
 
 @attrs.define(eq=False, repr=False)

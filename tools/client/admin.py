@@ -162,6 +162,10 @@ class Admin:
         """Set limits of `user`, `client-id`, both, or `ip`, and remove those that are None; in effect when this returns."""
         await self._client.run(quota_procedures.alter_quotas(entity, values))
 
+    async def check_may_change(self) -> None:
+        """Raises CLUSTER_AUTHORIZATION_FAILED unless the user may alter configurations of the server."""
+        await self._client.run(quota_procedures.check_may_change())
+
     async def offsets(self, topic: str | TopicPartition, place: Place) -> dict[TopicPartition, int]:
         """The offset of a place in a partition, or in every partition of a topic."""
         partitions = await self._client.run(procedures.partitions_of([topic]))

@@ -61,6 +61,12 @@ class Call:
         if watcher.moment is None:
             raise ApiError(503, "NO_ANSWER", f"{watcher.text} has not said who may see this: {watcher.status.reason}")
 
+    async def check_may_change(self) -> None:
+        """Links and control ports know no users: to change them is for whoever may alter configurations of the server. Raises
+        what the server refuses, and what keeps it from an answer."""
+        await self.check_sees_statistics()
+        await self.watcher.admin.check_may_change()
+
     def check_confirmed(self, name: str) -> None:
         """Whoever deletes something types its name. Raises ApiError."""
         if self.body.get("confirm") != name:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from collections import Counter
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
@@ -20,6 +21,8 @@ from .errors import ApiError
 from .watching.watcher import Watcher
 
 MAX_SESSIONS: Final = 64
+MAX_USER_SESSIONS: Final = 8
+"""Of one user: the next login ends the one of these that was used longest ago, and nobody else's."""
 SESSION_S: Final = 8 * 3600.0
 IDLE_S: Final = 30 * 60.0
 LOOK_S: Final = 30.0
@@ -113,11 +116,24 @@ class Sessions:
         except BaseException:
             scope.cancel()
             raise
-        if len(self._logged_in) >= MAX_SESSIONS:
-            self.log_out(min(self._logged_in, key=lambda each: self._logged_in[each].used_s))
+        self._make_room(user)
         cookie, now_s = self.new_cookie(), trio.current_time()
         self._logged_in[cookie] = LoggedIn(user, watcher, scope, now_s, now_s)
         return cookie
+
+    def _make_room(self, user: str) -> None:
+        """End the session that was used longest ago: of the user who has as many as a user may, or where all are taken, of the
+        user who has most."""
+        counts = Counter(session.user for session in self._logged_in.values())
+        most = max(counts.values(), default=0)
+        if counts[user] >= MAX_USER_SESSIONS:
+            ending = {user}
+        elif len(self._logged_in) >= MAX_SESSIONS:
+            ending = {each for each, count in counts.items() if count == most}
+        else:
+            return
+        cookies = [cookie for cookie, session in self._logged_in.items() if session.user in ending]
+        self.log_out(min(cookies, key=lambda each: self._logged_in[each].used_s))
 
     def log_out(self, cookie: str) -> None:
         """The session ends, its connection is closed."""

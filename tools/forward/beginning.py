@@ -13,7 +13,7 @@ from .settings.names import wanted_topics
 
 
 def note_beginning(memory: LinkMemory) -> None:
-    """Of partitions of which nothing is noted. Raises SourceFailedError."""
+    """Of partitions of which nothing is noted, unless their topic was created again. Raises SourceFailedError."""
     settings, source = memory.settings, memory.source
     if settings.start.timestamp == LATEST_TIMESTAMP:
         return
@@ -21,6 +21,7 @@ def note_beginning(memory: LinkMemory) -> None:
     ids = {
         TopicPartition(name, number): topics[name].topic_id
         for name in wanted_topics(settings.topics, settings.topic_pattern, topics)
+        if memory.topic_ids.known(name) in (None, topics[name].topic_id)
         for number in topics[name].partitions
     }
     unknown = ids.keys() - memory.begun.keys()

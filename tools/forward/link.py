@@ -35,6 +35,7 @@ from .session import KEEP_S, Session
 from .settings.link_settings import LinkSettings
 from .source.source import Source
 from .states import LinkEvent, LinkState
+from .topic_ids import TopicIds
 from .upstream.connection import UpstreamClients
 from .wishes import Wishes
 
@@ -56,6 +57,7 @@ class Link:
         wishes: Wishes,
         claims: Claims,
         *,
+        topic_ids: TopicIds | None = None,
         now_ms: Callable[[], float] = lambda: time.time() * 1000,
         jitter: random.Random | None = None,
     ) -> None:
@@ -67,6 +69,7 @@ class Link:
         self._node = node
         self._open_source = open_source
         self._claims = claims
+        self._topic_ids = topic_ids or TopicIds()
         self._now_ms = now_ms
         self._retry = Retry(jitter or random.Random())
         self._memory: LinkMemory | None = None
@@ -186,6 +189,7 @@ class Link:
                 wishes=self.wishes,
                 progress=self.progress,
                 claims=self._claims,
+                topic_ids=self._topic_ids,
                 size=StretchSize(settings.transaction_max_bytes),
                 cap=RateCap(settings.max_bytes_per_second) if settings.max_bytes_per_second else None,
             )

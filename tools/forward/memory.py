@@ -13,6 +13,7 @@ from .pacing.stretch import StretchSize
 from .progress import LinkProgress
 from .settings.link_settings import Delivery, LinkSettings
 from .source.source import Source
+from .topic_ids import TopicIds
 from .troubles import Troubles
 from .upstream.connection import BATCH_BYTES
 from .wishes import Wishes
@@ -33,6 +34,8 @@ class LinkMemory:
     claims: Any
     """Which link of this process sends to which topic upstream."""
     size: StretchSize
+    topic_ids: TopicIds = attrs.field(factory=TopicIds)
+    """Of the topics that were forwarded."""
     caution: Caution = attrs.field(factory=Caution)
     troubles: Troubles = attrs.field(factory=Troubles)
     cap: RateCap | None = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ...protocol.types import TopicPartition
+from ...protocol.types import LATEST_TIMESTAMP, TopicPartition
 from ..client.procedures.groups import CommittedOffset
 from .errors import TopicStoppedError, TryAgainError
 from .memory import LinkMemory
@@ -22,7 +22,7 @@ from .settings.names import ranks, target_name, wanted_topics
 from .source.source import OffsetRange, SourceTopic
 from .upstream.connection import UpstreamClients
 from .upstream.producer import UpstreamProducer
-from .upstream.resume import Mark, Resumed, check_last, resume
+from .upstream.resume import Mark, Resumed, check_last, check_topic, resume
 from .upstream.topics import UpstreamTopics
 from .upstream.verdict import words
 
@@ -149,7 +149,11 @@ def _resume(
     found = {}
     for topic in topics:
         try:
-            for number, there in now.get(topic.name, topic).partitions.items():
+            described = now.get(topic.name, topic)
+            if described.topic_id != topic.topic_id:
+                raise TopicStoppedError(topic.name, "it is deleted and made again right now")
+            check_topic(topic.name, topic.topic_id, memory.topic_ids.known(topic.name), _noted_ids(topic, upstream, local))
+            for number, there in described.partitions.items():
                 if number not in topic.partitions:
                     continue
                 part = TopicPartition(topic.name, number)
@@ -159,8 +163,18 @@ def _resume(
                 found[part] = each
         except TopicStoppedError as exc:
             trouble(memory, topic.name, exc.message)
+        else:
+            if memory.settings.start.timestamp == LATEST_TIMESTAMP or memory.topic_ids.known(topic.name) is not None:
+                memory.topic_ids.note({topic.name: topic.topic_id})
     _check_last(memory, found)
     return found
+
+
+def _noted_ids(topic: SourceTopic, *noted: Mapping[TopicPartition, CommittedOffset]) -> set[str]:
+    """The ids that stand beside offsets of a topic."""
+    partitions = [TopicPartition(topic.name, number) for number in topic.partitions]
+    marks = [Mark.parse(each[part].metadata) for each in noted for part in partitions if part in each]
+    return {mark.topic_id for mark in marks if mark is not None}
 
 
 def _check_last(memory: LinkMemory, resumed: Mapping[TopicPartition, Resumed]) -> None:

@@ -119,6 +119,11 @@ class Session:
         return None if piece is None else self._begin(piece)
 
     def _begin(self, piece: Piece) -> Handing:
+        """Without transactions what is handed over cannot be taken back: before that the link checks and notes whose it is."""
+        if not self._memory.is_exactly_once:
+            name = piece.partition.topic
+            self._check_ids({name})
+            self._memory.topic_ids.note({name: self._opened.topics[name].topic_id})
         offset = self._pending.get(piece.partition, self._committed[piece.partition])
         return Handing(piece, self._opened.targets[piece.partition.topic], piece.gap, offset)
 
@@ -192,6 +197,7 @@ class Session:
         self._producer.commit(self._upstream(offsets, self._marks | marks))
         self._committed |= offsets
         self._marks |= marks
+        memory.topic_ids.note({part.topic: self._opened.topics[part.topic].topic_id for part in marks})
         self._pending.clear()
         self._proved_s = time.monotonic()
         memory.size.went(stretch.bytes, time.monotonic() - stretch.begun_s)

@@ -372,9 +372,9 @@ class TransactionCoordinator:
                     await self.ids.store(owner, None)
                 except RequestError as exc:
                     LOGGER.warning("transactional id %r has expired, which is tried again: %s", owner.name, exc)
-                    return False
-                del self.ids.owners[owner.name]
-        return True
+                else:
+                    del self.ids.owners[owner.name]
+        return owner.name not in self.ids.owners
 
 
 def _is_overdue(owner: TransactionalId) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Self
@@ -19,7 +20,15 @@ import trio
 
 from ....protocol.errors import InvalidRequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
-from ....protocol.kafka.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism, decoy
+from ....protocol.kafka.scram import (
+    DEFAULT_SHAPE,
+    MIN_ITERATIONS,
+    ScramCredential,
+    ScramMechanism,
+    Shape,
+    decoy,
+    salt_of,
+)
 from ....protocol.limits import MAX_RULE_NAME_CHARS
 from ...security.acls import Acl, AclFilter
 from ...security.authorizer import AclAuthorizer
@@ -35,7 +44,8 @@ from .state.copies import Copies
 
 LOGGER: Final = logging.getLogger(__name__)
 
-SALT_BYTES: Final = 20
+MOST_SHAPES: Final = 16
+"""Of credentials that are imitated."""
 MOST_NAMES: Final = 10
 """In a log line."""
 MOST_CHARS: Final = 256
@@ -71,7 +81,10 @@ class Security:
     _users: dict[str, ConfiguredUser] = attrs.field(factory=dict)
     _derived: dict[CredentialKey, ScramCredential] = attrs.field(factory=dict)
     """From passwords of the configuration, made when first needed."""
-    _decoy_secret: bytes = attrs.field(factory=lambda: secrets.token_bytes(32), repr=False)
+    _salt_secret: bytes = attrs.field(factory=lambda: secrets.token_bytes(32), repr=False)
+    """Stored with the first change: before that nothing has a salt that outlives the process."""
+    _shapes: dict[ScramMechanism, list[Shape]] = attrs.field(factory=dict)
+    """Those of users who exist, as far as they were looked up."""
 
     @classmethod
     def of(cls, manager: LogManager) -> Self:
@@ -88,6 +101,7 @@ class Security:
     async def load(self) -> None:
         """Read what is stored, and the configuration's users. Raises CheckpointError, InvalidConfigError, OSError."""
         self._apply(await self._copies.load())
+        self._salt_secret = self._copies.state.salt_secret or self._salt_secret
         self._users = await self._manager.disk.call(_configured_users, self._manager, self._manager.config)
         if self.audit is not None:
             await self.audit.open()
@@ -101,6 +115,7 @@ class Security:
         def apply() -> None:
             self._users = users
             self._derived.clear()
+            self._shapes.clear()
             if self.authorizer is not None:
                 self.authorizer.super_users = frozenset(config.super_users)
                 self.authorizer.allow_everyone_if_no_acl_found = config.allow_everyone_if_no_acl_found
@@ -123,17 +138,29 @@ class Security:
         if (stored := self._copies.state.credentials.get(key)) is not None:
             return stored
         if configured is None:
-            return decoy(mechanism, self._decoy_secret, user)
+            return decoy(mechanism, self._salt_secret, user, self._shapes_of(mechanism))
         if (written := configured.credentials.get(mechanism)) is not None:
             return written
         if configured.password is None:
-            return decoy(mechanism, self._decoy_secret, user)
+            return decoy(mechanism, self._salt_secret, user, self._shapes_of(mechanism))
         if key not in self._derived:
             # Some ms of CPU: in a thread, so that no other connection waits for it.
-            make = partial(ScramCredential.from_password, mechanism, MIN_ITERATIONS, secrets.token_bytes(SALT_BYTES))
+            salt = salt_of(mechanism, self._salt_secret, user)
+            make = partial(ScramCredential.from_password, mechanism, MIN_ITERATIONS, salt)
             made = await trio.to_thread.run_sync(make, configured.password)
             self._derived.setdefault(key, made)
         return self._derived[key]
+
+    def _shapes_of(self, mechanism: ScramMechanism) -> list[Shape]:
+        """What challenges of users who exist look like; those that many have, where there are many."""
+        if mechanism not in self._shapes:
+            stored = [each for (_, of), each in self._copies.state.credentials.items() if of is mechanism]
+            stored += [found for user in self._users.values() if (found := user.credentials.get(mechanism)) is not None]
+            counts = Counter((each.iterations, len(each.salt)) for each in stored)
+            if not counts or any(user.password is not None for user in self._users.values()):
+                counts[DEFAULT_SHAPE] += len(self._users) + 1
+            self._shapes[mechanism] = [shape for shape, _ in counts.most_common(MOST_SHAPES)]
+        return self._shapes[mechanism]
 
     # ---- SCRAM users -----------------------------------------------------------------------------------------------------
 
@@ -222,10 +249,15 @@ class Security:
     # ---- changes ---------------------------------------------------------------------------------------------------------
 
     async def _change(self, change: Callable[[SecurityState], SecurityState]) -> None:
-        await self._copies.change(change)
+        def with_secret(state: SecurityState) -> SecurityState:
+            changed = change(state)
+            return changed if changed == state else attrs.evolve(changed, salt_secret=self._salt_secret)
+
+        await self._copies.change(with_secret)
         self._apply(self._copies.state)
 
     def _apply(self, state: SecurityState) -> None:
+        self._shapes.clear()
         self.quotas.replace(state.quotas)
         if self.authorizer is not None:
             self.authorizer.replace(state.acls)

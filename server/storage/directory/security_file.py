@@ -3,11 +3,13 @@ them in its metadata log and ignores plain files in a log directory).
 
 `{"format_version": 1, "generation": n, "scram_credentials": [{"user", "mechanism", "credential"}], "acls": [{"resource_type",
 "resource_name", "pattern_type", "principal", "host", "operation", "permission"}], "client_quotas": [{"entity", "quotas"}],
-"crc32c": c}`; quotas are there when there are any, and the copy with the highest generation counts. A file of its own rather
-than a log: it is small and changes seldom, it has to be known before the first connection is let in, and what says who may log
-in should not hang on retention or compaction. There are no passwords in it, and only its owner may read it: from a credential a
-password can be guessed at leisure. A copy that cannot be read keeps the server from starting: without its rules too much would
-be allowed. `crc32c` is that of the document without it.
+"salt_secret", "crc32c": c}`; quotas are there when there are any; the secret gives users who do not exist, and those of the
+configuration, salts that stay the same as long as stored ones do. The copy with the highest generation counts. A file of its
+own rather than a log: it is small and changes seldom, it has to be known before the first connection is let in, and what says
+who may log in should not hang on retention or compaction. There are no passwords in it, and only its owner may read it: from
+a credential a password can be guessed at leisure. A copy that cannot be read keeps the server from starting: without its
+rules too much would be allowed.
+`crc32c` is that of the document without it.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ class SecurityState:
     acls: frozenset[Acl] = frozenset()
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = attrs.field(factory=dict)
     """By entity: its quotas by key, of which it has at least one."""
+    salt_secret: bytes = attrs.field(default=b"", repr=False)
+    """Empty: none was stored yet."""
 
 
 def encode_security(state: SecurityState) -> bytes:
@@ -60,6 +64,8 @@ def encode_security(state: SecurityState) -> bytes:
             {"entity": dict(entity), "quotas": dict(sorted(values.items()))}
             for entity, values in sorted(state.quotas.items(), key=repr)
         ]
+    if state.salt_secret:
+        fields["salt_secret"] = state.salt_secret.hex()
     return encode_checked(fields)
 
 
@@ -78,6 +84,7 @@ def _state(document: dict[str, Any]) -> SecurityState:
         dict(_credentials(document["scram_credentials"])),
         frozenset(map(_acl, document["acls"])),
         quotas,
+        bytes.fromhex(document.get("salt_secret", "")),
     )
 
 

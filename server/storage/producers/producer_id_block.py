@@ -19,7 +19,7 @@ PRODUCER_ID_BLOCK_FILE: Final = "producer-id-block"
 FIRST_PRODUCER_ID: Final = 1 << 40
 """Of a directory without a file."""
 MOST_IDS_APART: Final = 1 << 46
-"""How far the ids of a copy begin from those of the original. Those of copies of copies stay below 2^53, for JavaScript."""
+"""How far the ids of a copy begin from those of the original at most. Copies of copies stay below 2^53, as JavaScript reads."""
 
 
 def read_producer_id_block(fs: FileSystem, directory: str) -> int:

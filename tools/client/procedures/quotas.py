@@ -28,3 +28,10 @@ def alter_quotas(entity: Entity, values: Mapping[str, float | None]) -> Procedur
     parts = tuple(QuotaPart(kind, name) for kind, name in entity.items())
     response = yield AlterQuotasRequest((Quota(parts, tuple(QuotaValue(*each) for each in values.items())),))
     checked(response.entities)
+
+
+def check_may_change() -> Procedure[None]:
+    """Raises CLUSTER_AUTHORIZATION_FAILED unless the user may alter configurations of the server. Changes nothing: a request
+    without changes needs the right as any other."""
+    response = yield AlterQuotasRequest(())
+    checked(response.entities)

@@ -1,7 +1,8 @@
 """Links of `triolog forward` on this machine: state, backlog, rate, what is lost what stands in the way; paused and resumed.
 
-They are asked by the sockets in their state directory, with the rights of the console's process: links know no users. Where the
-server has some, who may not see its statistics sees no links either.
+They are asked by the sockets in their state directory, with the rights of the console's process: links know no users. Where
+the server has some, who may not see its statistics sees no links either, and who may not alter its configuration
+(ALTER_CONFIGS of the cluster) pauses and resumes none.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ async def resume(call: Call) -> dict[str, Any]:
 
 
 async def _tell(call: Call, command: str) -> dict[str, Any]:
-    await call.check_sees_statistics()
+    await call.check_may_change()
     folder, link = call.settings.forward_state_dir, call.path["link"]
     if folder is None or link not in await link_names(folder):
         raise ApiError(404, "NO_SUCH_LINK", f"there is no link {link} in {folder or 'any state directory'}")

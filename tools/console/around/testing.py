@@ -1,14 +1,17 @@
 """A server for tests, worked by hand over its control port: requests with the faults that they met, rules, clock, nodes, life.
 
-The port knows no users. Where the server has some, who may not see its statistics sees nothing of it either.
+The port knows no users. Where the server has some, who may not see its statistics sees nothing of it either, and who may
+not alter its configuration changes nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from ...client.errors import ConnectionLostError
 from ..errors import ApiError, BadParameterError
 from ..routes import Call, Route, change, page
 from ..watching.watcher import now_ms
@@ -53,6 +56,12 @@ async def _port(call: Call) -> Any:
     return connected(call.settings.control, call.settings.control_token)
 
 
+async def _check_may_change(call: Call) -> None:
+    """A server that is down cannot be asked: its port starts it again, for whoever has seen its statistics."""
+    with contextlib.suppress(ConnectionLostError):
+        await call.check_may_change()
+
+
 def _passed(method: str, pattern: str, *, typed: str | None = None) -> Route:
     """A change that the port is told as we are. `typed`: what has to be typed before."""
 
@@ -65,6 +74,7 @@ def _passed(method: str, pattern: str, *, typed: str | None = None) -> Route:
         path = re.sub(r"\{(\w+)\}", lambda match: quote(call.path[match[1]]), pattern)
         body = {name: value for name, value in call.body.items() if name != "confirm"}
         port: ControlPort
+        await _check_may_change(call)
         async with await _port(call) as port:
             return await port.ask(method, path, body if method == "POST" else None)
 

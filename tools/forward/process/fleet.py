@@ -22,6 +22,7 @@ from ..progress import LinkProgress
 from ..settings.forward_settings import PROCESS_KEYS, ForwardSettings
 from ..settings.link_settings import LINK_KEYS, LinkSettings
 from ..source.source import Source
+from ..topic_ids import TopicIds
 from ..wishes import Wishes
 from .control import serve_control
 from .place import LinkPlace
@@ -152,7 +153,8 @@ class Fleet:
             if place is None:
                 continue
             wishes = Wishes(paused=place.is_paused, drain_and_end=self._drain)
-            link = Link(settings, self._settings.node, self._open_source, wishes, self._claims)
+            ids = TopicIds(place.topics)
+            link = Link(settings, self._settings.node, self._open_source, wishes, self._claims, topic_ids=ids)
             running = self._links[settings.name] = _Running(link, place)
             self._busy += 1
             await self._nursery.start(self._serve, running)

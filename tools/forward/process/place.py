@@ -5,6 +5,7 @@
 | `lock` | held (flock) by the process that forwards the link; has its number |
 | `control` | a unix socket: one request and one answer, lines of JSON |
 | `paused` | there while the link is paused, so that it stays so over a restart |
+| `topics.json` | the ids of the topics that were forwarded (see `topic_ids`) |
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ..errors import LinkStoppedError, SettingsError
 LOCK: Final = "lock"
 CONTROL: Final = "control"
 PAUSED: Final = "paused"
+TOPICS: Final = "topics.json"
 MAX_SOCKET_PATH: Final = 107
 """sun_path of unix(7), without the byte that ends it."""
 
@@ -78,6 +80,10 @@ class LinkPlace:
     @property
     def control(self) -> Path:
         return self.folder / CONTROL
+
+    @property
+    def topics(self) -> Path:
+        return self.folder / TOPICS
 
     @property
     def is_paused(self) -> bool:

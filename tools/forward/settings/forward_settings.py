@@ -55,7 +55,9 @@ class ForwardSettings:
     node: str | None = parsed_key(
         read_name, "string", "Who this is upstream, part of the groups' names.", shown="the server's cluster id"
     )
-    state_dir: str | None = text_key("Where links can be asked and told, and remember that they are paused.", kind="path")
+    state_dir: str | None = text_key(
+        "Where links can be asked and told, and remember that they are paused and which topics they forwarded.", kind="path"
+    )
     metrics: Address | None = parsed_key(
         Address.parse, "address", "Where /metrics is answered over HTTP. Without it nothing is."
     )

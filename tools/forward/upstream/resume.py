@@ -11,6 +11,7 @@ has grown since, has another record where the last one was; that is seen by its 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Self
 
 import attrs
@@ -96,6 +97,17 @@ def resume(
     noted = None if local is None else Mark.parse(local.metadata)
     avoided = upstream.offset - local.offset if local is not None and noted is not None and noted.topic_id == topic_id else 0
     return Resumed(offset=upstream.offset, avoided=max(0, avoided), mark=mark)
+
+
+def check_topic(topic: str, topic_id: str, forwarded_id: str | None, noted_ids: Collection[str]) -> None:
+    """The topic is the one that was forwarded last, or one that `triolog forward reset` has noted an offset of: what the source
+    had noted of another one went with it. Raises TopicStoppedError."""
+    if forwarded_id not in (None, topic_id) and topic_id not in noted_ids:
+        raise TopicStoppedError(
+            topic,
+            f"it was deleted and made again: the topic with id {forwarded_id} was forwarded, this one is {topic_id}; "
+            f"`triolog forward reset --topic {topic} --start earliest` forwards the new one from its beginning",
+        )
 
 
 def check_last(partition: TopicPartition, mark: Mark, timestamp: int) -> None:

@@ -1,4 +1,4 @@
-"""A start that is cancelled, or whose process gets a signal, ends with the reads under way. The next start recovers."""
+"""A start that is cancelled, or gets a signal, ends with the reads that are under way. The next start recovers."""
 
 from __future__ import annotations
 
