@@ -68,6 +68,9 @@ class Topics:
     _by_collision_key: dict[str, list[str]] = attrs.field(factory=dict)
     version: int = 0
     """Another one after every topic that was made, deleted or given more partitions."""
+    partition_count: int = 0
+    """Of all topics, as they were when they were added."""
+    _counted: dict[str, int] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -83,12 +86,15 @@ class Topics:
         self.version += 1
         if name not in self._topics:
             self._by_collision_key.setdefault(collision_key(name), []).append(name)
+        self.partition_count += hosted.topic.partitions - self._counted.get(name, 0)
+        self._counted[name] = hosted.topic.partitions
         self._topics[name] = hosted
         self._names[hosted.topic.topic_id.bytes] = name
 
     def remove(self, name: str) -> HostedTopic:
         self.version += 1
         hosted = self._topics.pop(name)
+        self.partition_count -= self._counted.pop(name)
         del self._names[hosted.topic.topic_id.bytes]
         self._by_collision_key[collision_key(name)].remove(name)
         if not self._by_collision_key[collision_key(name)]:
