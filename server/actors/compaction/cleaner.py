@@ -233,7 +233,7 @@ class Cleaner:
             )
 
     async def _write_checkpoint(self, directory: LogDirectory) -> None:
-        async with self.manager.log_directories.writing_checkpoints:
+        async with self.manager.log_directories.writing_checkpoints(directory):
             offsets = {
                 hosted.actor.topic_partition: self.clean_up_to[hosted.actor.log]
                 for hosted in self.manager.topics.hosted()
@@ -243,5 +243,5 @@ class Cleaner:
                 write = partial(
                     write_cleaner_offsets, self.manager.fs, directory.path, offsets, durable=self.manager.config.durable
                 )
-                await self.manager.disk.call(write)
+                await self.manager.disk.call(write, at=directory.path)
                 self._written[directory.path] = offsets

@@ -325,10 +325,11 @@ class TransactionCoordinator:
             if not number % IDS_PER_TURN:
                 await trio.lowlevel.checkpoint()
             if _is_overdue(owner):
-                await self._finishing.acquire_on_behalf_of(owner)
-                nursery.start_soon(self._finish_in_turn, owner)
+                place = object()
+                await self._finishing.acquire_on_behalf_of(place)
+                nursery.start_soon(self._finish_in_turn, owner, place)
 
-    async def _finish_in_turn(self, owner: TransactionalId) -> None:
+    async def _finish_in_turn(self, owner: TransactionalId, place: object) -> None:
         try:
             await trio.lowlevel.checkpoint_if_cancelled()
             if (value := owner.value) is not None and _is_overdue(owner):
@@ -336,7 +337,7 @@ class TransactionCoordinator:
                     async with owner.turn:
                         await self._finish(owner, value)
         finally:
-            self._finishing.release_on_behalf_of(owner)
+            self._finishing.release_on_behalf_of(place)
 
     async def _finish(self, owner: TransactionalId, value: TransactionLogValue) -> None:
         if value.state is TransactionState.ONGOING:

@@ -135,6 +135,8 @@ class Disk:
     """Of what is in no log directory."""
     _lanes: dict[str, Lanes] = attrs.field(factory=dict)
     """By log directory."""
+    _only: Lanes | None = None
+    """Of the log directory, where there is one."""
     _threads: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(THREADS))
     _hops: int = 0
     _writes_at_once: int = 0
@@ -149,6 +151,7 @@ class Disk:
     def add_directory(self, path: str) -> None:
         """A log directory, which gets places of its own."""
         self._lanes[path] = Lanes.of(self.budget)
+        self._only = self._lanes[path] if len(self._lanes) == 1 else None
         self._threads.total_tokens += THREADS
 
     def _lanes_at(self, path: str) -> Lanes:
@@ -163,7 +166,7 @@ class Disk:
         disk = Disk(fs, DescriptorBudget(min(FILES_BESIDE, self.budget.limit)), self.turns, self.gathering)
         disk.rooms = self.rooms
         disk.errors = disk.files.errors = self.errors
-        disk._rest, disk._lanes, disk._threads = self._rest, self._lanes, self._threads
+        disk._rest, disk._lanes, disk._only, disk._threads = self._rest, self._lanes, self._only, self._threads
         return disk
 
     def statistics(self) -> DiskStatistics:
@@ -201,8 +204,11 @@ class Disk:
 
     def run_now(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> bool:
         """Run operations on the spot; False, and nothing is done, where that could take long. Raises OperationFailedError."""
-        if (self._lanes_at(files[0].path) if files else self._rest).writers.borrowed_tokens:
-            return False  # somebody writes or syncs there at the moment, which could hold up this too
+        lanes = self._only
+        if lanes is None:
+            lanes = self._lanes_at(files[0].path) if files else self._rest
+        if lanes.writers.borrowed_tokens:  # somebody writes or syncs there at the moment, which could hold up this too
+            return False
         for file in files:
             if file.fd is None:
                 return False

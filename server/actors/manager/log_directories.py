@@ -10,7 +10,7 @@ a small file cannot be written there. Without any directory left there is no ser
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
@@ -49,8 +49,9 @@ class LogDirectories:
     stray: dict[str, list[str]] = attrs.field(factory=dict)
     """Directories that were found and left alone, by path of their log directory."""
     _locked: list[LogDirectory] = attrs.field(factory=list)
-    writing_checkpoints: trio.Lock = attrs.field(factory=trio.Lock)
-    """Held while offsets are collected and written, so that no older collection overwrites a newer one."""
+    _writing_checkpoints: dict[str, trio.Lock] = attrs.field(factory=lambda: defaultdict(trio.Lock))
+    """By path of a log directory. Held while its offsets are collected and written, so that no older collection overwrites a
+    newer one."""
 
     # ---- start -----------------------------------------------------------------------------------------------------------
 
@@ -203,24 +204,38 @@ class LogDirectories:
     async def write_checkpoints(self, directories: Sequence[LogDirectory] | None = None) -> None:
         """Write what changed of recovery points, high watermarks and log start offsets; they are on the device afterwards.
 
-        Raises an OSError that may pass, once all directories had their turn.
+        Directories do not wait for each other. Raises an OSError that may pass, once all of them had their turn.
         """
-        passing: OSError | None = None
-        async with self.writing_checkpoints:
-            for directory in list(self.live) if directories is None else directories:
+        errors: list[OSError | LogDirectoryError] = []
+
+        async def write(directory: LogDirectory) -> None:
+            async with self.writing_checkpoints(directory):
                 if directory in self.live:
                     offsets = self._offsets_in(directory)
-                    passing = await self._guarded(directory, partial(directory.write_checkpoints, offsets)) or passing
-        if passing is not None:
-            raise passing
+                    try:
+                        error = await self._guarded(directory, partial(directory.write_checkpoints, offsets))
+                    except LogDirectoryError as exc:  # it was the last one
+                        errors.insert(0, exc)
+                    else:
+                        errors.extend([] if error is None else [error])
+
+        async with trio.open_nursery() as writing:
+            for directory in list(self.live) if directories is None else directories:
+                writing.start_soon(write, directory)
+        if errors:
+            raise errors[0]
+
+    def writing_checkpoints(self, directory: LogDirectory) -> trio.Lock:
+        """The lock for the checkpoints of a directory."""
+        return self._writing_checkpoints[directory.path]
 
     async def forget_offsets(self, topic: str, numbers: range) -> None:
         """Call LogDirectory.forget_offsets in every directory in service. Raises an OSError that may pass."""
-        async with self.writing_checkpoints:
-            for directory in list(self.live):
+        for directory in list(self.live):
+            async with self.writing_checkpoints(directory):
                 passing = await self._guarded(directory, partial(directory.forget_offsets, topic, numbers))
-                if passing is not None:
-                    raise passing
+            if passing is not None:
+                raise passing
 
     def _offsets_in(self, directory: LogDirectory) -> dict[TopicPartition, Offsets]:
         offsets: dict[TopicPartition, Offsets] = {}

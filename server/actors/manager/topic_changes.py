@@ -140,8 +140,7 @@ class TopicChanges:
                     await self._add_partitions(hosted, grown)
 
     def _check_total(self, name: str, added: int) -> None:
-        total = sum(len(hosted.partitions) for hosted in self.topics)
-        limit = self.directories.config.max_partitions
+        total, limit = self.topics.partition_count, self.directories.config.max_partitions
         if total + added > limit:
             raise RequestError(
                 f"topic {name!r}: {added} more partitions would make {total + added}, max_partitions={limit} allows no more; "

@@ -75,6 +75,9 @@ class Topics:
     """The trio time of the last deletions, the latest last; at most MAX_DELETED."""
     version: int = 0
     """Another one after every topic that was made, deleted or given more partitions."""
+    partition_count: int = 0
+    """Of all topics, as they were when they were added."""
+    _counted: dict[str, int] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -90,21 +93,27 @@ class Topics:
         self.version += 1
         if name not in self._topics:
             self._by_collision_key.setdefault(collision_key(name), []).append(name)
+        self.partition_count += hosted.topic.partitions - self._counted.get(name, 0)
+        self._counted[name] = hosted.topic.partitions
         self._topics[name] = hosted
         self._names[hosted.topic.id_bytes] = name
 
     def remove(self, name: str) -> HostedTopic:
         self.version += 1
         hosted = self._topics.pop(name)
+        self.partition_count -= self._counted.pop(name)
         del self._names[hosted.topic.id_bytes]
         self._by_collision_key[collision_key(name)].remove(name)
         if not self._by_collision_key[collision_key(name)]:
             del self._by_collision_key[collision_key(name)]
+        return hosted
+
+    def note_deleted(self, name: str) -> None:
+        """A topic of that name was deleted just now."""
         self._deleted_at.pop(name, None)
         if len(self._deleted_at) >= MAX_DELETED:
             del self._deleted_at[next(iter(self._deleted_at))]
         self._deleted_at[name] = trio.current_time()
-        return hosted
 
     def take_recently_deleted(self, name: str) -> bool:
         """Whether a topic of that name was deleted less than DELETED_LATELY_S ago; once for each deletion."""

@@ -15,6 +15,7 @@ not describe it. Where no ACLs are enforced nothing of this is asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -272,9 +273,11 @@ class Judged(NamedTuple):
         if self.hide is not None:
             self.hide(asker, body)
         if self.refused:
-            entries = body.setdefault(self.key, [])
+            kept, entries = iter(body.get(self.key, ())), list[Body]()
             for place, entry in self.refused:
-                entries.insert(place, entry)
+                entries += islice(kept, place - len(entries))
+                entries.append(entry)
+            body[self.key] = [*entries, *kept]
 
 
 def judge_steps(asker: Asker, broker: Broker, message: Any) -> Generator[None, None, Judged]:

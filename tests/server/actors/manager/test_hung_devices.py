@@ -54,6 +54,22 @@ async def test_partitions_in_another_directory_do_not_wait_for_a_hung_one(tmp_pa
         assert all(actor_of(broker, each).log.high_watermark == 1 for each in partitions)
 
 
+async def test_checkpoints_in_another_directory_do_not_wait_for_a_hung_one(tmp_path: Path, fs: GateFileSystem) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    async with running_broker(first, second, fs=fs) as broker:
+        await broker.topics.create(TOPIC, 4)
+        partitions = [TopicPartition(TOPIC, number) for number in range(4)]
+        for each in partitions:
+            await append(broker, each)
+        there = next(each for each in partitions if str(second) in actor_of(broker, each).log.directory)
+        async with trio.open_nursery() as nursery:
+            with fs.hold("sync", str(first / "recovery-point-offset-checkpoint.tmp")) as gate:
+                nursery.start_soon(broker._manager.write_checkpoints)
+                await gate.reached()
+                with trio.fail_after(30):
+                    assert await broker.logs.delete_records(there, 1) == 1
+
+
 async def test_a_topic_whose_deletion_waits_for_a_device_holds_up_no_other(tmp_path: Path, fs: GateFileSystem) -> None:
     async with running_broker(tmp_path, fs=fs) as broker:
         await broker.topics.create(TOPIC)
