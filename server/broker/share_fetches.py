@@ -48,6 +48,8 @@ class ShareFetch:
     waits: bool = True
     """Whether it waits for more. Who does not is not told of partitions in which the group has never begun: Kafka learns that
     only after it has looked for the state."""
+    begins_session: bool = False
+    """Whether it is the first of its session: if it waits, it is told of partitions that are empty, too."""
 
     @property
     def wanted_bytes(self) -> int:
@@ -93,6 +95,9 @@ class ShareFetches:
             taken = await self._read(asked, fetch)
             if fetch.waits and not any(each.acquired for each in taken):
                 failed += absent
+            if fetch.waits and fetch.begins_session:
+                told = {each.key for each in taken}
+                taken += [ShareFetched(share.key) for share in opened if share.key not in told]
             return failed + taken, True
 
     async def wait(self, fetch: ShareFetch) -> None:

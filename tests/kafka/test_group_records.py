@@ -48,7 +48,7 @@ async def test_every_kind_of_record_of_a_consumer_group_is_understood(tmp_path: 
     assert said["16", None]["topics"] == [TOPIC]
     member = said["5", "second"]
     assert (member["instanceId"], member["subscribedTopicRegex"], member["serverAssignor"]) == ("instance", "top.*", "range")
-    assert (said["8", "second"]["memberEpoch"], said["8", "second"]["state"]) == (2, 2)
+    assert (said["8", "second"]["memberEpoch"], said["8", "second"]["state"]) == (3, 2)
 
 
 async def test_every_kind_of_record_of_a_streams_group_is_understood(tmp_path: Path, kafka: KafkaCalls) -> None:

@@ -19,6 +19,7 @@ from triolog.server.storage.disk.checkpoints import decode_uuid
 from tests.kafka.tools import Opened, Tools, decoded, json_values
 from tests.kafka.written_logs import files_of
 from tests.support.kafka_admin import GROUP_TYPE, SET, alter_incrementally
+from tests.support.kafka_asking import ask
 from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_wire import KafkaWire
 from tests.support.share_members import ACCEPT, REJECT, RELEASE
@@ -188,6 +189,20 @@ def test_transactions_and_their_offsets(kafka: KafkaCalls, tools: Tools, broker:
 
     [(key, value)] = of_type(dumped(kafka, broker, OFFSETS), 1)
     assert (key["group"], key["topic"], key["partition"], value["offset"]) == ("billing", TOPIC, 0, 3)
+
+
+def test_kafka_skips_the_field_of_ours_in_the_state_of_a_producer_that_started_again(
+    kafka: KafkaCalls, tools: Tools, broker: BlockingBroker
+) -> None:
+    with closing(KafkaWire.connect(broker.kafka)) as wire:
+        started = {"producer_id": -1, "producer_epoch": -1}
+        for _ in range(2):
+            answer = wire.call(ask("InitProducerId", transactional_id="mover", transaction_timeout_ms=45_000, **started), 5)
+            assert answer.error_code == 0
+            started = {"producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
+    entries = dumped(kafka, broker, TRANSACTIONS)
+    assert [(value["version"], value["data"]["producerEpoch"]) for _, value in entries] == [("0", 0), ("1", 1)]
+    assert formatted(tools, TRANSACTIONS, "TransactionLogMessageFormatter", len(entries)) == entries
 
 
 def test_share_groups_and_what_became_of_records(kafka: KafkaCalls, tools: Tools, broker: BlockingBroker) -> None:

@@ -256,15 +256,16 @@ def check_producer(
 
     No producer has an epoch above LAST_CLIENT_EPOCH: that epoch fences the last holder. A client that names it has guessed.
     """
-    is_fenced = value is not None and value.previous_producer_id == producer_id
-    if value is None or (value.producer_id != producer_id and not is_fenced):
+    known_ids = () if value is None else (value.producer_id, value.previous_producer_id)
+    if value is None or producer_id == NO_PRODUCER_ID or producer_id not in known_ids:
         known = "it is not known here" if value is None else f"it belongs to producer id {value.producer_id}"
         raise RequestError(
             f"transactional id {transactional_id!r} does not belong to producer id {producer_id}: {known}; start the producer "
             "again",
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         )
-    if is_fenced or value.producer_epoch != producer_epoch or producer_epoch > LAST_CLIENT_EPOCH:
+    is_current = (producer_id, producer_epoch) == (value.producer_id, value.producer_epoch)
+    if not is_current or producer_epoch > LAST_CLIENT_EPOCH:
         raise RequestError(
             f"producer {producer_id} of transactional id {transactional_id!r} has epoch {producer_epoch}, the current one is "
             f"{value.producer_epoch}: a newer instance has started, or the transaction took longer than its timeout of "

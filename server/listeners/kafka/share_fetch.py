@@ -2,8 +2,8 @@
 (how many records at most), KIP-1222 (renewals); Kafka's KafkaApis.handleShareFetchRequest for the order of the checks.
 
 Answered at once when there are `min_bytes` or a partition has an error, else when there are or `max_wait_ms` is over. What the
-member says of records comes first, and its answer waits for the records. The first answer of a session names every partition,
-later ones those of which there is something to say.
+member says of records comes first, and its answer waits for the records. The first answer of a session names
+every partition in which the group has begun, if it may wait for them; later ones those of which there is something to say.
 """
 
 from __future__ import annotations
@@ -65,12 +65,10 @@ async def share_fetch(call: Call, body: ShareFetchRequest) -> ShareFetchResponse
             batch_size=body.batch_size,
             mode=AcquireMode(body.share_acquire_mode),
             waits=_wait_s(body) > 0,
+            begins_session=body.share_session_epoch == INITIAL_SHARE_EPOCH,
         )
         fetched = [ShareFetched(key, error=refusal(key)) for key in partitions if key in refused]
         fetched += await _fetched(call, fetch, _wait_s(body))
-    if body.share_session_epoch == INITIAL_SHARE_EPOCH:
-        named = {each.key for each in fetched}
-        fetched += [ShareFetched(key) for key in partitions if key not in named]
     return _response(call, group, fetched, outcome)
 
 

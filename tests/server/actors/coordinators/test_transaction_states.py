@@ -145,6 +145,27 @@ def test_only_the_current_producer_gets_the_next_epoch(expected: tuple[int, int]
 
 
 @pytest.mark.parametrize(
+    ("producer", "code"),
+    [
+        ((7, 3), None),
+        ((7, 2), ErrorCode.PRODUCER_FENCED),
+        ((6, 3), ErrorCode.PRODUCER_FENCED),
+        ((5, 3), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ((-1, -1), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+def test_holder_is_told_apart_from_the_one_before_and_from_others(producer: tuple[int, int], code: ErrorCode | None) -> None:
+    rotated, of_kafka = value(previous_producer_id=6), value(previous_producer_id=7)
+    for known in {7: (value(), rotated, of_kafka), -1: (value(), rotated)}.get(producer[0], (rotated,)):
+        if code is None:
+            assert steps.check_producer("id", known, *producer) is known
+            continue
+        with pytest.raises(RequestError) as refused:
+            steps.check_producer("id", known, *producer)
+        assert refused.value.code is code
+
+
+@pytest.mark.parametrize(
     ("expected", "is_allowed"),
     [((7, 0), True), ((6, steps.LAST_CLIENT_EPOCH), True), ((6, 3), False), ((7, steps.LAST_CLIENT_EPOCH), False)],
 )

@@ -113,7 +113,7 @@ async def test_a_share_group_is_no_other_kind_until_it_is_gone(broker: Broker, s
         assert (await heartbeat(broker)).member_epoch == 2
         await heartbeat(broker, LEAVE)
         await broker.groups.delete(GROUP)
-        assert (await broker.groups.consumer_heartbeat(CONSUMER)).member_epoch == 1
+        assert (await broker.groups.consumer_heartbeat(CONSUMER)).member_epoch == 2
 
 
 @pytest.mark.parametrize("other", ["consumer", "empty consumer", "classic", "offsets"])
