@@ -71,6 +71,7 @@ async def run_maintenance(manager: LogManager, *, task_status: trio.TaskStatus[N
         _Job(manager.delete_doomed, tick_s, now + tick_s),
         _Job(manager.guard.check, tick_s, now + tick_s),
         _Job(manager.waiting.check, tick_s, now + tick_s),
+        _Job(manager.retention.run_outgrown, tick_s, now + tick_s),
         _Job(retain, retention_s, now + min(retention_s, FIRST_RETENTION_S)),
         _Job(lambda: expire_producers(manager.topics, manager.now_ms, config), PRODUCER_CHECK_S, now + PRODUCER_CHECK_S),
         _Job(manager.write_checkpoints, checkpoint_s, now + checkpoint_s),

@@ -6,6 +6,7 @@ A change that was begun is finished, whoever waits for it; one that the disk ref
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -279,9 +280,9 @@ class TopicChanges:
         for directory, source, target in renames:
             self.catalogue.rename(directory, source, target)
 
-    async def delete_doomed(self) -> None:
-        """Delete the directories whose delay is over. Raises an OSError once all of them had their turn."""
-        now_s = trio.current_time()
+    async def delete_doomed(self, *, at_once: bool = False) -> None:
+        """Delete the directories whose delay is over, or all. Raises an OSError once all of them had their turn."""
+        now_s = math.inf if at_once else trio.current_time()
         refused: OSError | None = None
         for entry in [entry for entry in self.doomed if entry[0] <= now_s]:
             try:
