@@ -181,8 +181,8 @@ class ShareFetches:
                     passed = [gap for gap in answer.fetched.passed if gap.end_offset <= last]
                     self._gap_passes.shared(fetch.group_id, share.topic_partition, passed)
                     taken.append(ShareFetched(share.key, _cut(answer.fetched.records, headers, first, last), acquired))
-        for share, archived in settled:  # shielded: the member is answered what it has acquired
-            await share.store_settled(archived)
+        for share, batches in settled:  # shielded: the member is answered what it has acquired
+            await share.store_settled(batches)
         return taken
 
 
