@@ -8,6 +8,7 @@ to end, it does to nothing.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from ..faults.faults import Faults
 from ..faults.requests import RequestLog
 from ..listeners.addresses import Addresses
 from ..settings.broker_config import Address, BrokerConfig
+from ..storage.disk.checkpoints import META_PROPERTIES_FILE
 from ..storage.disk.filesystem import OsFileSystem
 from ..storage.producers.producer_id_block import PRODUCER_ID_BLOCK_FILE
 from ..system.memory_mounts import lies_in_memory
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from ..listeners.opening import Listeners
 
 BACKUP_WAIT_S: Final = 0.01
+KEPT_FILES: Final = (META_PROPERTIES_FILE, PRODUCER_ID_BLOCK_FILE)
+"""What a reset leaves: clients that live on would take another cluster id for another cluster."""
 
 
 class NotRunningError(RuntimeError):
@@ -162,11 +166,11 @@ class Life:
             watch = Watch(self.faults, self.requests, self.clock.now_ms)
             apis = None if self.kafka_version is None else apis_of(self.kafka_version)
         if watch is None or self.node_count == 1:
-            self._listeners = listeners = Listeners(core, watch, apis, self.protocols)
+            self._listeners = listeners = Listeners(core, watch, apis, self.protocols, self._ports.listen)
             return await listeners.start(serving, self.wanted, advertised=self.config.kafka_advertised)
         from ..listeners.kafka.fake.node_listeners import listen_as_nodes, nodes_of
 
-        native = Listeners(core, protocols=self.protocols)
+        native = Listeners(core, protocols=self.protocols, open_sockets=self._ports.listen)
         addresses = await native.start(serving, Addresses(self.wanted.native))
         self.nodes = self.nodes or nodes_of(core.node_id, self._node_addresses)
         self._node_listeners = await listen_as_nodes(core, self.nodes, native, watch, apis, serving)
@@ -266,15 +270,17 @@ class Life:
 
     async def _wipe(self) -> None:
         """Start with an empty directory, at once: what was there is not flushed before it goes."""
-        await self.crash()
-        if self.nodes is not None:
-            self.nodes.forget_moves()
-        await trio.to_thread.run_sync(_empty, self.directory, PRODUCER_ID_BLOCK_FILE)
-        await self.start()
+        with self._ports.held():
+            await self.crash()
+            if self.nodes is not None:
+                self.nodes.forget_moves()
+            await trio.to_thread.run_sync(_empty, self.directory, KEPT_FILES)
+            await self.start()
 
     async def reset(self) -> None:
-        """Be as at the beginning: an empty directory, no faults, no requests, the system's time. Clients are disconnected. One
-        that lives on keeps its producer id, which is given to no other."""
+        """Be as at the beginning: an empty directory, no faults, no requests, the system's time. It is the same cluster on the
+        same ports, which go on listening. Clients are disconnected, and connect again at once. One that lives on keeps its
+        producer id, which is given to no other."""
         self.faults.clear()
         self.disk_faults.clear()
         self.clock.reset()
@@ -326,10 +332,10 @@ def _partitions(core: Broker) -> list[TopicPartition]:
     ]
 
 
-def _empty(directory: Path, kept: str) -> None:
-    """Delete everything but the file `kept`."""
+def _empty(directory: Path, kept: Collection[str]) -> None:
+    """Delete everything but the files `kept`."""
     for path in directory.iterdir():
-        if path.name == kept:
+        if path.name in kept:
             continue
         if path.is_dir():
             shutil.rmtree(path)

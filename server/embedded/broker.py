@@ -246,10 +246,11 @@ class EmbeddedBroker:
     ) -> AppendResult:
         """Append to a partition: whole record batches as bytes, or values, or (timestamp_ms, key, value, headers).
 
-        `key`: of the values that are no tuples. `partition`: by default the one that Kafka's clients choose for `key`, without
-        a key the first. `expected_offset`: only if the partition ends there; else ExpectedOffsetError, which says where it
-        does. All records are stored or none. Cancelled before the append is enqueued nothing has happened; after that the
-        outcome is unknown. Raises RequestError; TypeError for what is no record, which says where.
+        `key`: of the values that are no tuples. `partition`: by default the one that Kafka's clients choose for `key`. Without
+        a key all records go into partition 0, also tuples with keys of their own: use `append_by_key` to spread them as Kafka's
+        clients do. `expected_offset`: only if the partition ends there; else ExpectedOffsetError, which says where it does. All
+        records are stored or none. Cancelled before the append is enqueued nothing has happened; after that the outcome is
+        unknown. Raises RequestError; TypeError for what is no record, which says where.
         """
         where = TopicPartition(topic, partition or 0 if key is None else partition_of(self.core, topic, key, partition))
         if isinstance(records, bytes | bytearray | memoryview):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import functools
 import os
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -22,6 +26,10 @@ from ..settings.exposure import KAFKA, METRICS, NATIVE, check_exposure
 
 MEMORY: Final = ":memory:"
 LOCALHOST: Final = Address(host="127.0.0.1", port=0)
+
+PREFIX: Final = "triolog-run-"
+"""Of directories that go with their broker. Those of earlier versions, `triolog-*`, have no lock and are left alone."""
+YOUNG_S: Final = 60.0
 
 _SHARED_MEMORY: Final = "/dev/shm"
 _LIVES: Final[weakref.WeakSet[Life]] = weakref.WeakSet()
@@ -84,13 +92,43 @@ def data_directory(path: str | os.PathLike[str] | None) -> Iterator[tuple[str, b
     if path is not None and path != MEMORY:
         yield str(Path(path).absolute()), True
         return
-    parent = _SHARED_MEMORY if path == MEMORY and os.access(_SHARED_MEMORY, os.W_OK) else None
-    directory, owner = tempfile.mkdtemp(prefix="triolog-", dir=parent), os.getpid()
+    parent = _SHARED_MEMORY if path == MEMORY and os.access(_SHARED_MEMORY, os.W_OK) else tempfile.gettempdir()
+    remove_left(parent)
+    directory, owner = tempfile.mkdtemp(prefix=PREFIX, dir=parent), os.getpid()
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield directory, False
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        data = Path(directory, "data")  # whose own lock is a server's, and free while that is down
+        data.mkdir(0o700)
+        yield str(data), False
     finally:
         if os.getpid() == owner:  # not in a process that was forked meanwhile
             shutil.rmtree(directory, ignore_errors=True)
+        os.close(lock)
+
+
+@functools.cache
+def remove_left(parent: str) -> None:
+    """Remove directories that killed processes of this user have left: nobody holds their lock. Once in a process is enough. A
+    directory that is younger than a minute may be about to be locked."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(parent):
+            if entry.name.startswith(PREFIX):
+                with contextlib.suppress(OSError):
+                    _remove_if_left(entry)
+
+
+def _remove_if_left(entry: os.DirEntry[str]) -> None:
+    """Raises OSError: it is in use, or gone."""
+    about = entry.stat(follow_symlinks=False)
+    if about.st_uid != os.getuid() or time.time() - about.st_ctime < YOUNG_S:
+        return
+    lock = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(entry.path, ignore_errors=True)
+    finally:
+        os.close(lock)
 
 
 @contextmanager

@@ -59,9 +59,9 @@ class Transaction:
         key: bytes | None = None,
         partition: int | None = None,
     ) -> AppendResult:
-        """Append as `append` of the broker does; who reads what is committed sees the records when the transaction commits.
-        After one that failed, or was cancelled, only an abort is possible. Raises RequestError; TypeError for what is no
-        record, and then nothing has happened."""
+        """Append as `append` of the broker does, without a key or partition into partition 0. Readers of committed records see
+        the records when the transaction commits. After one that failed, or was cancelled, only an abort is possible. Raises
+        RequestError; TypeError for what is no record, and then nothing has happened."""
         check_records(topic, records)
         async with self._turn:
             producer_id, producer_epoch = self._open()

@@ -15,7 +15,7 @@ from ..settings.exposure import KAFKA, NATIVE, check_exposure
 from ..settings.listener_security import ClientAuth, ListenerSecurity
 from .addresses import Addresses as Addresses
 from .connections.counters import ProtocolCounters
-from .connections.sockets import Admission, Listener
+from .connections.sockets import Admission, Listener, OpenSockets, open_sockets
 from .connections.tls import TlsServer, file_digests, server_context
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Listeners:
     """What is spoken on Kafka's listener; None: everything there is."""
     protocols: dict[str, ProtocolCounters] = attrs.field(factory=dict)
     """Where connections count."""
+    open_sockets: OpenSockets = open_sockets
     admission: Admission = attrs.field(init=False)
     _listeners: list[Listener] = attrs.field(factory=list)
 
@@ -100,7 +101,7 @@ class Listeners:
         return TlsServer(server_context(config, client_auth), timeout_s, count, digests)
 
     async def _start(self, nursery: trio.Nursery, listener: Listener, tls: TlsServer | None) -> Address:
-        listener.tls = tls
+        listener.tls, listener.open_sockets = tls, self.open_sockets
         address: Address = await nursery.start(listener.run)
         self._listeners.append(listener)
         return address

@@ -208,6 +208,10 @@ class CrashFileSystem:
     def is_instant(self) -> bool:
         return True
 
+    @property
+    def is_dead(self) -> bool:
+        return False
+
     def open(self, path: str, flags: int) -> int:
         self._enter("open")
         directory, name = self._parent(path)

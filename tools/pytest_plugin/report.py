@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from ...server.control.life import NotRunningError
@@ -9,11 +10,12 @@ from ...server.embedded import BlockingBroker
 
 REQUESTS: Final = 20
 TOPICS: Final = 20
+LEAST_BYTES: Final = 2**20
 
 
 def report_of(broker: BlockingBroker) -> str:
     """Topics with their offsets, Streams groups with what is wrong, rules with their counts, the last requests."""
-    lines = [f"listening on {broker.kafka}, data in {broker.path}"]
+    lines = [f"listening on {broker.kafka}, data in {broker.path}", *_full_disk(broker.path)]
     try:
         lines += [*_topics(broker), *_streams_groups(broker)]
     except NotRunningError as exc:
@@ -26,6 +28,14 @@ def report_of(broker: BlockingBroker) -> str:
     lines.append(f"the last of {broker.requests.last} requests:")
     lines.append(broker.requests.tail(REQUESTS) or "there was none")
     return "\n".join(lines)
+
+
+def _full_disk(path: str) -> list[str]:
+    """A client says that its messages have timed out, and nothing of why."""
+    space = os.statvfs(path)
+    if space.f_bavail * space.f_frsize >= LEAST_BYTES:
+        return []
+    return [f"{path} is full: its {space.f_blocks * space.f_frsize >> 20} MiB are used up; docker run --shm-size gives more"]
 
 
 def _topics(broker: BlockingBroker) -> list[str]:

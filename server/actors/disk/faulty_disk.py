@@ -66,6 +66,10 @@ class FaultyFileSystem(OsFileSystem):
         """In memory, and once it is dead: a crash of a hundred logs would wait for a thousand threads that do nothing."""
         return self._is_dead or (self._in_memory and not self._faults.is_active)
 
+    @property
+    def is_dead(self) -> bool:
+        return self._is_dead
+
     # ---- files -----------------------------------------------------------------------------------------------------------
 
     def open(self, path: str, flags: int) -> int:

@@ -148,6 +148,8 @@ class DiskGuard:
         wanted_bytes = max(wanted, default=0) * len(wanted)
         space.wanted_bytes = wanted_bytes or (space.wanted_bytes if space.is_refusing else 0)
         space.free_bytes = self.log_max_bytes - await self._size_of_all()
+        if space.free_bytes < space.wanted_bytes and await self.retention.expire_now():
+            space.free_bytes = self.log_max_bytes - await self._size_of_all()
         missing = space.wanted_bytes - space.free_bytes
         before, given_up = space.free_bytes, await self._give_up(space, missing)
         if missing > 0:
@@ -176,7 +178,7 @@ class DiskGuard:
         space, floor = self.spaces.setdefault(directory.path, GuardedSpace(reserve)), reserve // FLOOR
         most = max(reserve, wanted_bytes + floor if wanted_bytes else 0)
         free = await self._free_bytes(directory)
-        if free < most and await self.retention.unlink_of(directory):
+        if free < most and (await self.retention.unlink_of(directory) or await self.retention.expire_now()):
             free = await self._free_bytes(directory)
         before, missing = free, most - free
         given_up = await self._give_up(space, missing, directory)

@@ -256,6 +256,7 @@ class LogManager:
         self.waiting.is_stopping = True
         partitions = self.topics.hosted()
         with trio.move_on_at(self.stop_by()) as in_time:
+            await self._delete_at_once()
             for hosted in partitions:
                 hosted.actor.close()
             for hosted in partitions:
@@ -266,6 +267,15 @@ class LogManager:
             self._unclean.update(id(directory) for directory in self.log_directories.live)
             for hosted in partitions:
                 hosted.actor.abandon()
+
+    async def _delete_at_once(self) -> None:
+        """Nobody reads any more, so what is deleted does not stay until the next start for want of its file.delete.delay.ms."""
+        try:
+            await self.changes.delete_doomed(at_once=True)
+            for directory in self.log_directories.live:
+                await self.retention.unlink_of(directory)
+        except OSError as exc:
+            LOGGER.warning("deleted files are left for the next start: %s", exc)
 
     async def close(self) -> None:
         """Checkpoint, mark clean, unlock; every task has ended. A disk operation that still runs is waited for: it must not

@@ -19,6 +19,7 @@ import attrs
 import trio
 
 from ....protocol.errors import ErrorCode, InvalidTopicError, OffsetOutOfRangeError, RequestError
+from ....protocol.limits import MIB
 from ....protocol.types import TopicPartition
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.disk.diskops import Procedure
@@ -52,6 +53,17 @@ nobody waits for them but a full disk, for which there is no pause."""
 LOOKS_PER_TURN: Final = 64
 """Logs that are looked at before others run: 0.1 ms."""
 HIGH_WATERMARK: Final = -1
+OUTGROWN_BYTES: Final = 64 * MIB
+"""What a log has above twice its `retention.bytes` and a segment before it is taken out ahead of the next pass."""
+
+
+def _is_any(_: Log) -> bool:
+    return True
+
+
+def _has_outgrown(log: Log) -> bool:
+    most = log.config.retention_bytes
+    return most >= 0 and log.size_in_bytes > 2 * most + log.config.segment_bytes + OUTGROWN_BYTES
 
 
 @attrs.define(eq=False, repr=False)
@@ -75,18 +87,34 @@ class LogRetention:
         be written, and not for want of space: then nothing was renamed, and the next pass goes on from there."""
         return await self._take_out(await self._expire_all(by_time=by_time), PAUSE_S)
 
-    async def _expire_all(self, *, by_time: bool) -> list[HostedPartition]:
+    async def run_outgrown(self) -> int:
+        """`run_pass` by size for logs that have doubled beyond `retention.bytes` since the last one: a program that writes fast
+        would fill its disk in the minutes between two passes. Raises as `run_pass` does."""
+        return await self._take_out(await self._expire_all(by_time=False, only=_has_outgrown), PAUSE_S)
+
+    async def expire_now(self) -> bool:
+        """`run_pass` without pauses, with files unlinked at once, before appends are refused for want of space. Returns whether
+        something was taken out. Raises as `run_pass` does."""
+        expired = await self._expire_all(by_time=self.trusts_clock, makes_room=True)
+        await self._take_out(expired, 0)
+        for hosted in expired:
+            await self._unlink_now(hosted)
+        return bool(expired)
+
+    async def _expire_all(
+        self, *, by_time: bool, makes_room: bool = False, only: Callable[[Log], bool] = _is_any
+    ) -> list[HostedPartition]:
         now_ms = self.now_ms()
         expired: list[HostedPartition] = []
         for number, hosted in enumerate(self.topics.hosted()):
             if number % LOOKS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
             with self.disk.errors.isolate("retention", hosted.actor.topic_partition):
-                if await self._expire_one(hosted, now_ms, by_time=by_time):
+                if only(hosted.actor.log) and await self._expire_one(hosted, now_ms, by_time=by_time, makes_room=makes_room):
                     expired.append(hosted)
         return expired
 
-    async def _expire_one(self, hosted: HostedPartition, now_ms: int, *, by_time: bool) -> bool:
+    async def _expire_one(self, hosted: HostedPartition, now_ms: int, *, by_time: bool, makes_room: bool) -> bool:
         """Whether there is something to be taken out of the log."""
         log = hosted.actor.log
         if log.offline is not None or not self.holds.may_judge(log) or not self._may_expire(log, now_ms, by_time):
@@ -96,7 +124,7 @@ class LogRetention:
             if by_time:
                 await hosted.actor.disk.read(confirm_old(log, now_ms))
             expire = partial(_expire, holds=self.holds, now_ms=now_ms, by_time=by_time)
-            count = await hosted.actor.perform(expire, writes=False)
+            count = await hosted.actor.perform(expire, writes=False, makes_room=makes_room)
         except (OSError, StorageError, RequestError) as exc:
             LOGGER.debug("retention leaves %s out: %s", log.topic_partition, exc)
             return False

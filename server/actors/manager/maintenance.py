@@ -83,6 +83,7 @@ async def run_maintenance(manager: LogManager, *, task_status: trio.TaskStatus[N
         job("deletion", manager.delete_doomed, tick_s),
         job("disk-guard", manager.guard.check, tick_s),
         job("waiting-logs", manager.waiting.check, tick_s),
+        job("outgrown-logs", manager.retention.run_outgrown, tick_s),
         job("retention", retain, retention_s, first_retention_s),
         job("producer-expiry", forget_producers, PRODUCER_CHECK_S),
         job("checkpoints", manager.write_checkpoints, checkpoint_s),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -303,6 +304,7 @@ class TopicChanges:
             if is_internal(name):
                 raise InvalidTopicError(f"topic {name!r} is the server's own and is not deleted")
             self.topics.remove(topic.topic.name)
+            self.topics.note_deleted(topic.topic.name)
             self._going[topic.topic.name] = topic.topic
         try:
             with trio.CancelScope(shield=True):
@@ -353,9 +355,9 @@ class TopicChanges:
         for directory, source, target in renames:
             self.catalogue.rename(directory, source, target)
 
-    async def delete_doomed(self) -> None:
-        """Delete the directories whose delay is over. Raises an OSError once all of them had their turn."""
-        now_s = trio.current_time()
+    async def delete_doomed(self, *, at_once: bool = False) -> None:
+        """Delete the directories whose delay is over, or all. Raises an OSError once all of them had their turn."""
+        now_s = math.inf if at_once else trio.current_time()
         refused: OSError | None = None
         for entry in [entry for entry in self.doomed if entry[0] <= now_s]:
             with self.directories.disk.errors.isolate("directory-deletion", entry[1]):

@@ -23,7 +23,7 @@ from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.limits import INT64_MAX, MIB
 from ...config import DurabilityMode
 from ...storage.disk.paths import is_internal
-from ...storage.errors import AppendFailedError, LogOfflineError, StorageError, SyncFailedError
+from ...storage.errors import AppendFailedError, LogOfflineError, StorageError, SyncFailedError, is_out_of_space
 from ...storage.log.append import AppendPlan, AppendResult, abort_append, commit_append, plan_append
 from ...storage.log.log import Log
 from ...storage.log.prepare import PreparedAppend
@@ -254,14 +254,23 @@ class Appender:
             self.go_offline(f"a sync failed ({cause}), so what was written since the last one may be lost")
         elif operation is not None:
             await self._take_back(plan, cause)
-        error = self.log.offline or AppendFailedError(
-            f"{self.log.topic_partition}: writing to {_failed_path(operation, plan)} failed: {cause.strerror or cause}; "
-            "nothing of the append is stored; free space or check the device, then send it again"
-        )
+        error = self.log.offline or self._failed_append(_failed_path(operation, plan), cause)
         LOGGER.error("%s", error)
         with self.disk.gathering:
             for answer, append in zip(plan.answers, appends, strict=True):
                 append.answer(answer if isinstance(answer, RequestError) else error)
+
+    def _failed_append(self, path: str, cause: OSError) -> AppendFailedError:
+        """Where the directory is in memory, as a test's is, a client is not told to try again until its time is over."""
+        is_full = is_out_of_space(cause) and self.disk.fs.is_instant
+        remedy = "free space or check the device, then send it again"
+        if is_full:
+            remedy = "memory for files is full; give it more (docker run --shm-size=1g), or open the broker on a disk"
+        return AppendFailedError(
+            f"{self.log.topic_partition}: writing to {path} failed: {cause.strerror or cause}; "
+            f"nothing of the append is stored; {remedy}",
+            ErrorCode.POLICY_VIOLATION if is_full else None,
+        )
 
     async def _take_back(self, plan: AppendPlan, cause: OSError) -> None:
         """Cut off what a failed group wrote. That the device has no room for the sync of the cut is no matter: the next one

@@ -356,7 +356,7 @@ class PartitionActor:
             self.log.offline = LogOfflineError(
                 f"{self.topic_partition} in {self.log.directory} is offline: {why}; check the device and restart the server"
             )
-            LOGGER.critical("%s", self.log.offline)
+            LOGGER.log(logging.DEBUG if self.disk.fs.is_dead else logging.CRITICAL, "%s", self.log.offline)
         self.waiters.wake_all()
         return self.log.offline
 

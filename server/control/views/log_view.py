@@ -85,7 +85,7 @@ class LogView:
         return (await self.core().writer.append(TopicPartition(self.topic, partition), [record])).base_offset
 
     async def produce_all(self, values: Sequence[Text], *, partition: int = 0) -> int:
-        """Append values in one batch and answer the first one's offset."""
+        """Append values in one batch, all to one partition, and answer the first one's offset."""
         records = [(None, None, as_bytes(value), ()) for value in values]
         return (await self.core().writer.append(TopicPartition(self.topic, partition), records)).base_offset
 

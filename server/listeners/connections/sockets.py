@@ -37,6 +37,9 @@ PORT_ATTEMPTS: Final = 10
 """At a port that is free on every address of a host: one that the system chose for the first may be taken on the second."""
 
 
+OpenSockets = Callable[[Address], Awaitable[list[trio.SocketListener]]]
+
+
 class Served(NamedTuple):
     """A connection that is being served: how, and how to let it take no more requests."""
 
@@ -82,6 +85,30 @@ class Admission:
         return self.protocols.setdefault(protocol, ProtocolCounters(protocol))
 
 
+async def open_sockets(address: Address) -> list[trio.SocketListener]:
+    """A listener for every address of the host, all on one port, whoever chooses it. Raises OSError."""
+    for _ in range(PORT_ATTEMPTS):
+        listeners = await trio.open_tcp_listeners(address.port, host=address.host, backlog=BACKLOG)
+        if address.port or len(listeners) == 1:
+            return listeners
+        first, *others = listeners
+        port = first.socket.getsockname()[1]
+        hosts = [listener.socket.getsockname()[0] for listener in others]
+        for listener in others:
+            listener.socket.close()
+        same = [first]
+        try:
+            for host in hosts:
+                same += await trio.open_tcp_listeners(port, host=host, backlog=BACKLOG)
+            return same
+        except BaseException as exc:
+            for listener in same:
+                listener.socket.close()
+            if not isinstance(exc, OSError) or exc.errno != errno.EADDRINUSE:
+                raise
+    raise OSError(errno.EADDRINUSE, f"no port is free on all addresses of {address.host}")
+
+
 @attrs.define(eq=False, repr=False)
 class Listener:
     """One protocol on one address: `open` makes a session of an accepted connection. `run` is its task."""
@@ -95,6 +122,7 @@ class Listener:
     """None: bytes as they are."""
     gathering: Gathering = attrs.field(factory=Gathering)
     """Of the broker, whose answers leave together."""
+    open_sockets: OpenSockets = open_sockets
     _handshakes: set[trio.CancelScope] = attrs.field(factory=set)
     listens_on: str = ""
     """While it runs, the address."""
@@ -117,7 +145,7 @@ class Listener:
     async def run(self, *, task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`; the status is the address that is really listened on. OSError when it is taken."""
         try:
-            listeners = await _listen(self.address)
+            listeners = await self.open_sockets(self.address)
         except OSError as exc:
             raise OSError(exc.errno, f"cannot listen on {self.address}: {exc.strerror}; choose another address") from exc
         host, port = listeners[0].socket.getsockname()[:2]
@@ -276,30 +304,6 @@ class Listener:
         if self._connections is not None:
             deadline = trio.current_time() + grace_s
             self._connections.cancel_scope.deadline = min(self._connections.cancel_scope.deadline, deadline)
-
-
-async def _listen(address: Address) -> list[trio.SocketListener]:
-    """A listener for every address of the host, all on one port, whoever chooses it. Raises OSError."""
-    for _ in range(PORT_ATTEMPTS):
-        listeners = await trio.open_tcp_listeners(address.port, host=address.host, backlog=BACKLOG)
-        if address.port or len(listeners) == 1:
-            return listeners
-        first, *others = listeners
-        port = first.socket.getsockname()[1]
-        hosts = [listener.socket.getsockname()[0] for listener in others]
-        for listener in others:
-            listener.socket.close()
-        same = [first]
-        try:
-            for host in hosts:
-                same += await trio.open_tcp_listeners(port, host=host, backlog=BACKLOG)
-            return same
-        except BaseException as exc:
-            for listener in same:
-                listener.socket.close()
-            if not isinstance(exc, OSError) or exc.errno != errno.EADDRINUSE:
-                raise
-    raise OSError(errno.EADDRINUSE, f"no port is free on all addresses of {address.host}")
 
 
 def _set_options(stream: trio.SocketStream) -> None:

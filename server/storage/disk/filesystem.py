@@ -48,6 +48,11 @@ class FileSystem(Protocol):
         """Whether there is no device, so that an operation takes less time than handing it to a thread."""
         ...
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether a test has ended it, as SIGKILL ends a process: what fails now is nobody's news."""
+        ...
+
     def open(self, path: str, flags: int) -> int: ...
     def close(self, fd: int) -> None: ...
     def size(self, fd: int) -> int: ...
@@ -143,6 +148,10 @@ class OsFileSystem:
 
     @property
     def is_instant(self) -> bool:
+        return False
+
+    @property
+    def is_dead(self) -> bool:
         return False
 
     def open(self, path: str, flags: int) -> int:

@@ -125,6 +125,10 @@ class MemoryOverlay:
     def is_instant(self) -> bool:
         return self._fs.is_instant
 
+    @property
+    def is_dead(self) -> bool:
+        return self._fs.is_dead
+
     # ---- files -----------------------------------------------------------------------------------------------------------
 
     def open(self, path: str, flags: int) -> int:

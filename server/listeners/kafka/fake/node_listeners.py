@@ -10,7 +10,7 @@ import trio
 from .....protocol.kafka.apis import APIS, Api
 from ....broker import Broker
 from ....settings.broker_config import Address
-from ...connections.sockets import Admission, Listener
+from ...connections.sockets import Admission, Listener, OpenSockets, open_sockets
 from ...connections.tls import TlsServer
 from ...opening import Listeners
 from ..calls import listener_of
@@ -29,6 +29,7 @@ class NodeListener:
     watch: Watch
     nursery: trio.Nursery
     tls: TlsServer | None = None
+    open_sockets: OpenSockets = open_sockets
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _ended: trio.Event | None = None
 
@@ -39,7 +40,7 @@ class NodeListener:
 
     async def _run(self, *, task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED) -> None:
         listener: Listener = listener_of(self.door, self.address, self.admission, self.watch)
-        listener.tls = self.tls
+        listener.tls, listener.open_sockets = self.tls, self.open_sockets
         ended = self._ended = trio.Event()
         try:
             with trio.CancelScope() as self._scope:
@@ -75,7 +76,9 @@ async def listen_as_nodes(
     listeners = {}
     for number, node in nodes.addresses.items():
         door = NodeDoor(broker, apis=APIS if apis is None else apis, number=number, cluster=nodes)
-        listeners[number] = NodeListener(door, Address(node.host, node.port), admission, watch, nursery, tls)
+        listeners[number] = NodeListener(
+            door, Address(node.host, node.port), admission, watch, nursery, tls, beside.open_sockets
+        )
         if number not in nodes.down:
             await listeners[number].start()
     return listeners

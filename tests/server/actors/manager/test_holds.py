@@ -131,7 +131,8 @@ async def test_a_full_disk_takes_what_is_held_last_and_tells_it(
 ) -> None:
     keys = {"disk_full_policy": "drop-oldest", "retention_ms": "-1"}
     async with held_topic(tmp_path, clock, fs=fs, reserve=RESERVE, **keys) as broker:
-        await broker.topics.create("plain", 1, HELD | {"retention.hold.groups": "", "disk.full.policy": "drop-oldest"})
+        freely = {"retention.hold.groups": "", "retention.ms": "-1", "disk.full.policy": "drop-oldest"}
+        await broker.topics.create("plain", 1, HELD | freely)
         plain = TopicPartition("plain", 0)
         for number in range(20):
             await broker.writer.append(plain, value(f"{number:010d}"))
