@@ -143,7 +143,10 @@ class ControlApi:
 
     async def append_records(self, names: list[str], told: Told) -> Any:
         topic_partition = TopicPartition(names[0], whole_number(told, "partition") or 0)
-        records = [plain_record(each) for each in told.get("records") or ()]
+        said = told.get("records") or []
+        if not isinstance(said, list):
+            raise BadRequestError(f"records is {said!r}, expected a list")
+        records = [plain_record(each) for each in said]
         result = await self.life.core.writer.append(topic_partition, records)
         return {"base_offset": result.base_offset, "count": len(records)}
 

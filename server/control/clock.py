@@ -12,6 +12,8 @@ import trio
 from ..system.clock import NowMs, system_now_ms
 
 MAX_SLEEP_S: Final = 3600.0
+MAX_MOVED_S: Final = 10**10
+"""Three centuries. Seconds beyond have no fractions of use, and timestamps end."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -33,8 +35,8 @@ class MovedClock(trio.abc.Clock):
 
     def advance(self, seconds: float) -> None:
         """Let so much time have passed. Call it in the trio thread, or before trio runs."""
-        if seconds < 0:
-            raise ValueError(f"the clock goes forward, not by {seconds} s")
+        if not 0 <= seconds <= MAX_MOVED_S - self.deadline_offset_s:
+            raise ValueError(f"the clock goes forward, by {MAX_MOVED_S} s altogether, not by {seconds} s")
         self.wall_offset_ms += round(seconds * 1000)
         self.deadline_offset_s += seconds
 

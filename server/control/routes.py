@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from ...protocol.errors import RequestError
-from ..faults.rules import RuleError
+from ...protocol.errors import RequestError, TriologError
 from ..listeners.http.access import HttpAccess
 from ..listeners.http.server import HttpAnswer, HttpRequest
 from .api import WANTED, ControlApi, Told
@@ -109,16 +108,16 @@ async def answer(api: ControlApi, access: HttpAccess, request: HttpRequest) -> H
         try:
             told = _told(request, route)
             return HttpAnswer.json(200, await route.handler(api, [unquote(part) for part in found.groups()], told))
-        except (RuleError, BadRequestError, ValueError) as exc:
-            return _refusal(400, exc)
-        except KeyError as exc:
-            return _refusal(404, f"there is no {exc.args[0] if exc.args else exc}")
         except TimeoutError as exc:
             return _refusal(408, exc)
+        except KeyError as exc:
+            return _refusal(404, f"there is no {exc.args[0] if exc.args else exc}")
         except NotRunningError as exc:
             return _refusal(409, exc)
         except RequestError as exc:
             return HttpAnswer.json(422, {"error": exc.code.name, "message": exc.message})
+        except (TriologError, ValueError, OverflowError, RecursionError, re.error, OSError) as exc:
+            return _refusal(400, exc)
     return _refusal(404, f"{request.method} {request.path}: there is no such call")
 
 
@@ -128,7 +127,7 @@ def _told(request: HttpRequest, route: Route) -> Told:
     if request.body:
         try:
             said = json.loads(request.body)
-        except ValueError as exc:
+        except (ValueError, RecursionError) as exc:
             raise BadRequestError(f"the body is not JSON: {exc}") from None
         if not isinstance(said, Mapping):
             raise BadRequestError("the body is not an object")

@@ -103,7 +103,8 @@ class LazyGroup(click.Group):
         except click.ClickException as exc:
             from .terminal.output import in_lines, printable
 
-            exc.message = (in_lines if isinstance(exc, click.UsageError) else printable)(exc.message)  # click's have lines
+            escaped = (in_lines if isinstance(exc, click.UsageError) else printable)(exc.message)  # click's have lines
+            object.__setattr__(exc, "message", escaped)
             raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

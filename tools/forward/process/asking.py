@@ -19,9 +19,10 @@ def ask(path: str, request: dict[str, Any], timeout_s: float | None) -> dict[str
         stream.settimeout(timeout_s)
         stream.connect(path)
         stream.sendall(_line(request))
-        data = b""
+        data = bytearray()
         while some := stream.recv(PIECE_BYTES):
             data += some
+            _check_size(data)
     return _answer(data)
 
 
@@ -34,23 +35,30 @@ async def ask_in_trio(path: str, request: dict[str, Any], timeout_s: float) -> d
                 data = bytearray()
                 async for some in stream:
                     data += some
-                    if len(data) > MAX_ANSWER_BYTES:
-                        raise ConnectionError(f"the link's answer has more than {MAX_ANSWER_BYTES:,} bytes")
+                    _check_size(data)
     except trio.TooSlowError:
         raise TimeoutError(f"no answer within {timeout_s:g} s") from None
     except trio.BrokenResourceError as exc:
         raise ConnectionError(f"the link has ended: {exc}") from exc
-    return _answer(bytes(data))
+    return _answer(data)
+
+
+def _check_size(data: bytearray) -> None:
+    if len(data) > MAX_ANSWER_BYTES:
+        raise ConnectionError(f"the link's answer has more than {MAX_ANSWER_BYTES:,} bytes")
 
 
 def _line(request: dict[str, Any]) -> bytes:
     return json.dumps(request).encode() + b"\n"
 
 
-def _answer(data: bytes) -> dict[str, Any]:
+def _answer(data: bytearray) -> dict[str, Any]:
     if not data:
         raise ConnectionError("the link ended before it answered")
-    answer = json.loads(data)
+    try:
+        answer = json.loads(data)
+    except RecursionError:
+        raise ValueError("the link's answer nests too deeply") from None
     if not isinstance(answer, dict):
-        raise ValueError(f"the link's answer is no object: {data[:100]!r}")
+        raise ValueError(f"the link's answer is no object: {bytes(data[:100])!r}")
     return answer

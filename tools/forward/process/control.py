@@ -12,6 +12,8 @@ An error is `{"error": "..."}`. Who asks uses `asking`.
 from __future__ import annotations
 
 import json
+import logging
+import math
 import socket
 from typing import Any, Final
 
@@ -20,6 +22,9 @@ import trio
 from ..link import Link
 from .place import LinkPlace
 
+LOGGER: Final = logging.getLogger(__name__)
+
+MAX_DRAIN_S: Final = 10**9
 MAX_REQUEST_BYTES: Final = 4096
 REQUEST_S: Final = 10.0
 POLL_S: Final = 0.02
@@ -57,7 +62,11 @@ async def _handle(link: Link, place: LinkPlace, stream: trio.SocketStream) -> No
         try:
             with trio.fail_after(REQUEST_S):
                 line = await _read_line(stream)
-            answer = await _answer(link, place, line)
+            try:
+                answer = await _answer(link, place, line)
+            except Exception as exc:  # one who asks, and no link, is to suffer from it
+                LOGGER.exception("link %s: an order has met a bug", link.settings.name)
+                answer = {"error": f"the order has met a bug: {type(exc).__name__}"}
             with trio.fail_after(REQUEST_S):
                 await stream.send_all(json.dumps(answer).encode() + b"\n")
         except (trio.TooSlowError, trio.BrokenResourceError, OSError):
@@ -78,7 +87,7 @@ async def _answer(link: Link, place: LinkPlace, line: bytes) -> dict[str, Any]:
     try:
         request = json.loads(line)
         command = request["command"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return {"error": "that is no request"}
     if command == "pause":
         place.is_paused = True
@@ -87,7 +96,10 @@ async def _answer(link: Link, place: LinkPlace, line: bytes) -> dict[str, Any]:
         place.is_paused = False
         link.wishes.resume()
     elif command == "drain":
-        return await _drain(link, float(request.get("timeout_s") or float("inf")))
+        timeout_s = request.get("timeout_s")
+        if timeout_s is not None and not (isinstance(timeout_s, int | float) and 0 <= timeout_s <= MAX_DRAIN_S):
+            return {"error": f"timeout_s is {timeout_s!r}, expected 0 to {MAX_DRAIN_S} seconds"}
+        return await _drain(link, timeout_s or math.inf)
     elif command != "status":
         return {"error": f"there is no command {command!r}"}
     return link.progress.snapshot()

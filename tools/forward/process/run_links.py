@@ -50,6 +50,7 @@ async def run_links(
         async with answering_metrics(settings, fleet.progress), trio.open_nursery() as around:
             await fleet.start(around)
             around.start_soon(_stop_on_signal, signals, fleet)
+            around.start_soon(_stop_when_cancelled, fleet)
             if read_again is not None:
                 hangups = stack.enter_context(trio.open_signal_receiver(signal.SIGHUP))
                 around.start_soon(_reload_on_signal, hangups, fleet, read_again)
@@ -64,6 +65,14 @@ async def run_links(
 async def _stop_on_signal(signals: AsyncIterator[int], fleet: Fleet) -> None:
     async for number in signals:
         LOGGER.info("stopping signal=%s", signal.Signals(number).name)
+        fleet.stop()
+
+
+async def _stop_when_cancelled(fleet: Fleet) -> None:
+    """Whatever ends the block, an error too: the threads of links do not know of it, and are waited for."""
+    try:
+        await trio.sleep_forever()
+    finally:
         fleet.stop()
 
 

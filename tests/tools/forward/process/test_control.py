@@ -1,0 +1,96 @@
+"""Orders on a link's socket that make no sense: each gets an error, and the link, and SIGTERM, work as before."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from triolog.tools.forward.process.asking import ask
+
+from tests.support.forwarding import PATIENCE_S, TOPIC, Forwarding, until
+
+ODD: Final = (
+    b"{}",
+    b"[]",
+    b"\xff",
+    b'"x"',
+    b"1",
+    b"null",
+    b"",
+    b"[" * 4090,
+    b'{"command":["pause"]}',
+    b'{"command":{}}',
+    b'{"command":"drain","timeout_s":"x"}',
+    b'{"command":"drain","timeout_s":{}}',
+    b'{"command":"drain","timeout_s":-1}',
+    b'{"command":"drain","timeout_s":NaN}',
+    b'{"command":"drain","timeout_s":1e999}',
+    b'{"command":"drain","timeout_s":' + b"9" * 4000 + b"}",
+)
+
+
+def asked(path: Path, line: bytes) -> dict[str, Any]:
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.settimeout(PATIENCE_S)
+        stream.connect(str(path))
+        stream.sendall(line + b"\n")
+        data = b"".join(iter(lambda: stream.recv(65536), b""))
+    answer: dict[str, Any] = json.loads(data)
+    return answer
+
+
+def test_odd_orders_are_answered_with_an_error_and_the_process_stops_when_told(pair: Forwarding, tmp_path: Path) -> None:
+    pair.append([b"one"])
+    command = ("forward", "--server", str(pair.source.native), "--to", pair.upstream.bootstrap_servers, "--topics", TOPIC)
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "triolog.tools.cli", *command, "--link", "link", "--state-dir", str(tmp_path / "state")],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+    control = tmp_path / "state" / "link" / "control"
+    try:
+        until(control.exists, "the socket")
+        until(lambda: TOPIC in pair.upstream.topics() and pair.values() == [b"one"], "the first record")
+        for line in ODD:
+            assert asked(control, line).keys() == {"error"}, line
+        assert ask(str(control), {"command": "status"}, PATIENCE_S)["link"] == "link"
+        pair.append([b"two"])
+        until(lambda: pair.values() == [b"one", b"two"], "the second record")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0, log.read_text()
+        assert "Traceback" not in log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("answer", [b"[" * 100_000, b"[]", b"nothing\n", b"x" * (65 * 2**20)])
+def test_an_odd_answer_is_an_error_of_its_kind(answer: bytes, tmp_path: Path) -> None:
+    path = str(tmp_path / "control")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen(1)
+
+        def serve() -> None:
+            stream, _ = listening.accept()
+            with stream:
+                stream.recv(4096)
+                with suppress(OSError):
+                    stream.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises((ValueError, ConnectionError)):
+            ask(path, {"command": "status"}, PATIENCE_S)
+        thread.join(PATIENCE_S)
