@@ -50,6 +50,12 @@ def load_indexes(segment: LogSegment, end_offset: int | None) -> Procedure[Ends]
     yield from walk.run()
     if segment.size and not time_index.entries and not (yield from _has_no_timestamps(segment)):
         raise CorruptIndexError(f"{time_index.path} is empty and the log has timestamps")
+    last_marker = segment.transaction_index.last_offset
+    if last_marker is not None and last_marker >= walk.next_offset:
+        raise CorruptIndexError(
+            f"{segment.transaction_index.path}: the last marker is at offset {last_marker}, and the log ends before offset "
+            f"{walk.next_offset}"
+        )
     limit = segment.base_offset + INT32_MAX + 1
     limit = limit if end_offset is None else min(limit, end_offset)
     if walk.next_offset > limit:

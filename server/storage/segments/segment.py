@@ -8,6 +8,7 @@ that a plan can be made for many appends at once and thrown away if the disk ref
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import attrs
 
@@ -17,7 +18,6 @@ from ....protocol.records.batch import BatchHeader
 from ....protocol.types import NO_TIMESTAMP, Bytes
 from ...config import LogConfig
 from ..disk.diskops import DiskOp, FileHandle, Procedure, Sync, Truncate, Write, WriteBatchesAgain, WriteIndexAgain
-from ..disk.path_ops import ModifiedMs
 from ..disk.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from ..disk.write_again import SHARED_BYTES
 from ..errors import InvalidOffsetError, SegmentOffsetOverflowError
@@ -357,9 +357,11 @@ class LogSegment:
         yield from self.view().bytes_from(position).visit_headers(see)
 
     def confirm_max_timestamp(self) -> Procedure[bool]:
-        """Read the largest timestamp from the headers of all batches, unless it is certain. Return whether it was another one:
-        then the time index is not used any more. Where the batches are damaged the file's mtime counts too. It reads what lies
-        between the headers, so it may take long."""
+        """Read the largest timestamp from the headers of all batches, unless it is certain. Return whether a batch has a larger
+        one: then the time index is not used any more.
+
+        It reads what lies between the headers, so it may take long; appends may go on meanwhile. Damage ends the search.
+        """
         if self.is_max_timestamp_certain:
             return False
         largest, offset = NO_TIMESTAMP, self.base_offset
@@ -369,16 +371,10 @@ class LogSegment:
             if header.max_timestamp > largest:
                 largest, offset = header.max_timestamp, header.last_offset
 
-        try:
-            stop = yield from self.records.visit_headers(see)
-        except CorruptRecordError:
-            stop = -1
+        with suppress(CorruptRecordError):
+            yield from self.records.visit_headers(see)
         self.is_max_timestamp_certain = True
-        if stop != self.size:
-            modified_ms = yield ModifiedMs(self.log.path)
-            self.max_timestamp = max(self.max_timestamp, largest, modified_ms)
-            return True
-        if largest == self.max_timestamp:
+        if largest <= self.max_timestamp:
             return False
         self.time_index.distrust(f"it says that the largest timestamp is {self.max_timestamp}, the batches say {largest}")
         self.max_timestamp, self.offset_of_max_timestamp = largest, offset
