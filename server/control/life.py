@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 BACKUP_WAIT_S: Final = 0.01
 KEPT_FILES: Final = (META_PROPERTIES_FILE, PRODUCER_ID_BLOCK_FILE)
-"""What a reset leaves: clients that live on would take another cluster id for another cluster."""
+"""What a reset leaves: clients that live on would take another cluster id for another cluster, and keep their producer ids."""
 
 
 class NotRunningError(RuntimeError):
