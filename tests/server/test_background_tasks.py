@@ -164,7 +164,8 @@ async def end_hanging(broker: Broker) -> None:
     hanging._is_known = lambda *_: False
     for number, name in enumerate(IDS if not hanging._seen else ()):
         await (await TransactionalProducer.start(broker, name)).produce(TopicPartition(TOPIC, number), name)
-    hanging._seen = {key: float("-inf") for key, _, _ in hanging._hanging()}
+    for actor in await hanging._unstable():
+        hanging._seen |= dict.fromkeys(await hanging._hanging_on(actor), float("-inf"))
     await hanging.abort_overdue()
 
 
@@ -257,7 +258,7 @@ CASES: Final = {
         lambda broker: manager_of(broker).retention.run_pass(),
     ),
     "segment-deletion": Case(LogRetention, "_unlink_now", partition_of, unlink),
-    "directory-deletion": Case(Disk, "call", lambda *arguments: arguments[-1], delete_directories),
+    "directory-deletion": Case(Disk, "call", lambda *arguments, **_: arguments[-1], delete_directories),
     "disk-guard": Case(DiskGuard, "_check", second, lambda broker: manager_of(broker).guard.check()),
     "waiting-logs": Case(WaitingLogs, "_try", lambda _, request: request.topic_partition, open_waiting),
     "checkpoints": Case(
@@ -384,6 +385,7 @@ OTHER_LOOPS: Final = {
     "actors/disk/task_errors.py:repeat": "the one that contains what its steps raise",
     "actors/manager/maintenance.py:repeat": "contains what jobs raise",
     "actors/manager/disk_guard.py:watch": "contains what looks raise",
+    "actors/manager/disk_guard.py:_give_up": "of one look; ends when the ages of all that goes are confirmed",
     "actors/manager/log_opening.py:_report_regularly": "reports the progress of a start",
     "actors/coordinators/offsets_topic.py:load_partition": "ends; contains what loading raises",
     "actors/coordinators/transaction_coordinator.py:add_partitions": "of a request",

@@ -39,6 +39,7 @@ OTHERS: Final = {
     "remote.log.copy.disable": "true",
     "remote.log.delete.on.disable": "true",
     "remote.storage.enable": "false",
+    "internal.segment.bytes": "14",
     "segment.bytes": "14",
     "segment.index.bytes": "24",
 }

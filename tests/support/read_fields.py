@@ -234,6 +234,9 @@ def analyze(folder: Path) -> Source:
                     source.aliases[name] = union
                 case ast.ImportFrom(level=1, module=str(name)):
                     source.imports.setdefault(module, set()).add(name)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                source.aliases |= {each.asname: ast.Name(id=each.name) for each in node.names if each.asname is not None}
     for module, tree in trees.items():
         source.loose[module] = set()
         for owner in [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]:

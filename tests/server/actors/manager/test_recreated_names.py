@@ -62,7 +62,7 @@ async def test_a_deletion_takes_back_no_offset_of_the_topic_that_follows(tmp_pat
         await commit(broker, "group", 5)
         async with held(fs.hold("write", OFFSETS_LOG), commit, broker, "another", 1) as nursery:
             nursery.start_soon(broker.topics.delete, TOPIC)
-            await until(lambda: TOPIC not in broker.topics.names())
+            await until(lambda: TOPIC not in broker.topics.names() and not broker._manager.changes._going)
             await broker.topics.create(TOPIC)
             nursery.start_soon(commit, broker, "group", 2)
             await until(lambda: actor_of(broker, OFFSETS).statistics().waiting_commands == 2)
