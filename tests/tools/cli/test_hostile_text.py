@@ -190,7 +190,15 @@ def test_no_command_passes_on_what_a_directory_says(logs: StoppedLogs) -> None:
             assert result.output, command
 
 
-@pytest.mark.parametrize("command", [("sql", "select * from j", "--format", "csv"), ("consume", "t", "--format", "raw")])
+ON_TERMINAL: Final = (
+    ("sql", "select * from j", "--format", "csv"),
+    ("consume", "t", "--format", "raw"),
+    ("produce", EVIL),
+    ("verify", EVIL),
+)
+
+
+@pytest.mark.parametrize("command", ON_TERMINAL, ids=[command[0] for command in ON_TERMINAL])
 def test_what_goes_to_a_pipe_as_it_is_is_escaped_on_a_terminal(hostile: Cli, command: tuple[str, ...]) -> None:
     inner, outer = pty.openpty()
     process = subprocess.Popen(
@@ -205,10 +213,11 @@ def test_what_goes_to_a_pipe_as_it_is_is_escaped_on_a_terminal(hostile: Cli, com
     with os.fdopen(inner, "rb", buffering=0) as terminal:
         while piece := _read(terminal):
             seen += piece
-    assert process.wait() == 0
+    process.wait()
     assert b"PWN" in seen
     for sequence in (b"\x1b]0;PWN", "\u009b31m".encode(), b"\rPWNCR", b"\x08", "\u202e".encode()):
         assert sequence not in seen
+    assert command[0] == "consume" or b"\nPWNLINE" not in seen  # raw values are lines as they are
 
 
 def _read(terminal: Any) -> bytes:

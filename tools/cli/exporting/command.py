@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -123,7 +125,7 @@ def _export(fs: FileSystem, directory: StoppedDirectory, wanted: RecordRange, fo
     starts = read_directory_files(fs, directory, Reporter(Quiet())).log_start_offsets
     passes = 2 if wanted.committed else 1
     log_bytes = passes * sum(files.log_bytes for files in directory.partitions)
-    to_line = _json_line if format_name == "jsonl" else _csv_line
+    to_line = _json_line if format_name == "jsonl" else partial(_csv_line, in_lines=sys.stdout.isatty())
     write(b"" if format_name == "jsonl" else CSV_HEAD)
     with open_progress("exporting", log_bytes) as bar:
         exporting = _Exporting(fs, directory, lambda done, records: bar.update(done_bytes=done, records=records))
@@ -182,14 +184,16 @@ def _json_line(partition: TopicPartition, record: Record) -> bytes:
     return json_line(record_as_json(partition, record))
 
 
-def _csv_line(partition: TopicPartition, record: Record) -> bytes:
+def _csv_line(partition: TopicPartition, record: Record, *, in_lines: bool = False) -> bytes:
+    """`in_lines`: one line whatever is in the record, for people."""
     headers = ""
     if record.headers:
         pairs = [[name, as_json_value(value)] for name, value in record.headers]
         headers = _quoted(json.dumps(pairs, ensure_ascii=False, separators=(",", ":")))
     timestamp = "" if record.timestamp < 0 else str(record.timestamp)
     fields = [_quoted(partition.topic), str(partition.partition), str(record.offset), timestamp]
-    return ",".join([*fields, _csv_field(record.key), _csv_field(record.value), headers]).encode() + b"\n"
+    line = ",".join([*fields, _csv_field(record.key), _csv_field(record.value), headers])
+    return (printable(line) if in_lines else line).encode() + b"\n"
 
 
 def _csv_field(data: bytes | None) -> str:

@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import secrets
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from ..terminal.output import count_text, draw, flush, json_line, say, table, write
+from ..terminal.output import count_text, draw, flush, json_line, printable, say, table, write
 from .cells import as_csv, as_json, as_text, cells, is_number
 
 FORMATS = ("table", "csv", "json", "parquet")
@@ -38,15 +39,22 @@ def show_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], max_rows: i
         say(f"the first {count_text(max_rows, 'row')}; --rows N shows more, --format csv, json or parquet has all")
 
 
-def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format_name: str, write: Write) -> None:
-    """JSON lines or CSV."""
+def write_rows(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], format_name: str, write: Write, *, in_lines: bool = False
+) -> None:
+    """JSON lines or CSV. `in_lines`: each row is one line whatever is in its cells, for people."""
+
+    def text_of(cell: Any) -> Any:
+        text = as_csv(cell)
+        return printable(text) if in_lines and isinstance(text, str) else text
+
     if format_name == "csv":
-        write(_csv_lines([schema.names]))
+        write(_csv_lines([[printable(name) if in_lines else name for name in schema.names]]))
     names = _unique(schema.names)
     for batch in batches:
         columns = [cells(column) for column in batch.columns]
         if format_name == "csv":
-            write(_csv_lines([[as_csv(cell) for cell in row] for row in zip(*columns, strict=True)]))
+            write(_csv_lines([[text_of(cell) for cell in row] for row in zip(*columns, strict=True)]))
         else:
             rows = zip(*([as_json(cell) for cell in column] for column in columns), strict=True)
             write(b"".join(json_line(dict(zip(names, row, strict=True))) for row in rows))
@@ -66,7 +74,7 @@ def to_output(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format_name:
         buffer = _Output()
         write_parquet(schema, batches, buffer)  # type: ignore[arg-type]
     else:
-        write_rows(schema, batches, format_name, write)
+        write_rows(schema, batches, format_name, write, in_lines=sys.stdout.isatty())
     flush()
 
 

@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from .output import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
@@ -29,7 +31,12 @@ class ProgressBar:
         counts = "{task.fields[records]:,} records  {task.fields[records_s]:,.0f}/s  " if counts_records else ""
         rates = TextColumn(counts + "{task.fields[mb_s]:.1f} MB/s")
         self._progress = Progress(
-            TextColumn("{task.description}"), *known, rates, TimeElapsedColumn(), console=console, auto_refresh=False
+            TextColumn("{task.description}", markup=False),
+            *known,
+            rates,
+            TimeElapsedColumn(),
+            console=console,
+            auto_refresh=False,
         )
         self._task = self._progress.add_task(description, total=size_bytes, records=0, records_s=0.0, mb_s=0.0)
         self._begin = self._drawn = time.perf_counter()
@@ -90,7 +97,7 @@ def open_progress(description: str, size_bytes: int | None, *, counts_records: b
         return NoProgress()
     from rich.console import Console
 
-    return ProgressBar(description, size_bytes, Console(stderr=True), counts_records=counts_records)
+    return ProgressBar(printable(description), size_bytes, Console(stderr=True), counts_records=counts_records)
 
 
 class StartBar:
