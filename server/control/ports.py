@@ -15,7 +15,6 @@ from collections.abc import Iterator
 import attrs
 import trio
 
-from ..listeners.connections.sockets import open_sockets
 from ..settings.broker_config import Address
 
 
@@ -44,6 +43,8 @@ class Ports:
 
     async def listen(self, address: Address) -> list[trio.SocketListener]:
         """Sockets that listen on an address: those that are held, or new ones. Raises OSError."""
+        from ..listeners.connections.sockets import open_sockets  # a broker in a program may do without
+
         if (held := self._held.pop(address, None)) is not None:
             listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in held]
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Final
 
@@ -11,6 +10,8 @@ MOST_NAMES: Final = 10
 
 def hint(name: str, known: Iterable[str]) -> str:
     """How an error about an unknown name continues."""
+    import difflib  # for errors alone
+
     names = sorted(known)
     near = [each for each in names if each.lower() == name.lower()] or difflib.get_close_matches(name, names, n=1)
     if near:
