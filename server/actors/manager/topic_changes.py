@@ -91,6 +91,8 @@ class TopicChanges:
         if (other := self.topics.colliding_with(name)) is not None:
             raise InvalidTopicError(f"topic {name!r} collides with {other!r}: '.' and '_' count as the same character")
         _check_count(name, partitions)
+        if not internal:
+            self.topics.check_memory(name, configs)
         return self.directories.config.topic_defaults.overlay(configs, lenient=lenient)
 
     async def create(
@@ -213,6 +215,7 @@ class TopicChanges:
                     await self._alter(hosted, attrs.evolve(hosted.topic, configs=configs), config)
 
     async def _alter(self, hosted: HostedTopic, topic: Topic, config: LogConfig) -> None:
+        self.topics.check_memory(topic.name, topic.configs)
         generation = self.catalogue.generation
         try:
             await self._write(topic)
@@ -223,6 +226,7 @@ class TopicChanges:
                 "again"
             ) from exc
         hosted.topic, hosted.config, hosted.warned_of_old_records = topic, config, False
+        self.topics.charge(hosted)
         for partition in hosted.partitions:
             if isinstance(partition, HostedPartition):
                 try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -17,9 +17,13 @@ from ...storage.directory.log_directory import LogDirectory
 from ...storage.directory.topics_file import Topic
 from ...storage.disk.checkpoints import encode_uuid
 from ...storage.disk.paths import collision_key
+from ...system.client_memory import Account, ClientMemory, deep_bytes
 from ..partition.partition import PartitionActor
 
 LOGGER: Final = logging.getLogger(__name__)
+
+TOPIC_BYTES: Final = 2_000
+"""A topic without partitions, overrides and its name."""
 
 
 @attrs.frozen
@@ -66,6 +70,8 @@ class Topics:
     _topics: dict[str, HostedTopic] = attrs.field(factory=dict)
     _names: dict[bytes, str] = attrs.field(factory=dict)
     _by_collision_key: dict[str, list[str]] = attrs.field(factory=dict)
+    account: Account = attrs.field(factory=lambda: ClientMemory().account("topic configurations"))
+    """Where names and configurations are charged."""
     version: int = 0
     """Another one after every topic that was made, deleted or given more partitions."""
 
@@ -84,9 +90,19 @@ class Topics:
         if name not in self._topics:
             self._by_collision_key.setdefault(collision_key(name), []).append(name)
         self._topics[name] = hosted
+        self.charge(hosted)
         self._names[hosted.topic.topic_id.bytes] = name
 
+    def check_memory(self, name: str, configs: Mapping[str, str]) -> None:
+        """Raises POLICY_VIOLATION where a topic of that name may not have these overrides."""
+        self.account.check(name, _bytes_of(name, configs) - self.account.size_of(name))
+
+    def charge(self, hosted: HostedTopic) -> None:
+        """The topic has its overrides from now on."""
+        self.account.put(hosted.topic.name, _bytes_of(hosted.topic.name, hosted.topic.configs))
+
     def remove(self, name: str) -> HostedTopic:
+        self.account.drop(name)
         self.version += 1
         hosted = self._topics.pop(name)
         del self._names[hosted.topic.topic_id.bytes]
@@ -162,3 +178,8 @@ class Topics:
     def hosted(self) -> list[HostedPartition]:
         """Every partition that has an actor."""
         return [each for hosted in self._topics.values() for each in hosted.partitions if isinstance(each, HostedPartition)]
+
+
+def _bytes_of(name: str, configs: Mapping[str, str]) -> int:
+    """Memory of a topic's overrides, as they are written and as they are read, and of its name in all tables."""
+    return TOPIC_BYTES + 3 * deep_bytes(name) + 2 * deep_bytes(configs)
