@@ -35,6 +35,7 @@ ACCOUNTS: Final = {
     "client metrics": "the metrics that they send",
     "commits of staged tasks": "the last commit of each application that stages records",
     "committed offsets": "committed offsets with their metadata, those of open transactions too, and names of groups",
+    "configurations of groups": "keys that groups override",
     "consumer groups": "members of consumer groups (KIP-848), their subscriptions and assignments",
     "fetch sessions": "partitions of fetch sessions",
     "segment leases": "leases of segment files",
@@ -43,8 +44,10 @@ ACCOUNTS: Final = {
     "share states": "partitions that share groups have begun, and their stored batches",
     "staged tasks": "files of staged records, of tasks that have not committed",
     "streams groups": "members of Streams groups, their topologies and tasks",
+    "subscriptions": "subscriptions to metrics of clients",
     "topic configurations": "names of topics and the keys that they override",
     "transactional ids": "transactional ids, and partitions of their open transactions",
+    "users, ACLs and quotas": "SCRAM users, ACLs, and quotas with the names that they are for",
 }
 """Every owner of what clients leave behind."""
 CONNECTION_PART: Final = (1, 2)

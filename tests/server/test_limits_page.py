@@ -1,4 +1,4 @@
-"""docs/operations/limits.md: every account and every fixed limit on what clients make the server keep, with its value and unit."""
+"""docs/operations/limits.md has every account and every fixed limit on what the server keeps, with its value and unit."""
 
 from __future__ import annotations
 

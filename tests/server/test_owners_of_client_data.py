@@ -26,6 +26,7 @@ ACCOUNTED: Final = {
     "client metrics": "Collected._clients _OfClient.values",
     "commits of staged tasks": "StageCommitLog.applications StageCommitLog.decided Application.finished",
     "committed offsets": "GroupOffsets._offsets GroupOffsets._pending GroupOffsets._records GroupOffsets._bytes",
+    "configurations of groups": "GroupConfigs._known",
     "consumer groups": """ConsumerGroup.members ConsumerGroup.targets ConsumerGroup.regexes ConsumerGroup.static_members
         ConsumerGroup.owners GroupTable._groups ManagedCoordinator._sizes""",
     "fetch sessions": """FetchSessions._sessions FetchSessions._evictable FetchSession.partitions FetchSession.seen
@@ -39,8 +40,11 @@ ACCOUNTED: Final = {
     "staged tasks": "Stages._stages Stages._going Stages.held Stage.files",
     "streams groups": """StreamsGroup.members StreamsGroup.targets TaskHolders._active TaskHolders._copies
         PartitionCounts.decided""",
+    "subscriptions": "",
     "topic configurations": "Topics._topics Topics._names Topics._by_collision_key",
     "transactional ids": "TransactionalIds.owners TransactionalId.marked",
+    "users, ACLs and quotas": """AclAuthorizer._literal AclAuthorizer._prefixed AclAuthorizer._prefix_lengths
+        ClientQuotas._bounds ClientQuotas._addresses""",
 }
 """Tables by account."""
 
@@ -71,9 +75,7 @@ NOT_KEPT: Final = {
     "names are cut, or replaced by digests, and the number of entries is limited": """
         GapPasses._groups GapPasses._told AclAuthorizer._decided MutationBuckets._buckets ClientQuotas._limits
         ClientQuotas._rates Seldom._said AuditLog._lines QuotaRate._samples""",
-    "what administrators have configured, bounded by the size of its file": """
-        Security._users Security._derived GroupConfigs._known AclAuthorizer._literal AclAuthorizer._prefixed
-        AclAuthorizer._prefix_lengths ClientQuotas._bounds ClientQuotas._addresses Each.changes""",
+    "what the server's own files say": "Security._users Security._derived Each.changes",
     "records that a group holds locks on, bounded by share.partition.max.record.locks": "SharePartitionState.batches",
     "one deadline for each member of a group, counted with the member": "Timers._deadlines Timers._queued Timers._queue",
     "one entry for each API, error or reason in the code": """
@@ -121,5 +123,8 @@ def test_every_account_has_a_table_and_is_opened() -> None:
     opened = {f"{kind} groups" for kind in kinds}
     for node in nodes(".account("):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "account":
+            opened |= {each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+    for node in nodes("Copies("):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Copies":
             opened |= {each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)}
     assert opened == set(ledger.ACCOUNTS) == set(ACCOUNTED)

@@ -182,6 +182,8 @@ class ManagedCoordinator(Generic[G, P, T]):
     def _check_memory(self, group: str, records: Sequence[tuple[Any, Any]]) -> None:
         """Raises POLICY_VIOLATION where a client says more than it may. What the server decides itself for members is charged
         and never refused: an established group goes on."""
+        if not any(value is not None and type(key).__name__.endswith(SAID_BY_CLIENTS) for key, value in records):
+            return
         known = self._sizes.get(group, {})
         more = [(key, _record_bytes(key, value) - known.get(self._hash(key), 0)) for key, value in records]
         if any(size > 0 and type(key).__name__.endswith(SAID_BY_CLIENTS) for key, size in more):

@@ -11,11 +11,13 @@ import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.limits import KIB, MIB
 from triolog.protocol.types import TopicPartition
+from triolog.server.security.quota_entities import CLIENT_ID, PRODUCER_BYTE_RATE
 
 from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server
 from tests.support.kafka_stream import KafkaStream
 from tests.support.share_members import ShareMember
+from tests.support.streams_requests import heartbeat, part, topology
 
 LARGE: Final = 16 * KIB
 NAMES: Final = [f"{number:0200}" for number in range(100)]
@@ -91,6 +93,11 @@ async def share_members(_: KafkaServer, client: KafkaStream, number: int) -> int
     return int((await client.call(ask("ShareGroupHeartbeat", **fields), 1)).error_code)
 
 
+async def streams_members(_: KafkaServer, client: KafkaStream, number: int) -> int:
+    said = topology(part("0", source_topics=[TOPIC, *NAMES]))
+    return int((await client.call(heartbeat(group_id=f"g{number}", topology=said), 0)).error_code)
+
+
 async def share_sessions(server: KafkaServer, client: KafkaStream, number: int) -> int:
     member = ShareMember(client, server.topic_id(), f"m{number}", f"{number:0{LARGE}}")
     return int((await member.ask()).error_code)
@@ -106,6 +113,7 @@ FLOODS: Final[dict[Flood, tuple[str, ErrorCode]]] = {
     consumer_members: ("consumer groups", POLICY),
     consumer_racks: ("consumer groups", POLICY),
     share_members: ("share groups", POLICY),
+    streams_members: ("streams groups", POLICY),
     share_sessions: ("share sessions", ErrorCode.SHARE_SESSION_LIMIT_REACHED),
 }
 
@@ -179,10 +187,18 @@ async def refusal(leave: Callable[[int], Awaitable[Any]]) -> str:
     raise AssertionError("it was never refused")
 
 
-async def test_what_one_client_leaves_through_the_native_protocol_is_bounded_too(kafka: KafkaServer) -> None:
-    """Topics with long overrides, staged tasks and leases; the embedded door has no share, only the limit."""
+async def test_quotas_topics_staged_tasks_and_leases_are_bounded_too(kafka: KafkaServer) -> None:
+    """Called as a program with a broker of its own does, which has no share, only the limit."""
     broker, memory = kafka.broker, kafka.broker.client_memory
     partition = TopicPartition(TOPIC, 0)
+    for_names = {((CLIENT_ID, "c" * LARGE),): {PRODUCER_BYTE_RATE: 1.0}}
+    before = memory.used_bytes
+    await broker.security.alter_client_quotas(for_names)
+    assert memory.used_bytes > before + LARGE
+    await broker.security.alter_client_quotas({entity: {PRODUCER_BYTE_RATE: None} for entity in for_names})
+    assert memory.used_bytes == before
+    many = {((CLIENT_ID, f"{each:0{LARGE}}"),): {PRODUCER_BYTE_RATE: 1.0} for each in range(70)}
+    assert "users, ACLs and quotas" in await refusal(lambda _: broker.security.alter_client_quotas(many))
     long = {"retention.hold.groups": ",".join(NAMES)}
     assert "topic configurations" in await refusal(lambda number: broker.topics.create(f"topic{number}", 1, long))
 
