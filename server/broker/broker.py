@@ -30,8 +30,10 @@ from ..actors.stages.stages import Stages
 from ..actors.wear.wear import Wear
 from ..settings.broker_config import BrokerConfig
 from ..storage.disk.filesystem import FileSystem, OsFileSystem
+from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs, system_now_ms
 from ..system.open_files import log_file_budget
+from ..telemetry.collected import Collected
 from ..telemetry.instances import ClientInstances
 from ..telemetry.otlp import load_otlp
 from ..telemetry.telemetry import Telemetry
@@ -118,7 +120,7 @@ class Broker:
     ) -> Self:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
         reader = LogReader(manager, manager.disk)
-        shares = SharePartitions(coordinators.share_state, manager.topics, reader, manager.now_ms)
+        shares = SharePartitions(coordinators.share_state, manager.topics, reader, manager.now_ms, memory=manager.client_memory)
         join_share_groups(coordinators.group_coordinator.share, shares, group_configs)
         return cls(
             cluster_id=manager.cluster_id,
@@ -135,8 +137,11 @@ class Broker:
             client_metrics=client_metrics,
             telemetry=Telemetry(
                 ClientInstances(
-                    manager.config.telemetry_max_bytes, lambda: (client_metrics.subscriptions, client_metrics.version)
-                )
+                    manager.config.telemetry_max_bytes,
+                    lambda: (client_metrics.subscriptions, client_metrics.version),
+                    manager.client_memory.account("client instances"),
+                ),
+                Collected(account=manager.client_memory.account("client metrics")),
             ),
             offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
             shares=shares,
@@ -161,6 +166,11 @@ class Broker:
     def config(self) -> BrokerConfig:
         """As it is now."""
         return self._manager.config
+
+    @property
+    def client_memory(self) -> ClientMemory:
+        """What is kept on behalf of clients."""
+        return self._manager.client_memory
 
     def configure(self, config: BrokerConfig) -> None:
         """Have another configuration: it may differ from the one so far in LIVE_KEYS."""

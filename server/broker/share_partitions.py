@@ -7,7 +7,7 @@ Who is a member of a group, and which partitions are its, is decided elsewhere; 
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -25,9 +25,10 @@ from ..actors.share.share_partition import SharePartition
 from ..actors.share.share_state_log import ShareStateLog
 from ..groups.share.config import DEFAULT_SHARE_CONFIG, OffsetReset, ShareConfig
 from ..groups.share.partition_state import SharePartitionState
-from ..groups.share.sessions import ShareSession, ShareSessions
+from ..groups.share.sessions import MAX_SESSIONS, ShareSession, ShareSessions
 from ..groups.share.stored_state import StoredShare
 from ..groups.share.values import Acknowledgement, ShareCounters, ShareKey, StateBatch
+from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs
 from .reader import LogReader
 
@@ -93,11 +94,15 @@ class SharePartitions:
     counters: ShareCounters = attrs.field(factory=ShareCounters)
     begun: Waiters = attrs.field(factory=Waiters)
     """Of fetches: woken when a group begins in a partition, perhaps not for the first time."""
-    _sessions: dict[int, ShareSessions] = attrs.field(factory=lambda: defaultdict(ShareSessions))
+    memory: ClientMemory = attrs.field(factory=ClientMemory, kw_only=True)
+    """Where share sessions are charged."""
+    _sessions: dict[int, ShareSessions] = attrs.field(factory=dict)
     """By node: a member has one with each leader."""
     _ending: Counter[str] = attrs.field(factory=Counter)
     """Connections that have ended, by group, until what their members had is given back."""
     _open: dict[ShareKey, SharePartition] = attrs.field(factory=dict)
+    _open_groups: Counter[str] = attrs.field(factory=Counter)
+    """How many of these are of each group."""
     _alarm: Alarm = attrs.field(factory=Alarm)
     _background: trio.Nursery | None = None
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
@@ -204,6 +209,7 @@ class SharePartitions:
             key, topic_partition, state, stored.state_epoch, log=self._log, alarm=self._alarm, wall_ms=self._wall_ms
         )
         self._open[key] = share
+        self._open_groups[key.group_id] += 1
         return share
 
     async def _first_offset(self, topic_partition: TopicPartition, config: ShareConfig) -> int:
@@ -241,12 +247,17 @@ class SharePartitions:
 
     def sessions_at(self, node: int) -> ShareSessions:
         """The share sessions of a node."""
-        return self._sessions[node]
+        found = self._sessions.get(node)
+        if found is None:
+            found = self._sessions[node] = ShareSessions(self.memory.account("share sessions", MAX_SESSIONS))
+        return found
 
     async def release_member(self, group_id: str, member: str, node: int) -> None:
         """A member has ended its session with a node: what it has there others may get."""
-        session = self._sessions[node].remove(group_id, member)
+        sessions = self.sessions_at(node)
+        session = sessions.remove(group_id, member)
         if session is not None:
+            self._forget_unopened(sessions, session)
             await self._release(session)
 
     def gone(self, group_id: str, member: str) -> None:
@@ -254,7 +265,13 @@ class SharePartitions:
         for sessions in self._sessions.values():
             session = sessions.remove(group_id, member)
             if session is not None:
+                self._forget_unopened(sessions, session)
                 self._soon(self._release, session)
+
+    def _forget_unopened(self, sessions: ShareSessions, session: ShareSession) -> None:
+        """A session is over. Where its group has no partition open, the end of the connection has nothing to close."""
+        if session.group_id not in self._open_groups:
+            sessions.forget_group(session.group_id, session.connection)
 
     async def _release(self, session: ShareSession) -> None:
         held = [key for key in session.partitions if key not in session.moved]
@@ -335,6 +352,9 @@ class SharePartitions:
     def _close(self, key: ShareKey) -> None:
         share = self._open.pop(key, None)
         if share is not None:
+            self._open_groups[key.group_id] -= 1
+            if not self._open_groups[key.group_id]:
+                del self._open_groups[key.group_id]
             share.end()
 
     def move(self, topic_partition: TopicPartition) -> None:

@@ -38,6 +38,7 @@ class Assignments:
         if group.leader == member.member_id and group.assignment_ticket is None:
             brought = dict(request.assignments)
             assignments = {member_id: brought.get(member_id, b"") for member_id in group.members}
+            group.assignment_bytes = sum(map(len, assignments.values()))
             group.assignment_ticket = self.rebalance.effects.store(group, assignments)
             self._stored[group.assignment_ticket] = assignments
 

@@ -18,6 +18,7 @@ from ...protocol.coordinator.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from ...protocol.coordinator.group_metadata import GroupMetadataValue
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.types import TopicPartition
+from ..system.client_memory import Account, ClientMemory
 from .assignments import Assignments
 from .group import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, ClassicGroup, Usage
 from .joining import Joining, NewMemberId, check_join, random_member_id
@@ -50,6 +51,8 @@ class ClassicGroups:
 
     settings: GroupSettings
     _new_member_id: NewMemberId = random_member_id
+    _account: Account = attrs.field(factory=lambda: ClientMemory().account("classic groups"), kw_only=True)
+    """Where what groups take is charged."""
     _usage: Usage = attrs.field(factory=Usage)
     _groups: dict[str, ClassicGroup] = attrs.field(factory=dict)
     _stores: dict[int, ClassicGroup] = attrs.field(factory=dict)
@@ -74,6 +77,8 @@ class ClassicGroups:
         group = self._groups.get(request.group_id)
         if error is ErrorCode.NONE and group is None:
             error = self._check_new_group(request)
+        if error is ErrorCode.NONE and not self._account.fits(request.group_id, self._joining.growth(group, request)):
+            error = ErrorCode.POLICY_VIOLATION
         if error is not ErrorCode.NONE:
             self._rebalance.effects.answer(token, JoinAnswer(error=error, member_id=request.member_id))
             return self._outcome()
@@ -96,6 +101,10 @@ class ClassicGroups:
         if group is None or group.state is EMPTY:
             self._rebalance.effects.answer(token, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
             return self._outcome()
+        brought = sum(len(assignment) for _, assignment in request.assignments)
+        if brought and not self._account.fits(group.group_id, brought - group.assignment_bytes):
+            self._rebalance.effects.answer(token, SyncAnswer(error=ErrorCode.POLICY_VIOLATION))
+            return self._outcome(group)
         self._assignments.sync(group, request, token, now_ms)
         return self._outcome(group)
 
@@ -184,6 +193,7 @@ class ClassicGroups:
                     try:
                         self._rebalance.came_due(group, key, now_ms)
                         self._forget_if_blank(group)
+                        self._charge(group)
                     except Exception:
                         timers.set(key, now_ms + RETRY_MS)
                         raise
@@ -226,6 +236,7 @@ class ClassicGroups:
         group.protocol_type, group.protocol = value.protocol_type or None, value.protocol
         if value.leader in group.members:
             group.leader = value.leader
+        group.assignment_bytes = sum(len(member.assignment) for member in group.members.values())
         for member in group.members.values():
             group.state = STABLE
             self._rebalance.expect_heartbeat(group, member, now_ms)
@@ -253,6 +264,7 @@ class ClassicGroups:
             return
         if is_deleted:
             del self._groups[group_id]
+            self._account.drop(group_id)
         else:
             group.transition_to(EMPTY)
 
@@ -279,6 +291,7 @@ class ClassicGroups:
         """The log has nothing of the group any more; if it is idle, nobody has."""
         if self.is_expirable(group_id):
             self._groups.pop(group_id, None)
+            self._account.drop(group_id)
 
     # ---- questions -------------------------------------------------------------------------------------------------------
 
@@ -323,14 +336,20 @@ class ClassicGroups:
     def _outcome(self, group: ClassicGroup | None = None) -> Outcome:
         if group is not None:
             self._forget_if_blank(group)
+            self._charge(group)
         outcome = self._rebalance.effects.take()
         for store in outcome.stores:
             self._stores[store.ticket] = self._groups[store.group_id]
         return outcome
 
+    def _charge(self, group: ClassicGroup) -> None:
+        if self._groups.get(group.group_id) is group:
+            self._account.put(group.group_id, group.held_bytes)
+
     def _forget_if_blank(self, group: ClassicGroup) -> None:
         if group.is_blank and self._groups.get(group.group_id) is group:
             del self._groups[group.group_id]
+            self._account.drop(group.group_id)
 
 
 def subscribed_error(group_id: str, topic_partition: TopicPartition) -> RequestError:

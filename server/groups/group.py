@@ -4,6 +4,7 @@ other and knows no time, no timers and no answers: those are `rebalance`'s.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
@@ -22,6 +23,11 @@ PREPARING_REBALANCE: Final = GroupState.PREPARING_REBALANCE
 COMPLETING_REBALANCE: Final = GroupState.COMPLETING_REBALANCE
 STABLE: Final = GroupState.STABLE
 DEAD: Final = GroupState.DEAD
+
+GROUP_BYTES: Final = 2_000
+"""A group without members, without its name."""
+PENDING_BYTES: Final = 600
+"""A member id that was given out, with its timer."""
 
 PREVIOUS_STATES: Final = {
     EMPTY: (PREPARING_REBALANCE, DEAD),
@@ -71,8 +77,18 @@ class ClassicGroup:
     """(delay that is running, what may follow it), ms, while an empty group waits for more members."""
     assignment_ticket: int | None = None
     """The leader's assignment for this generation is being stored."""
+    member_bytes: int = 0
+    """Memory of its members, without their assignments."""
+    assignment_bytes: int = 0
+    """Of the newest assignment that a leader has brought."""
     _supported: Counter[str] = attrs.field(factory=Counter)
     """How many members speak each protocol."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that it takes."""
+        names = PENDING_BYTES * len(self.pending_joins) + sys.getsizeof(self.group_id)
+        return GROUP_BYTES + names + self.member_bytes + self.assignment_bytes
 
     # ---- state -----------------------------------------------------------------------------------------------------------
 
@@ -120,6 +136,7 @@ class ClassicGroup:
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
         self.members[member.member_id] = member
+        self.member_bytes += member.held_bytes
         self._count(member.protocols, 1)
         self.awaiting_join_count += member.is_awaiting_join
         self.pending_joins.discard(member.member_id)
@@ -133,6 +150,7 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         if member is None:
             return None
+        self.member_bytes -= member.held_bytes
         self._count(member.protocols, -1)
         self.awaiting_join_count -= member.is_awaiting_join
         if member.group_instance_id is not None and self.static_members.get(member.group_instance_id) == member_id:
@@ -143,9 +161,11 @@ class ClassicGroup:
 
     def update(self, member: Member, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
         """What a member says of itself when it joins again."""
+        self.member_bytes -= member.held_bytes
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
+        self.member_bytes += member.held_bytes
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms
 
@@ -153,7 +173,9 @@ class ClassicGroup:
         """A static member has another member id from now on; its place among the others is the last one."""
         old = member.member_id
         del self.members[old]
+        self.member_bytes -= member.held_bytes
         member.member_id = member_id
+        self.member_bytes += member.held_bytes
         self.members[member_id] = member
         assert member.group_instance_id is not None
         self.static_members[member.group_instance_id] = member_id

@@ -16,6 +16,7 @@ in; and member ids that are given out are limited.
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Callable
 
@@ -23,8 +24,8 @@ import attrs
 
 from ...protocol.errors import ErrorCode
 from ...protocol.limits import INT16_MAX, INT32_MAX
-from .group import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, ClassicGroup
-from .member import Member, metadata_bytes
+from .group import COMPLETING_REBALANCE, DEAD, EMPTY, GROUP_BYTES, PREPARING_REBALANCE, STABLE, ClassicGroup
+from .member import Member, member_bytes, metadata_bytes
 from .rebalance import Rebalance, joined
 from .values import (
     MAX_CLIENT_ID_CHARS_IN_MEMBER_ID,
@@ -126,6 +127,13 @@ class Joining:
         """The member that joins again, or whose place is taken by whoever comes with its instance id."""
         member_id = request.member_id or group.static_members.get(request.group_instance_id or "")
         return group.members.get(member_id or NO_MEMBER_ID)
+
+    def growth(self, group: ClassicGroup | None, request: Join) -> int:
+        """Bytes that a join adds to what is kept."""
+        member = None if group is None else self._existing(group, request)
+        more = member_bytes(request.protocols, request.member_id, request.group_instance_id, request.client_id)
+        base = GROUP_BYTES + sys.getsizeof(request.group_id) if group is None else 0
+        return base + more - (0 if member is None else member.held_bytes)
 
     def _is_too_much(self, group: ClassicGroup, request: Join) -> bool:
         """Whether what the member says of itself would take more memory than groups may have."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from typing import Final
 
 import attrs
 
 from ...protocol.coordinator.group_metadata import NO_TIMEOUT, MemberMetadata
 from .values import JoinedMember, MemberDescription, Protocols, Token
+
+MEMBER_BYTES: Final = 1_500
+"""A member, its timers and its places in tables, without what the client says."""
+PROTOCOL_BYTES: Final = 300
+"""A protocol of a member, without its name and metadata."""
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
@@ -63,6 +70,11 @@ class Member:
         return not self.is_new and (self.is_awaiting_join or self.is_awaiting_sync)
 
     @property
+    def held_bytes(self) -> int:
+        """Memory that it takes, without its assignment."""
+        return member_bytes(self.protocols, self.member_id, self.group_instance_id, self.client_id)
+
+    @property
     def metadata_bytes(self) -> int:
         return metadata_bytes(self.protocols)
 
@@ -104,3 +116,9 @@ class Member:
 def metadata_bytes(protocols: Protocols) -> int:
     """What protocols take in memory, but for the objects around them."""
     return sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
+def member_bytes(protocols: Protocols, *names: str | None) -> int:
+    """Memory of a member of these protocols and names, without its assignment."""
+    texts = sum(sys.getsizeof(name) for name in names if name is not None)
+    return MEMBER_BYTES + texts + PROTOCOL_BYTES * len(protocols) + metadata_bytes(protocols)

@@ -226,6 +226,7 @@ class Rebalance:
 
     def reset_assignments(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
         """The assignment of this generation does not come: who waits for it gets the error."""
+        group.assignment_bytes = 0
         for member in group.members.values():
             member.assignment = b""
         self.propagate(group, error, now_ms)

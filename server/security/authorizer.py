@@ -18,6 +18,8 @@ from .acls import EVERYBODY, Acl
 
 MAX_REMEMBERED: Final = 10_000
 """Decisions that are remembered until the ACLs change."""
+MAX_NAME_CHARS: Final = 1_000
+"""Decisions on longer names are not remembered."""
 
 IMPLIED: Final = {
     AclOperation.DESCRIBE: frozenset(
@@ -60,7 +62,10 @@ class AclAuthorizer:
         """Whether the principal may do this on the resource."""
         if len(self._decided) >= MAX_REMEMBERED:
             self._decided.clear()
-        answer = self._decided[question] = self._decide(*question)
+        answer = self._decide(*question)
+        principal, _, _, _, name = question
+        if len(principal) + len(name) <= MAX_NAME_CHARS:
+            self._decided[question] = answer
         return answer
 
     def _decide(self, principal: str, host: str, operation: AclOperation, kind: ResourceType, name: str) -> bool:

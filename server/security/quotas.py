@@ -26,6 +26,7 @@ from typing import Final
 
 import attrs
 
+from ..system.client_memory import MAX_NAME_CHARS, shortened
 from .mutation_quotas import ALLOWED, Mutation, MutationBuckets
 from .quota_entities import (
     CLIENT_ID,
@@ -173,9 +174,10 @@ class ClientQuotas:
         limit = self._limits.get(asked, _ABSENT)
         if limit is _ABSENT:
             limit = self._look_up(key, user, client_id, now_s)
-            if len(self._limits) >= MAX_KNOWN:
-                self._limits.clear()
-            self._limits[asked] = limit
+            if len(user) + len(client_id) <= MAX_NAME_CHARS:
+                if len(self._limits) >= MAX_KNOWN:
+                    self._limits.clear()
+                self._limits[asked] = limit
         return limit
 
     def _look_up(self, key: str, user: str, client_id: str, now_s: float) -> _Limit | None:
@@ -188,7 +190,11 @@ class ClientQuotas:
         for of_user in (user, None, _ABSENT):
             for of_client in (client_id, None, _ABSENT):
                 if (bound := bounds.get((of_user, of_client))) is not None:
-                    known = key, None if of_user is _ABSENT else user, None if of_client is _ABSENT else client_id
+                    known = (
+                        key,
+                        None if of_user is _ABSENT else shortened(user),
+                        None if of_client is _ABSENT else shortened(client_id),
+                    )
                     return known, bound
         return None
 

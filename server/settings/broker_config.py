@@ -285,6 +285,14 @@ class BrokerConfig:
         low=MIB,
         high=2**40,
     )
+    max_client_memory_bytes: int = budget_key(
+        512 * MIB,
+        EIGHTH,
+        "Memory for what is kept on behalf of clients, of all of them together: members of groups, committed offsets, "
+        "transactional ids, share sessions, leases and so on; more is refused.",
+        low=MIB,
+        high=2**40,
+    )
     max_groups: int = int_key(10_000, "Groups that have or have had members; further ones are refused.", low=1, high=INT32_MAX)
     transaction_state_log_num_partitions: int = int_key(
         1, "Partitions of `__transaction_state` when it is made.", low=1, high=MAX_PARTITIONS_PER_TOPIC

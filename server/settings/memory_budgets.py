@@ -8,9 +8,9 @@
 | a batch that is unpacked to be checked | an eighth |
 | what connections hold that is not counted, CONNECTION_BYTES each | an eighth |
 | keys of a compaction | an eighth |
-| what members of groups say | a sixteenth |
+| what is kept on behalf of clients, members of groups among it | an eighth |
 | logs that wait for space | a sixteenth |
-| open logs, producers, what Python does not give back | what is left: an eighth |
+| open logs, producers, what Python does not give back | what is left: a sixteenth |
 
 A key that is set by hand counts as it is. Without `max_memory_bytes` every budget is what it is usually.
 """
@@ -56,7 +56,7 @@ class Budgets(Protocol):
     @property
     def cleaner_dedupe_buffer_bytes(self) -> int: ...
     @property
-    def group_max_metadata_bytes(self) -> int: ...
+    def max_client_memory_bytes(self) -> int: ...
 
 
 def budget_key(usual: int, share: int, doc: str, *, low: int, high: int) -> Any:
@@ -96,7 +96,7 @@ def check_memory(config: Budgets) -> None:
         "max_unpacked_bytes": config.max_unpacked_bytes,
         f"max_connections, {CONNECTION_BYTES} each": config.max_connections * CONNECTION_BYTES,
         "cleaner_dedupe_buffer_bytes": config.cleaner_dedupe_buffer_bytes if config.cleaner_enable else 0,
-        "group_max_metadata_bytes": config.group_max_metadata_bytes,
+        "max_client_memory_bytes": config.max_client_memory_bytes,
         "logs that wait for space": waiting_logs_bytes(config.max_memory_bytes),
     }
     room = config.max_memory_bytes - FIXED_BYTES

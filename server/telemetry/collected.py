@@ -5,15 +5,18 @@ Everything has a limit, because names and attributes are the clients' own.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import attrs
 
+from ..system.client_memory import Account, ClientMemory
 from .otlp import Point
 
 MAX_CLIENTS: Final = 500
 MAX_SERIES_OF_CLIENT: Final = 500
+SERIES_BYTES: Final = 300
 MAX_SERIES: Final = 10_000
 """Of all clients together."""
 
@@ -40,6 +43,8 @@ class Collected:
 
     left_out: int = 0
     """Numbers that there was no room for, since the start."""
+    _account: Account = attrs.field(factory=lambda: ClientMemory().account("client metrics"), kw_only=True)
+    """Where they are charged."""
     _clients: dict[bytes, _OfClient] = attrs.field(factory=dict)
     """Who has sent last is at the end."""
     _series: int = 0
@@ -56,9 +61,12 @@ class Collected:
             key = point.metric, point.attributes
             before = of_client.values.get(key)
             if before is None:
-                if len(of_client.values) >= MAX_SERIES_OF_CLIENT or self._series >= MAX_SERIES:
+                size = SERIES_BYTES + sys.getsizeof(point.metric) + sys.getsizeof(point.attributes)
+                is_full = len(of_client.values) >= MAX_SERIES_OF_CLIENT or self._series >= MAX_SERIES
+                if is_full or not self._account.fits(instance_id, size):
                     self.left_out += 1
                     continue
+                self._account.put(instance_id, self._account.size_of(instance_id) + size)
                 self._series += 1
             of_client.values[key] = point.value + (before or 0.0) if point.is_delta else point.value
 
@@ -68,6 +76,7 @@ class Collected:
             if each.expires_ms <= now_ms or len(self._clients) >= MAX_CLIENTS:
                 self._series -= len(each.values)
                 del self._clients[instance_id]
+                self._account.drop(instance_id)
 
     def series(self, now_ms: int) -> Iterator[Series]:
         """All numbers of clients that were not silent for too long."""

@@ -18,9 +18,11 @@ from ...protocol.limits import INT32_MAX
 from ...protocol.records.crc32c import crc32c
 from ...protocol.types import CompressionType
 from ..config.client_metrics_keys import ALL_METRICS, DEFAULT_INTERVAL_MS, Subscription
+from ..system.client_memory import Account, ClientMemory, deep_bytes
 
 MAX_INSTANCES: Final = 16_384
 """As in Kafka; who was silent for longest is forgotten."""
+INSTANCE_BYTES: Final = 1_500
 LEAST_EXPIRY_MS: Final = 60_000
 INTERVALS_OF_SILENCE: Final = 3
 """After which a client is forgotten."""
@@ -86,6 +88,8 @@ class ClientInstances:
     """Of metrics, as they are sent."""
     subscriptions: Callable[[], tuple[Mapping[str, Subscription], int]]
     """What is wanted now, and its version."""
+    _account: Account = attrs.field(factory=lambda: ClientMemory().account("client instances"))
+    """Where they are charged."""
     _instances: dict[bytes, ClientInstance] = attrs.field(factory=dict)
     """Who was seen last is at the end."""
     _of_connection: dict[object, bytes] = attrs.field(factory=dict)
@@ -148,6 +152,8 @@ class ClientInstances:
         instance = self._instances.pop(instance_id, None)
         if instance is None or instance.version < version:
             self._make_room(now_ms)
+            size = INSTANCE_BYTES + deep_bytes(client)
+            self._account.take(instance_id, size, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
             instance = _made(instance_id, client, subscriptions.values(), version)
         instance.seen_ms = now_ms
         self._instances[instance_id] = instance
@@ -161,12 +167,14 @@ class ClientInstances:
             if len(self._instances) < MAX_INSTANCES and now_ms - oldest.seen_ms < oldest.expiry_ms:
                 return
             del self._instances[oldest.instance_id]
+            self._account.drop(oldest.instance_id)
 
     def disconnected(self, connection: object) -> None:
         """A connection has ended: its client comes anew, if it comes."""
         instance_id = self._of_connection.pop(connection, None)
         if instance_id is not None:
             self._instances.pop(instance_id, None)
+            self._account.drop(instance_id)
 
 
 def _made(instance_id: bytes, client: Mapping[str, str], subscriptions: Iterable[Subscription], version: int) -> ClientInstance:

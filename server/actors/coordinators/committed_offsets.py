@@ -98,6 +98,7 @@ class CommittedOffsets:
             check()
         topic_partition = self.topic.partition_of(group)
         offsets = self.topic.contents(topic_partition)
+        offsets.check_memory(batch.entries, producer_id)
         records = batch.build(producer_epoch)
         offsets.begin_commit(group)
         try:
@@ -132,6 +133,7 @@ class CommittedOffsets:
                 offsets.end_commit(group)
                 answer(batch.answers)
 
+        offsets.check_memory(batch.entries, NO_PRODUCER_ID)
         records = batch.build(NO_PRODUCER_EPOCH)
         offsets.begin_commit(group)
         is_enqueued = False

@@ -100,7 +100,8 @@ class GroupCoordinator:
             max_groups=config.max_groups,
             max_metadata_bytes=config.group_max_metadata_bytes,
         )
-        members, turns = ClassicGroups(settings), GroupTurns()
+        account = offsets.topic.memory.account("classic groups", config.max_groups)
+        members, turns = ClassicGroups(settings, account=account), GroupTurns()
         consumers = ConsumerCoordinator.of(config, offsets.topic, members, now_ms, turns=turns, configs=configs)
         share = ShareCoordinator.of(config, offsets.topic, now_ms, turns=turns, configs=configs)
         streams = StreamsCoordinator.of(config, offsets.topic, members, now_ms, turns=turns, configs=configs)

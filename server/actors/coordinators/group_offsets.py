@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
 import attrs
@@ -27,6 +28,7 @@ from ....protocol.records.batch import BatchHeader
 from ....protocol.records.control import ControlRecordType, control_record_type
 from ....protocol.records.record import iter_records
 from ....protocol.types import NO_PRODUCER_ID, Bytes, TopicPartition
+from ...system.client_memory import Account
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -63,6 +65,11 @@ _NO_RECORD: Final = GroupRecord(has_members=False, since_ms=-1)
 
 IsStale = Callable[[OffsetCommitKey, OffsetCommitValue], bool]
 """Whether an offset belongs to a topic that was deleted."""
+OFFSET_BYTES: Final = 600
+"""An offset with its partition and its place, without the metadata."""
+GROUP_BYTES: Final = 300
+"""The name of a group in a table, without its characters."""
+
 Moved = Callable[[str, TopicPartition, int, int], None]
 """(group, partition, offset before, offset): a group that had committed an offset has committed another one."""
 
@@ -88,6 +95,42 @@ class GroupOffsets:
     """Told of what is committed from now on; None while the log is replayed."""
     commits_under_way: Counter[str] = attrs.field(factory=Counter)
     """By group: commits that were enqueued and not answered."""
+    _bytes: Counter[str | int] = attrs.field(factory=Counter)
+    """Memory by group, and by producer id for what waits for its transaction to end."""
+    _account: Account | None = None
+    """Where that is charged; None while the log is replayed."""
+
+    def charge_to(self, account: Account) -> None:
+        """The replay is over: charge what is here, and from now on every change."""
+        self._account = account
+        for key, size in self._bytes.items():
+            account.put(key, size)
+
+    def _grow(self, key: str | int, more: int) -> None:
+        if not more:
+            return
+        size = self._bytes[key] = self._bytes[key] + more
+        if not size:
+            del self._bytes[key]
+        if self._account is not None:
+            if size:
+                self._account.put(key, size)
+            else:
+                self._account.drop(key)
+
+    def check_memory(self, entries: Iterable[tuple[OffsetCommitKey, OffsetCommitValue]], producer_id: int) -> None:
+        """Raises RequestError where these commits, of one group, take more memory than the client may have."""
+        is_pending, more, name = producer_id != NO_PRODUCER_ID, 0, ""
+        pending = self._pending.get(producer_id, {}) if is_pending else {}
+        for key, value in entries:
+            name = key.group
+            before = pending.get(key) if is_pending else self.offsets(name).get(key.topic_partition)
+            more += _offset_bytes(value) - (0 if before is None else _offset_bytes(before.value))
+            more += sys.getsizeof(name) if is_pending and before is None else 0
+        if self._account is not None and more > 0:
+            if not is_pending and name not in self._offsets:
+                more += _group_bytes(name)
+            self._account.check(producer_id if is_pending else name, more)
 
     def begin_commit(self, group: str) -> None:
         self.commits_under_way[group] += 1
@@ -147,29 +190,41 @@ class GroupOffsets:
         counts once the transaction has committed."""
         if value is None:
             self._remove(key)
-            for pending in self._pending.values():
-                pending.pop(key, None)
+            for other_id, pending in self._pending.items():
+                if (gone := pending.pop(key, None)) is not None:
+                    self._grow(other_id, -_pending_bytes(key, gone))
         elif producer_id != NO_PRODUCER_ID:
-            self._pending.setdefault(producer_id, {})[key] = CommittedOffset(value, record_offset)
+            waiting, after = self._pending.setdefault(producer_id, {}), CommittedOffset(value, record_offset)
+            before = waiting.get(key)
+            waiting[key] = after
+            self._grow(producer_id, _pending_bytes(key, after) - (0 if before is None else _pending_bytes(key, before)))
         else:
             self._commit(key, CommittedOffset(value, record_offset))
 
     def _commit(self, key: OffsetCommitKey, committed: CommittedOffset) -> None:
-        offsets = self._offsets.setdefault(key.group, {})
-        before = offsets.get(key.topic_partition)
-        if self.on_moved is not None and before is not None and before.value.offset >= 0:
-            self.on_moved(key.group, key.topic_partition, before.value.offset, committed.value.offset)
+        offsets, more = self._offsets.get(key.group), _offset_bytes(committed.value)
+        if offsets is None:
+            offsets = self._offsets[key.group] = {}
+            more += _group_bytes(key.group)
+        if (before := offsets.get(key.topic_partition)) is not None:
+            more -= _offset_bytes(before.value)
+            if self.on_moved is not None and before.value.offset >= 0:
+                self.on_moved(key.group, key.topic_partition, before.value.offset, committed.value.offset)
         offsets[key.topic_partition] = committed
+        self._grow(key.group, more)
 
     def put_group(self, group: str, value: GroupMetadataValue | None) -> None:
         """A group metadata record, or that it was taken away."""
         if value is None:
-            self._records.pop(group, None)
+            if self._records.pop(group, None) is not None:
+                self._grow(group, -_group_bytes(group))
         else:
+            self._grow(group, 0 if group in self._records else _group_bytes(group))
             self._records[group] = GroupRecord(bool(value.members), value.current_state_timestamp)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """A marker was stored. A second one finds nothing to do."""
+        self._grow(producer_id, -self._bytes[producer_id])
         for key, pending in self._pending.pop(producer_id, {}).items():
             current = self._offsets.get(key.group, {}).get(key.topic_partition)
             if commit and (current is None or current.record_offset < pending.record_offset):
@@ -178,9 +233,12 @@ class GroupOffsets:
     def _remove(self, key: OffsetCommitKey) -> None:
         offsets = self._offsets.get(key.group)
         if offsets is not None:
-            offsets.pop(key.topic_partition, None)
+            gone = offsets.pop(key.topic_partition, None)
+            less = 0 if gone is None else _offset_bytes(gone.value)
             if not offsets:
                 del self._offsets[key.group]
+                less += _group_bytes(key.group)
+            self._grow(key.group, -less)
 
     # ---- questions -------------------------------------------------------------------------------------------------------
 
@@ -235,6 +293,18 @@ class GroupOffsets:
             for key, waiting in keys.items():
                 found[key] = found.get(key, True) and is_stale(key, waiting.value)
         return [key for key, all_stale in found.items() if all_stale]
+
+
+def _group_bytes(name: str) -> int:
+    return GROUP_BYTES + sys.getsizeof(name)
+
+
+def _offset_bytes(value: OffsetCommitValue) -> int:
+    return OFFSET_BYTES + sys.getsizeof(value.metadata)
+
+
+def _pending_bytes(key: OffsetCommitKey, pending: CommittedOffset) -> int:
+    return _offset_bytes(pending.value) + sys.getsizeof(key.group)
 
 
 def _replay_managed(kinds: RecordKinds[K, V], found: dict[bytes, tuple[K, V]], key_bytes: bytes, data: Bytes | None) -> None:

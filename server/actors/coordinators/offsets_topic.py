@@ -24,6 +24,7 @@ from ...storage.disk.diskops import Procedure
 from ...storage.errors import LogOfflineError
 from ...storage.log.append import AppendResult
 from ...storage.log.log import Log
+from ...system.client_memory import Account, ClientMemory
 from ...system.clock import NowMs
 from ..disk.task_errors import TaskErrors
 from ..manager.log_manager import LogManager
@@ -62,6 +63,15 @@ class OffsetsTopic:
         return self._log.manager.disk.errors
 
     @property
+    def memory(self) -> ClientMemory:
+        """Where what clients leave here is charged."""
+        return self._log.manager.client_memory
+
+    @property
+    def account(self) -> Account:
+        return self.memory.account("committed offsets")
+
+    @property
     def exists(self) -> bool:
         return OFFSETS_TOPIC in self.topics
 
@@ -95,6 +105,7 @@ class OffsetsTopic:
         try:
             await self._log.replay(topic_partition, offsets.replay)
             offsets.on_moved = self._log.manager.gap_passes.committed
+            offsets.charge_to(self.account)
         except (TriologError, OSError) as exc:
             error = LogOfflineError(
                 f"the groups of {topic_partition} cannot be served: {exc}; `triolog verify` says what is wrong with the log"
@@ -113,6 +124,7 @@ class OffsetsTopic:
         found = self._loaded.get(topic_partition.partition)
         if found is None:
             found = self._loaded[topic_partition.partition] = GroupOffsets(on_moved=self._log.manager.gap_passes.committed)
+            found.charge_to(self.account)
         if isinstance(found, RequestError):
             raise found.as_answer()
         return found

@@ -5,6 +5,7 @@ stored (Kafka: TransactionStateManager).
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -24,6 +25,7 @@ from ....protocol.errors import RequestError, TriologError
 from ....protocol.records.builder import build_batch
 from ....protocol.types import TopicPartition
 from ...storage.errors import LogOfflineError
+from ...system.client_memory import Account
 from ...system.clock import NowMs
 from ..disk.task_errors import TaskErrors
 from ..manager.log_manager import LogManager
@@ -32,6 +34,10 @@ from .producer_ids import ProducerIds
 from .transaction_states import IDLE_STATES, concurrent_error
 
 LOGGER: Final = logging.getLogger(__name__)
+
+ID_BYTES: Final = 1_500
+PARTITION_BYTES: Final = 400
+"""A partition of a transaction, here and where it is marked, without the topic's name."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -118,6 +124,7 @@ class TransactionalIds:
         for owner, value in loaded:
             self.owners[owner.name] = owner
             self._put(owner, value)
+            self._account.put(owner.name, _bytes_of(owner.name, value))
             self._producer_ids.saw(max(value.producer_id, value.next_producer_id))
             owner.deadline = trio.current_time() + self._left_s(value)
         self._unreadable.pop(topic_partition.partition, None)
@@ -131,6 +138,10 @@ class TransactionalIds:
         if value.state is not TransactionState.ONGOING:
             return 0.0
         return min(max(0, value.start_ms + value.timeout_ms - self._now_ms()), value.timeout_ms) / 1000
+
+    @property
+    def _account(self) -> Account:
+        return self._topic.manager.client_memory.account("transactional ids")
 
     # ---- questions -------------------------------------------------------------------------------------------------------
 
@@ -167,10 +178,15 @@ class TransactionalIds:
         """The id, which is there from now on. Raises RequestError when it cannot be read, or the topic cannot be made."""
         await self._topic.ensure()
         self.check_readable(transactional_id)
+        if transactional_id not in self.owners:
+            self._account.check(transactional_id, _bytes_of(transactional_id, None))
         return self.owners.setdefault(transactional_id, TransactionalId(transactional_id))
 
     async def store(self, owner: TransactionalId, value: TransactionLogValue | None) -> None:
         """Write the id's next state; None: it is forgotten. Raises RequestError: then it is as before."""
+        size = _bytes_of(owner.name, value)
+        if value is not None:
+            self._account.check(owner.name, size - self._account.size_of(owner.name))
         record = (self._now_ms(), encode_transaction_key(owner.name), None if value is None else value.encode(), ())
 
         def on_stored(_: object) -> None:
@@ -178,6 +194,10 @@ class TransactionalIds:
             if was_idle and value is not None and value.state is TransactionState.ONGOING:
                 owner.deadline = trio.current_time() + value.timeout_ms / 1000
             self._put(owner, value)
+            if value is None:
+                self._account.drop(owner.name)
+            else:
+                self._account.put(owner.name, size)
 
         await self._topic.append(self._topic.partition_of(owner.name), build_batch([record]), on_stored)
 
@@ -202,3 +222,9 @@ class TransactionalIds:
 
 def _is_open(value: TransactionLogValue | None) -> bool:
     return value is not None and value.state is TransactionState.ONGOING
+
+
+def _bytes_of(name: str, value: TransactionLogValue | None) -> int:
+    """Memory of an id and its state. Only partitions let a known id grow: a transaction can always end."""
+    partitions = () if value is None else value.partitions
+    return ID_BYTES + 2 * sys.getsizeof(name) + sum(PARTITION_BYTES + sys.getsizeof(each.topic) for each in partitions)

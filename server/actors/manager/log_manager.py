@@ -31,6 +31,7 @@ from ...storage.directory.topics_file import TOPICS_FILE, Topic
 from ...storage.disk.filesystem import FileSystem
 from ...storage.errors import CheckpointError, StorageError
 from ...storage.log.log import Log
+from ...system.client_memory import ClientMemory
 from ...system.clock import NowMs
 from ..disk.disk import Disk
 from ..partition.partition import PartitionActor
@@ -66,6 +67,8 @@ class LogManager:
     batch_limits: BatchLimits = attrs.field(init=False)
     """Of what clients send."""
     waiting: WaitingLogs = attrs.field(init=False)
+    client_memory: ClientMemory = attrs.field(init=False)
+    """What is kept on behalf of clients."""
     _catalogue: Catalogue = attrs.field(init=False)
     _stop_by_s: float | None = None
     """In trio's time, once the stop has begun."""
@@ -78,6 +81,8 @@ class LogManager:
         self.batch_limits = BatchLimits(
             config.max_records_per_batch, config.max_headers_per_record, unpacked_bytes=config.max_unpacked_bytes
         )
+        self.client_memory = ClientMemory(config.max_client_memory_bytes)
+        self.topics.account = self.client_memory.account("topic configurations")
         self.gap_passes = GapPasses(self.topics)
         self.log_directories = LogDirectories(self.disk, self.config, self.topics)
         self.changes = TopicChanges(self.log_directories, self.topics, self._catalogue, self.now_ms, self.nursery)

@@ -19,12 +19,16 @@ from ....protocol.types import TopicPartition
 from ...storage.disk.paths import LEASE_DIRECTORY
 from ...storage.errors import LogOfflineError, StorageError
 from ...storage.shared.leased_files import LeasedPartition, delete_lease, lease_directory, lease_partition
+from ...system.client_memory import Account, deep_bytes
 from .log_manager import LogManager
 
 LOGGER: Final = logging.getLogger(__name__)
 
 MAX_LEASES: Final = 1000
 """At a time. Each keeps deleted segments on the device, and costs names."""
+LEASE_BYTES: Final = 1_000
+PARTITION_BYTES: Final = 1_000
+"""A leased partition, before its segments are known."""
 CHECK_S: Final = 1.0
 
 
@@ -65,6 +69,8 @@ class SegmentLeases:
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
             )
         lease = Lease(uuid.uuid4().hex, float("inf"))
+        size = LEASE_BYTES + PARTITION_BYTES * len(partitions)
+        self._account.take(lease.lease_id, size, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         self._leases[lease.lease_id] = lease
         try:
             for topic_partition in partitions:
@@ -75,8 +81,13 @@ class SegmentLeases:
         except BaseException:
             await self._end(lease)
             raise
+        self._account.put(lease.lease_id, LEASE_BYTES + deep_bytes(lease.partitions))
         lease.ends_at = trio.current_time() + lease_ms / 1000
         return lease
+
+    @property
+    def _account(self) -> Account:
+        return self._manager.client_memory.account("segment leases", MAX_LEASES)
 
     async def renew(self, lease_id: str, lease_ms: int) -> Lease:
         """Let a lease go on from now; with 0 ms it ends. Raises InvalidRequestError when there is none."""
@@ -132,6 +143,7 @@ class SegmentLeases:
         return count
 
     async def _end(self, lease: Lease) -> None:
+        self._account.drop(lease.lease_id)
         if self._leases.pop(lease.lease_id, None) is not None:
             with trio.CancelScope(shield=True):
                 for directory in lease.directories:

@@ -105,6 +105,7 @@ class TopicChanges:
         _check_count(name, partitions)
         if not internal:
             self._check_total(name, partitions)
+            self.topics.check_memory(name, configs)
         return self.directories.config.topic_defaults.overlay(configs, lenient=lenient)
 
     async def create(
@@ -257,6 +258,7 @@ class TopicChanges:
                     await self._alter(hosted, topic, config)
 
     async def _alter(self, hosted: HostedTopic, topic: Topic, config: LogConfig) -> None:
+        self.topics.check_memory(topic.name, topic.configs)
         generation = self.catalogue.generation
         try:
             await self._write(topic)
@@ -267,6 +269,7 @@ class TopicChanges:
                 "again"
             ) from exc
         hosted.topic = topic
+        self.topics.charge(hosted)
         await self._take_over(hosted, config)
         LOGGER.info("topic %s is configured with %s", topic.name, topic.configs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -18,6 +18,7 @@ from ...storage.directory.log_directory import LogDirectory
 from ...storage.directory.topics_file import Topic
 from ...storage.disk.checkpoints import encode_uuid
 from ...storage.disk.paths import collision_key
+from ...system.client_memory import Account, ClientMemory, deep_bytes
 from ..partition.partition import PartitionActor
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -25,6 +26,9 @@ LOGGER: Final = logging.getLogger(__name__)
 DELETED_LATELY_S: Final = 10.0
 MAX_DELETED: Final = 1_000
 """Names of deleted topics that are remembered for so long."""
+
+TOPIC_BYTES: Final = 2_000
+"""A topic without partitions, overrides and its name."""
 
 
 @attrs.frozen
@@ -73,6 +77,8 @@ class Topics:
     _by_collision_key: dict[str, list[str]] = attrs.field(factory=dict)
     _deleted_at: dict[str, float] = attrs.field(factory=dict)
     """The trio time of the last deletions, the latest last; at most MAX_DELETED."""
+    account: Account = attrs.field(factory=lambda: ClientMemory().account("topic configurations"))
+    """Where names and configurations are charged."""
     version: int = 0
     """Another one after every topic that was made, deleted or given more partitions."""
     partition_count: int = 0
@@ -96,9 +102,19 @@ class Topics:
         self.partition_count += hosted.topic.partitions - self._counted.get(name, 0)
         self._counted[name] = hosted.topic.partitions
         self._topics[name] = hosted
+        self.charge(hosted)
         self._names[hosted.topic.id_bytes] = name
 
+    def check_memory(self, name: str, configs: Mapping[str, str]) -> None:
+        """Raises POLICY_VIOLATION where a topic of that name may not have these overrides."""
+        self.account.check(name, _bytes_of(name, configs) - self.account.size_of(name))
+
+    def charge(self, hosted: HostedTopic) -> None:
+        """The topic has its overrides from now on."""
+        self.account.put(hosted.topic.name, _bytes_of(hosted.topic.name, hosted.topic.configs))
+
     def remove(self, name: str) -> HostedTopic:
+        self.account.drop(name)
         self.version += 1
         hosted = self._topics.pop(name)
         self.partition_count -= self._counted.pop(name)
@@ -186,3 +202,8 @@ class Topics:
     def hosted(self) -> list[HostedPartition]:
         """Every partition that has an actor."""
         return [each for hosted in self._topics.values() for each in hosted.partitions if isinstance(each, HostedPartition)]
+
+
+def _bytes_of(name: str, configs: Mapping[str, str]) -> int:
+    """Memory of a topic's overrides, as they are written and as they are read, and of its name in all tables."""
+    return TOPIC_BYTES + 3 * deep_bytes(name) + 2 * deep_bytes(configs)

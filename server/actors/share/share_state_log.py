@@ -9,6 +9,7 @@ once more. The topic is never compacted. What is in memory is what a replay give
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
@@ -40,6 +41,7 @@ from ...groups.share.values import ShareKey
 from ...storage.disk.checkpoints import encode_uuid
 from ...storage.errors import LogOfflineError
 from ...storage.log.append import AppendResult
+from ...system.client_memory import Account
 from ...system.clock import NowMs
 from ..coordinators.internal_topic import InternalTopic
 from ..disk.task_errors import TaskErrors
@@ -49,6 +51,8 @@ LOGGER: Final = logging.getLogger(__name__)
 
 MAX_SHARES: Final = 100_000
 """Share-partitions that are kept, at about 1 KB."""
+SHARE_BYTES: Final = 1_000
+BATCH_BYTES: Final = 200
 KEYS_AT_ONCE: Final = 500
 NAMES_AT_ONCE: Final = MIB // 4
 """Records of a batch at most, and characters of their groups' names: a batch may have 1 MiB."""
@@ -77,6 +81,11 @@ def _batches(keys: Iterable[ShareKey]) -> Iterator[list[ShareKey]]:
         batch.append(key)
     if batch:
         yield batch
+
+
+def _bytes_of(key: ShareKey, batches: int) -> int:
+    """Memory of a share-partition with so many stored batches."""
+    return SHARE_BYTES + sys.getsizeof(key.group_id) + BATCH_BYTES * batches
 
 
 def _nothing(_: StoredShare | None) -> None:
@@ -121,6 +130,7 @@ class ShareStateLog:
         """Read the log. One that cannot be read answers with the reason from then on."""
         self._shares.clear()
         self._snapshots.clear()
+        self._account.clear()
         self._unreadable = None
         try:
             for number in range(self._topic.partitions if self._exists else 0):
@@ -138,6 +148,10 @@ class ShareStateLog:
     def errors(self) -> TaskErrors:
         """What tasks of share groups did not expect."""
         return self._topic.manager.disk.errors
+
+    @property
+    def _account(self) -> Account:
+        return self._topic.manager.client_memory.account("share states", MAX_SHARES)
 
     @property
     def _exists(self) -> bool:
@@ -159,13 +173,15 @@ class ShareStateLog:
         if value is None:
             self._shares.pop(key, None)
             self._snapshots.pop(key, None)
+            self._account.drop(key)
             return
         before = self._shares.get(key)
         if isinstance(value, ShareSnapshotValue):
             self._snapshots[key] = number, offset
         elif before is None:
             return
-        self._shares[key] = applied(before, value)
+        share = self._shares[key] = applied(before, value)
+        self._account.put(key, _bytes_of(key, len(share.batches)))
 
     # ---- questions -------------------------------------------------------------------------------------------------------
 
@@ -240,6 +256,8 @@ class ShareStateLog:
         def plan(before: StoredShare | None) -> ShareStateValue:
             if before is None and is_too_many:
                 raise RequestError(f"{key}: {MAX_SHARES} share-partitions are kept already", ErrorCode.INVALID_REQUEST)
+            if before is None:
+                self._account.check(key, _bytes_of(key, 0))
             if before is not None and before.state_epoch > state_epoch:
                 raise fenced(key, before.state_epoch, state_epoch)
             return plan_initial(before, state_epoch=state_epoch, start_offset=start_offset, now_ms=self._now_ms())

@@ -27,6 +27,7 @@ from ....protocol.limits import MIB
 from ....protocol.records.builder import build_batch
 from ....protocol.types import TopicPartition
 from ...storage.errors import LogOfflineError
+from ...system.client_memory import Account, deep_bytes
 from ...system.clock import NowMs
 from ..coordinators.internal_topic import INTERNAL_TOPIC_CONFIG, InternalTopic
 from ..manager.log_manager import LogManager
@@ -37,6 +38,8 @@ LOGGER: Final = logging.getLogger(__name__)
 MAX_COMMIT_RECORD_BYTES: Final = 16 * MIB
 """Room for the files that a request of 262,144 objects can name."""
 
+APPLICATION_BYTES: Final = 1_500
+"""An application, without its name and its last commit."""
 TOPIC_CONFIG: Final = INTERNAL_TOPIC_CONFIG | {
     "durability": "fsync",
     "max.message.bytes": str(MAX_COMMIT_RECORD_BYTES),
@@ -93,8 +96,13 @@ class StageCommitLog:
         self._unreadable = None
         for name, value in values.items():
             self.applications[name] = Application(name, value)
+            self._account.put(name, _bytes_of(name, value))
             if not value.is_done:
                 self.decided.add(name)
+
+    @property
+    def _account(self) -> Account:
+        return self._topic.manager.client_memory.account("commits of staged tasks")
 
     @property
     def is_readable(self) -> bool:
@@ -126,10 +134,17 @@ class StageCommitLog:
     async def store(self, owner: Application, value: StageCommitValue | None) -> None:
         """Write the application's next record; None: it is forgotten. On the device when this returns. Raises RequestError:
         then `owner.value` says whether it is stored, unless it is a LogOfflineError: a restart may find it or not."""
+        size = 0 if value is None else _bytes_of(owner.name, value)
+        if value is not None and not value.is_done:
+            self._account.check(owner.name, size - self._account.size_of(owner.name))
         record = (self._topic.now_ms(), encode_stage_commit_key(owner.name), None if value is None else value.encode(), ())
 
         def on_stored(_: object) -> None:
             owner.value = value
+            if value is None:
+                self._account.drop(owner.name)
+            else:
+                self._account.put(owner.name, size)
             if value is None or value.is_done:
                 self.decided.discard(owner.name)
             else:
@@ -138,3 +153,7 @@ class StageCommitLog:
         place = TopicPartition(STAGE_COMMITS_TOPIC, self._topic.partition_of(owner.name).partition)
         await self._topic.append(place, build_batch([record]), on_stored)
         await self._topic.actor(place).perform(flush)
+
+
+def _bytes_of(name: str, value: StageCommitValue) -> int:
+    return APPLICATION_BYTES + deep_bytes(name) + deep_bytes(value)

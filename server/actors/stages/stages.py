@@ -28,6 +28,7 @@ from ...storage.shared.stage_files import (
     task_prefix,
     unlink_staged,
 )
+from ...system.client_memory import Account
 from ...system.clock import NowMs
 from ..manager.log_manager import LogManager
 
@@ -35,6 +36,8 @@ LOGGER: Final = logging.getLogger(__name__)
 
 SMALLEST_FILE_BYTES: Final = 4096
 """What a file counts for at least: it takes a name and a block of the device."""
+FILE_BYTES: Final = 1_000
+"""Memory of a staged file: its path and its place here."""
 NOTHING: Final = StagedBytes(0, 0)
 
 
@@ -105,6 +108,17 @@ class Stages:
                 stage = self._stages.setdefault(name, Stage(name))
                 stage.files[path.rpartition("/")[2]] = StagedFile(path, None, size, is_doubtful=True)
                 self._bytes += max(size, SMALLEST_FILE_BYTES)
+                self._charge(stage)
+
+    @property
+    def _account(self) -> Account:
+        return self._manager.client_memory.account("staged tasks")
+
+    def _charge(self, stage: Stage) -> None:
+        if stage.files:
+            self._account.put(stage.name, FILE_BYTES * len(stage.files))
+        else:
+            self._account.drop(stage.name)
 
     def names(self) -> list[str]:
         """Every stage that has files."""
@@ -146,12 +160,15 @@ class Stages:
                 f"max_staged_bytes={limit}; commit or abort what is staged, or raise the limit",
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
             )
+        if staged is None:
+            self._account.check(name, FILE_BYTES, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         if stage is None:
             stage = self._stages[name] = Stage(name)
         if staged is None:
             directory = self._manager.topics.partition(topic_partition).directory.path
             path = f"{directory}/{STAGE_DIRECTORY}/{name}/{file}"
             staged = stage.files[file] = StagedFile(path, NOTHING, 0, self._going.get(path))
+        self._charge(stage)
         stage.touched = trio.current_time()
         self._bytes += after - before
         staged.announced_bytes += size
@@ -217,7 +234,9 @@ class Stages:
 
     def adopt(self, name: str, path: str) -> None:
         """Take in a file that is going to be written by somebody else, also above the limit: it goes with the others."""
-        self._stages.setdefault(name, Stage(name)).files[path.rpartition("/")[2]] = StagedFile(path, None, 0)
+        stage = self._stages.setdefault(name, Stage(name))
+        stage.files[path.rpartition("/")[2]] = StagedFile(path, None, 0)
+        self._charge(stage)
         self._bytes += SMALLEST_FILE_BYTES
 
     # ---- taking away -----------------------------------------------------------------------------------------------------
@@ -234,6 +253,7 @@ class Stages:
             return
         chosen = [file for file in stage.files if prefixes is None or f"{file.partition('.')[0]}." in prefixes]
         files = [stage.files.pop(file) for file in chosen]
+        self._charge(stage)
         if not stage.files:
             del self._stages[name]
         going = trio.Event()
@@ -253,6 +273,7 @@ class Stages:
                 for file in files:
                     if kept.files.setdefault(file.path.rpartition("/")[2], file) is not file:
                         self._uncount(file)  # what is staged there meanwhile is written over it
+                self._charge(kept)
             else:
                 for file in files:
                     self._uncount(file)

@@ -10,6 +10,7 @@ SharePartitionManager.newContext, ShareSessionCache).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
@@ -17,12 +18,15 @@ import attrs
 
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.limits import INT32_MAX
+from ...system.client_memory import Account, ClientMemory
 from .values import ShareKey
 
 FINAL_SHARE_EPOCH: Final = -1
 INITIAL_SHARE_EPOCH: Final = 0
 MAX_SESSIONS: Final = 2_000
 """Of a broker (Kafka: group.share.max.share.sessions); nobody makes room for others."""
+SESSION_BYTES: Final = 1_000
+PARTITION_BYTES: Final = 400
 MAX_SESSION_PARTITIONS: Final = 10_000
 MAX_PARTITIONS: Final = 200_000
 """Of all sessions together."""
@@ -42,14 +46,22 @@ class ShareSession:
     moved: set[ShareKey] = attrs.field(factory=set)
     """Partitions that another node leads now: what the member has of them is not this session's."""
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory that it takes; the name of its group counts twice, since the connection remembers it."""
+        names = 2 * sys.getsizeof(self.group_id) + sys.getsizeof(self.member_id)
+        return SESSION_BYTES + names + PARTITION_BYTES * len(self.partitions)
+
 
 @attrs.define(eq=False, repr=False)
 class ShareSessions:
     """The sessions of a node."""
 
+    _account: Account = attrs.field(factory=lambda: ClientMemory().account("share sessions", MAX_SESSIONS))
+    """Where they are charged."""
     _sessions: dict[tuple[str, str], ShareSession] = attrs.field(factory=dict)
     _groups: dict[object, set[str]] = attrs.field(factory=dict)
-    """Those of which sessions were begun, by connection, whether they are over or not."""
+    """Those of which sessions were begun, by connection, whether they are over or not, until `forget_group`."""
     _partitions: int = 0
 
     def __len__(self) -> int:
@@ -75,6 +87,7 @@ class ShareSessions:
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,
             )
         session = ShareSession(group_id, member_id, connection, partitions=dict.fromkeys(partitions))
+        self._account.take(session, session.held_bytes, ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         self._sessions[group_id, member_id] = session
         self._groups.setdefault(connection, set()).add(group_id)
         self._partitions += len(session.partitions)
@@ -98,8 +111,11 @@ class ShareSessions:
         for key in forgotten:
             partitions.pop(key, None)
         _check_size(len(partitions))
-        self._partitions += len(partitions) - len(session.partitions)
+        more = len(partitions) - len(session.partitions)
+        self._account.check(session, PARTITION_BYTES * more, ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        self._partitions += more
         session.partitions = partitions
+        self._account.put(session, session.held_bytes)
         session.moved.difference_update(named)
         session.epoch = 1 if epoch == INT32_MAX else epoch + 1
         return session
@@ -111,6 +127,7 @@ class ShareSessions:
             before = len(session.partitions)
             session.partitions |= dict.fromkeys(partitions)
             self._partitions += len(session.partitions) - before
+            self._account.put(session, session.held_bytes)
 
     def acknowledge(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
         """The same for a request that only acknowledges: none begins a session."""
@@ -123,6 +140,7 @@ class ShareSessions:
         session = self._sessions.pop((group_id, member_id), None)
         if session is not None:
             self._partitions -= len(session.partitions)
+            self._account.drop(session)
         return session
 
     def disconnected(self, connection: object) -> tuple[list[ShareSession], set[str]]:
@@ -131,7 +149,16 @@ class ShareSessions:
         ended = [session for session in self._sessions.values() if session.connection is connection]
         for session in ended:
             self.remove(session.group_id, session.member_id)
-        return ended, self._groups.pop(connection, set())
+        groups = self._groups.pop(connection, set())
+        return ended, groups.union(session.group_id for session in ended)
+
+    def forget_group(self, group_id: str, connection: object) -> None:
+        """Nothing of the group is to be closed when the connection ends, but its sessions."""
+        groups = self._groups.get(connection)
+        if groups is not None:
+            groups.discard(group_id)
+            if not groups:
+                del self._groups[connection]
 
     def has_group(self, group_id: str) -> bool:
         """Whether a member of a group has a session."""

@@ -171,6 +171,7 @@ class Login:
         self.is_under_way, self.has_logged_in = False, True
         self.session.transport.known()
         self.session.known_as(f"{USER_PREFIX}{self._user}")
+        self.session.pay()
         self._security.statistics.logins += 1
         if (audit := self._security.audit) is not None:
             principal, host = self.session.principal, self.session.transport.host

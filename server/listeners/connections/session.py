@@ -18,6 +18,7 @@ import attrs
 import trio
 
 from ....protocol.types import ANONYMOUS, Bytes
+from ...system.client_memory import PAYER, Payer, new_payer
 from .budget import FREE_BYTES, InFlightBudget, Share
 from .connection_task import ConnectionTask, Work
 from .counters import STALLED
@@ -90,6 +91,8 @@ class Session(ABC, Generic[RequestT]):
     """Of requests that have a timeout."""
     is_muted: bool = False
     """Whether nothing more is received or taken up for a while: its peer is above a quota."""
+    _client: Payer | None = None
+    """Who pays for what is kept; None until it is asked for."""
     _muted_until: float = 0.0
     """In trio's time."""
     _held_up: RequestT | None = None
@@ -174,6 +177,13 @@ class Session(ABC, Generic[RequestT]):
     def known_as(self, principal: str) -> None:
         """Who the peer is, as far as it has said."""
         self.principal, self.user = principal, principal.removeprefix(USER_PREFIX)
+        self._client = None
+
+    def pay(self) -> None:
+        """Let this client pay for the memory that its requests make the server keep, in this task from now on."""
+        if self._client is None:
+            self._client = new_payer(self._payer())
+        PAYER.set(self._client)
 
     # ---- the budget ----------------------------------------------------------------------------------------------------
 
@@ -202,6 +212,7 @@ class Session(ABC, Generic[RequestT]):
     async def serve(self) -> None:
         """Serve the connection to its end. Cancelled: what is enqueued still happens, its answers are lost."""
         transport = self.transport
+        self.pay()
         try:
             async with transport.stream:
                 try:

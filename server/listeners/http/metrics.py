@@ -64,6 +64,8 @@ class Scraped:
     exposed: tuple[str, ...]
     """Listeners that everybody may use who reaches the machine."""
     quotas: QuotaStatistics
+    memory: Sequence[tuple[str, int, int]]
+    """(account, bytes, refused requests) of what is kept for clients."""
     shares: ShareStatistics
     telemetry: Told
     fired: Sequence[tuple[str, int]] = ()
@@ -76,6 +78,7 @@ class Scraped:
         yield from _connections(self.protocols, self.security)
         yield _insecure(self.exposed)
         yield from _quotas(self.quotas)
+        yield from _client_memory(self.memory)
         yield from _topics(self.broker)
         yield from _partitions(self.broker)
         yield from gap_metrics(self.broker)
@@ -104,6 +107,7 @@ async def scrape(
         security={**attrs.asdict(broker.security.statistics), "audit_lost": 0 if audit is None else audit.lost},
         exposed=broker.security.exposed,
         quotas=copy.deepcopy(broker.security.quotas.statistics),
+        memory=[(each.name, each.used_bytes, each.refused) for each in broker.client_memory.accounts.values()],
         shares=await broker.shares.statistics(),
         telemetry=_sent(broker),
         fired=list(fired())[-MAX_FAULTS:],
@@ -232,6 +236,13 @@ def _quotas(told: QuotaStatistics) -> Iterator[Metric]:
     yield _counter("quota_throttled", "Requests and connections above a client's quota.", ["quota"], throttled)
     seconds = (((key,), count) for key, count in sorted(told.throttled_s.items()))
     yield _counter("quota_throttle_seconds", "For how long clients had to be quiet for it.", ["quota"], seconds)
+
+
+def _client_memory(accounts: Sequence[tuple[str, int, int]]) -> Iterator[Metric]:
+    used = (((name,), used_bytes) for name, used_bytes, _ in accounts)
+    yield _gauge("client_memory_bytes", "Memory that the server keeps on behalf of clients.", ["account"], used)
+    refused = (((name,), count) for name, _, count in accounts)
+    yield _counter("client_memory_refused", "Requests refused because it would be too much.", ["account"], refused)
 
 
 # ---- logs --------------------------------------------------------------------------------------------------------------------

@@ -155,6 +155,8 @@ class KafkaCalls:
         key = request.api.key
         if key is ApiKey.PRODUCE:
             return take_produce(call, turn, request.body)
+        if key is not ApiKey.FETCH:
+            self.session.pay()
         if not request.is_large and (self.door.guard is None or request.body is None):
             if (take := TAKEN.get(key)) is not None:
                 return take(call, turn, request.body)

@@ -43,7 +43,7 @@ class KafkaDoor:
     apis: dict[int, Api] = attrs.field(factory=lambda: APIS)
     idle_timeout_s: float = IDLE_TIMEOUT_S
     """A connection without a request for so long is closed."""
-    fetch_sessions: FetchSessions = attrs.field(factory=FetchSessions)
+    fetch_sessions: FetchSessions = attrs.field(init=False)
     guard: Security | None = attrs.field(init=False)
     """Who knows what a principal may do; None: everybody may do everything."""
     sasl_mechanisms: tuple[str, ...] = attrs.field(init=False)
@@ -51,6 +51,7 @@ class KafkaDoor:
 
     def __attrs_post_init__(self) -> None:
         config, security = self.broker.config, self.broker.security
+        self.fetch_sessions = FetchSessions(account=self.broker.client_memory.account("fetch sessions"))
         if not config.telemetry_enable:
             self.apis = {key: api for key, api in self.apis.items() if key not in TELEMETRY}
         self.guard = None if security.authorizer is None else security

@@ -232,11 +232,14 @@ def _begin(call: Call, body: FetchRequest, named: dict[Key, Asked]) -> _Fetch:
             sessions.close(body.session_id)
         if body.session_epoch == FINAL_EPOCH:
             return _Fetch(call, body, named, None, False)
+        call.session.pay()
         session = sessions.open(named, by_id=by_id)
         return _Fetch(call, body, named if session is None else OrderedDict(session.partitions), session, False)
     forgotten = [
         Key(topic.topic, topic.topic_id, number) for topic in body.forgotten_topics_data for number in topic.partitions
     ]
+    if named:
+        call.session.pay()
     session = sessions.continued(body.session_id, body.session_epoch, named, forgotten, by_id=by_id)
     if not session.partitions:
         sessions.close(session.session_id)

@@ -26,6 +26,7 @@ import trio
 
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.limits import INT32_MAX
+from ...system.client_memory import Account, ClientMemory
 
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
@@ -37,7 +38,9 @@ MAX_SESSIONS: Final = 1000
 MAX_SESSION_PARTITIONS: Final = 10_000
 """A fetch of more has no session."""
 MAX_PARTITIONS: Final = 200_000
-"""Of all sessions together, at about 0.5 KB."""
+"""Of all sessions together."""
+PARTITION_BYTES: Final = 800
+"""Memory of a partition of a session: its key, and what was requested and answered last."""
 
 
 class Key(NamedTuple):
@@ -107,6 +110,8 @@ class FetchSessions:
 
     now: Callable[[], float] = trio.current_time
     """In seconds; only grows."""
+    account: Account = attrs.field(factory=lambda: ClientMemory().account("fetch sessions"))
+    """Where they are charged: when the number of their partitions changes, not for each request."""
     _sessions: OrderedDict[int, FetchSession] = attrs.field(factory=OrderedDict)
     """The one that was used least lately is first."""
     _evictable: list[tuple[int, int]] = attrs.field(factory=list)
@@ -122,6 +127,8 @@ class FetchSessions:
         """A new session of these partitions; its first answer has all of them. None where the cache has no place for it."""
         now = self.now()
         if len(partitions) > MAX_SESSION_PARTITIONS or not self._make_place(len(partitions), now):
+            return None
+        if not self.account.fits(None, PARTITION_BYTES * len(partitions)):
             return None
         session_id = self._random.randint(1, INT32_MAX)
         while session_id in self._sessions:
@@ -154,6 +161,7 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partitions -= session.counted
+            self.account.drop(session_id)
             self._set_evictable(session, None)
 
     def continued(
@@ -178,8 +186,10 @@ class FetchSessions:
         self._sessions.move_to_end(session_id)
         if changed or forgotten:
             session.update(changed, forgotten)
+            more = len(session.partitions) - session.counted
+            is_refused = more > 0 and not self.account.fits(session_id, PARTITION_BYTES * more)
             self._count(session)
-            if session.counted > MAX_SESSION_PARTITIONS or self._partitions > MAX_PARTITIONS:
+            if is_refused or session.counted > MAX_SESSION_PARTITIONS or self._partitions > MAX_PARTITIONS:
                 self.close(session_id)
                 raise _not_found(session_id)
         if now - session.created_s > EVICTION_S:
@@ -187,8 +197,11 @@ class FetchSessions:
         return session
 
     def _count(self, session: FetchSession) -> None:
+        if len(session.partitions) == session.counted:
+            return
         self._partitions += len(session.partitions) - session.counted
         session.counted = len(session.partitions)
+        self.account.put(session.session_id, PARTITION_BYTES * session.counted)
 
     def _set_evictable(self, session: FetchSession, place: tuple[int, int] | None) -> None:
         if place == session.evictable_as:

@@ -161,6 +161,9 @@ class NativeCalls(Asker):
                 return self._in_turn(correlation_id, self.produces.take(correlation_id, message))
             case messages.FetchRequest():
                 return self._in_turn(correlation_id, self.fetches.take(correlation_id, message))
+            case messages.StageRequest():
+                self.session.pay()
+                return self._in_turn(correlation_id, partial(self._stage, correlation_id, message))
             case messages.OffsetsForTimesRequest() if len(message.partitions) <= LOOKUPS_PER_TURN:
                 if (found := lookup_calls.offsets_for_times_at_once(self.broker, message)) is None:
                     return partial(self._answer, correlation_id, partial(lookup_calls.offsets_for_times, self.broker, message))
@@ -179,8 +182,6 @@ class NativeCalls(Asker):
                 self._respond(correlation_id, told)
             case messages.DescribeConfigsRequest():
                 return partial(self._answer, correlation_id, partial(topic_calls.describe_configs, self.broker, message))
-            case messages.StageRequest():
-                return self._in_turn(correlation_id, partial(self._stage, correlation_id, message))
             case messages.ListTransactionsRequest():
                 list_them = partial(transactions.list_transactions, self.broker, message, self._sees(message))
                 self._answer_beside(correlation_id, list_them)
@@ -190,6 +191,7 @@ class NativeCalls(Asker):
             case messages.StatisticsRequest():
                 self._answer_beside(correlation_id, partial(statistics, self.broker, self.admission.protocols.values()))
             case _:
+                self.session.pay()
                 call: Answering = partial(_CALLS[type(message)], self.broker, message)
                 audit = self.broker.security.audit
                 names = None if audit is None else AUDITED.get(type(message))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from triolog.server.security import quota_entities, quota_rate
 from triolog.server.security import quotas as module
 from triolog.server.security.quotas import ClientQuotas
+from triolog.server.system.client_memory import deep_bytes
 
 KEY = quota_entities.PRODUCER_BYTE_RATE
 ORDER: list[quota_entities.QuotaEntity] = [
@@ -181,3 +182,12 @@ def test_many_client_ids_do_not_fill_the_memory_and_who_used_something_last_is_r
         assert len(quotas._rates) <= 100
         assert len(quotas._limits) <= 100
     assert quotas.use(KEY, "u", "greedy", 0.0, 1.0) > 0
+
+
+def test_long_names_have_their_own_use_and_take_little_memory() -> None:
+    quotas = with_quotas((ORDER[7], 10.0))
+    first, second = "c" * 30_000, "c" * 30_001
+    assert quotas.use(KEY, "u", first, 1_000.0, 0.0) > 0
+    assert quotas.use(KEY, "u", second, 1.0, 0.0) == 0
+    assert quotas.use(KEY, "u", first, 1.0, 0.0) > 0
+    assert deep_bytes(list(quotas._limits)) + deep_bytes(list(quotas._rates)) < 2_000

@@ -18,7 +18,7 @@ from triolog.server.settings.memory_budgets import (
 
 DERIVED = (
     *("max_broker_in_flight_bytes", "max_request_bytes", "max_frame_bytes", "max_unpacked_bytes", "max_connections"),
-    *("cleaner_dedupe_buffer_bytes", "group_max_metadata_bytes"),
+    *("cleaner_dedupe_buffer_bytes", "group_max_metadata_bytes", "max_client_memory_bytes"),
 )
 
 
@@ -40,14 +40,15 @@ def test_without_a_cap_budgets_are_what_they_are_usually() -> None:
 
 
 @given(st.integers(LEAST_MEMORY_BYTES, 2**33))
-def test_derived_budgets_fit_and_leave_an_eighth(cap: int) -> None:
+def test_derived_budgets_fit_and_leave_a_sixteenth(cap: int) -> None:
     made = budgets(max_memory_bytes=cap)
     usual = budgets()
     assert all(0 < made[name] <= usual[name] for name in DERIVED)
     largest = max(made["max_request_bytes"], made["max_frame_bytes"])
     taken = 2 * made["max_broker_in_flight_bytes"] + largest + made["max_unpacked_bytes"] + waiting_logs_bytes(cap)
-    taken += made["max_connections"] * CONNECTION_BYTES + made["cleaner_dedupe_buffer_bytes"] + made["group_max_metadata_bytes"]
-    assert taken <= (cap - FIXED_BYTES) * 7 // 8
+    taken += made["max_connections"] * CONNECTION_BYTES + made["cleaner_dedupe_buffer_bytes"] + made["max_client_memory_bytes"]
+    assert made["group_max_metadata_bytes"] <= made["max_client_memory_bytes"], "what members say is part of it"
+    assert taken <= (cap - FIXED_BYTES) * 15 // 16
 
 
 def test_the_smallest_server_takes_usual_requests() -> None:

@@ -9,6 +9,7 @@ import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server.config.client_metrics_keys import Subscription, subscription
+from triolog.server.system.client_memory import ClientMemory
 from triolog.server.telemetry import instances
 from triolog.server.telemetry.instances import RESERVED, ClientInstance, ClientInstances, Push
 
@@ -132,3 +133,15 @@ def test_who_is_gone_or_silent_is_forgotten(clients: ClientInstances, monkeypatc
     assert len(clients) == 2
     clients.get(ME, CLIENT, "late", 60_003)
     assert len(clients) == 2, "one was silent for a minute, and the oldest made room"
+
+
+def test_clients_count_in_bytes_as_they_describe_themselves(wanted: Wanted) -> None:
+    account = ClientMemory(40_000).account("client instances")
+    clients = ClientInstances(100, wanted.said, account)
+    first = clients.get(ME, {"client_id": "c" * 30_000}, "connection", 0)
+    assert account.used_bytes > 30_000
+    with pytest.raises(RequestError, match=r"^THROTTLING_QUOTA_EXCEEDED.*client instances"):
+        clients.get(b"2" * 16, {"client_id": "d" * 30_000}, "other", 0)
+    assert len(clients) == 1
+    clients.disconnected("connection")
+    assert (account.used_bytes, first.client["client_id"]) == (0, "c" * 30_000)

@@ -14,6 +14,7 @@ import attrs
 from .....protocol.coordinator.record_kinds import RecordKinds
 from .....protocol.errors import ErrorCode, RequestError
 from ....groups.timers import Timers
+from ....system.client_memory import Account, deep_bytes
 from ....system.clock import NowMs
 from ..alarm import Alarm, deadline_now_ms
 from ..offsets_topic import OffsetsTopic
@@ -24,6 +25,11 @@ LOGGER: Final = logging.getLogger(__name__)
 
 RETRY_MS: Final = 1_000
 """After which what has come due is looked at again, when what follows could not be stored."""
+
+
+RECORD_BYTES: Final = 300
+SAID_BY_CLIENTS: Final = ("MemberMetadataKey", "RegularExpressionKey", "TopologyKey")
+"""Kinds of records that have what clients say; the others have what the server decides."""
 
 
 class ManagedPlan(Protocol):
@@ -44,6 +50,7 @@ class Groups(Protocol[P, T]):
     """The groups of one kind: a `GroupTable` with its plans."""
 
     timers: Timers[T]
+    settings: Any
 
     def __contains__(self, group_id: object) -> bool: ...
 
@@ -92,6 +99,8 @@ class ManagedCoordinator(Generic[G, P, T]):
     """Whether a group of that name is of a kind that does not make way for this one."""
     _alarm: Alarm = attrs.field(factory=Alarm, init=False)
     _is_closed: bool = attrs.field(default=False, init=False)
+    _sizes: dict[str, dict[int, int]] = attrs.field(factory=dict, init=False)
+    """Memory by group and hash of a record's key."""
 
     # ---- life ------------------------------------------------------------------------------------------------------------
 
@@ -100,6 +109,7 @@ class ManagedCoordinator(Generic[G, P, T]):
         for key, value in self._topic.take_managed(self.RECORDS):
             with self._topic.errors.isolate("coordinator-load", key):
                 self._groups.replay(key, value)
+                self._charge(key.group_id, [(key, value)])
         self._groups.begin_sessions(deadline_now_ms())
 
     async def run(self) -> None:
@@ -162,8 +172,50 @@ class ManagedCoordinator(Generic[G, P, T]):
         self._alarm.bring_forward(self._groups.earliest_deadline_ms)
 
     async def _store(self, plan: P, on_stored: Callable[[], None], *, replaces_classic: bool = False) -> None:
+        group = plan.group.group_id
+        self._check_memory(group, plan.records)
         encoded = [self.RECORDS.encode(record) for record in plan.records]
-        await store_records(self._topic, plan.group.group_id, encoded, on_stored, replaces_classic=replaces_classic)
+
+        def stored() -> None:
+            on_stored()
+            self._charge(group, plan.records)
+
+        await store_records(self._topic, group, encoded, stored, replaces_classic=replaces_classic)
+
+    # ---- memory ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _account(self) -> Account:
+        return self._topic.memory.account(f"{self.KIND} groups", self._groups.settings.max_groups)
+
+    def _check_memory(self, group: str, records: Sequence[tuple[Any, Any]]) -> None:
+        """Raises POLICY_VIOLATION where a client says more than it may. What the server decides itself for members is charged
+        and never refused: an established group goes on."""
+        if not any(value is not None and type(key).__name__.endswith(SAID_BY_CLIENTS) for key, value in records):
+            return
+        known = self._sizes.get(group, {})
+        more = [(key, _record_bytes(key, value) - known.get(self._hash(key), 0)) for key, value in records]
+        if any(size > 0 and type(key).__name__.endswith(SAID_BY_CLIENTS) for key, size in more):
+            self._account.check(group, sum(size for _, size in more))
+
+    def _charge(self, group: str, records: Sequence[tuple[Any, Any]]) -> None:
+        """These records are what the log says."""
+        sizes = self._sizes.setdefault(group, {})
+        total = self._account.size_of(group)
+        for key, value in records:
+            number = self._hash(key)
+            total -= sizes.pop(number, 0)
+            if value is not None:
+                size = sizes[number] = _record_bytes(key, value)
+                total += size
+        if sizes:
+            self._account.put(group, total)
+        else:
+            del self._sizes[group]
+            self._account.drop(group)
+
+    def _hash(self, key: Any) -> int:
+        return hash(self.RECORDS.encode_key(key))
 
     # ---- between the kinds -----------------------------------------------------------------------------------------------
 
@@ -219,6 +271,11 @@ class ManagedCoordinator(Generic[G, P, T]):
                 except RequestError as exc:
                     LOGGER.warning("%s group %s has expired, which is tried again: %s", self.KIND, group, exc)
         return count
+
+
+def _record_bytes(key: Any, value: Any) -> int:
+    """Memory that a record leads to: what it says is kept by its member, and in what is derived from all of them."""
+    return 0 if value is None else RECORD_BYTES + 2 * (deep_bytes(key) + deep_bytes(value))
 
 
 @asynccontextmanager

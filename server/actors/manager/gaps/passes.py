@@ -27,13 +27,14 @@ from .....protocol.errors import RequestError
 from .....protocol.types import TopicPartition
 from ....storage.errors import OffsetInGapError
 from ....storage.log.gaps import OffsetGap
+from ....system.client_memory import MAX_NAME_CHARS, shortened
 from ..topics import Topics
 
 LOGGER: Final = logging.getLogger(__name__)
 
 MAX_REMEMBERED: Final = 10_000
 MAX_GROUPS: Final = 1_000
-"""Pairs of a group and a topic that are counted; those that come later are not."""
+"""Pairs of a group and a topic that are counted; those that come later, or have a name above MAX_NAME_CHARS, are not."""
 
 
 @attrs.frozen
@@ -106,14 +107,14 @@ class GapPasses:
         if not self._is_new("group", group, topic_partition, gap.start_offset):
             return False
         key = group, topic_partition.topic
-        if key in self._groups or len(self._groups) < MAX_GROUPS:
+        if len(group) <= MAX_NAME_CHARS and (key in self._groups or len(self._groups) < MAX_GROUPS):
             self._groups[key] += 1
         return True
 
     def _is_new(self, what: str, who: str, topic_partition: TopicPartition, start_offset: int) -> bool:
         name = topic_partition.topic
         topic_id = self._topics.get(name).topic.topic_id if name in self._topics else None
-        key = what, who, topic_id, topic_partition, start_offset
+        key = what, shortened(who), topic_id, topic_partition, start_offset
         is_new = key not in self._told
         self._told[key] = None
         self._told.move_to_end(key)

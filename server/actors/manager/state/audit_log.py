@@ -18,13 +18,14 @@ from typing import Any, Final
 import attrs
 import trio
 
+from .....protocol.limits import MIB
 from ....system.clock import NowMs
 from ...disk.disk import Disk
 
 LOGGER: Final = logging.getLogger(__name__)
 
-MAX_WAITING: Final = 10_000
-"""Lines that wait to be written; some MB."""
+MAX_WAITING_BYTES: Final = 4 * MIB
+"""Lines that wait to be written."""
 MAX_TEXT_CHARS: Final = 1000
 """Of a value: names come from clients."""
 MAX_NAMES: Final = 100
@@ -43,16 +44,19 @@ class AuditLog:
     lost: int = 0
     """Events that were not written."""
     _lines: list[bytes] = attrs.field(factory=list)
+    _waiting_bytes: int = 0
     _wake: trio.Event = attrs.field(factory=trio.Event)
 
     def note(self, event: str, **facts: Any) -> None:
         """One more event. Facts are text, numbers, and lists of text."""
-        if len(self._lines) >= MAX_WAITING:
-            self._lose(1, "the device does not take them")
-            return
         time = datetime.fromtimestamp(self._now_ms() / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         told = {"time": time, "event": event, **{name: _bounded(value) for name, value in facts.items()}}
-        self._lines.append(json.dumps(told, ensure_ascii=True).encode() + b"\n")
+        line = json.dumps(told, ensure_ascii=True).encode() + b"\n"
+        if self._waiting_bytes + len(line) > MAX_WAITING_BYTES:
+            self._lose(1, "the device does not take them")
+            return
+        self._lines.append(line)
+        self._waiting_bytes += len(line)
         self._wake.set()
 
     async def open(self) -> None:
@@ -74,7 +78,7 @@ class AuditLog:
         await self._write()
 
     async def _write(self) -> None:
-        lines, self._lines = self._lines, []
+        lines, self._lines, self._waiting_bytes = self._lines, [], 0
         if not lines:
             return
         try:

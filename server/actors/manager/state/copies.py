@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
@@ -12,6 +12,7 @@ from .....protocol.errors import ErrorCode, RequestError
 from ....storage.directory.log_directory import LogDirectory, is_passing
 from ....storage.disk.filesystem import FileSystem
 from ....storage.errors import FileTooLargeError, LogOfflineError, StorageError
+from ....system.client_memory import Account, deep_bytes
 from ..log_manager import LogManager
 
 
@@ -29,7 +30,7 @@ class Copies(Generic[S]):
 
     _manager: LogManager
     _what: str
-    """In errors."""
+    """In errors, and of the account where its entries are charged."""
     _read: Callable[[FileSystem, str], S]
     """(file system, directory) -> its copy."""
     _write_one: Write
@@ -44,6 +45,8 @@ class Copies(Generic[S]):
         newest = max(states, key=_generation)
         self._generation = _generation(newest)
         self.state = newest
+        self._account.clear()
+        self._charge(None, newest)
         if any(_generation(state) != self._generation for state in states):
             await self._write(newest)
         return newest
@@ -58,11 +61,31 @@ class Copies(Generic[S]):
             changed = change(self.state)
             if changed == self.state:
                 return
+            self._check_memory(changed)
             self._generation += 1  # also of a change that fails: some directory may have it
             changed = _with_generation(changed, self._generation)
             with trio.CancelScope(shield=True):
                 await self._write(changed)
-            self.state = changed
+            before, self.state = self.state, changed
+            self._charge(before, changed)
+
+    @property
+    def _account(self) -> Account:
+        return self._manager.client_memory.account(self._what)
+
+    def _check_memory(self, changed: S) -> None:
+        """Raises POLICY_VIOLATION where the entries together grow by more than the client may have."""
+        sizes = _changes(self.state, changed)
+        more = sum(size - self._account.size_of(key) for key, size in sizes.items())
+        if more > 0:
+            self._account.check(None, more)
+
+    def _charge(self, before: S | None, state: S) -> None:
+        for key, size in _changes(before, state).items():
+            if size:
+                self._account.put(key, size)
+            else:
+                self._account.drop(key)
 
     async def _write(self, state: S) -> None:
         """Write to every directory in service: any of them may be the only one at the next start."""
@@ -85,6 +108,23 @@ class Copies(Generic[S]):
 
     def _write_to(self, directory: LogDirectory, state: S) -> None:
         self._write_one(self._manager.fs, directory.path, state, durable=directory.durable)
+
+
+def _changes(before: Any, state: Any) -> dict[tuple[str, Hashable], int]:
+    """Bytes by (field, key) of the entries that differ; 0 for those that are gone. An entry counts twice: here, and where it is
+    in effect."""
+    sizes: dict[tuple[str, Hashable], int] = {}
+    for field in attrs.fields(type(state)):
+        new, old = getattr(state, field.name), None if before is None else getattr(before, field.name)
+        if isinstance(new, Mapping):
+            old = old or {}
+            sizes |= {(field.name, key): 2 * deep_bytes((key, each)) for key, each in new.items() if old.get(key) is not each}
+            sizes |= {(field.name, key): 0 for key in old if key not in new}
+        elif isinstance(new, frozenset):
+            old = old or frozenset()
+            sizes |= {(field.name, each): 2 * deep_bytes(each) for each in new - old}
+            sizes |= {(field.name, each): 0 for each in old - new}
+    return sizes
 
 
 def _generation(state: Any) -> int:

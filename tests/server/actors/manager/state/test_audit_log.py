@@ -12,7 +12,7 @@ import pytest
 import trio
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
 from triolog.protocol.native import messages as m
-from triolog.server.actors.manager.state.audit_log import MAX_NAMES, MAX_TEXT_CHARS, MAX_WAITING, AuditLog
+from triolog.server.actors.manager.state.audit_log import MAX_NAMES, MAX_TEXT_CHARS, MAX_WAITING_BYTES, AuditLog
 from triolog.server.broker import Broker
 from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.native.calls import native_listener
@@ -74,9 +74,11 @@ async def test_a_file_that_was_moved_away_is_made_again_or_its_events_are_counte
 async def test_what_is_too_much_is_counted_and_what_is_long_is_cut(tmp_path: Path) -> None:
     async with audited(tmp_path) as (broker, file):
         audit = AuditLog(str(file), broker.disk, broker.now_ms)
-        for _ in range(MAX_WAITING + 5):
-            audit.note("test")
-        assert audit.lost == 5
+        while not audit.lost:
+            audit.note("test", text="x" * 900, names=["y" * 900] * 50)
+        assert MAX_WAITING_BYTES - 50_000 < sum(map(len, audit._lines)) <= MAX_WAITING_BYTES
+        audit.note("test", text="x" * 900, names=["y" * 900] * 50)
+        assert audit.lost == 2
         other = broker.security.audit
         assert other is not None
         other.note("long", text="x" * 5000, names=["y" * 5000] * 500, line="a\nb")

@@ -1,0 +1,130 @@
+"""Every table of the server that may grow has an account in bytes, or a reason why no client can let it grow.
+
+A new field that is a dict, a set, a list, a deque or a Counter fails here until somebody says which of the two it has.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import triolog.server.system.client_memory as ledger
+from triolog.server.actors.coordinators.consumer_coordinator import ConsumerCoordinator
+from triolog.server.actors.coordinators.managed.share_coordinator import ShareCoordinator
+from triolog.server.actors.coordinators.managed.streams_coordinator import StreamsCoordinator
+
+SERVER: Final = Path(ledger.__file__).parents[1]
+PACKAGES: Final = ("actors", "broker", "groups", "listeners", "security", "telemetry")
+COLLECTIONS: Final = {"dict", "set", "list", "deque", "Counter", "OrderedDict", "defaultdict"}
+
+ACCOUNTED: Final = {
+    "classic groups": """ClassicGroups._groups ClassicGroups._stores ClassicGroup.members ClassicGroup.static_members
+        ClassicGroup.pending_joins ClassicGroup.pending_syncs ClassicGroup._supported Assignments._stored Joining.returns""",
+    "client instances": "ClientInstances._instances ClientInstances._of_connection",
+    "client metrics": "Collected._clients _OfClient.values",
+    "commits of staged tasks": "StageCommitLog.applications StageCommitLog.decided Application.finished",
+    "committed offsets": "GroupOffsets._offsets GroupOffsets._pending GroupOffsets._records GroupOffsets._bytes",
+    "configurations of groups": "GroupConfigs._known",
+    "consumer groups": """ConsumerGroup.members ConsumerGroup.targets ConsumerGroup.regexes ConsumerGroup.static_members
+        ConsumerGroup.owners GroupTable._groups ManagedCoordinator._sizes""",
+    "fetch sessions": """FetchSessions._sessions FetchSessions._evictable FetchSession.partitions FetchSession.seen
+        FetchSession.names""",
+    "segment leases": "SegmentLeases._leases Lease.partitions Lease.directories",
+    "share groups": "ShareGroup.members ShareGroup.targets ShareGroup.subscriptions",
+    "share sessions": """ShareSessions._sessions ShareSessions._groups ShareSession.partitions ShareSession.moved
+        SharePartitions._sessions SharePartitions._ending""",
+    "share states": """ShareStateLog._shares ShareStateLog._snapshots ShareStateLog._turns SharePartitions._open
+        SharePartitions._open_groups""",
+    "staged tasks": "Stages._stages Stages._going Stages.held Stage.files",
+    "streams groups": """StreamsGroup.members StreamsGroup.targets TaskHolders._active TaskHolders._copies
+        PartitionCounts.decided""",
+    "subscriptions": "",
+    "topic configurations": "Topics._topics Topics._names Topics._by_collision_key",
+    "transactional ids": "TransactionalIds.owners TransactionalId.marked",
+    "users, ACLs and quotas": """AclAuthorizer._literal AclAuthorizer._prefixed AclAuthorizer._prefix_lengths
+        ClientQuotas._bounds ClientQuotas._addresses""",
+}
+"""Tables by account."""
+
+NOT_KEPT: Final = {
+    "lives as long as a request, a turn or a round of work; requests have a budget of their own": """
+        GroupCoordinator._callers GroupRecords._waiting GroupTurns._turns ShareCoordinator._claims
+        GroupOffsets.commits_under_way
+        Fetched.answers Fetched.read Collector.topics Collector.partitions Portion.topics PendingProduce._log_starts
+        GroupDraft.records Draft.touched Effects._answers Effects._stores _Kind.partitions _Run.active _Run.standby
+        Process.counts Process.tasks Acquisition._acquired Change.batches Change.runs Change.counted Mailbox._items
+        Mailbox._waiting PartitionActor._urgent Gathering._writers Gathering._senders Waiters._events PartitionMaker.made
+        PartitionMaker._loads TopicChanges._unfinished DirectoryContents.sizes""",
+    "read from a log at the start, until the coordinators have taken it": "GroupOffsets._restorable GroupOffsets._managed",
+    "belongs to a connection: 128 KiB each, see max_connections": """
+        Account.charged InFlightBudget.shares InFlightBudget._principals ConnectionTask._alarms Deadlines._new
+        Deadlines._waiting Places._listeners ListenerPlaces.connections ListenerPlaces.newcomers Reactor._watched Reactor._again
+        Listener._handshakes Listener._served Transport._unsent Transport._rest UnsentAnswers._slow KafkaCalls._at_once
+        KafkaCalls._calls KafkaSession._turns Fetches._long_polls NativeSession.amends NativeSession._taken
+        NativeSession._expiring""",
+    "one small entry for each topic, partition, file or disk that exists": """
+        Cleaner.clean_up_to Cleaner.uncleanable Cleaner._failures Cleaner._deaths Cleaner._written Scrub._told
+        OffsetsTopic._loaded TransactionalIds._unreadable DescriptorBudget._holders OpenFiles._to_close OpenFiles._released
+        Rooms._rooms DiskGuard.spaces GapPasses._passed GapPasses._refused LogDirectories.live LogDirectories.failed
+        LogDirectories.stray LogDirectories._locked LogManager._unclean LogOpener._written_back TopicChanges.doomed
+        WaitingLogs._requests WaitingLogs._attempts Looks._kept
+        Wear._histories Wear._appended Wear._sums HangingTransactions._seen Nodes.addresses Nodes.down Nodes._leaders
+        Nodes._coordinators""",
+    "names are cut, or replaced by digests, and the number of entries is limited": """
+        GapPasses._groups GapPasses._told AclAuthorizer._decided MutationBuckets._buckets ClientQuotas._limits
+        ClientQuotas._rates Seldom._said AuditLog._lines QuotaRate._samples""",
+    "what the server's own files say": "Security._users Security._derived Each.changes",
+    "records that a group holds locks on, bounded by share.partition.max.record.locks": "SharePartitionState.batches",
+    "one deadline for each member of a group, counted with the member": "Timers._deadlines Timers._queued Timers._queue",
+    "one entry for each API, error or reason in the code": """
+        Durations.counts ApiCounters.errors ProtocolCounters.ended ProtocolCounters.apis Admission.protocols
+        Admission.listeners KafkaDoor.apis Listeners.protocols Listeners._listeners QuotaStatistics.throttled
+        QuotaStatistics.throttled_s Telemetry.pushes""",
+}
+"""Tables by the reason why they need no account."""
+
+
+def tables() -> Iterator[str]:
+    """Class and field of every collection that an instance of the server's classes begins with."""
+    for node in nodes("factory"):
+        if isinstance(node, ast.ClassDef):
+            yield from (f"{node.name}.{name}" for name in _fields(node))
+
+
+def nodes(word: str) -> Iterator[ast.AST]:
+    """The syntax of every module that has this word."""
+    for package in PACKAGES:
+        for path in sorted((SERVER / package).rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            if word in text:
+                yield from ast.walk(ast.parse(text))
+
+
+def _fields(node: ast.ClassDef) -> Iterator[str]:
+    for each in node.body:
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.value is not None:
+            kind = ast.unparse(each.annotation).partition("[")[0].rpartition(".")[2]
+            if kind in COLLECTIONS and "factory" in ast.unparse(each.value):
+                yield each.target.id
+
+
+def test_every_table_has_an_account_or_a_reason_why_it_needs_none() -> None:
+    named = [name for names in (*ACCOUNTED.values(), *NOT_KEPT.values()) for name in names.split()]
+    found = set(tables())
+    assert len(named) == len(set(named))
+    assert sorted(found - set(named)) == [], "which account, or which reason?"
+    assert sorted(set(named) - found) == [], "there is no such table"
+
+
+def test_every_account_has_a_table_and_is_opened() -> None:
+    kinds = {each.KIND for each in (ConsumerCoordinator, ShareCoordinator, StreamsCoordinator)}
+    opened = {f"{kind} groups" for kind in kinds}
+    for node in nodes(".account("):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "account":
+            opened |= {each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+    for node in nodes("Copies("):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Copies":
+            opened |= {each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+    assert opened == set(ledger.ACCOUNTS) == set(ACCOUNTED)
