@@ -26,7 +26,7 @@ def read_rules(path: str) -> dict[str, list[dict[str, Any]]]:
 
     try:
         told = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as exc:
+    except (yaml.YAMLError, ValueError, RecursionError) as exc:  # ValueError: no UTF-8, a number of thousands of digits
         raise RuleError(f"{path} is not YAML: {exc}") from None
     if not isinstance(told, dict) or (unknown := told.keys() - set(LISTS)):
         raise RuleError(

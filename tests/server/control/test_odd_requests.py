@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from triolog.server.control.rules_file import check_rules
+from triolog.server.faults.rules import RuleError
 
 from tests.support.control_port import PATIENCE_S, Control, started
 from tests.support.forked_servers import ServerForker
@@ -77,6 +79,13 @@ def test_odd_values_are_refused_with_the_reason(control: Control, tmp_path: Path
     for place in (tmp_path / "there", tmp_path / "there" / "file", Path("/proc/nowhere"), "/" + "x" * 5000, "a\0b"):
         status, told = post(control, "/snapshot", json.dumps({"path": str(place)}).encode())
         assert (status, bool(told["message"])) == (400, True), place
+
+
+@pytest.mark.parametrize("text", ["[" * 20_000, "&a [*a]", "faults: [{times: " + "9" * 100_000 + "}]", "\xff"])
+def test_odd_files_of_rules_are_refused_with_the_reason(text: str, tmp_path: Path) -> None:
+    (tmp_path / "rules").write_text(text, encoding="latin-1")
+    with pytest.raises(RuleError, match="rules"):
+        check_rules(str(tmp_path / "rules"))
 
 
 @pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..terminal.failures import NotConnectedError
+from ..terminal.failures import FailedError, NotConnectedError
 from ..terminal.output import count_text, draw, flush, json_line, json_option, printable, size_text, table, terminal, write
 from .asking import ask_link, state_dir_option, state_folder
 
@@ -67,7 +67,14 @@ def top(links: tuple[str, ...], interval: float, state_dir: str | None, as_json:
 
 
 def view(told: list[dict[str, Any]]) -> RenderableType:
-    """A row for each link, and what stands in the way below."""
+    """A row for each link, and what stands in the way below. Raises FailedError for what no link answers."""
+    try:
+        return _view(told)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as exc:
+        raise FailedError(f"a link answers with what this version does not know ({type(exc).__name__}: {exc})") from exc
+
+
+def _view(told: list[dict[str, Any]]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -78,10 +85,10 @@ def view(told: list[dict[str, Any]]) -> RenderableType:
     drawn: list[RenderableType] = [table(columns, rows)]
     for each in told:
         for topic, message in each.get("troubles", {}).items():
-            drawn.append(Text(f"{each['link']}: topic {topic} is stopped: {printable(message)}", "red"))
+            drawn.append(Text(f"{printable(each['link'])}: topic {printable(topic)} is stopped: {printable(message)}", "red"))
         if each.get("error") is not None:
             when = datetime.fromtimestamp(each["error_ms"] / 1000).strftime("%Y-%m-%d %H:%M:%S")
-            drawn.append(Text(f"{each['link']}: {when} {printable(each['error'])}"))
+            drawn.append(Text(f"{printable(each['link'])}: {when} {printable(each['error'])}"))
     return Group(*drawn)
 
 

@@ -16,6 +16,7 @@ import pytest
 from triolog.tools.forward.process.asking import ask
 
 from tests.support.forwarding import PATIENCE_S, TOPIC, Forwarding, until
+from tests.tools.cli.conftest import call
 
 ODD: Final = (
     b"{}",
@@ -34,6 +35,13 @@ ODD: Final = (
     b'{"command":"drain","timeout_s":NaN}',
     b'{"command":"drain","timeout_s":1e999}',
     b'{"command":"drain","timeout_s":' + b"9" * 4000 + b"}",
+)
+
+
+ANSWERS: Final = (
+    {"state": "runs"},
+    {"state": {}, "link": 1, "troubles": {"x": 1}},
+    {"state": "\x1b]0;PWN", "link": "\x1b]0;PWN", "error": "\x1b]0;PWN", "error_ms": 1e99},
 )
 
 
@@ -94,3 +102,25 @@ def test_an_odd_answer_is_an_error_of_its_kind(answer: bytes, tmp_path: Path) ->
         with pytest.raises((ValueError, ConnectionError)):
             ask(path, {"command": "status"}, PATIENCE_S)
         thread.join(PATIENCE_S)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("command", ["status", "top"])
+def test_a_stranger_in_place_of_a_link_is_one_line(answer: dict[str, Any], command: str, tmp_path: Path) -> None:
+    (tmp_path / "l").mkdir()
+    (tmp_path / "l" / "lock").write_text("1")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "l" / "control"))
+        listening.listen(1)
+
+        def serve() -> None:
+            stream, _ = listening.accept()
+            with stream:
+                stream.recv(4096)
+                stream.sendall(json.dumps(answer).encode())
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        result = call("forward", command, "--state-dir", tmp_path)
+        thread.join(PATIENCE_S)
+    assert (result.exit_code, len(result.stderr.splitlines()), "\x1b" in result.output) == (1, 1, False)
