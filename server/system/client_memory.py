@@ -38,6 +38,7 @@ ACCOUNTS: Final = {
     "configurations of groups": "keys that groups override",
     "consumer groups": "members of consumer groups (KIP-848), their subscriptions and assignments",
     "fetch sessions": "partitions of fetch sessions",
+    "keys of the server": "keys of brokers that were set while the server runs",
     "segment leases": "leases of segment files",
     "share groups": "members of share groups, their subscriptions and assignments",
     "share sessions": "share sessions and their partitions",

@@ -25,12 +25,14 @@ ACCOUNTED: Final = {
     "client instances": "ClientInstances._instances ClientInstances._of_connection",
     "client metrics": "Collected._clients _OfClient.values",
     "commits of staged tasks": "StageCommitLog.applications StageCommitLog.decided Application.finished",
-    "committed offsets": "GroupOffsets._offsets GroupOffsets._pending GroupOffsets._records GroupOffsets._bytes",
+    "committed offsets": """GroupOffsets._offsets GroupOffsets._pending GroupOffsets._records GroupOffsets._bytes
+        GroupOffsets._topic_ids""",
     "configurations of groups": "GroupConfigs._known",
     "consumer groups": """ConsumerGroup.members ConsumerGroup.targets ConsumerGroup.regexes ConsumerGroup.static_members
         ConsumerGroup.owners GroupTable._groups ManagedCoordinator._sizes""",
     "fetch sessions": """FetchSessions._sessions FetchSessions._evictable FetchSession.partitions FetchSession.seen
         FetchSession.names""",
+    "keys of the server": "",
     "segment leases": "SegmentLeases._leases Lease.partitions Lease.directories",
     "share groups": "ShareGroup.members ShareGroup.targets ShareGroup.subscriptions",
     "share sessions": """ShareSessions._sessions ShareSessions._groups ShareSession.partitions ShareSession.moved
@@ -42,7 +44,8 @@ ACCOUNTED: Final = {
         PartitionCounts.decided""",
     "subscriptions": "",
     "topic configurations": "Topics._topics Topics._names Topics._by_collision_key",
-    "transactional ids": "TransactionalIds.owners TransactionalId.marked",
+    "transactional ids": """TransactionalIds.owners TransactionalIds.unfinished TransactionalIds._of_producer
+        TransactionalId.marked""",
     "users, ACLs and quotas": """AclAuthorizer._literal AclAuthorizer._prefixed AclAuthorizer._prefix_lengths
         ClientQuotas._bounds ClientQuotas._addresses""",
 }
@@ -54,9 +57,11 @@ NOT_KEPT: Final = {
         GroupOffsets.commits_under_way
         Fetched.answers Fetched.read Collector.topics Collector.partitions Portion.topics PendingProduce._log_starts
         GroupDraft.records Draft.touched Effects._answers Effects._stores _Kind.partitions _Run.active _Run.standby
-        Process.counts Process.tasks Acquisition._acquired Change.batches Change.runs Change.counted Mailbox._items
+        Process.counts Process.tasks Acquisition._acquired Acquisition.archived
+        Change.batches Change.runs Change.counted Mailbox._items
         Mailbox._waiting PartitionActor._urgent Gathering._writers Gathering._senders Waiters._events PartitionMaker.made
-        PartitionMaker._loads TopicChanges._unfinished DirectoryContents.sizes""",
+        PartitionMaker._loads TopicChanges._unfinished TopicChanges._going
+        HangingTransactions._aborting DirectoryContents.sizes""",
     "read from a log at the start, until the coordinators have taken it": "GroupOffsets._restorable GroupOffsets._managed",
     "belongs to a connection: 128 KiB each, see max_connections": """
         Account.charged InFlightBudget.shares InFlightBudget._principals ConnectionTask._alarms Deadlines._new
@@ -68,20 +73,21 @@ NOT_KEPT: Final = {
         Cleaner.clean_up_to Cleaner.uncleanable Cleaner._failures Cleaner._deaths Cleaner._written Scrub._told
         OffsetsTopic._loaded TransactionalIds._unreadable DescriptorBudget._holders OpenFiles._to_close OpenFiles._released
         Rooms._rooms DiskGuard.spaces GapPasses._passed GapPasses._refused LogDirectories.live LogDirectories.failed
-        LogDirectories.stray LogDirectories._locked LogManager._unclean LogOpener._written_back TopicChanges.doomed
+        LogDirectories.stray LogDirectories._locked LogDirectories._writing_checkpoints
+        Disk._lanes Topics._counted LogManager._unclean LogOpener._written_back TopicChanges.doomed
         WaitingLogs._requests WaitingLogs._attempts Looks._kept
         Wear._histories Wear._appended Wear._sums HangingTransactions._seen Nodes.addresses Nodes.down Nodes._leaders
-        Nodes._coordinators""",
+        Nodes._coordinators Nodes._placements""",
     "names are cut, or replaced by digests, and the number of entries is limited": """
         GapPasses._groups GapPasses._told AclAuthorizer._decided MutationBuckets._buckets ClientQuotas._limits
-        ClientQuotas._rates Seldom._said AuditLog._lines QuotaRate._samples""",
+        ClientQuotas._rates Seldom._said AuditLog._lines QuotaRate._samples Topics._deleted_at Security._shapes""",
     "what the server's own files say": "Security._users Security._derived Each.changes",
     "records that a group holds locks on, bounded by share.partition.max.record.locks": "SharePartitionState.batches",
     "one deadline for each member of a group, counted with the member": "Timers._deadlines Timers._queued Timers._queue",
     "one entry for each API, error or reason in the code": """
         Durations.counts ApiCounters.errors ProtocolCounters.ended ProtocolCounters.apis Admission.protocols
         Admission.listeners KafkaDoor.apis Listeners.protocols Listeners._listeners QuotaStatistics.throttled
-        QuotaStatistics.throttled_s Telemetry.pushes""",
+        QuotaStatistics.throttled_s Telemetry.pushes TaskErrors.counts""",
 }
 """Tables by the reason why they need no account."""
 

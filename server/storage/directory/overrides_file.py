@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import attrs
 
-from ....protocol.limits import MIB
-from ..disk.filesystem import FileSystem, read_file, replace_file
+from ..disk.filesystem import FileSystem
 from .checked_json import decode_checked, encode_checked
+from .state_files import read_state, write_state
 
 
 @attrs.frozen
@@ -37,7 +37,6 @@ class OverridesFile:
 
     name: str
     field: str
-    max_bytes: int
     without_it: str
     """What holds without the file, for whoever has to repair it."""
 
@@ -57,19 +56,17 @@ class OverridesFile:
 
     def read(self, fs: FileSystem, directory: str) -> Overrides:
         """What a log directory knows; generation 0 when there is no file. Raises CheckpointError, OSError."""
-        path = f"{directory}/{self.name}"
         try:
-            data = read_file(fs, path, max_bytes=self.max_bytes)
+            return read_state(fs, f"{directory}/{self.name}", self.decode)
         except FileNotFoundError:
             return Overrides()
-        return self.decode(path, data)
 
     def write(self, fs: FileSystem, directory: str, overrides: Overrides, *, durable: bool) -> None:
-        """Put the file in place; on the device when this returns. Raises OSError."""
-        replace_file(fs, f"{directory}/{self.name}", self.encode(overrides), durable=durable)
+        """Put the file in place; on the device when this returns. Raises FileTooLargeError, OSError."""
+        write_state(fs, f"{directory}/{self.name}", self.encode(overrides), durable=durable)
 
 
 BROKERS: Final = OverridesFile(
-    "brokers.json", "brokers", MIB, "the server's keys are those of its own file, its environment and its arguments"
+    "brokers.json", "brokers", "the server's keys are those of its own file, its environment and its arguments"
 )
 """Kafka's keys of brokers, by the number of a node, or by nothing for all of them."""

@@ -1,5 +1,6 @@
-"""Files of a log directory that hold a state as a whole (`topics.json`, `security.json`, `groups.json`, `client-metrics.json`):
-nothing is written that could not be read again, and the copy from before the last change stays beside the new one.
+"""Files of a log directory that hold a state as a whole (`topics.json`, `security.json`, `groups.json`, `client-metrics.json`,
+`brokers.json`): nothing is written that could not be read again, and the copy from before the last change stays beside the new
+one.
 
 Where the file cannot be read, no start goes by that copy on its own: it lacks the last change. `triolog repair` returns to it.
 """

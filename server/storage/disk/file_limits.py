@@ -25,6 +25,7 @@ MAX_BATCHES_BYTES: Final = 256 * MIB
 MAX_SECURITY_BYTES: Final = 256 * MIB
 MAX_GROUPS_BYTES: Final = 64 * MIB
 MAX_CLIENT_METRICS_BYTES: Final = MIB
+MAX_BROKERS_BYTES: Final = MIB
 
 LIMITS: Final[dict[str, int]] = {
     "topics.json": MAX_CHECKPOINT_BYTES,
@@ -32,6 +33,7 @@ LIMITS: Final[dict[str, int]] = {
     "security.json": MAX_SECURITY_BYTES,
     "groups.json": MAX_GROUPS_BYTES,
     "client-metrics.json": MAX_CLIENT_METRICS_BYTES,
+    "brokers.json": MAX_BROKERS_BYTES,
     "meta.properties": MAX_CHECKPOINT_BYTES,
     ".kafka_cleanshutdown": MAX_CHECKPOINT_BYTES,
     "recovery-point-offset-checkpoint": MAX_CHECKPOINT_BYTES,

@@ -30,6 +30,7 @@ from ..cleaner.swap_recovery import complete_swaps
 from ..directory.client_metrics_file import CLIENT_METRICS_FILE, decode_client_metrics
 from ..directory.groups_file import GROUPS_FILE, decode_groups
 from ..directory.inventory import PartitionFiles, StoppedDirectory, read_partition
+from ..directory.overrides_file import BROKERS
 from ..directory.security_file import SECURITY_FILE, decode_security
 from ..directory.state_files import read_previous
 from ..directory.topics_file import TOPICS_FILE, decode_topics
@@ -51,6 +52,7 @@ STATES: Final[Mapping[str, Callable[[str, bytes], object]]] = {
     SECURITY_FILE: decode_security,
     GROUPS_FILE: decode_groups,
     CLIENT_METRICS_FILE: decode_client_metrics,
+    BROKERS.name: BROKERS.decode,
 }
 """Files of which a copy from before the last change is kept, and how each is read."""
 _OFFSET_FILES: Final = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)

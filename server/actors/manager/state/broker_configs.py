@@ -8,7 +8,6 @@ from typing import Final, Self
 
 import attrs
 
-from .....protocol.errors import ErrorCode, RequestError
 from ....config import LogConfig
 from ....config.broker_keys import topic_defaults_of
 from ....settings.broker_config import BrokerConfig
@@ -60,8 +59,6 @@ class BrokerConfigs:
     def _changed(self, state: Overrides, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Overrides:
         changed = state.changed(name, change(state.of.get(name, {})))
         self._effective(changed.of)
-        if len(BROKERS.encode(changed)) > BROKERS.max_bytes:
-            raise RequestError(f"the keys that are set take {BROKERS.max_bytes} bytes at most", ErrorCode.POLICY_VIOLATION)
         return changed
 
     def _effective(self, overrides: Mapping[str, Mapping[str, str]]) -> LogConfig:

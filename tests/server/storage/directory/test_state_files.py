@@ -10,6 +10,7 @@ import pytest
 from triolog.server.storage.check.findings import Quiet
 from triolog.server.storage.directory import client_metrics_file, groups_file, security_file, topics_file
 from triolog.server.storage.directory.inventory import read_directory
+from triolog.server.storage.directory.overrides_file import BROKERS, Overrides
 from triolog.server.storage.directory.state_files import read_previous, read_state, write_state
 from triolog.server.storage.disk import file_limits
 from triolog.server.storage.disk.filesystem import OsFileSystem
@@ -33,6 +34,7 @@ ENCODED: dict[str, Callable[[int], bytes]] = {
     client_metrics_file.CLIENT_METRICS_FILE: lambda generation: client_metrics_file.encode_client_metrics(
         client_metrics_file.ClientMetricsState(generation)
     ),
+    BROKERS.name: lambda generation: BROKERS.encode(Overrides(generation)),
 }
 
 
