@@ -44,6 +44,8 @@ class Handing:
     last_offset: int = -1
     """Of the last record that was handed over."""
     timestamp: int = -1
+    handed: int = 0
+    """Records that went since the session has counted them, also when `hand_over` raises."""
     is_done: bool = False
 
 
@@ -89,6 +91,7 @@ def hand_over(memory: LinkMemory, producer: UpstreamProducer, handing: Handing, 
                 handing.gap = gap
                 return _handed(stretch, records, size)
         records += 1
+        handing.handed = records
         size += each
         handing.last_offset, handing.offset, handing.size_bytes = offset, offset + 1, each
         if timestamp >= 0:

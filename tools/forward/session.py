@@ -143,12 +143,14 @@ class Session:
             while handing is not None:
                 part = handing.piece.partition
                 gap = handing.gap
-                count = hand_over(memory, self._producer, handing, stretch, sent.get(part, 0))
+                try:
+                    hand_over(memory, self._producer, handing, stretch, sent.get(part, 0))
+                finally:
+                    if handing.handed:
+                        sent[part] = sent.get(part, 0) + handing.handed
+                        lasts[part], sizes[part], handing.handed = handing.last_offset, handing.size_bytes, 0
                 if gap is not None and handing.gap is None:
                     gaps.append((part, gap))
-                sent[part] = sent.get(part, 0) + count
-                if count:
-                    lasts[part], sizes[part] = handing.last_offset, handing.size_bytes
                 if handing.timestamp >= 0:
                     times[part] = handing.timestamp
                 if handing.offset > self._committed[part]:

@@ -73,3 +73,14 @@ def test_a_gap_before_a_record_that_librdkafka_does_not_accept_is_told_when_it_g
         until(lambda: pair.values("other") == [b"o"] * 5, "the other topic")
     pair.drain(kafka={"message.max.bytes": 10 * LIMIT})
     assert dict(pair.records()[10].headers) == {"triolog.gap": b"10-14"}
+
+
+def test_records_that_are_refused_while_others_are_handed_over_are_found(pair: Forwarding) -> None:
+    """librdkafka reports a refusal in the middle of a stretch, before its records are counted."""
+    large = {700, 1500, 2600}
+    pair.upstream.create_topic(TOPIC, config={"max.message.bytes": "2000"})
+    pair.upstream.create_topic("dead")
+    pair.append([b"y" * 5000 if number in large else b"%d" % number for number in range(3000)])
+    pair.drain(dead_letter_topic="dead")
+    assert len(pair.records("dead")) == len(large)
+    assert pair.values() == [b"%d" % number for number in range(3000) if number not in large]

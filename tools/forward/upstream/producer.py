@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 FULL_S: Final = 0.05
 """How long to wait for room in librdkafka's queue before it is looked whether all is well."""
+REPORT_S: Final = 0.05
+"""How long to wait for acknowledgements before it is looked whether a record was refused: librdkafka waits for the others."""
 PURGED_LOOKS: Final = 5
 """Records are thrown away for a reason, which may be told behind them."""
 ABORT_S: Final = 3.0
@@ -155,7 +157,7 @@ class UpstreamProducer:
 
     def _flush(self, targets: set[str]) -> None:
         left, look_s, give_up_s = -1, time.monotonic() + STALLED_S, time.monotonic() + SILENT_S
-        while now_left := self._call("records were not taken", partial(self._producer.flush, CALL_S)):
+        while now_left := self._call("records were not taken", partial(self._producer.flush, REPORT_S)):
             self._check()
             now_s = time.monotonic()
             if now_left != left:
