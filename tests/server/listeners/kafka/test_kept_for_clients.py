@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.protocol.limits import KIB, MIB
+from triolog.protocol.limits import KIB, MAX_RULE_NAME_CHARS, MIB
 from triolog.protocol.types import TopicPartition
 from triolog.server.security.quota_entities import CLIENT_ID, PRODUCER_BYTE_RATE
 
@@ -191,13 +191,13 @@ async def test_quotas_topics_staged_tasks_and_leases_are_bounded_too(kafka: Kafk
     """Called as a program with a broker of its own does, which has no share, only the limit."""
     broker, memory = kafka.broker, kafka.broker.client_memory
     partition = TopicPartition(TOPIC, 0)
-    for_names = {((CLIENT_ID, "c" * LARGE),): {PRODUCER_BYTE_RATE: 1.0}}
+    for_names = {((CLIENT_ID, "c" * MAX_RULE_NAME_CHARS),): {PRODUCER_BYTE_RATE: 1.0}}
     before = memory.used_bytes
     await broker.security.alter_client_quotas(for_names)
-    assert memory.used_bytes > before + LARGE
+    assert memory.used_bytes > before + MAX_RULE_NAME_CHARS
     await broker.security.alter_client_quotas({entity: {PRODUCER_BYTE_RATE: None} for entity in for_names})
     assert memory.used_bytes == before
-    many = {((CLIENT_ID, f"{each:0{LARGE}}"),): {PRODUCER_BYTE_RATE: 1.0} for each in range(70)}
+    many = {((CLIENT_ID, f"{each:0{MAX_RULE_NAME_CHARS}}"),): {PRODUCER_BYTE_RATE: 1.0} for each in range(1_000)}
     assert "users, ACLs and quotas" in await refusal(lambda _: broker.security.alter_client_quotas(many))
     long = {"retention.hold.groups": ",".join(NAMES)}
     assert "topic configurations" in await refusal(lambda number: broker.topics.create(f"topic{number}", 1, long))
