@@ -261,9 +261,11 @@ class LogManager:
         self.waiting.is_stopping = True
         partitions = self.topics.hosted()
         with trio.move_on_at(self.stop_by()) as in_time:
-            await self._delete_at_once()
-            for hosted in partitions:
-                hosted.actor.close()
+            try:
+                await self._delete_at_once()
+            finally:  # nothing else ends an actor
+                for hosted in partitions:
+                    hosted.actor.close()
             for hosted in partitions:
                 await hosted.actor.stopped()
             self._unclean |= await close_logs(self.disk, partitions)
