@@ -9,7 +9,6 @@ from typing import Final
 import attrs
 
 from ...protocol.errors import (
-    InvalidConfigError,
     InvalidTopicError,
     RequestError,
     TopicAlreadyExistsError,
@@ -28,6 +27,7 @@ from ..actors.manager.descriptions import (
 )
 from ..actors.manager.log_manager import LogManager
 from ..actors.manager.topic_changes import ConfigChange
+from ..config.internal_keys import check_internal_change
 from ..storage.disk.checkpoints import encode_uuid
 from ..storage.disk.paths import INTERNAL_TOPICS
 from .share_partitions import SharePartitions
@@ -66,8 +66,7 @@ class TopicAdmin:
         internal = name in MADE_BY_ADMINISTRATORS
         if internal:
             configs = {**INTERNAL_TOPIC_CONFIG, **configs}
-            if configs["cleanup.policy"] != "compact":
-                raise InvalidConfigError(f"topic {name!r} holds the server's state: cleanup.policy=compact is what it can have")
+            check_internal_change(name, INTERNAL_TOPIC_CONFIG, configs, INTERNAL_TOPIC_CONFIG)
         if validate_only:
             changes.check_new(name, partitions, configs, internal=internal, lenient=lenient)
             return ""

@@ -150,7 +150,7 @@ class Run:
 
     def _configure_internal_topics(self, server: ServerProcess) -> None:
         """Let the server's own logs be rolled and compacted as often as the others."""
-        set_to = {"segment.bytes": "2048", "min.cleanable.dirty.ratio": "0", "file.delete.delay.ms": "0"}
+        set_to = {"internal.segment.bytes": "2048", "min.cleanable.dirty.ratio": "0", "file.delete.delay.ms": "0"}
         with WireClient.connect(server.address) as client:
             there = {topic.name for topic in client.call(messages.MetadataRequest(INTERNAL)).topics if topic.error is None}
             changes = tuple(messages.ConfigChange(name, set_to) for name in INTERNAL if name in there)

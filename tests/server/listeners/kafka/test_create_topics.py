@@ -74,7 +74,7 @@ REFUSED = [
     (new_topic("."), "INVALID_TOPIC_EXCEPTION"),
     (new_topic("x" * 250), "INVALID_TOPIC_EXCEPTION"),
     (new_topic("__stage_commits"), "INVALID_TOPIC_EXCEPTION"),
-    (new_topic("__consumer_offsets", configs={"cleanup.policy": "delete"}), "INVALID_CONFIG"),
+    (new_topic("__consumer_offsets", configs={"cleanup.policy": "delete"}), "POLICY_VIOLATION"),
     (new_topic("__cluster_metadata"), "INVALID_REQUEST"),
     (new_topic("to.pic"), "INVALID_TOPIC_EXCEPTION"),
     (new_topic(TOPIC, 0, 0), "TOPIC_ALREADY_EXISTS"),

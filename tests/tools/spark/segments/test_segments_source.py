@@ -47,7 +47,7 @@ def offsets(made: SegmentsReader) -> list[int]:
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """Topics a (two partitions) and b; records at offset n have START_MS + 10 n."""
-    for name, batches in (("a-0", 30), ("a-1", 10), ("b-0", 20), ("__internal-0", 1)):
+    for name, batches in (("a-0", 30), ("a-1", 10), ("b-0", 20), ("__consumer_offsets-0", 1)):
         drawn = [DrawnBatch(times=(20 * slot, 20 * slot + 10), value_bytes=100) for slot in range(batches)]
         write_log(tmp_path / name, [drawn[: batches // 2], drawn[batches // 2 :]], index_interval_bytes=300)
     return tmp_path
@@ -74,7 +74,7 @@ def test_everything_but_internal_topics_is_read_when_nothing_is_selected_in_as_m
         ({"subscribe": "a,b"}, [("a", 0), ("a", 1), ("b", 0)]),
         ({"assign": '{"a": [1]}'}, [("a", 1)]),
         ({"subscribePattern": "[ab]"}, [("a", 0), ("a", 1), ("b", 0)]),
-        ({"subscribe": "__internal"}, [("__internal", 0)]),
+        ({"subscribe": "__consumer_offsets"}, [("__consumer_offsets", 0)]),
     ],
 )
 def test_a_selection_says_what_is_read(directory: Path, selection: dict[str, str], expected: list[tuple[str, int]]) -> None:
