@@ -16,14 +16,20 @@ from typing import Final, NamedTuple
 import attrs
 import trio
 
-from ....protocol.coordinator.offsets import NO_TOPIC_ID, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from ....protocol.coordinator.offsets import (
+    NO_EXPIRE_TIMESTAMP,
+    NO_TOPIC_ID,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...settings.broker_config import BrokerConfig
 from ...storage.log.append import AppendResult
 from ...system.clock import NowMs
 from ..manager.log_manager import LogManager
-from .commit_batch import AnswerCommit, Commit, CommitBatch
+from .commit_batch import DEFAULT_RETENTION, AnswerCommit, Commit, CommitBatch
 from .group_offsets import CommittedOffset, GroupOffsets, MayExpire
 from .offsets_topic import OffsetsTopic, batch_builder, check_group
 
@@ -148,31 +154,25 @@ class CommittedOffsets:
 
     def _batch(self, group: str, commits: Sequence[Commit], producer_id: int) -> CommitBatch:
         """What of the commits can be kept."""
-        answers = [self._check(commit) for commit in commits]
-        now_ms = self._now_ms()
-        entries = [
-            (
-                OffsetCommitKey(group, commit.topic_partition),
-                OffsetCommitValue(
-                    commit.offset,
-                    commit.metadata or "",
-                    now_ms,
-                    commit.leader_epoch,
-                    commit.expire_timestamp(now_ms),
-                    self._topic_id(commit.topic_partition.topic) or NO_TOPIC_ID,
-                ),
-            )
-            for commit, error in zip(commits, answers, strict=True)
-            if error is None
-        ]
+        topics, now_ms = self.topic.topics, self._now_ms()
+        answers: list[RequestError | None] = []
+        entries = []
+        for commit in commits:
+            topic_partition, offset, metadata, leader_epoch, retention_ms = commit
+            hosted = topics.find(topic_partition.topic)
+            if hosted is None or not 0 <= topic_partition.partition < len(hosted.partitions):
+                answers.append(_missing(topic_partition))
+                continue
+            error = self._check_metadata(commit)
+            answers.append(error)
+            if error is None:
+                expires = NO_EXPIRE_TIMESTAMP if retention_ms == DEFAULT_RETENTION else commit.expire_timestamp(now_ms)
+                value = OffsetCommitValue(offset, metadata or "", now_ms, leader_epoch, expires, hosted.topic.id_bytes)
+                entries.append((OffsetCommitKey(group, topic_partition), value))
         return CommitBatch(group, producer_id, now_ms, answers, entries)
 
-    def _check(self, commit: Commit) -> RequestError | None:
+    def _check_metadata(self, commit: Commit) -> RequestError | None:
         topic_partition, _, metadata, *_ = commit
-        if not self.has_partition(topic_partition):
-            return RequestError(
-                f"{topic_partition} does not exist; no offset can be committed for it", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
         size, limit = len((metadata or "").encode()), self._config.offset_metadata_max_bytes
         if size > limit:
             return RequestError(
@@ -201,8 +201,8 @@ class CommittedOffsets:
         return value.topic_id not in (NO_TOPIC_ID, self._topic_id(topic_partition.topic))
 
     def _topic_id(self, topic: str) -> bytes | None:
-        topics = self.topic.topics
-        return topics.get(topic).topic.id_bytes if topic in topics else None
+        hosted = self.topic.topics.find(topic)
+        return None if hosted is None else hosted.topic.id_bytes
 
     def committed_partitions(self, group: str) -> list[TopicPartition]:
         """For which the group has committed something, in order. Raises RequestError."""
@@ -246,8 +246,8 @@ class CommittedOffsets:
 
     def has_partition(self, topic_partition: TopicPartition) -> bool:
         """Whether there is something to commit offsets for."""
-        topics, (name, number) = self.topic.topics, topic_partition
-        return name in topics and 0 <= number < len(topics.get(name).partitions)
+        hosted = self.topic.topics.find(topic_partition.topic)
+        return hosted is not None and 0 <= topic_partition.partition < len(hosted.partitions)
 
     # ---- taking back -----------------------------------------------------------------------------------------------------
 
@@ -364,3 +364,9 @@ class CommittedOffsets:
             if len(taken) >= OFFSETS_PER_BATCH or builder.estimated_size_bytes >= _BYTES_PER_TOMBSTONES:
                 break
         return (taken, builder.build()) if taken else None
+
+
+def _missing(topic_partition: TopicPartition) -> RequestError:
+    return RequestError(
+        f"{topic_partition} does not exist; no offset can be committed for it", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )

@@ -63,6 +63,9 @@ class GroupRecord(NamedTuple):
 _NO_RECORD: Final = GroupRecord(has_members=False, since_ms=-1)
 
 
+_NO_OFFSETS: Final[dict[TopicPartition, CommittedOffset]] = {}
+
+
 IsStale = Callable[[OffsetCommitKey, OffsetCommitValue], bool]
 """Whether an offset belongs to a topic that was deleted."""
 OFFSET_BYTES: Final = 600
@@ -119,12 +122,15 @@ class GroupOffsets:
                 self._account.drop(key)
 
     def check_memory(self, entries: Iterable[tuple[OffsetCommitKey, OffsetCommitValue]], producer_id: int) -> None:
-        """Raises RequestError where these commits, of one group, take more memory than the client may have."""
+        """Raises RequestError where these commits, of one group, take more memory than the client may have. Metadata that is
+        the same object as before, mostly the empty one, is not measured: this comes with each commit."""
         is_pending, more, name = producer_id != NO_PRODUCER_ID, 0, ""
         pending = self._pending.get(producer_id, {}) if is_pending else {}
         for key, value in entries:
             name = key.group
-            before = pending.get(key) if is_pending else self.offsets(name).get(key.topic_partition)
+            before = pending.get(key) if is_pending else self._offsets.get(name, _NO_OFFSETS).get(key.topic_partition)
+            if before is not None and before.value.metadata is value.metadata:
+                continue
             more += _offset_bytes(value) - (0 if before is None else _offset_bytes(before.value))
             more += sys.getsizeof(name) if is_pending and before is None else 0
         if self._account is not None and more > 0:
@@ -202,16 +208,21 @@ class GroupOffsets:
             self._commit(key, CommittedOffset(value, record_offset))
 
     def _commit(self, key: OffsetCommitKey, committed: CommittedOffset) -> None:
-        offsets, more = self._offsets.get(key.group), _offset_bytes(committed.value)
+        offsets, more = self._offsets.get(key.group), 0
         if offsets is None:
             offsets = self._offsets[key.group] = {}
-            more += _group_bytes(key.group)
-        if (before := offsets.get(key.topic_partition)) is not None:
-            more -= _offset_bytes(before.value)
+            more = _group_bytes(key.group)
+        before = offsets.get(key.topic_partition)
+        if before is None:
+            more += _offset_bytes(committed.value)
+        else:
+            if before.value.metadata is not committed.value.metadata:
+                more += _offset_bytes(committed.value) - _offset_bytes(before.value)
             if self.on_moved is not None and before.value.offset >= 0:
                 self.on_moved(key.group, key.topic_partition, before.value.offset, committed.value.offset)
         offsets[key.topic_partition] = committed
-        self._grow(key.group, more)
+        if more:
+            self._grow(key.group, more)
 
     def put_group(self, group: str, value: GroupMetadataValue | None) -> None:
         """A group metadata record, or that it was taken away."""

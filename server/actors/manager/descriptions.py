@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, final
 
 import attrs
 import trio
@@ -43,6 +43,7 @@ class TopicDescription:
     partitions: tuple[PartitionDescription, ...]
 
 
+@final
 @attrs.frozen
 class TopicMetadata:
     """What clients are told of a topic: its id of 16 bytes, and for each partition the leader epoch or why it is not served."""

@@ -13,6 +13,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Final, TypeVar
 
 import attrs
@@ -32,6 +33,8 @@ from .topics import HostedPartition, Topics
 LOGGER: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_directory: Final = attrgetter("directory")
 
 
 @attrs.define(eq=False, repr=False)
@@ -120,7 +123,7 @@ class LogDirectories:
 
     def loads(self) -> Counter[int]:
         """How many partitions each directory holds, by its `id`."""
-        return Counter(id(hosted.directory) for hosted in self.topics.hosted())
+        return Counter(map(id, map(_directory, self.topics.hosted())))
 
     def by_load(self, loads: Mapping[int, int]) -> list[LogDirectory]:
         """Those in service, the one with the fewest partitions first."""

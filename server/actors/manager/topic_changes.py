@@ -30,9 +30,9 @@ from ...storage.directory.catalogue import Catalogue, adopted_configs
 from ...storage.directory.creations_file import CREATIONS_FILE, Creation
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.directory.partition_directory import delete_directory
-from ...storage.directory.topics_file import TOPICS_FILE, Topic, topics_bytes
+from ...storage.directory.topics_file import TOPICS_FILE, Topic, entry_bytes, topics_bytes
 from ...storage.disk.checkpoints import random_uuid
-from ...storage.disk.file_limits import check_offset_checkpoints, check_size
+from ...storage.disk.file_limits import check_offset_checkpoints, check_size, offset_lines_bytes
 from ...storage.disk.paths import (
     CLUSTER_METADATA_TOPIC,
     DELETE_DIR_SUFFIX,
@@ -181,17 +181,21 @@ class TopicChanges:
 
     def _check_files(self, changed: Topic) -> None:
         """Raises RequestError when a file of a log directory could not be read again with this topic in it."""
-        topics = {hosted.topic.name: hosted.topic for hosted in self.topics} | {changed.name: changed}
+        topics, name, partitions = self.topics, changed.name, changed.partitions
+        entries, lines, count = topics.entries_bytes, topics.offset_lines_bytes, topics.partition_count
+        if (before := topics.entries.get(name)) is not None:
+            entries -= entry_bytes(before)
+            lines -= offset_lines_bytes(name, before.partitions)
+            count -= before.partitions
         try:
-            check_size(TOPICS_FILE, topics_bytes(topics.values(), len(self.catalogue.deleted)))
-            check_offset_checkpoints((topic.name, topic.partitions) for topic in topics.values())
+            check_size(TOPICS_FILE, topics_bytes(entries + entry_bytes(changed), len(self.catalogue.deleted)))
+            check_offset_checkpoints(lines + offset_lines_bytes(name, partitions), count + partitions)
         except FileTooLargeError as exc:
             raise RequestError(f"topic {changed.name!r}: {exc}; delete topics first", ErrorCode.POLICY_VIOLATION) from exc
 
-    async def _write(self, *changed: Topic, without: str | None = None) -> None:
+    async def _write(self, *changed: Topic) -> None:
         """Put a new generation into every directory in service. One that fails for good is taken out of service."""
-        topics = self._going | {hosted.topic.name: hosted.topic for hosted in self.topics if hosted.topic.name != without}
-        topics |= {topic.name: topic for topic in changed}
+        topics = self._going | self.topics.entries | {topic.name: topic for topic in changed}
         await self.directories.write_topics(self.catalogue, list(topics.values()))
 
     async def _take_back(self, creation: Creation, maker: PartitionMaker, generation: int) -> None:

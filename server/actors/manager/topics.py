@@ -6,7 +6,9 @@ import logging
 import math
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Final
+from itertools import chain
+from operator import attrgetter
+from typing import ClassVar, Final
 
 import attrs
 import trio
@@ -15,8 +17,9 @@ from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartition
 from ....protocol.types import TimestampType, TopicPartition
 from ...config import LogConfig
 from ...storage.directory.log_directory import LogDirectory
-from ...storage.directory.topics_file import Topic
+from ...storage.directory.topics_file import Topic, entry_bytes
 from ...storage.disk.checkpoints import encode_uuid
+from ...storage.disk.file_limits import offset_lines_bytes
 from ...storage.disk.paths import collision_key
 from ...system.client_memory import Account, ClientMemory, deep_bytes
 from ..partition.partition import PartitionActor
@@ -30,11 +33,15 @@ MAX_DELETED: Final = 1_000
 TOPIC_BYTES: Final = 2_000
 """A topic without partitions, overrides and its name."""
 
+_partitions: Final = attrgetter("partitions")
+_has_actor: Final = attrgetter("has_actor")
+
 
 @attrs.frozen
 class OfflinePartition:
     """A partition that cannot be served, and why."""
 
+    has_actor: ClassVar[bool] = False
     topic_partition: TopicPartition
     error: RequestError
     directory: LogDirectory | None
@@ -45,6 +52,7 @@ class OfflinePartition:
 class HostedPartition:
     """A partition's actor and the log directory that holds its files."""
 
+    has_actor: ClassVar[bool] = True
     actor: PartitionActor
     directory: LogDirectory
     refusal: RequestError | None = None
@@ -83,7 +91,12 @@ class Topics:
     """Another one after every topic that was made, deleted or given more partitions."""
     partition_count: int = 0
     """Of all topics, as they were when they were added."""
-    _counted: dict[str, int] = attrs.field(factory=dict)
+    entries_bytes: int = 0
+    """`entry_bytes` of all topics."""
+    offset_lines_bytes: int = 0
+    """The same for checkpoints of offsets."""
+    entries: dict[str, Topic] = attrs.field(factory=dict)
+    """By name, the topics as they were counted. Not to be changed."""
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -99,8 +112,6 @@ class Topics:
         self.version += 1
         if name not in self._topics:
             self._by_collision_key.setdefault(collision_key(name), []).append(name)
-        self.partition_count += hosted.topic.partitions - self._counted.get(name, 0)
-        self._counted[name] = hosted.topic.partitions
         self._topics[name] = hosted
         self.charge(hosted)
         self._names[hosted.topic.id_bytes] = name
@@ -110,14 +121,24 @@ class Topics:
         self.account.check(name, _bytes_of(name, configs) - self.account.size_of(name))
 
     def charge(self, hosted: HostedTopic) -> None:
-        """The topic has its overrides from now on."""
+        """The topic is as it is from now on: its overrides, its partitions."""
+        self._count(hosted.topic.name, hosted.topic)
         self.account.put(hosted.topic.name, _bytes_of(hosted.topic.name, hosted.topic.configs))
+
+    def _count(self, name: str, topic: Topic | None) -> None:
+        for each, sign in ((self.entries.pop(name, None), -1), (topic, 1)):
+            if each is not None:
+                self.partition_count += sign * each.partitions
+                self.entries_bytes += sign * entry_bytes(each)
+                self.offset_lines_bytes += sign * offset_lines_bytes(name, each.partitions)
+        if topic is not None:
+            self.entries[name] = topic
 
     def remove(self, name: str) -> HostedTopic:
         self.account.drop(name)
         self.version += 1
         hosted = self._topics.pop(name)
-        self.partition_count -= self._counted.pop(name)
+        self._count(name, None)
         del self._names[hosted.topic.id_bytes]
         self._by_collision_key[collision_key(name)].remove(name)
         if not self._by_collision_key[collision_key(name)]:
@@ -146,6 +167,9 @@ class Topics:
             topic = encode_uuid(uuid.UUID(bytes=topic_id))
             raise RequestError(f"there is no topic with id {topic}; it may have been deleted", ErrorCode.UNKNOWN_TOPIC_ID)
         return name
+
+    def find(self, name: str) -> HostedTopic | None:
+        return self._topics.get(name)
 
     def get(self, name: str) -> HostedTopic:
         """Raises UnknownTopicOrPartitionError."""
@@ -200,8 +224,8 @@ class Topics:
         return [each for hosted in self._topics.values() for each in hosted.partitions if isinstance(each, OfflinePartition)]
 
     def hosted(self) -> list[HostedPartition]:
-        """Every partition that has an actor."""
-        return [each for hosted in self._topics.values() for each in hosted.partitions if isinstance(each, HostedPartition)]
+        """Every partition that has an actor. Asked for with every topic that is made, of thousands: no step of it is ours."""
+        return list(filter(_has_actor, chain.from_iterable(map(_partitions, self._topics.values()))))
 
 
 def _bytes_of(name: str, configs: Mapping[str, str]) -> int:

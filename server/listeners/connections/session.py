@@ -91,8 +91,8 @@ class Session(ABC, Generic[RequestT]):
     """Of requests that have a timeout."""
     is_muted: bool = False
     """Whether nothing more is received or taken up for a while: its peer is above a quota."""
-    _client: Payer | None = None
-    """Who pays for what is kept; None until it is asked for."""
+    client: Payer | None = None
+    """Who pays for what is kept; None until `known_client` is asked."""
     _muted_until: float = 0.0
     """In trio's time."""
     _held_up: RequestT | None = None
@@ -177,13 +177,17 @@ class Session(ABC, Generic[RequestT]):
     def known_as(self, principal: str) -> None:
         """Who the peer is, as far as it has said."""
         self.principal, self.user = principal, principal.removeprefix(USER_PREFIX)
-        self._client = None
+        self.client = None
 
     def pay(self) -> None:
         """Let this client pay for the memory that its requests make the server keep, in this task from now on."""
-        if self._client is None:
-            self._client = new_payer(self._payer())
-        PAYER.set(self._client)
+        PAYER.set(self.client or self.known_client())
+
+    def known_client(self) -> Payer:
+        """Who pays, as the client is known now."""
+        if self.client is None:
+            self.client = new_payer(self._payer())
+        return self.client
 
     # ---- the budget ----------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from ....protocol.records.compression import load_codecs
 from ....protocol.schema.fields import has_more_elements
 from ...broker import Broker
 from ...settings.broker_config import Address
+from ...system.client_memory import PAYER
 from ..access.audited import note_change
 from ..connections.connection_task import Work
 from ..connections.sockets import Admission, Listener, Served
@@ -156,7 +157,7 @@ class KafkaCalls:
         if key is ApiKey.PRODUCE:
             return take_produce(call, turn, request.body)
         if key is not ApiKey.FETCH:
-            self.session.pay()
+            PAYER.set(self.session.client or self.session.known_client())  # `pay`, with one call less for each request
         if not request.is_large and (self.door.guard is None or request.body is None):
             if (take := TAKEN.get(key)) is not None:
                 return take(call, turn, request.body)

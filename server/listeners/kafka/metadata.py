@@ -51,7 +51,7 @@ def metadata_at_once(call: Call, body: MetadataRequest) -> MetadataResponse | No
         topic = _known(call, each, may_create=body.allow_auto_topic_creation)
         if topic is None:
             return None
-        if isinstance(topic, TopicMetadata):
+        if type(topic) is TopicMetadata:
             left -= len(topic.leader_epochs)
             if left < 0:
                 return None
@@ -153,7 +153,12 @@ async def _made(call: Call, name: str) -> TopicMetadata:
 
 def _found(call: Call, topic: TopicMetadata) -> MetadataResponseTopic:
     nodes = [call.door.node_id]
-    return _told(topic, [_partition(number, epoch, nodes) for number, epoch in enumerate(topic.leader_epochs)])
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(number, epoch, nodes) for number, epoch in enumerate(topic.leader_epochs)],
+    )
 
 
 async def _found_in_turns(call: Call, topic: TopicMetadata) -> MetadataResponseTopic:
@@ -162,10 +167,6 @@ async def _found_in_turns(call: Call, topic: TopicMetadata) -> MetadataResponseT
         some = topic.leader_epochs[first : first + PARTITIONS_AT_ONCE]
         partitions += [_partition(number, epoch, nodes) for number, epoch in enumerate(some, first)]
         await call.broker.disk.turns.checkpoint(STEPS_PER_PARTITION * len(some))
-    return _told(topic, partitions)
-
-
-def _told(topic: TopicMetadata, partitions: list[MetadataResponsePartition]) -> MetadataResponseTopic:
     return MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions)
 
 

@@ -77,9 +77,14 @@ def encode_topics(generation: int, topics: Iterable[Topic], deleted_topic_ids: I
     return (_document([*lines, f' "{CHECKSUM_KEY}": {checksum}']) + "\n").encode()
 
 
-def topics_bytes(topics: Iterable[Topic], deleted_topics: int) -> int:
-    """How large the file gets at most."""
-    return _AROUND_BYTES + sum(len(topic.entry) + 2 for topic in topics) + deleted_topics * _DELETED_BYTES
+def entry_bytes(topic: Topic) -> int:
+    """What a topic adds to the file."""
+    return len(topic.entry) + 2
+
+
+def topics_bytes(entries_bytes: int, deleted_topics: int) -> int:
+    """How large the file gets at most, with `entry_bytes` of all topics."""
+    return _AROUND_BYTES + entries_bytes + deleted_topics * _DELETED_BYTES
 
 
 def _document(lines: Iterable[str]) -> str:

@@ -7,7 +7,6 @@ A name that is not listed here has no limit of its own; whoever reads it names o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from typing import Final
 
 from ....protocol.limits import MIB
@@ -66,13 +65,14 @@ def check_size(path: str, size: int) -> None:
         raise FileTooLargeError(f"{os.path.basename(path)} would have {size} bytes, at most {limit} can be read again")
 
 
-def check_offset_checkpoints(partitions: Iterable[tuple[str, int]]) -> None:
-    """Raises FileTooLargeError when a checkpoint of this many partitions by topic could not be read again, whatever their
-    offsets become."""
-    size = entries = 0
-    for name, count in partitions:
-        size += (len(name) + _OFFSET_LINE_BYTES) * count
-        entries += count
+def offset_lines_bytes(topic: str, partitions: int) -> int:
+    """What a topic adds to a checkpoint at most, whatever its offsets become."""
+    return (len(topic) + _OFFSET_LINE_BYTES) * partitions
+
+
+def check_offset_checkpoints(size: int, entries: int) -> None:
+    """Raises FileTooLargeError when a checkpoint of this many partitions, with `offset_lines_bytes` of all topics, could not be
+    read again."""
     check_size("recovery-point-offset-checkpoint", size)
     if entries > MAX_CHECKPOINT_ENTRIES:
         raise FileTooLargeError(

@@ -32,6 +32,17 @@ SAID_BY_CLIENTS: Final = ("MemberMetadataKey", "RegularExpressionKey", "Topology
 """Kinds of records that have what clients say; the others have what the server decides."""
 
 
+class _Sized(NamedTuple):
+    """What the ledger is told of a record."""
+
+    number: int
+    """Hash of its key."""
+    is_said: bool
+    """Whether it has what clients say."""
+    size: int
+    """0 for one that takes another back."""
+
+
 class ManagedPlan(Protocol):
     """What a command has come to."""
 
@@ -109,7 +120,7 @@ class ManagedCoordinator(Generic[G, P, T]):
         for key, value in self._topic.take_managed(self.RECORDS):
             with self._topic.errors.isolate("coordinator-load", key):
                 self._groups.replay(key, value)
-                self._charge(key.group_id, [(key, value)])
+                self._charge(key.group_id, self._sized([(key, value)]))
         self._groups.begin_sessions(deadline_now_ms())
 
     async def run(self) -> None:
@@ -173,12 +184,13 @@ class ManagedCoordinator(Generic[G, P, T]):
 
     async def _store(self, plan: P, on_stored: Callable[[], None], *, replaces_classic: bool = False) -> None:
         group = plan.group.group_id
-        self._check_memory(group, plan.records)
+        sized = self._sized(plan.records)
+        self._check_memory(group, sized)
         encoded = [self.RECORDS.encode(record) for record in plan.records]
 
         def stored() -> None:
             on_stored()
-            self._charge(group, plan.records)
+            self._charge(group, sized)
 
         await store_records(self._topic, group, encoded, stored, replaces_classic=replaces_classic)
 
@@ -188,34 +200,30 @@ class ManagedCoordinator(Generic[G, P, T]):
     def _account(self) -> Account:
         return self._topic.memory.account(f"{self.KIND} groups", self._groups.settings.max_groups)
 
-    def _check_memory(self, group: str, records: Sequence[tuple[Any, Any]]) -> None:
+    def _sized(self, records: Sequence[tuple[Any, Any]]) -> list[_Sized]:
+        """Looked at once for each change, because a topology has thousands of values."""
+        return [_Sized(hash(self.RECORDS.encode_key(key)), _is_said(key), _record_bytes(key, value)) for key, value in records]
+
+    def _check_memory(self, group: str, sized: Sequence[_Sized]) -> None:
         """Raises POLICY_VIOLATION where a client says more than it may. What the server decides itself for members is charged
         and never refused: an established group goes on."""
-        if not any(value is not None and type(key).__name__.endswith(SAID_BY_CLIENTS) for key, value in records):
-            return
         known = self._sizes.get(group, {})
-        more = [(key, _record_bytes(key, value) - known.get(self._hash(key), 0)) for key, value in records]
-        if any(size > 0 and type(key).__name__.endswith(SAID_BY_CLIENTS) for key, size in more):
-            self._account.check(group, sum(size for _, size in more))
+        if any(each.is_said and each.size > known.get(each.number, 0) for each in sized):
+            self._account.check(group, sum(each.size - known.get(each.number, 0) for each in sized))
 
-    def _charge(self, group: str, records: Sequence[tuple[Any, Any]]) -> None:
+    def _charge(self, group: str, sized: Sequence[_Sized]) -> None:
         """These records are what the log says."""
         sizes = self._sizes.setdefault(group, {})
         total = self._account.size_of(group)
-        for key, value in records:
-            number = self._hash(key)
-            total -= sizes.pop(number, 0)
-            if value is not None:
-                size = sizes[number] = _record_bytes(key, value)
-                total += size
+        for number, _, size in sized:
+            total += size - sizes.pop(number, 0)
+            if size:
+                sizes[number] = size
         if sizes:
             self._account.put(group, total)
         else:
             del self._sizes[group]
             self._account.drop(group)
-
-    def _hash(self, key: Any) -> int:
-        return hash(self.RECORDS.encode_key(key))
 
     # ---- between the kinds -----------------------------------------------------------------------------------------------
 
@@ -271,6 +279,10 @@ class ManagedCoordinator(Generic[G, P, T]):
                 except RequestError as exc:
                     LOGGER.warning("%s group %s has expired, which is tried again: %s", self.KIND, group, exc)
         return count
+
+
+def _is_said(key: Any) -> bool:
+    return type(key).__name__.endswith(SAID_BY_CLIENTS)
 
 
 def _record_bytes(key: Any, value: Any) -> int:
