@@ -18,6 +18,8 @@ NewRecord = tuple[int, bytes | None, bytes | None]
 @attrs.frozen
 class ModelBatch:
     records: tuple[Record, ...]
+    gap_from: int | None = None
+    """Where the gap starts that recovery covered with this control batch; None for what was appended."""
 
     @classmethod
     def at(cls, base_offset: int, records: Sequence[NewRecord], append_time: int | None) -> ModelBatch:
@@ -31,7 +33,7 @@ class ModelBatch:
 
     @property
     def base_offset(self) -> int:
-        return self.records[0].offset
+        return self.records[0].offset if self.gap_from is None else self.gap_from
 
     @property
     def next_offset(self) -> int:
@@ -88,7 +90,7 @@ class ModelLog:
 
     def readable(self) -> Iterator[Record]:
         for batch in self.batches:
-            for record in batch.records:
+            for record in batch.records if batch.gap_from is None else ():
                 if self.log_start_offset <= record.offset < self.high_watermark:
                     yield record
 

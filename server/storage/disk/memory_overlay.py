@@ -7,8 +7,9 @@ kept here; the device is not changed, and when there is space the log is opened 
 |---|---|
 | a file that is made, emptied or put in place | memory, against `max_bytes` |
 | reads of other files, also under the name they have here | the device |
-| a `.log` that is cut | its size here; bytes of logs are never kept |
+| a `.log` that is cut | its size here; bytes of the device are never kept |
 | a `.log` that is written with the bytes it has | the device, where that takes no space; with others: ENOSPC |
+| a control batch behind the end of a `.log`, which covers a gap there | memory, against `max_bytes`; more bytes: ENOSPC |
 | what is set aside of a damaged log (`.corrupt-`) | its size only: nobody reads it before the log is opened again |
 | syncs of files and directories of the device | the device: what is served must survive a power cut |
 
@@ -32,6 +33,8 @@ from .paths import CORRUPT_MARK, LOG_SUFFIX
 
 FIRST_DESCRIPTOR: Final = 1 << 30
 """Descriptors of files in memory are numbers from here on, which no system gives to a real one."""
+MOST_TAIL_BYTES: Final = 128
+"""Behind the end of a log of the device: a control batch of one record."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -83,10 +86,13 @@ class _Memory:
 
 @attrs.define(eq=False, repr=False)
 class _Through:
-    """A file of the device, under its own name or another one, perhaps cut."""
+    """A file of the device, under its own name or another one, perhaps cut, perhaps with a few bytes behind its end."""
 
     path: str
     size: int | None = None
+    """How much of the device's file is this one; None: all."""
+    tail: bytes = b""
+    """What was written behind that; `size` is known then."""
 
 
 _File = _Memory | _Through
@@ -158,12 +164,13 @@ class MemoryOverlay:
         file = self._by_fd(fd)
         if isinstance(file, _Memory):
             return file.size
-        return self._fs.size(fd) if file.size is None else file.size
+        return self._fs.size(fd) if file.size is None else file.size + len(file.tail)
 
     def read(self, fd: int, size: int, position: int) -> bytes:
         file = self._by_fd(fd)
         if isinstance(file, _Through):
-            return self._fs.read(fd, _within(file, size, position), position)
+            data = self._fs.read(fd, _within(file, size, position), position)
+            return data + _of_tail(file, size - len(data), position + len(data)) if file.tail else data
         if not file.is_kept:
             raise self._no_space("what was set aside of a damaged log is not kept in memory")
         return file.read(size, position)
@@ -181,7 +188,11 @@ class MemoryOverlay:
             self._take(file, position + len(data))
             file.write(data, position)
         elif self.read(fd, len(data), position) == data:
-            self._fs.write(fd, [data], position)
+            if on_device := data[: _within(file, len(data), position)]:
+                self._fs.write(fd, [on_device], position)
+        elif position == self.size(fd) and len(file.tail) + len(data) <= MOST_TAIL_BYTES:
+            self._take_bytes(file.path.rpartition("/")[0], len(data))
+            file.size, file.tail = position - len(file.tail), file.tail + data
         else:
             raise self._no_space("bytes of logs are not kept in memory")
 
@@ -190,7 +201,8 @@ class MemoryOverlay:
         if isinstance(file, _Memory):
             file.resize(size)
         elif size <= self.size(fd):
-            file.size = size
+            kept = size if file.size is None else min(size, file.size)
+            file.size, file.tail = kept, file.tail[: size - kept]
         else:
             raise self._no_space("bytes of logs are not kept in memory")
 
@@ -258,7 +270,7 @@ class MemoryOverlay:
         file = self._find(path)
         if not isinstance(file, _Through):
             return None if file is None else file.size
-        return self._fs.file_size(file.path) if file.size is None else file.size
+        return self._fs.file_size(file.path) if file.size is None else file.size + len(file.tail)
 
     def modified_ms(self, path: str) -> int:
         file = self._find(path)
@@ -304,10 +316,13 @@ class MemoryOverlay:
 
     def _take(self, file: _Memory, length: int) -> None:
         """Count what `file` takes to have that many bytes. Raises OSError: ENOSPC."""
-        missing, held = file.missing(length), self.held_bytes
+        self._take_bytes(file.directory, file.missing(length))
+
+    def _take_bytes(self, directory: str, missing: int) -> None:
+        held = self.held_bytes
         if missing and held + missing > self._max_bytes:
             raise self._no_space(f"{held} bytes are kept in memory instead, and {missing} more are above {self._max_bytes}")
-        self._taken[file.directory] = self._taken.get(file.directory, 0) + missing
+        self._taken[directory] = self._taken.get(directory, 0) + missing
 
     def _copy(self, file: _Through) -> _Memory:
         """A small file of the device that is to be changed."""
@@ -338,3 +353,9 @@ def _new(path: str) -> _Memory:
 def _within(file: _Through, size: int, position: int) -> int:
     """How many of the bytes lie before the cut."""
     return size if file.size is None else max(0, min(size, file.size - position))
+
+
+def _of_tail(file: _Through, size: int, position: int) -> bytes:
+    """Bytes from `position` on that lie behind the end of the device's file."""
+    at = position - (file.size or 0)
+    return file.tail[at : at + size] if at >= 0 else b""

@@ -35,7 +35,8 @@ class Forcing:
                 continue
             self._force_log(segment)
             for file in segment.files[1:]:
-                _sync(self.syncs, file.path)
+                if self.fs.file_size(file.path) is not None:  # one of a new segment is made with its first entry
+                    _sync(self.syncs, file.path)
         bases = {segment.base_offset for segment in rebuilt}
         self._write_snapshots_again(log.directory, bases - written)
         paths = [path for offset in sorted(written | bases) for path in snapshot_paths(log.directory, offset)]

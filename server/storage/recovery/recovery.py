@@ -21,19 +21,19 @@ from typing import Final
 import attrs
 
 from ....protocol.errors import CorruptRecordError
-from ....protocol.limits import INT32_MAX, INT64_MAX, MAX_PRODUCERS_PER_PARTITION
-from ....protocol.records.batch import gap_marker
+from ....protocol.limits import INT32_MAX, INT64_MAX, MAX_PRODUCERS_PER_PARTITION, MAX_SEGMENT_BYTES
+from ....protocol.records.batch import check_batch, gap_marker
 from ....protocol.types import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, TopicPartition
 from ...config import LogConfig
 from ...system.clock import NowMs
 from ..disk.checkpoints import LOG_START_FILE
 from ..disk.diskops import Procedure, drive
-from ..disk.filesystem import FileSystem
+from ..disk.filesystem import FileSystem, read_at
 from ..disk.paths import may_be_trimmed
 from ..errors import CorruptIndexError, LostWriteError, SegmentOffsetOverflowError, StorageError
 from ..log.derived_files import FILE_NAME as DERIVED_FILE
 from ..log.derived_files import DerivedFiles
-from ..log.gaps import NO_FILE, OffsetGap, end_behind_gaps, gaps_within, merge_gaps, write_gaps
+from ..log.gaps import NO_FILE, OffsetGap, end_behind_gaps, gap_at, gaps_within, merge_gaps, write_gaps
 from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ..log.log import Log
 from ..log.truncate import truncate_fully_and_start_at
@@ -108,7 +108,7 @@ class _Opening:
         self.loaded: LoadedFiles = load_files(fs, request.directory, request.config, request.now_ms())
         self.segments = self.loaded.segments
         self.epochs = self.loaded.epochs
-        self.gaps = self.loaded.gaps
+        self.gaps = self.written_gaps = self.loaded.gaps
         self.epochs_before = self.epochs.entries
         self.ends: dict[int, Ends] = {}
         """What was seen of segments, by base offset."""
@@ -191,11 +191,25 @@ class _Opening:
         try:
             ends = drive(self.fs, load_indexes(segment, None if following is None else following.base_offset))
             drive(self.fs, self.derived.check(segment))
+            self._check_marker(segment, ends.next_offset - 1)
             self.ends[segment.base_offset], next_offset = ends, ends.next_offset
         except (CorruptIndexError, CorruptRecordError) as exc:
             LOGGER.warning("%s; the segment is scanned and its indexes are rebuilt", str(exc))
             next_offset = self._rebuild(segment)
         self.loaded.check_hole(segment, next_offset, self.request.log_start_offset)
+
+    def _check_marker(self, segment: LogSegment, last_offset: int) -> None:
+        """The batch that covers a gap at the end of a segment was not promised when it was written, but the segment behind it
+        may be there: a power cut may have torn it. Raises CorruptRecordError."""
+        if not segment.size or gap_at(self.gaps, last_offset) is None:
+            return
+        try:
+            found = drive(self.fs, segment.view().translate_offset(last_offset))
+        finally:
+            segment.offset_index.buffer = None
+        if found is not None:
+            data = read_at(self.fs, segment.log.path, found.position, found.header.size_bytes)
+            check_batch(memoryview(data), found.header)
 
     def _rebuild(self, segment: LogSegment) -> int:
         """Scan a segment whose bytes were promised: nothing is cut, damage at its end is a gap too. Answers its end offset."""
@@ -317,7 +331,8 @@ class _Opening:
         return log
 
     def _close_gap_at_end(self, log: Log) -> None:
-        """Offsets that were promised and lost at the end of the log are not given out again: a segment starts behind them.
+        """Offsets that were promised and lost at the end of the log are not given out again: a control batch has them, or a
+        segment starts behind them.
 
         After a clean stop the checkpoint promised all of the log. (After another one it may be older than a truncation, but a
         log without any segment was not truncated.)
@@ -336,28 +351,37 @@ class _Opening:
             )
             self.gaps = merge_gaps([*self.gaps, lost])
         end = end_behind_gaps(self.gaps, log.log_end_offset)
-        if not log.truncations:
-            self._cover_end(log, end)
+        covering = None if log.truncations else self._cover_end(log, end)
         if log.log_end_offset < end <= log.log_end_offset + INT32_MAX:
             log.log_end_offset = log.producers.end_offset = end
-            self.rebuilt.append(log.active)
-            drive(self.fs, log.roll())
-            close_files(self.fs, log)
+            if covering is not log.active:
+                self.rebuilt.append(log.active)
+                drive(self.fs, log.roll())
+        close_files(self.fs, log)
         log.gaps = gaps_within(self.gaps, log.log_start_offset, log.log_end_offset)
-        if log.gaps != self.loaded.gaps:
-            write_gaps(self.fs, log.directory, log.gaps, durable=self.durable)
+        self._write_gaps(log, log.gaps)
 
-    def _cover_end(self, log: Log, end: int) -> None:
+    def _write_gaps(self, log: Log, gaps: tuple[OffsetGap, ...]) -> None:
+        if gaps != self.written_gaps:
+            write_gaps(self.fs, log.directory, gaps, durable=self.durable)
+            self.written_gaps = gaps
+
+    def _cover_end(self, log: Log, end: int) -> LogSegment | None:
         """Let a control batch hold the offsets of a gap up to `end`, the end of the log: Kafka's clients reach the end of a log
-        only through a batch."""
+        only through a batch. The gap is written down first: where a power cut tears the batch, that tells (see
+        `_check_marker`). Answers the segment that has the batch now; None when none is written."""
         last = next((segment for segment in reversed(list(log.segments)) if segment.size), log.segments.first)
         start = self.ends[last.base_offset].next_offset if last.base_offset in self.ends else last.base_offset
         if not log.log_start_offset <= start < end == end_behind_gaps(self.gaps, start):
-            return
+            return None
         segment = log.segments.floor(start)
         if segment is None or end - segment.base_offset > INT32_MAX:
-            return
-        marker = gap_marker(base_offset=start, last_offset=end - 1, partition_leader_epoch=log.leader_epoch)
+            return None
+        epoch = self._epoch_of_gap(start, end)
+        marker = gap_marker(base_offset=start, last_offset=end - 1, partition_leader_epoch=epoch)
+        if segment.size + len(marker) > MAX_SEGMENT_BYTES:
+            return None
+        self._write_gaps(log, gaps_within(self.gaps, log.log_start_offset, end))
         cursor = segment.cursor()
         segment.plan_append(
             cursor,
@@ -372,6 +396,17 @@ class _Opening:
         segment.commit(cursor)
         log.modified = True
         self.rebuilt.append(segment)
+        return segment
+
+    def _epoch_of_gap(self, start: int, end: int) -> int:
+        """The leader epoch of a batch with the offsets of a gap. One that started within starts behind it."""
+        latest = self.epochs.latest_epoch
+        self.epochs.truncate_from_end(start + 1)
+        epoch = self.epochs.latest_epoch or 0
+        self.epochs.assign(epoch, start)
+        if latest is not None:
+            self.epochs.begin(latest, end)
+        return epoch
 
     def _settle(self, log: Log) -> None:
         fs = self.fs

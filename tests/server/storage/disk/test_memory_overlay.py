@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 from triolog.server.storage.disk.filesystem import CREATE, READ, WRITE, FileSystem, OsFileSystem, read_file, replace_file
-from triolog.server.storage.disk.memory_overlay import MemoryOverlay
+from triolog.server.storage.disk.memory_overlay import MOST_TAIL_BYTES, MemoryOverlay
 
 from tests.support.counts import seeds
 from tests.support.gate_fs import GateFileSystem
@@ -133,9 +133,29 @@ def test_a_log_is_written_with_the_bytes_that_it_has_and_with_no_others(tmp_path
     overlay.write(fd, [b"23", b"45"], 2)
     overlay.sync(fd)
     assert (fs.count("write", ".log"), fs.count("sync", ".log")) == (1, 1)
-    for data, position in ((b"x", 2), (b"90", 9)):
+    for data, position in ((b"x", 2), (b"90", 9), (bytes(MOST_TAIL_BYTES + 1), 10)):
         with pytest.raises(OSError, match="bytes of logs are not kept"):
             overlay.write(fd, [data], position)
+    overlay.close(fd)
+    assert path.read_bytes() == b"0123456789"
+
+
+def test_a_few_bytes_behind_the_end_of_a_log_are_kept_in_memory(tmp_path: Path) -> None:
+    """A control batch that covers a gap there; recovery writes it again with what the device has."""
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(b"0123456789")
+    overlay = MemoryOverlay(OsFileSystem(), MOST_BYTES)
+    fd = overlay.open(str(path), WRITE)
+    overlay.truncate(fd, 8)
+    overlay.write(fd, [b"ab", b"c"], 8)
+    assert (overlay.size(fd), overlay.file_size(str(path)), overlay.held_bytes) == (11, 11, 3)
+    assert [overlay.read(fd, 4, position) for position in (3, 6, 8, 9, 11)] == [b"3456", b"67ab", b"abc", b"bc", b""]
+    overlay.write(fd, [b"67abc"], 6)
+    overlay.write(fd, [b"bc"], 9)
+    overlay.truncate(fd, 9)
+    assert content(overlay, str(path)) == b"01234567a"
+    overlay.truncate(fd, 4)
+    assert content(overlay, str(path)) == b"0123"
     overlay.close(fd)
     assert path.read_bytes() == b"0123456789"
 

@@ -17,14 +17,16 @@ from typing import Any, Final
 import attrs
 import pytest
 from triolog.protocol.errors import InvalidTxnStateError, OutOfOrderSequenceError, TriologError
+from triolog.protocol.records.batch import BatchHeader
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.control import ControlRecordType, control_record_type
-from triolog.protocol.types import LATEST_TIMESTAMP, Isolation
+from triolog.protocol.types import LATEST_TIMESTAMP, NO_PRODUCER_ID, Isolation
 from triolog.server.config import LogConfig
 from triolog.server.storage.cleaner.compact import compact
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.log.append import AppendResult
 from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE
+from triolog.server.storage.log.gaps import gap_at
 from triolog.server.storage.log.log import Log
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_append, prepare_marker
 from triolog.server.storage.log.retention import expire_segments, increment_log_start_offset, take_out_below
@@ -350,6 +352,8 @@ class Life:
     def read_files(self) -> Iterable[Stored]:
         for header, records in self.inline.stored():
             pid, transactional = header.producer_id, header.is_transactional
+            if self.covers_a_gap(header):
+                continue
             if not records:
                 yield Stored(header.last_offset, "empty", pid, header.base_sequence, transactional)
             for record in records:
@@ -358,6 +362,14 @@ class Life:
                     yield Stored(record.offset, "commit" if is_commit else "abort", pid, -1, True)
                 else:
                     yield Stored(record.offset, "data", pid, header.base_sequence, transactional, record.key, record.value)
+
+    def covers_a_gap(self, header: BatchHeader) -> bool:
+        """Whether recovery wrote it: nobody did, and all of its offsets are reported as lost."""
+        if not header.is_control or header.producer_id != NO_PRODUCER_ID:
+            return False
+        offsets = range(max(header.base_offset, self.log.log_start_offset), header.next_offset)
+        assert all(gap_at(self.log.gaps, offset) is not None for offset in offsets), f"{header} lies in no gap"
+        return True
 
     def open_transactions(self, start: int = 0) -> dict[int, int]:
         """First offset by producer, of what was stored from `start` on."""

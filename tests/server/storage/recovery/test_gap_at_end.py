@@ -81,18 +81,24 @@ def test_a_log_that_lost_its_end_while_it_was_stopped_is_covered_too() -> None:
     assert end_of_read(driven, 0) == end_of_read(driven, 5) == BATCHES
 
 
-def test_an_empty_segment_behind_a_gap_that_nothing_covers_is_led_to() -> None:
-    """As a server before left it: a segment that starts behind the gap, and no batch in the gap."""
+@pytest.mark.parametrize("left", [0, 5, 13, 17, 24, 40, 50, 70])
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_an_empty_segment_behind_a_gap_that_nothing_covers_is_led_to(left: int, was_clean: bool) -> None:
+    """As a server before left it: a segment that starts behind the gap, and no batch in the gap, or as a power cut leaves the
+    one that was put there."""
     fs = stored()
     damaged(fs, 5)
     driven = after_kill(fs)
     path = f"{DIRECTORY}/{0:020}.log"
     content = fs.content(path)
     covered = next(at for at in range(0, len(content), 1) if at and parse_header(content[at:] + bytes(61)).base_offset == 5)
-    memory_image.put(fs, path, content[:covered])
-    again = after_kill(fs)
+    torn = content[covered : covered + left] + bytes(len(content) - covered - left) if left else b""
+    memory_image.put(fs, path, content[:covered] + torn)
+    memory_image.put(fs, f"{DIRECTORY}/{BATCHES:020}.log", b"")
+    again = open_driven(DIRECTORY, fs=fs, config=SKIP, was_clean=was_clean, recovery_point=BATCHES)
     assert again.log.log_end_offset == again.log.active.base_offset == BATCHES
     assert end_of_read(again, 5) == BATCHES
+    assert fs.content(path)[: len(content)] == content
     assert driven.log.gaps == again.log.gaps
 
 
