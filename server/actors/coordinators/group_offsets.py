@@ -287,8 +287,8 @@ class GroupOffsets:
                 yield GroupMetadataKey(group)
 
     def stale(self, is_stale: IsStale) -> Iterator[OffsetCommitKey]:
-        """Places of which everything is stale, what was committed and what waits for its transaction to end. Whoever needs a few
-        looks no further; nothing may change meanwhile."""
+        """Places of which everything is stale, what was committed and what waits for its transaction to end. Whoever needs a
+        few looks no further; nothing may change meanwhile."""
         kept = {key for keys in self._pending.values() for key, waiting in keys.items() if not is_stale(key, waiting.value)}
         for group, offsets in self._offsets.items():
             for topic_partition, committed in offsets.items():

@@ -241,8 +241,8 @@ class LogDirectories:
                 raise passing
 
     async def _offsets_in(self, directory: LogDirectory) -> dict[TopicPartition, Offsets]:
-        """Pauses after a few logs. Whoever holds the lock for the directory's checkpoints calls it: what is deleted meanwhile is
-        taken out of them afterwards."""
+        """Pauses after a few logs. Whoever holds the lock for the directory's checkpoints calls it: what is deleted meanwhile
+        is taken out of them afterwards."""
         offsets: dict[TopicPartition, Offsets] = {}
         unknown = [offline.topic_partition for offline in self.topics.offline() if offline.directory is directory]
         for number, hosted in enumerate(self.topics.hosted(), 1):
