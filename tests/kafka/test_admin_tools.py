@@ -42,11 +42,16 @@ def test_kafka_configs_describes_and_alters(tools: Tools, broker: BlockingBroker
     assert "retention.ms=604800000 sensitive=false synonyms={DEFAULT_CONFIG:log.retention.ms=604800000}" in everything
     of_broker = tools("configs", "--entity-type", "brokers", "--entity-name", 1, "--describe", "--all")
     assert "num.partitions=1 sensitive=false synonyms={DEFAULT_CONFIG:num.partitions=1}" in of_broker
-    refused = tools.call(
-        "configs", "--entity-type", "brokers", "--entity-name", 1, "--alter", "--add-config", "log.retention.ms=5"
+    node = ("--entity-type", "brokers", "--entity-name", 1)
+    tools("configs", *node, "--alter", "--add-config", "log.retention.ms=5")
+    told = tools("configs", *node, "--describe")
+    assert "log.retention.ms=5 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:log.retention.ms=5" in told
+    assert "retention.ms=5 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:log.retention.ms=5" in tools(
+        "configs", *topic, "--describe", "--all"
     )
+    refused = tools.call("configs", *node, "--alter", "--add-config", "num.partitions=2")
     assert refused.exit_code == 1
-    assert "the server's keys are read when it starts" in refused.stderr
+    assert "num.partitions: not to be set while the server runs" in refused.stderr
 
 
 def test_kafka_configs_sets_and_tells_client_quotas(tools: Tools, broker: BlockingBroker) -> None:

@@ -32,6 +32,7 @@ from ...storage.directory.log_directory import LogDirectory
 from ...storage.errors import LogOfflineError, SnapshotExpiredError
 from ...storage.log.log import Log
 from ..manager.log_manager import LogManager
+from ..manager.log_retention import LOOKS_PER_TURN
 from ..manager.topics import HostedPartition
 from .child_process import OpenChild
 from .cleaner_counters import CleanerCounters
@@ -119,7 +120,9 @@ class Cleaner:
 
     async def _find_dirtiest(self) -> _Candidate | None:
         found: _Candidate | None = None
-        for hosted in self.manager.topics.hosted():
+        for number, hosted in enumerate(self.manager.topics.hosted()):
+            if number % LOOKS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
             with self.manager.disk.errors.isolate("compaction", hosted.actor.topic_partition):
                 candidate = await self._candidate(hosted)
                 if candidate is not None and (found is None or self._rank(candidate) < self._rank(found)):

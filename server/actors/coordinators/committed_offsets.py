@@ -45,9 +45,9 @@ class GroupOffset(NamedTuple):
 
 
 _BYTES_PER_TOMBSTONES: Final = 128 * 1024
-OFFSETS_PER_BATCH: Final = 500
-"""A batch is built, and what it says takes effect, in one turn of the event loop."""
 """Tombstones are written in batches of about this size: what is taken back need not go all at once."""
+OFFSETS_PER_BATCH: Final = 300
+"""A batch is built, and what it says takes effect, in one turn of the event loop."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -316,7 +316,7 @@ class CommittedOffsets:
             except RequestError as exc:
                 LOGGER.error("offsets for the deleted topic %r are left in %s: %s", topic, topic_partition, exc)
 
-    def _stale(self, offsets: GroupOffsets, topic: str | None = None) -> list[OffsetCommitKey]:
+    def _stale(self, offsets: GroupOffsets, topic: str | None = None) -> Iterator[OffsetCommitKey]:
         """What deleted topics have left, or the one that had this name. Not of a group that commits right now, maybe for the
         next topic with the name: the tombstone would come after that offset."""
 

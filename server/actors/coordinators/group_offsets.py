@@ -204,10 +204,11 @@ class GroupOffsets:
             before = waiting.get(key)
             waiting[key] = after
             self._grow(producer_id, _pending_bytes(key, after) - (0 if before is None else _pending_bytes(key, before)))
-        else:
-            self._commit(key, CommittedOffset(value, record_offset))
+        elif more := self._commit(key, CommittedOffset(value, record_offset)):
+            self._grow(key.group, more)
 
-    def _commit(self, key: OffsetCommitKey, committed: CommittedOffset) -> None:
+    def _commit(self, key: OffsetCommitKey, committed: CommittedOffset) -> int:
+        """Answers how many bytes more the group takes; they are to be charged."""
         offsets, more = self._offsets.get(key.group), 0
         if offsets is None:
             offsets = self._offsets[key.group] = {}
@@ -221,8 +222,7 @@ class GroupOffsets:
             if self.on_moved is not None and before.value.offset >= 0:
                 self.on_moved(key.group, key.topic_partition, before.value.offset, committed.value.offset)
         offsets[key.topic_partition] = committed
-        if more:
-            self._grow(key.group, more)
+        return more
 
     def put_group(self, group: str, value: GroupMetadataValue | None) -> None:
         """A group metadata record, or that it was taken away."""
@@ -236,10 +236,13 @@ class GroupOffsets:
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """A marker was stored. A second one finds nothing to do."""
         self._grow(producer_id, -self._bytes[producer_id])
+        grown: Counter[str] = Counter()
         for key, pending in self._pending.pop(producer_id, {}).items():
             current = self._offsets.get(key.group, {}).get(key.topic_partition)
             if commit and (current is None or current.record_offset < pending.record_offset):
-                self._commit(key, pending)
+                grown[key.group] += self._commit(key, pending)
+        for group, more in grown.items():
+            self._grow(group, more)
 
     def _remove(self, key: OffsetCommitKey) -> None:
         offsets = self._offsets.get(key.group)
@@ -293,17 +296,18 @@ class GroupOffsets:
             if not self.pending(group):
                 yield GroupMetadataKey(group)
 
-    def stale(self, is_stale: IsStale) -> list[OffsetCommitKey]:
-        """Places of which everything is stale, what was committed and what waits for its transaction to end."""
-        found: dict[OffsetCommitKey, bool] = {}
+    def stale(self, is_stale: IsStale) -> Iterator[OffsetCommitKey]:
+        """Places of which everything is stale, what was committed and what waits for its transaction to end. Whoever needs a
+        few looks no further; nothing may change meanwhile."""
+        kept = {key for keys in self._pending.values() for key, waiting in keys.items() if not is_stale(key, waiting.value)}
         for group, offsets in self._offsets.items():
             for topic_partition, committed in offsets.items():
                 key = OffsetCommitKey(group, topic_partition)
-                found[key] = is_stale(key, committed.value)
-        for keys in self._pending.values():
-            for key, waiting in keys.items():
-                found[key] = found.get(key, True) and is_stale(key, waiting.value)
-        return [key for key, all_stale in found.items() if all_stale]
+                if key not in kept and is_stale(key, committed.value):
+                    yield key
+        for key in dict.fromkeys(key for keys in self._pending.values() for key in keys):
+            if key not in kept and key.topic_partition not in self.offsets(key.group):
+                yield key
 
 
 def _group_bytes(name: str) -> int:

@@ -32,6 +32,9 @@ from .topics import HostedPartition, Topics
 
 LOGGER: Final = logging.getLogger(__name__)
 
+LOGS_PER_TURN: Final = 256
+"""Of so many offsets are collected before others have their turn."""
+
 T = TypeVar("T")
 
 _directory: Final = attrgetter("directory")
@@ -214,7 +217,7 @@ class LogDirectories:
         async def write(directory: LogDirectory) -> None:
             async with self.writing_checkpoints(directory):
                 if directory in self.live:
-                    offsets = self._offsets_in(directory)
+                    offsets = await self._offsets_in(directory)
                     try:
                         error = await self._guarded(directory, partial(directory.write_checkpoints, offsets))
                     except LogDirectoryError as exc:  # it was the last one
@@ -240,10 +243,14 @@ class LogDirectories:
             if passing is not None:
                 raise passing
 
-    def _offsets_in(self, directory: LogDirectory) -> dict[TopicPartition, Offsets]:
+    async def _offsets_in(self, directory: LogDirectory) -> dict[TopicPartition, Offsets]:
+        """Pauses after a few logs. Whoever holds the lock for the directory's checkpoints calls it: what is deleted meanwhile
+        is taken out of them afterwards."""
         offsets: dict[TopicPartition, Offsets] = {}
         unknown = [offline.topic_partition for offline in self.topics.offline() if offline.directory is directory]
-        for hosted in self.topics.hosted():
+        for number, hosted in enumerate(self.topics.hosted(), 1):
+            if number % LOGS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
             if hosted.directory is directory:
                 unknown.append(hosted.actor.topic_partition)
                 with self.disk.errors.isolate("checkpoints", hosted.actor.topic_partition):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
@@ -58,7 +59,8 @@ class HttpSession:
     became_busy: Callable[[], None] = _nothing
     """Called when a whole request has come."""
     became_idle: Callable[[], None] = _nothing
-    """Called when the answer, or a further piece of it, is there to be sent."""
+    """Called when the kernel has an answer, or as much of it as it takes at once, and when a piece of a stream is there to be
+    sent."""
     _connection: h11.Connection = attrs.field(
         factory=partial(h11.Connection, h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     )
@@ -73,9 +75,10 @@ class HttpSession:
                 while (request := await self._next_request()) is not None:
                     answer = await self._answer(request)
                     if answer.stream is not None and request.method != "HEAD":
+                        self.became_idle()
                         await self._send_stream(request, answer, answer.stream)
                     else:
-                        await self._send(answer, is_head=request.method == "HEAD")
+                        await self._send(answer, self.became_idle, is_head=request.method == "HEAD")
                     if self._takes_no_more or self._connection.our_state is not h11.DONE:
                         break
                     if self._connection.their_state is not h11.DONE:
@@ -148,17 +151,34 @@ class HttpSession:
         except Exception as exc:
             self.report_bug(f"{request.method} {request.path} of {self.peer}", exc)
             return HttpAnswer.text(500, "the request met a bug of the server; its log says which")
-        finally:
-            self.became_idle()
 
-    async def _send(self, answer: HttpAnswer, *, is_head: bool = False, closes: bool = False) -> None:
+    async def _send(
+        self, answer: HttpAnswer, taken: Callable[[], None] = _nothing, *, is_head: bool = False, closes: bool = False
+    ) -> None:
+        """`taken` is called when the kernel has what it takes at once, before anything else has its turn: who makes room for
+        another connection from then on has sent its answer, unless the peer reads none."""
         length = [] if answer.stream is not None else [("content-length", str(len(answer.body)))]
-        await self._send_head(answer, length, closes=closes or self._takes_no_more)
+        events: list[h11.Event] = [self._head(answer, length, closes=closes or self._takes_no_more)]
         if answer.body and not is_head:
-            await self._send_event(h11.Data(data=answer.body))
-        await self._send_event(h11.EndOfMessage())
+            events.append(h11.Data(data=answer.body))
+        events.append(h11.EndOfMessage())
+        data = b"".join(self._connection.send(event) or b"" for event in events)
+        try:
+            left = memoryview(data)[self._send_now(data) :]
+        finally:
+            taken()
+        await self._send_bytes(left)
 
-    async def _send_head(self, answer: HttpAnswer, headers: list[tuple[str, str]], *, closes: bool) -> None:
+    def _send_now(self, data: bytes) -> int:
+        """Answers how many bytes the kernel takes at once. Raises OSError."""
+        if not isinstance(self.stream, trio.SocketStream):
+            return 0
+        try:
+            return os.write(self.stream.socket.fileno(), data)
+        except BlockingIOError:
+            return 0
+
+    def _head(self, answer: HttpAnswer, headers: list[tuple[str, str]], *, closes: bool) -> h11.Response:
         headers = [
             ("content-type", answer.content_type),
             *headers,
@@ -166,12 +186,12 @@ class HttpSession:
             *([("connection", "close")] if closes else []),
         ]
         reason = HTTPStatus(answer.status).phrase.encode()
-        await self._send_event(h11.Response(status_code=answer.status, headers=headers, reason=reason))
+        return h11.Response(status_code=answer.status, headers=headers, reason=reason)
 
     async def _send_stream(self, request: HttpRequest, answer: HttpAnswer, stream: Stream) -> None:
         """Send what a stream has, while somebody looks whether the peer is still there. The connection closes afterwards: an
         end in the middle must not look like a whole body."""
-        await self._send_head(answer, [("transfer-encoding", "chunked")], closes=True)
+        await self._send_event(self._head(answer, [("transfer-encoding", "chunked")], closes=True))
         is_whole = False
         async with trio.open_nursery() as nursery:
             self._streaming = nursery.cancel_scope
@@ -203,7 +223,9 @@ class HttpSession:
         scope.cancel()
 
     async def _send_event(self, event: h11.Event) -> None:
-        data = self._connection.send(event)
+        await self._send_bytes(self._connection.send(event) or b"")
+
+    async def _send_bytes(self, data: bytes | memoryview) -> None:
         if data:
             with trio.fail_after(SEND_TIMEOUT_S):
                 await self.stream.send_all(data)

@@ -410,7 +410,7 @@ class _Opening:
 
     def _settle(self, log: Log) -> None:
         fs = self.fs
-        if self.epochs_before and self.epochs_before[-1].start_offset >= log.log_end_offset > 0:
+        if self.epochs_before and self.epochs_before[-1].start_offset >= log.log_end_offset:
             # No batch has it yet, or a power cut took those that had. Clients may know it.
             log.leader_epochs.begin(self.epochs_before[-1].epoch, log.log_end_offset)
         log.leader_epochs.go_on_from(log.log_end_offset)

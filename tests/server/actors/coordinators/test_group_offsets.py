@@ -144,7 +144,7 @@ def test_a_group_goes_when_it_has_neither_members_nor_offsets() -> None:
 
 def test_an_offset_of_a_busy_group_does_not_expire() -> None:
     offsets = replayed(plain(commit(1)))
-    assert (offsets.stale(lambda key, _: key == KEY), offsets.stale(lambda key, _: key != KEY)) == ([KEY], [])
+    assert (list(offsets.stale(lambda key, _: key == KEY)), list(offsets.stale(lambda key, _: key != KEY))) == ([KEY], [])
     assert list(offsets.expired(START_MS + 1000, 1, lambda group: group != "group")) == [], "somebody is about to join it"
     offsets.begin_commit("group")
     offsets.begin_commit("group")
