@@ -35,7 +35,7 @@ class Forcing:
                 continue
             self._force_log(segment)
             for file in segment.files[1:]:
-                if self.fs.file_size(file.path) is not None:  # one of a new segment is made with its first entry
+                with suppress(FileNotFoundError):  # one of a new segment is made with its first entry
                     _sync(self.syncs, file.path)
         bases = {segment.base_offset for segment in rebuilt}
         self._write_snapshots_again(log.directory, bases - written)
