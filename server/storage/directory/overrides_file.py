@@ -22,13 +22,13 @@ class Overrides:
     """What such a file says."""
 
     generation: int = 0
-    of: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    overrides: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
     """Key and value by name, without the names that set nothing."""
 
     def changed(self, name: str, keys: Mapping[str, str]) -> Overrides:
         """The same with other keys of one name."""
-        others = {each: values for each, values in self.of.items() if each != name}
-        return attrs.evolve(self, of={**others, name: dict(keys)} if keys else others)
+        others = {each: values for each, values in self.overrides.items() if each != name}
+        return attrs.evolve(self, overrides={**others, name: dict(keys)} if keys else others)
 
 
 @attrs.frozen
@@ -41,7 +41,7 @@ class OverridesFile:
     """What holds without the file, for whoever has to repair it."""
 
     def encode(self, overrides: Overrides) -> bytes:
-        named = {name: dict(sorted(keys.items())) for name, keys in sorted(overrides.of.items())}
+        named = {name: dict(sorted(keys.items())) for name, keys in sorted(overrides.overrides.items())}
         return encode_checked({"generation": overrides.generation, self.field: named})
 
     def decode(self, path: str, data: bytes) -> Overrides:
@@ -51,8 +51,8 @@ class OverridesFile:
 
     def _overrides(self, document: dict[str, Any]) -> Overrides:
         named = document[self.field]
-        of = {str(name): {str(key): str(value) for key, value in keys.items()} for name, keys in named.items()}
-        return Overrides(int(document["generation"]), of)
+        found = {str(name): {str(key): str(value) for key, value in keys.items()} for name, keys in named.items()}
+        return Overrides(int(document["generation"]), found)
 
     def read(self, fs: FileSystem, directory: str) -> Overrides:
         """What a log directory knows; generation 0 when there is no file. Raises CheckpointError, OSError."""

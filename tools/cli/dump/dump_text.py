@@ -143,7 +143,7 @@ def _client_metrics(path: str, data: bytes) -> Iterator[str]:
 def _brokers(path: str, data: bytes) -> Iterator[str]:
     overrides = BROKERS.decode(path, data)
     yield f"generation {overrides.generation}"
-    for name, keys in sorted(overrides.of.items()):
+    for name, keys in sorted(overrides.overrides.items()):
         whose = f"broker {name}" if name else "all brokers"
         yield f"{whose}:{''.join(f' {key}={value}' for key, value in sorted(keys.items()))}"
 

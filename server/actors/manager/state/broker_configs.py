@@ -40,7 +40,7 @@ class BrokerConfigs:
 
     def overrides(self) -> Mapping[str, Mapping[str, str]]:
         """What was set, by the number of a node or under ALL_BROKERS. Not to be changed."""
-        return self._copies.state.of
+        return self._copies.state.overrides
 
     async def change(
         self, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], *, validate_only: bool = False
@@ -57,8 +57,8 @@ class BrokerConfigs:
         self._manager.config = config
 
     def _changed(self, state: Overrides, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Overrides:
-        changed = state.changed(name, change(state.of.get(name, {})))
-        self._effective(changed.of)
+        changed = state.changed(name, change(state.overrides.get(name, {})))
+        self._effective(changed.overrides)
         return changed
 
     def _effective(self, overrides: Mapping[str, Mapping[str, str]]) -> LogConfig:

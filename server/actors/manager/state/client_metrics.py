@@ -74,8 +74,7 @@ def _changed(
 ) -> ClientMetricsState:
     overrides = dict(change(state.overrides.get(name, {})))
     subscription(overrides)
-    kept = {each: values for each, values in state.overrides.items() if each != name}
-    changed = attrs.evolve(state, overrides={**kept, name: overrides} if overrides else kept)
+    changed = state.changed(name, overrides)
     if len(changed.overrides) > MAX_SUBSCRIPTIONS:
         raise RequestError(f"there are at most {MAX_SUBSCRIPTIONS} subscriptions", ErrorCode.POLICY_VIOLATION)
     return changed

@@ -68,8 +68,7 @@ class GroupConfigs:
     def _changed(self, state: GroupsState, group: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> GroupsState:
         overrides = {key: text.strip() for key, text in change(state.overrides.get(group, {})).items()}
         group_config(self.defaults, overrides, lenient=self._lenient)
-        kept = {name: each for name, each in state.overrides.items() if name != group}
-        return attrs.evolve(state, overrides={**kept, group: overrides} if overrides else kept)
+        return state.changed(group, overrides)
 
 
 def default_group_config(config: BrokerConfig) -> GroupConfig:
