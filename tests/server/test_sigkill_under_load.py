@@ -66,7 +66,7 @@ class Run:
     workload: Workload = attrs.field(init=False)
     altered: dict[str, str] = attrs.field(factory=dict)
     """Derived files that got another content after a kill, and what was done to them. `verify` may still find that in
-    their folders: what nobody had to read stays, and what a server found wrong it takes out for the next start."""
+    their partitions: what nobody had to read stays, and what a server found wrong it takes out for the next start."""
 
     def play(self) -> None:
         self.workload = Workload(self.rng)
@@ -232,8 +232,9 @@ class Run:
             verify(fs, read_directory(fs, path), findings)
         finally:
             lock.release()
-        folders = {os.path.dirname(name) for name in self.altered} - {""}
-        assert [each for each in findings.damages if os.path.relpath(os.path.dirname(each.file), path) not in folders] == []
+        touched = {os.path.dirname(name) or name for name in self.altered}
+        names = [os.path.relpath(each.file, path) for each in findings.damages]
+        assert [name for name in names if (os.path.dirname(name) or name) not in touched] == [], findings.damages
 
 
 def _kill_cleaner(server: ServerProcess) -> None:
