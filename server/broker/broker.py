@@ -120,7 +120,14 @@ class Broker:
     ) -> Self:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
         reader = LogReader(manager, manager.disk)
-        shares = SharePartitions(coordinators.share_state, manager.topics, reader, manager.now_ms, memory=manager.client_memory)
+        shares = SharePartitions(
+            coordinators.share_state,
+            manager.topics,
+            reader,
+            manager.now_ms,
+            memory=manager.client_memory,
+            max_sessions=manager.config.group_share_max_share_sessions,
+        )
         join_share_groups(coordinators.group_coordinator.share, shares, group_configs)
         return cls(
             cluster_id=manager.cluster_id,

@@ -25,7 +25,7 @@ from ..actors.share.share_partition import SharePartition
 from ..actors.share.share_state_log import ShareStateLog
 from ..groups.share.config import DEFAULT_SHARE_CONFIG, OffsetReset, ShareConfig
 from ..groups.share.partition_state import SharePartitionState
-from ..groups.share.sessions import MAX_SESSIONS, ShareSession, ShareSessions
+from ..groups.share.sessions import DEFAULT_MAX_SESSIONS, ShareSession, ShareSessions
 from ..groups.share.stored_state import StoredShare
 from ..groups.share.values import Acknowledgement, ShareCounters, ShareKey, StateBatch
 from ..system.client_memory import ClientMemory
@@ -96,6 +96,8 @@ class SharePartitions:
     """Of fetches: woken when a group begins in a partition, perhaps not for the first time."""
     memory: ClientMemory = attrs.field(factory=ClientMemory, kw_only=True)
     """Where share sessions are charged."""
+    max_sessions: int = attrs.field(default=DEFAULT_MAX_SESSIONS, kw_only=True)
+    """Of a node."""
     _sessions: dict[int, ShareSessions] = attrs.field(factory=dict)
     """By node: a member has one with each leader."""
     _ending: Counter[str] = attrs.field(factory=Counter)
@@ -249,7 +251,8 @@ class SharePartitions:
         """The share sessions of a node."""
         found = self._sessions.get(node)
         if found is None:
-            found = self._sessions[node] = ShareSessions(self.memory.account("share sessions", MAX_SESSIONS))
+            account = self.memory.account("share sessions", self.max_sessions * (len(self._sessions) + 1))
+            found = self._sessions[node] = ShareSessions(account, self.max_sessions)
         return found
 
     async def release_member(self, group_id: str, member: str, node: int) -> None:

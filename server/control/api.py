@@ -276,9 +276,7 @@ class ControlApi:
 
     async def reset(self, names: list[str], told: Told) -> Any:
         gone = list(self.life.core.topics.names()) if self.life.is_running else []
-        await self.life.reset()
-        core = self.life.core
-        await noted(core, CONTROL, "POST /reset", gone, self.seed.put(core))
+        await self.life.reset(lambda core: noted(core, CONTROL, "POST /reset", gone, self.seed.put(core)))
         return await self.state(names, told)
 
     async def retention(self, _names: list[str], _told: Told) -> Any:

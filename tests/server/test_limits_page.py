@@ -54,6 +54,6 @@ def test_the_page_has_every_fixed_limit_with_its_value_and_unit() -> None:
 
 
 def test_the_page_has_the_keys_of_the_ledger() -> None:
-    for key in ("max_client_memory_bytes", "max_groups", "group_max_metadata_bytes"):
+    for key in ("max_client_memory_bytes", "max_groups", "group_max_metadata_bytes", "group_share_max_share_sessions"):
         assert f"`{key}`" in PAGE
         assert hasattr(BrokerConfig, key)
