@@ -31,7 +31,6 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 rounds: Final = click.option(
     "--rounds", type=click.IntRange(min=1), help="Samples of each measure instead of the scale's number."
 )
-no_peers: Final = functools.partial(click.option, "--no-peers", is_flag=True)
 list_rows: Final = click.option("--list", "list_rows", is_flag=True, help="Show the rows and stop.")
 
 

@@ -49,7 +49,7 @@ class Benchmark(Generic[Where]):
             return self.rows[row](place)
         except self.row_failures as exc:
             failure = f"{type(exc).__name__}: {exc}"[:MAX_FAILURE_CHARS]
-            return RowResult(list(self.rows).index(row) + 1, row, (), failure=failure)
+            return RowResult(row, (), failure=failure)
 
     def run(self, wanted: Wanted, chosen: Sequence[str], scale: Scale, *, with_peers: bool = True) -> None:
         """Measure the chosen rows and conclude. Raises ClickException where the place cannot be opened."""

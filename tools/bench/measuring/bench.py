@@ -48,7 +48,3 @@ class Bench:
                 if number >= 0:
                     samples[name].append(sample)
         return samples
-
-    def repeat(self, name: str, measure: Callable[[], float]) -> list[float]:
-        """Samples of one measure alone."""
-        return self.interleave({name: measure})[name]

@@ -66,7 +66,6 @@ class Line:
 class RowResult:
     """A row of the table: its lines, and what a reader must know to judge them."""
 
-    number: int
     title: str
     lines: Sequence[Line]
     notes: Sequence[str] = ()

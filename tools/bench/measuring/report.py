@@ -54,7 +54,7 @@ class Report:
         parts += [*(f"- {version}" for version in self.versions), ""] if self.versions else []
         parts += ["Medians over rounds; spread is the least and the largest sample. Ratios are taken round by round.", ""]
         for row in self.rows:
-            parts += [f"## {row.number}. {row.title}", ""]
+            parts += [f"## {row.title}", ""]
             if row.failure:
                 parts += [f"Not measured to the end: {row.failure}", ""]
             if row.lines:
@@ -84,7 +84,7 @@ class Report:
             console.print(f"[dim]{escape(version)}[/]", highlight=False)
         widths = self._widths()
         for row in self.rows:
-            console.print(f"\n[bold]{row.number}. {escape(row.title)}[/]", highlight=False)
+            console.print(f"\n[bold]{escape(row.title)}[/]", highlight=False)
             if row.failure:
                 console.print(f"  [red]not measured to the end: {escape(row.failure)}[/]", highlight=False)
             table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -118,7 +118,6 @@ def _number(value: float) -> str:
 
 def _row_to_json(row: RowResult) -> dict[str, Any]:
     return {
-        "number": row.number,
         "title": row.title,
         "failure": row.failure or None,
         "notes": list(row.notes),

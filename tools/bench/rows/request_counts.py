@@ -1,15 +1,15 @@
-"""Row 22: calls and turns of a small request. No timing: the same figures on every machine."""
+"""Calls and turns of a small request. No timing: the same figures on every machine."""
 
 from __future__ import annotations
 
 import sys
 from typing import Final
 
+from ..counting.meters import COUNTED_ON
+from ..counting.requests import ROUNDS, count_requests
 from ..measuring.bench import Bench
 from ..measuring.child import run_load
 from ..measuring.measure import Line, RowResult
-from .meters import COUNTED_ON
-from .requests import ROUNDS, count_requests
 
 LOADS: Final = ("Produce, 1 record", "Fetch, 1 record", "ListOffsets by time, 1 partition", "native produce, 1 record")
 NOTES: Final = (
@@ -31,4 +31,4 @@ def request_counts(bench: Bench) -> RowResult:
     notes = list(NOTES)
     if sys.version_info[:2] != COUNTED_ON:
         notes.append("counted by another interpreter than CPython {}.{}: not to be compared".format(*COUNTED_ON))
-    return RowResult(22, "calls and turns of the event loop a request", lines, notes)
+    return RowResult("calls and turns of the event loop a request", lines, notes)

@@ -4,10 +4,9 @@ and what it takes for that."""
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,20 +14,18 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ..loads.produce import fill
-from ..measuring.child import LoadFailedError, run_load
-from ..measuring.measure import Line, Target
+from ...demo.processes import COMMAND
+from ..measuring.child import LoadFailedError
 from ..measuring.process import cpu_s, memory_mib
-from ..measuring.scale import Scale
-from ..measuring.server import COMMAND, Server
 from ..measuring.wire import Address
 from ..peers.peer import ended_after
+from .brokers import JVM_FLAGS, QUIET
+from .jars import MIRROR_MAKER, kafka_jars
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
 VALUE_BYTES: Final = 1_000
-BATCH_RECORDS: Final = 100
 POLL_S: Final = 0.05
 CALL_S: Final = 5.0
 STALLED_S: Final = 120.0
@@ -36,6 +33,21 @@ STALLED_S: Final = 120.0
 WARM_SHARE: Final = 1 / 3
 """Of the records, before the clock starts: processes start, stretches grow, a JVM compiles."""
 END_S: Final = 30.0
+MIRROR_MAIN: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
+HEAP: Final = ("-Xms256M", "-Xmx2G")
+"""As in connect-mirror-maker.sh."""
+FLAGS: Final = (*HEAP, *(flag for flag in JVM_FLAGS if not flag.startswith(("-Xms", "-Xmx"))))
+MIRROR_CONFIG: Final = {
+    "replication.factor": "1",
+    "offset-syncs.topic.replication.factor": "1",
+    "checkpoints.topic.replication.factor": "1",
+    "heartbeats.topic.replication.factor": "1",
+    "config.storage.replication.factor": "1",
+    "offset.storage.replication.factor": "1",
+    "status.storage.replication.factor": "1",
+    "plugin.discovery": "service_load",
+}
+"""What one node needs, and the faster start; the rest are defaults."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,20 +70,15 @@ def missing() -> str:
 
 @contextmanager
 def forwarding(
-    directory: str, source: Address, to: str, *, topic: str, target: str, is_child: bool = False, options: Sequence[str] = ()
+    directory: str, source: Address, to: str, *, topic: str, target: str, options: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """One link for the time of the block, from the beginning of the topic. `is_child`: as a server starts one. Its state is
-    elsewhere: the name of a socket must be short."""
+    """One link for the time of the block, from the beginning of the topic. Its state is elsewhere: the name of a socket must
+    be short."""
     with TemporaryDirectory() as state_dir:
-        command = _command(source, to, topic, target, state_dir, options)
-        command += ["--parent", str(os.getpid())] if is_child else []
-        with running(command, Path(directory, f"{target}.log")) as process:
+        command = [*COMMAND, "forward", "--server", f"{source[0]}:{source[1]}", "--to", to, "--topics", topic]
+        command += ["--target", target, "--link", target, "--node", "bench", "--state-dir", state_dir, *options]
+        with running([*command, "--log-level", "warning"], Path(directory, f"{target}.log")) as process:
             yield process
-
-
-def _command(source: Address, to: str, topic: str, target: str, state_dir: str, options: Sequence[str]) -> list[str]:
-    command = [*COMMAND, "forward", "--server", f"{source[0]}:{source[1]}", "--to", to, "--topics", topic, "--target", target]
-    return [*command, "--link", target, "--node", "bench", "--state-dir", state_dir, "--log-level", "warning", *options]
 
 
 @contextmanager
@@ -120,36 +127,6 @@ def watch(process: subprocess.Popen[bytes], to: str, target: str, records: int) 
         consumer.close()
 
 
-def caught_up_lines(
-    who: str, samples: Sequence[CaughtUp], targets: tuple[Target | None, Target | None, Target | None]
-) -> list[Line]:
-    """Rate, processor time and memory, each with its target."""
-    rate, processor, memory = targets
-    return [
-        Line(f"rate, {who}", "MB/s", [each.mb_s for each in samples], rate),
-        Line(f"processor, {who}", "s/GB", [each.cpu_s_gb for each in samples], processor),
-        Line(f"peak of resident memory, {who}", "MiB", [each.peak_mib for each in samples], memory),
-    ]
-
-
-def folder(directory: str, name: str) -> str:
-    """A new one for a server."""
-    path = Path(directory, name)
-    path.mkdir()
-    return str(path)
-
-
-def backlog(scale: Scale, full: int) -> int:
-    """Records of a backlog: whole batches."""
-    return scale.count(full // BATCH_RECORDS) * BATCH_RECORDS
-
-
-def fill_backlog(server: Server, topic: str, records: int, config: Mapping[str, str] | None = None) -> None:
-    """Append it to a new topic of one partition."""
-    shape = {"partitions": 1, "batches": records // BATCH_RECORDS, "records": BATCH_RECORDS, "value_bytes": VALUE_BYTES}
-    run_load(fill, address=server.address, topic=topic, config=config, **shape)
-
-
 def _end_offset(consumer: Consumer, topic: str) -> int:
     """Of what readers of committed records see; 0 while there is no topic."""
     from confluent_kafka import KafkaException, TopicPartition
@@ -159,3 +136,28 @@ def _end_offset(consumer: Consumer, topic: str) -> int:
     except KafkaException:
         return 0
     return 0 if offsets is None else int(offsets[1])
+
+
+@contextmanager
+def mirroring(directory: str, source: str, to: str, *, topic: str, alias: str) -> Iterator[subprocess.Popen[bytes]]:
+    """For the time of the block `topic` of the Kafka listener `source` is copied to the topic `copied_name` says, from its
+    beginning. Raises PeerMissingError."""
+    jars = kafka_jars(pom=MIRROR_MAKER)
+    config = {
+        "clusters": f"{alias}, upstream",
+        f"{alias}.bootstrap.servers": source,
+        "upstream.bootstrap.servers": to,
+        f"{alias}->upstream.enabled": "true",
+        f"{alias}->upstream.topics": topic,
+        **MIRROR_CONFIG,
+    }
+    properties = Path(directory, f"{alias}.properties")
+    properties.write_text("".join(f"{key} = {value}\n" for key, value in config.items()), encoding="utf-8")
+    command = ["java", *FLAGS, QUIET, "-cp", jars, MIRROR_MAIN, str(properties)]
+    with running(command, Path(directory, f"{alias}.log")) as process:
+        yield process
+
+
+def copied_name(topic: str, alias: str) -> str:
+    """What the copy is called."""
+    return f"{alias}.{topic}"

@@ -1,4 +1,4 @@
-"""Row 23: what flash has to take for each appended byte, by batch size, durability and `preallocate`, and by segment size."""
+"""What flash has to take for each appended byte, by batch size, durability and `preallocate`, and by segment size."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import attrs
 
-from .....protocol.limits import KIB, MIB
-from ...loads.open_loop import append_on_schedule
-from ...loads.produce import produce
-from ...measuring.bench import Bench
-from ...measuring.child import run_load
-from ...measuring.device_bytes import DeviceBytes, device_bytes
-from ...measuring.measure import Line, RowResult, absent
-from ...measuring.server import Server, serving
-from ...measuring.wire import Wire, batch_of
+from ....protocol.limits import KIB, MIB
+from ..loads.open_loop import append_on_schedule
+from ..loads.produce import produce
+from ..measuring.bench import Bench
+from ..measuring.child import run_load
+from ..measuring.device_bytes import DeviceBytes, device_bytes
+from ..measuring.measure import Line, RowResult, absent
+from ..measuring.server import Server, serving
+from ..measuring.wire import Wire, batch_of
 
 RECORD_BYTES: Final = 100
 DEVICE_BYTES: Final = 1024 * MIB
@@ -82,7 +82,7 @@ def flash_budget(bench: Bench) -> RowResult:
         + ", ".join(f"{bench.scale.seconds(seconds):g} s ({mode})" for mode, seconds in SECONDS.items())
         + ", and what is not written then is counted, too",
     ]
-    return RowResult(23, f"bytes to the device for each byte appended, records of {RECORD_BYTES} B", lines, notes)
+    return RowResult(f"bytes to the device for each byte appended, records of {RECORD_BYTES} B", lines, notes)
 
 
 def _synced(measured: _Measured, *, preallocate: bool) -> Iterator[Line]:
