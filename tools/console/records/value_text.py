@@ -1,14 +1,49 @@
-"""MessagePack as a text that looks like JSON; what JSON does not have is told as `bin(00ff)`, `ext(5, 00)`, `nan`."""
+"""Values as text in lines: JSON as it was written, with numbers of any length and keys that come twice; MessagePack like JSON,
+where what JSON lacks is `bin(00ff)`, `ext(5, 00)`, `nan`."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
 import msgpack  # type: ignore[import-untyped]
 
+TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 INDENT: Final = "  "
+MAX_DEPTH: Final = 40
+"""Lines are not indented any more from there on."""
+
+
+def indented(text: str) -> str:
+    """A text that is valid JSON, each member on a line of its own."""
+    pieces: list[str] = []
+    depth = 0
+    before = ""
+    for match in TOKENS.finditer(text):
+        token = match[0]
+        if token in "}]":
+            depth -= 1
+            if before not in "{[":
+                pieces.append(_line(depth))
+        elif before and before in "{[":
+            pieces.append(_line(depth))
+        pieces.append(token)
+        if token in "{[":
+            depth += 1
+        elif token == ",":
+            pieces.append(_line(depth))
+        elif token == ":":
+            pieces.append(" ")
+        before = token
+    return "".join(pieces)
+
+
+def _line(depth: int) -> str:
+    return "\n" + INDENT * min(depth, MAX_DEPTH)
+
+
 MAX_BIN_BYTES: Final = 1024
 """Of a binary value that are shown."""
 

@@ -1,9 +1,9 @@
-"""Counts of connections as they were a little while ago, so that their rates can be told."""
+"""Rates between two samples: of connections, and of what reached the disks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -36,3 +36,33 @@ class CountedBefore:
         """What the next rates are counted from."""
         if time_ms - self._time_ms >= LEAST_MS:
             self._counts, self._time_ms = counts, time_ms
+
+
+PROCESS: Final = "written_by_process"
+DISK: Final = "disk:"
+"""Begins the name of a disk's series."""
+
+Body = Mapping[str, Any]
+
+
+def disk_name(directory: Body) -> str:
+    """The disks below a log directory as one name; empty where there is none."""
+    return "+".join(directory["disks"])
+
+
+def wear_series(before: Body, after: Body) -> dict[str, float]:
+    """By series; without those of which the system does not tell, and of counters that fell."""
+    old, new = before.get("wear"), after.get("wear")
+    if old is None or new is None:
+        return {}
+    counters = [(PROCESS, old["process_written_bytes"], new["process_written_bytes"])]
+    old_disks = {disk_name(each): each["disk_written_bytes"] for each in old["directories"]}
+    for name, written in {disk_name(each): each["disk_written_bytes"] for each in new["directories"]}.items():
+        if name:
+            counters.append((f"{DISK}{name}", old_disks.get(name), written))
+    seconds = max(0.001, (after["time_ms"] - before["time_ms"]) / 1000)
+    return {
+        name: (last - first) / seconds
+        for name, first, last in counters
+        if first is not None and last is not None and last >= first
+    }
