@@ -30,11 +30,9 @@ EXIT_SERVER: Final = 3
 class DemoError(click.ClickException):
     """What ends a demo with one line and an exit code."""
 
-    exit_code: int
-
     def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
         super().__init__(message)
-        self.exit_code = exit_code
+        self.exit_code = exit_code  # type: ignore[misc]  # of the class in click, read from the error
 
 
 class Check(NamedTuple):
