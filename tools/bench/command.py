@@ -16,7 +16,7 @@ def command(wanted: Wanted, list_rows: bool) -> None:
     All files lie in a temporary directory, by default on a disk, never in memory. Exit code 1 when a row could not be measured;
     a missed target is a figure, not an error.
     """
-    from .measuring.scale import FULL, QUICK
+    from .measuring.bench import FULL, QUICK
     from .table import BENCHMARK, ROWS
 
     if list_rows:

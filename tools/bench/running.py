@@ -16,11 +16,10 @@ import attrs
 import click
 from rich.console import Console
 
-from .measuring.bench import Bench
+from .measuring.bench import Bench, Scale
 from .measuring.machine import read_machine
 from .measuring.measure import RowResult, describe_scale
 from .measuring.report import Report
-from .measuring.scale import Scale
 from .options import Wanted
 
 MAX_FAILURE_CHARS: Final = 500

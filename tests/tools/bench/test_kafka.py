@@ -21,10 +21,9 @@ from triolog.tools.bench.kafka.command import command
 from triolog.tools.bench.kafka.generator import Generator, build_generator
 from triolog.tools.bench.kafka.jars import REFERENCE_VERSION, kafka_jars
 from triolog.tools.bench.kafka.rows import ROWS, benchmark, warm_up
-from triolog.tools.bench.measuring.bench import Bench
+from triolog.tools.bench.measuring.bench import Bench, Scale
 from triolog.tools.bench.measuring.child import LoadFailedError
 from triolog.tools.bench.measuring.measure import Verdict
-from triolog.tools.bench.measuring.scale import Scale
 from triolog.tools.bench.peers.peer import PeerMissingError
 
 TINY: Final = Scale("tiny", 1, 0.0005)

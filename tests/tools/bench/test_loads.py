@@ -19,8 +19,8 @@ from triolog.tools.bench.loads.open_loop import append_on_schedule
 from triolog.tools.bench.measuring import wire
 from triolog.tools.bench.measuring.bench import Bench
 from triolog.tools.bench.measuring.child import LoadFailedError, LoadProcess, run_load
-from triolog.tools.bench.measuring.disk import sync_rate
 from triolog.tools.bench.measuring.loop_device import NoLoopDeviceError, loop_device
+from triolog.tools.bench.measuring.machine import sync_rate
 from triolog.tools.bench.measuring.measure import Line, RowResult
 from triolog.tools.bench.measuring.process import bytes_read, children, memory_mib
 from triolog.tools.bench.measuring.wire import Pipeline
@@ -31,7 +31,7 @@ def test_a_load_runs_elsewhere_and_answers(tmp_path: Path) -> None:
 
 
 def test_a_load_that_fails_or_does_not_start_is_named_with_what_it_wrote(tmp_path: Path) -> None:
-    with pytest.raises(LoadFailedError, match=r"(?s)disk:sync_rate ended with 1: .*FileNotFoundError"):
+    with pytest.raises(LoadFailedError, match=r"(?s)machine:sync_rate ended with 1: .*FileNotFoundError"):
         run_load(sync_rate, directory=str(tmp_path / "nowhere"), count=2)
     nobody = ["127.0.0.1", 1]
     arguments = {"address": nobody, "topic": "t", "connections": 1, "rate": 1.0, "seconds": None, "value_bytes": 1}
@@ -91,7 +91,7 @@ def test_processes_find_compiled_modules_where_none_may_be_written(tmp_path: Pat
 
     def row(bench: Bench) -> RowResult:
         run_load(sync_rate, directory=bench.directory, count=1)
-        seen.append([path.name for path in Path(bench.directory, "bytecode").rglob("disk.*.pyc")])
+        seen.append([path.name for path in Path(bench.directory, "bytecode").rglob("machine.*.pyc")])
         return RowResult("one", [Line("a", "x", [1.0])])
 
     monkeypatch.setattr(rows, "ROWS", {"one": row})

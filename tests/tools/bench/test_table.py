@@ -10,11 +10,10 @@ from typing import Final
 import attrs
 import pytest
 from triolog.tools.bench import table as rows
-from triolog.tools.bench.measuring.bench import Bench
+from triolog.tools.bench.measuring.bench import Bench, Scale
 from triolog.tools.bench.measuring.child import LoadFailedError
 from triolog.tools.bench.measuring.machine import IN_MEMORY, filesystem_of
 from triolog.tools.bench.measuring.measure import Verdict
-from triolog.tools.bench.measuring.scale import Scale
 
 TINY: Final = Scale("tiny", 1, 0.0005)
 ALWAYS: Final = "synced-appends"

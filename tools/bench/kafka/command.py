@@ -25,7 +25,7 @@ def command(wanted: Wanted, rounds: int | None, starts: int | None, no_peers: bo
     one of them is missing the ratios to Kafka say so. All brokers have every load twice before anything counts, but for
     --quick. Exit code 1 when a row could not be measured; a missed target is a figure, not an error.
     """
-    from ..measuring.scale import FULL, Scale
+    from ..measuring.bench import FULL, Scale
     from .rows import ROWS, benchmark
 
     if list_rows:

@@ -8,7 +8,7 @@ from enum import Enum
 
 import attrs
 
-from .scale import Scale
+from .bench import Scale
 
 
 class Verdict(Enum):

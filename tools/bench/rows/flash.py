@@ -15,7 +15,7 @@ from ..loads.open_loop import append_on_schedule
 from ..loads.produce import produce
 from ..measuring.bench import Bench
 from ..measuring.child import run_load
-from ..measuring.device_bytes import DeviceBytes, device_bytes
+from ..measuring.loop_device import DeviceBytes, device_bytes
 from ..measuring.measure import Line, RowResult, absent
 from ..measuring.server import Server, serving
 from ..measuring.wire import Wire, batch_of

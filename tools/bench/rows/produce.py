@@ -9,7 +9,7 @@ from typing import Final
 from ..loads.produce import produce
 from ..measuring.bench import Bench
 from ..measuring.child import run_load
-from ..measuring.disk import sync_rate
+from ..measuring.machine import sync_rate
 from ..measuring.measure import Line, RowResult, at_least, ratio
 from ..measuring.server import Server, serving
 from ..measuring.wire import Wire
