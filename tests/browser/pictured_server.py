@@ -18,9 +18,7 @@ from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.config import ProducerConfig
 from triolog.tools.client.procedures.topics import create_topics
-from triolog.tools.demo.flights import AIRPORTS, Flight, find_source, load_flights
-from triolog.tools.demo.reading import ROW_HEADER
-from triolog.tools.demo.story import TOPIC
+from triolog.tools.demo.flights import AIRPORTS, ROW_HEADER, TOPIC, Flight, find_source, load_flights
 from triolog.tools.forward.process.asking import ask
 from triolog.tools.forward.process.place import CONTROL
 

@@ -9,6 +9,7 @@ import click
 
 from ..terminal.output import count_text, draw, json_option, print_json, printable, say, size_text, table
 from ..terminal.remote import ServerAddress, call_server, server_option
+from ..terminal.times import duration_text
 
 if TYPE_CHECKING:
     from ....protocol.native.messages import ListConnectionsResponse, ListedConnection
@@ -29,9 +30,6 @@ COLUMNS: Final = {
     "": "left",
 }
 NOTHING: Final = "-"
-MINUTE_S: Final = 60
-HOUR_S: Final = 3600
-DAY_S: Final = 86_400
 
 
 @click.command
@@ -68,20 +66,13 @@ def _cells(each: ListedConnection, now_ms: float) -> list[str]:
         printable(each.client_id) or NOTHING,
         printable(f"{each.software_name} {each.software_version}".strip()) or NOTHING,
         printable(each.user),
-        _duration(max(0.0, now_ms - each.since_timestamp) / 1000),
+        duration_text(max(0.0, now_ms - each.since_timestamp) / 1000),
         f"{each.requests:,}",
         f"{each.requests_in_flight:,}",
         _size(each.received_bytes),
         _size(each.sent_bytes),
         ", ".join(signs),
     ]
-
-
-def _duration(seconds: float) -> str:
-    for unit_s, unit in ((DAY_S, "d"), (HOUR_S, "h"), (MINUTE_S, "min")):
-        if seconds >= unit_s:
-            return f"{seconds / unit_s:.1f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _size(size_bytes: int) -> str:

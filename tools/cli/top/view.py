@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ..terminal.output import count_text, printable, size_text, table
-from ..terminal.times import Zone
-from .wear import age_text, wear_lines
+from ..terminal.times import Zone, duration_text
+from .wear import wear_lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -90,7 +90,7 @@ def _directory(directory: dict[str, Any], wear: dict[str, Any] | None) -> Render
     if directory["is_refusing"]:
         return Text(f"{text}; appends are refused", "red")
     if wear is not None and wear["full_in_s"] is not None:
-        text += f", full in {age_text(wear['full_in_s'])}"
+        text += f", full in {duration_text(wear['full_in_s'])}"
     return Text(text, "red" if total and free / total < LOW_SPACE else "")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ....cli.terminal.output import count_text, json_option, print_json, printable, say
+from ....cli.terminal.times import duration_text
 from ..job_session import job_session, manifest_option, master_option, watched
 
 
@@ -28,7 +29,7 @@ def command(
         from ....export.log_pieces import LogSource
         from ....export.manifest import replace_file
         from ..profile import profile
-        from ..profile_report import duration_text, render
+        from ..profile_report import render
 
         with watched("profiling") as progress:
             found = profile(spark, LogSource(directories=directories, topics=topics), manifest=manifest, progress=progress)
@@ -53,7 +54,7 @@ def command(
         say("there are no records")
     for each, row in zip(found, rows, strict=True):
         keys = f"{count_text(each.distinct_keys, 'key')}, the most frequent has {row['top_key_share']:.1%}"
-        late = f"{count_text(each.late_records, 'record')} late, by up to {duration_text(each.max_late_ms)}"
+        late = f"{count_text(each.late_records, 'record')} late, by up to {duration_text(each.max_late_ms / 1000)}"
         say(f"{printable(each.topic)}: {count_text(each.records, 'record')}, {keys}, {late}")
     if html is not None:
         say(f"report in {html}")
