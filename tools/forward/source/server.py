@@ -72,7 +72,7 @@ class ServerSource:
         wanted = None if names is None else tuple(names)
         if wanted == ():
             return {}
-        answer = expect(MetadataResponse, self._run(_metadata(wanted)))
+        answer = expect(MetadataResponse, self._run(topics.answer_to(MetadataRequest(wanted))))
         return {topic.name: _source_topic(topic) for topic in answer.topics if topic.error is None and topic.topic_id}
 
     def locate(self, partitions: Iterable[TopicPartition], start: AtTime) -> dict[TopicPartition, int]:
@@ -90,7 +90,7 @@ class ServerSource:
         found: dict[TopicPartition, int] = {}
         for partition, offset in offsets.items():
             request = FetchRequest((FetchPartition(*partition, offset, 1),), 0, max_bytes=1)  # at least one batch comes
-            [answer] = expect(FetchResponse, self._run(_one(request))).partitions
+            [answer] = expect(FetchResponse, self._run(topics.answer_to(request))).partitions
             if answer.error is not None:  # gone, damaged, out of range: whoever reads on will see
                 continue
             with contextlib.suppress(CorruptRecordError):
@@ -198,16 +198,6 @@ class ServerSource:
 
     def _fail(self, error: RequestError) -> NoReturn:
         raise SourceFailedError(f"the source {self._address[0]}:{self._address[1]}: {error.message}") from error
-
-
-def _one(request: FetchRequest) -> Procedure[FetchResponse]:
-    response: FetchResponse = yield request
-    return response
-
-
-def _metadata(names: tuple[str, ...] | None) -> Procedure[MetadataResponse]:
-    response: MetadataResponse = yield MetadataRequest(names)
-    return response
 
 
 def _source_topic(topic: TopicMetadata) -> SourceTopic:

@@ -32,11 +32,11 @@ from ....protocol.native.messages import (
 )
 from ....protocol.types import LATEST_TIMESTAMP, Isolation, TopicPartition
 from ...client.backoff import Backoff
+from ...client.blocking.admin import BlockingAdmin
 from ...client.blocking.client import BlockingClient
 from ...client.blocking.connection import BlockingConnection
 from ...client.config import ClientConfig
 from ...client.exchange import expect
-from ...client.procedures import stages as stage_procedures
 from ...client.procedures.groups import commit_offsets
 from ..sink.worker import PerProcess
 from .bounds import PartitionRange
@@ -166,7 +166,7 @@ class Broker:
 
         A request of at most 10,000 partitions. RequestError, also that of a partition that cannot be leased.
         """
-        return self._retried(lambda client: client.run(stage_procedures.lease_segments(partitions, lease_ms, lease_id)))
+        return self._retried(lambda client: BlockingAdmin(client).lease_segments(partitions, lease_ms, lease_id))
 
     def fetch(
         self, partition: TopicPartition, offset: int, ahead: Ahead | None = None, *, skip_gaps: bool = False
