@@ -45,11 +45,8 @@ def command(directory: str, topic: str, include_active: bool, force: bool, map_m
 
     with stopped(directory, (topic,), writes=True) as (fs, found):
         says = read_directory_files(fs, found, Reporter(Warnings(found)))
-        if not force and not says.of(found.partitions[0].topic_partition).is_compacted:
-            raise FailedError(
-                f"the cleanup.policy of {printable(topic)} is not compact: older records of equal keys and "
-                "all records without a key would be lost; --force compacts it all the same"
-            )
+        if not force:
+            check_policies(found, says)
         how = CompactionOptions(
             config=attrs.evolve(topic_config(says, topic), min_compaction_lag_ms=0, cleanup_policy=("compact",)),
             now_ms=lambda: time.time_ns() // 1_000_000,
@@ -59,6 +56,16 @@ def command(directory: str, topic: str, include_active: bool, force: bool, map_m
         begin = time.perf_counter()
         done = _compact(fs, found, says, how)
     _report(topic, done, time.perf_counter() - begin, as_json=as_json)
+
+
+def check_policies(directory: StoppedDirectory, says: DirectorySays) -> None:
+    """Raise FailedError when a topic is not to be compacted."""
+    for files in directory.partitions:
+        if not says.of(files.topic_partition).is_compacted:
+            raise FailedError(
+                f"the cleanup.policy of {printable(files.topic_partition.topic)} is not compact: older records of equal keys "
+                "and all records without a key would be lost; --force compacts it all the same"
+            )
 
 
 def _compact(

@@ -10,8 +10,7 @@ import click
 from .terminal.failures import FailedError
 from .terminal.output import count_text, flush, json_option, print_json, say, say_lines, size_text
 from .terminal.progress import open_progress
-from .terminal.questions import read_configs
-from .terminal.shapes import Sum, fields
+from .terminal.shapes import Sum, fields, read_configs
 from .topics.kafka_commands import KAFKA_SMALLEST, KAFKA_TOPIC_KEYS, create_topic_commands
 
 if TYPE_CHECKING:

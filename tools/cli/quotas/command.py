@@ -9,9 +9,8 @@ import click
 
 from ..terminal.failures import FailedError
 from ..terminal.output import draw, json_option, print_json, printable, say, table
-from ..terminal.questions import read_configs
 from ..terminal.remote import ServerAddress, server_option_beside_user
-from ..terminal.shapes import ask, columns
+from ..terminal.shapes import ask, columns, read_configs
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from .failures import FailedError
-from .output import count_text, say
-from .questions import confirmed
+from .output import count_text, printable, say
 from .remote import ServerAddress, call_server
 
 if TYPE_CHECKING:
@@ -82,5 +81,26 @@ def say_left_out(count: int, one: str) -> None:
 
 def check_confirmed(yes: bool, question: str, refusal: str) -> None:
     """Raise FailedError unless `--yes` was given or the question is answered with yes."""
-    if not yes and not confirmed(question):
+    if not yes and not _is_confirmed(question):
         raise FailedError(f"{refusal} without asking")
+
+
+def _is_confirmed(question: str) -> bool:
+    """Whether somebody said yes."""
+    try:
+        return click.confirm(printable(question), err=True)
+    except click.Abort:  # no answer: the end of standard input, or Ctrl-C
+        return False
+
+
+def read_configs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+    """`KEY=VALUE` options as a map; a usage error names the option."""
+    config: dict[str, str] = {}
+    for text in texts:
+        key, found, value = text.partition("=")
+        if not found or not key:
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE, as in retention.ms=-1", param_hint=option)
+        if key in config:
+            raise click.BadParameter(f"{key} is given twice", param_hint=option)
+        config[key] = value
+    return config

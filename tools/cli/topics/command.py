@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..terminal.output import count_text, draw, json_option, print_json, say, size_text, table
-from ..terminal.questions import read_configs
 from ..terminal.remote import ServerAddress, server_option
-from ..terminal.shapes import ask, check_confirmed, columns, fields, yes_option
+from ..terminal.shapes import ask, check_confirmed, columns, fields, read_configs, yes_option
 from .segments import segments
 from .topic_changes import add_partitions, alter, trim
 

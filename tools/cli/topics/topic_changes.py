@@ -10,9 +10,8 @@ from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
 from ..terminal.output import count_text, draw, json_option, print_json, say, table, timezone_option
 from ..terminal.places import TIME_HELP, read_place
-from ..terminal.questions import read_configs
 from ..terminal.remote import ServerAddress, server_option
-from ..terminal.shapes import ask, check_confirmed, columns, only_partitions_option, yes_option
+from ..terminal.shapes import ask, check_confirmed, columns, only_partitions_option, read_configs, yes_option
 from ..terminal.times import Zone
 
 if TYPE_CHECKING:
