@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from ....protocol.errors import RequestError, UnknownTopicOrPartitionError
+from ....protocol.limits import MAX_PARTITIONS_PER_REQUEST
 from ....protocol.native.messages import (
     MetadataRequest,
     OffsetsForTimesPartition,
@@ -78,13 +79,21 @@ def lookup_times(
     timestamps: Mapping[TopicPartition, int], isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> Procedure[dict[TopicPartition, OffsetsForTimesPartitionResponse]]:
     """Look one timestamp up in each partition; where there is no such record, offset and timestamp are -1."""
-    if not timestamps:
-        return {}
-    request = OffsetsForTimesRequest(
-        tuple(OffsetsForTimesPartition(*partition, timestamp) for partition, timestamp in timestamps.items()), isolation
-    )
-    response = yield request
-    return {TopicPartition(entry.topic, entry.partition): entry for entry in checked(response.partitions)}
+    entries = yield from offsets_at(list(timestamps.items()), isolation)
+    return {TopicPartition(entry.topic, entry.partition): entry for entry in checked(entries)}
+
+
+def offsets_at(
+    questions: Sequence[tuple[TopicPartition, int]], isolation: Isolation
+) -> Procedure[list[OffsetsForTimesPartitionResponse]]:
+    """The answers for partitions and timestamps, in order, with their errors; as many at a time as a request takes."""
+    found: list[OffsetsForTimesPartitionResponse] = []
+    for first in range(0, len(questions), MAX_PARTITIONS_PER_REQUEST):
+        some = questions[first : first + MAX_PARTITIONS_PER_REQUEST]
+        entries = tuple(OffsetsForTimesPartition(*partition, timestamp) for partition, timestamp in some)
+        response = yield OffsetsForTimesRequest(entries, isolation)
+        found += response.partitions
+    return found
 
 
 def locate(
