@@ -10,6 +10,7 @@ import click
 
 from ..terminal.failures import FailedError, NotConnectedError
 from ..terminal.output import count_text, draw, flush, json_line, json_option, printable, size_text, table, terminal, write
+from ..terminal.shapes import columns
 from ..terminal.times import duration_text
 from .asking import ask_link, state_dir_option, state_folder
 
@@ -80,10 +81,8 @@ def _view(told: list[dict[str, Any]]) -> RenderableType:
     from rich.text import Text
 
     rows = [_row(each) for each in told]
-    columns = {"link": "left", "state": "left"} | dict.fromkeys(
-        ("backlog", "bytes", "behind", "rate", "left", "forwarded", "lost"), "right"
-    )
-    drawn: list[RenderableType] = [table(columns, rows)]
+    headings = columns(*("<link", "<state", ">backlog", ">bytes", ">behind", ">rate", ">left", ">forwarded", ">lost"))
+    drawn: list[RenderableType] = [table(headings, rows)]
     for each in told:
         for topic, message in each.get("troubles", {}).items():
             drawn.append(Text(f"{printable(each['link'])}: topic {printable(topic)} is stopped: {printable(message)}", "red"))

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ..terminal.output import count_text, printable, size_text, table
+from ..terminal.shapes import columns
 from ..terminal.times import Zone, duration_text
 from .wear import wear_lines
 
@@ -114,7 +115,7 @@ def _logs(moment: dict[str, Any]) -> RenderableType:
 
 
 def _topics(moment: dict[str, Any], rows: int) -> RenderableType:
-    columns = {"topic": "left", "records/s": "right", "in": "right", "out": "right", "records": "right", "size": "right"}
+    headings = columns("<topic", ">records/s", ">in", ">out", ">records", ">size")
     lines = [
         (
             printable(each["topic"]),
@@ -126,11 +127,11 @@ def _topics(moment: dict[str, Any], rows: int) -> RenderableType:
         )
         for each in moment["topics"][:rows]
     ]
-    return table(columns, lines)
+    return table(headings, lines)
 
 
 def _apis(moment: dict[str, Any], rows: int) -> RenderableType:
-    columns = {"call": "left", "per second": "right", "errors/s": "right", "p50": "right", "p99": "right"}
+    headings = columns("<call", ">per second", ">errors/s", ">p50", ">p99")
     lines = [
         (
             f"{each['protocol']} {each['api']}",
@@ -141,11 +142,11 @@ def _apis(moment: dict[str, Any], rows: int) -> RenderableType:
         )
         for each in moment["apis"][:rows]
     ]
-    return table(columns, lines)
+    return table(headings, lines)
 
 
 def _lags(moment: dict[str, Any], rows: int) -> RenderableType:
-    columns = {"group": "left", "topic": "left", "partition": "right", "offset": "right", "lag": "right"}
+    headings = columns("<group", "<topic", ">partition", ">offset", ">lag")
     lines = [
         (
             printable(each["group"]),
@@ -156,7 +157,7 @@ def _lags(moment: dict[str, Any], rows: int) -> RenderableType:
         )
         for each in moment["lags"][:rows]
     ]
-    return table(columns, lines)
+    return table(headings, lines)
 
 
 def _number(value: float) -> str:

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import click
 
-from ....cli.terminal.output import count_text, json_option, print_json, printable, say
-from ....cli.terminal.times import duration_text
-from ..job_session import job_session, manifest_option, master_option, watched
+from ...cli.terminal.output import count_text, json_option, print_json, printable, say
+from ...cli.terminal.shapes import fields
+from ...cli.terminal.stopped import topics_option
+from ...cli.terminal.times import duration_text
+from .job_session import directories_argument, job_session, manifest_option, master_option, watched
 
 
 @click.command("profile")
-@click.argument("directories", nargs=-1, required=True, metavar="DIR...", type=click.Path(exists=True, file_okay=False))
-@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated.")
+@directories_argument
+@topics_option
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a report with plots to this file.")
 @master_option
 @manifest_option
@@ -26,10 +28,10 @@ def command(
     A running server does not mind. Exit code 1 when something failed.
     """
     with job_session("profile", master) as spark:
-        from ....export.log_pieces import LogSource
-        from ....export.manifest import replace_file
-        from ..profile import profile
-        from ..profile_report import render
+        from ...export.log_pieces import LogSource
+        from ...export.manifest import replace_file
+        from .profile import profile
+        from .profile_report import render
 
         with watched("profiling") as progress:
             found = profile(spark, LogSource(directories=directories, topics=topics), manifest=manifest, progress=progress)
@@ -37,13 +39,9 @@ def command(
             replace_file(html, render(found, f"Topics in {', '.join(directories)}").encode())
     rows = [
         {
-            "topic": each.topic,
-            "records": each.records,
-            "stored_bytes": each.stored_bytes,
-            "distinct_keys": each.distinct_keys,
+            **fields(each, "topic", "records", "stored_bytes", "distinct_keys"),
             "top_key_share": each.top_keys[0][1] / max(1, each.records) if each.top_keys else 0.0,
-            "late_records": each.late_records,
-            "max_late_ms": each.max_late_ms,
+            **fields(each, "late_records", "max_late_ms"),
         }
         for each in found
     ]
