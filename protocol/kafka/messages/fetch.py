@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...limits import INT32_MAX, INT64_MAX
 from ...schema.fields import INT8, INT16, INT32, INT64, RECORDS, STRING, UUID, struct, wire
 from ...types import Bytes
-from ..entities import PARTITION, PRODUCER_ID, TOPIC_ID, TOPIC_NAME
+from ..apis import PARTITION, PRODUCER_ID, TOPIC_ID, TOPIC_NAME
 
 
 @struct

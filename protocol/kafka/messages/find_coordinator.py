@@ -6,7 +6,7 @@ v1 key types: 0 groups, 1 transactional ids; v4 several keys at once (KIP-699); 
 from __future__ import annotations
 
 from ...schema.fields import INT8, INT16, INT32, STRING, struct, wire
-from ..entities import COORDINATOR_KEY
+from ..apis import COORDINATOR_KEY
 
 
 @struct

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...limits import INT32_MIN
 from ...schema.fields import BOOL, BYTES, INT16, INT32, STRING, struct, wire
-from ..entities import GROUP_ID
+from ..apis import GROUP_ID
 
 
 @struct

@@ -7,7 +7,7 @@ ListOffsets: v2 isolation; v4 leader epochs (KIP-320); v7 the largest timestamp,
 from __future__ import annotations
 
 from ...schema.fields import INT8, INT16, INT32, INT64, struct, wire
-from ..entities import PARTITION, TOPIC_NAME
+from ..apis import PARTITION, TOPIC_NAME
 
 
 @struct

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...limits import INT32_MIN
 from ...schema.fields import BOOL, INT16, INT32, STRING, struct, wire
-from ..entities import PARTITION, TOPIC_ID, TOPIC_NAME
+from ..apis import PARTITION, TOPIC_ID, TOPIC_NAME
 
 
 @struct

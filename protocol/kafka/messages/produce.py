@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...schema.fields import INT16, INT32, INT64, RECORDS, STRING, struct, wire
 from ...types import Bytes
-from ..entities import PARTITION, TOPIC_ID, TOPIC_NAME, TRANSACTIONAL_ID
+from ..apis import PARTITION, TOPIC_ID, TOPIC_NAME, TRANSACTIONAL_ID
 
 
 @struct

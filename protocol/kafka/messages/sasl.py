@@ -6,7 +6,7 @@ SaslHandshake: v0 is followed by bare tokens, v1 by SaslAuthenticate (KIP-152), 
 from __future__ import annotations
 
 from ...schema.fields import BYTES, INT8, INT16, INT32, INT64, STRING, struct, wire
-from ..entities import USER_NAME
+from ..apis import USER_NAME
 
 
 @struct

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...limits import INT32_MAX
 from ...schema.fields import BOOL, INT8, INT16, INT32, INT64, RECORDS, STRING, struct, wire
-from ..entities import GROUP_ID, PARTITION, TOPIC_ID
+from ..apis import GROUP_ID, PARTITION, TOPIC_ID
 
 
 @struct

@@ -7,7 +7,7 @@ Describe: v1 lag (KIP-1226).
 from __future__ import annotations
 
 from ...schema.fields import INT16, INT32, INT64, STRING, struct, wire
-from ..entities import GROUP_ID, PARTITION, TOPIC_ID, TOPIC_NAME
+from ..apis import GROUP_ID, PARTITION, TOPIC_ID, TOPIC_NAME
 
 NO_LAG = -1
 

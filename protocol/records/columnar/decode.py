@@ -14,8 +14,7 @@ from ...errors import RecordTooLargeError
 from ...limits import INT32_MAX
 from ...types import Bytes
 from ..batch import iter_batches
-from ..committed import CommittedFilter
-from ..record import iter_records
+from ..record import CommittedFilter, iter_records
 from .group_columns import columns_of, group_columns
 from .record_starts import BatchGroup, GroupedBatch, Selection, batch_groups
 from .schema import Wanted, arrow_schema, arrow_type

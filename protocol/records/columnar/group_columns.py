@@ -2,8 +2,8 @@
 
 The fields of all records of a group, as arrays; the layout is in `..record`.
 
-Every field only moves the position forward. So where the position behind the last field is the record's end, all fields
-lay inside the record; where it is not, what was read means nothing and the scalar codec says what is wrong.
+Every field only moves the position forward. So where the position behind the last field is the record's end, all fields lay
+inside the record; where it is not, what was read means nothing and the scalar codec says what is wrong.
 
 The headers of all records of a group: the first header of each record at once, then the second, and so on.
 
@@ -19,7 +19,7 @@ from ...errors import InvalidRecordError
 from ...limits import INT64_MAX
 from ...types import Record, TimestampType
 from ..batch import LOG_APPEND_TIME_FLAG
-from ..payload import INT64_MIN
+from ..unpacking import INT64_MIN
 from .record_starts import BatchGroup, record_starts
 from .schema import TimestampUnit, Wanted, arrow_type, header_type
 from .varints import LeftToScalarError, gather, read_varints, read_varlongs

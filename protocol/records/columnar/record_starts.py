@@ -18,8 +18,8 @@ from ...errors import InvalidRecordError, TriologError
 from ...limits import INT32_MAX, MAX_DECOMPRESSED_BYTES, MIB
 from ...types import Bytes
 from ..batch import COMPRESSION_MASK, CONTROL_FLAG, RECORD_BATCH_OVERHEAD, BatchHeader, check_batch, iter_batches
-from ..committed import CommittedFilter
-from ..payload import records_data
+from ..record import CommittedFilter
+from ..unpacking import records_data
 from ..varint import decode_unsigned_varint
 from .varints import LeftToScalarError
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import trio
 
 from ....protocol.errors import InvalidRequestError, RequestError, UnsupportedVersionError
-from ....protocol.kafka.given_answers import LISTED
+from ....protocol.kafka.connection import LISTED
 from ....protocol.kafka.messages.list_offsets import (
     EpochEndOffset,
     ListOffsetsPartition,

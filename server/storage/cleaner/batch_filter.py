@@ -37,7 +37,7 @@ from ....protocol.records.batch import (
     empty_batch_header,
 )
 from ....protocol.records.compression import compress
-from ....protocol.records.payload import records_data
+from ....protocol.records.unpacking import records_data
 from ....protocol.records.varint import encode_varint, encode_varlong
 from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, Bytes, CompressionType, TimestampType
 from .offset_map import OffsetMap

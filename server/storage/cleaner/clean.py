@@ -15,7 +15,7 @@ import attrs
 from ....protocol.errors import TriologError
 from ....protocol.limits import KIB
 from ....protocol.records.batch import check_batch
-from ....protocol.records.payload import records_data
+from ....protocol.records.unpacking import records_data
 from ..disk.filesystem import FileSystem
 from ..disk.paths import LOG_SUFFIX, segment_file
 from ..disk.throttle import Throttle

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....protocol.records.batch import BatchHeader
-from ....protocol.records.payload import raise_consumption, raise_length, raise_offset_delta, raise_underflow
+from ....protocol.records.unpacking import raise_consumption, raise_length, raise_offset_delta, raise_underflow
 from ....protocol.records.varint import decode_unsigned_varint, decode_varlong
 
 

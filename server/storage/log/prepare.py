@@ -23,8 +23,8 @@ from ....protocol.records.batch import (
     with_timestamp,
 )
 from ....protocol.records.compression import compress
-from ....protocol.records.payload import records_data
 from ....protocol.records.steps import STEPS_PER_PAUSE, UNLIMITED, BatchLimits
+from ....protocol.records.unpacking import records_data
 from ....protocol.records.varint import decode_varint, decode_varlong
 from ....protocol.records.walk import RecordsWalk, walk_steps
 from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, Bytes, CompressionType, TimestampType, TopicPartition

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.limits import KIB
-from ....protocol.records.alike import TRIED_EACH
 from ....protocol.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -23,7 +22,7 @@ from ....protocol.records.batch import (
 from ....protocol.records.crc32c import crc32c
 from ....protocol.records.steps import STEPS_PER_PAUSE, BatchLimits
 from ....protocol.records.unpacking import unpack_few
-from ....protocol.records.walk import ALIKE_PER_STEP, NOTHING_WALKED, walk_plain
+from ....protocol.records.walk import ALIKE_PER_STEP, NOTHING_WALKED, TRIED_EACH, walk_plain
 from ....protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, Bytes, CompressionType, TimestampType
 from ...config import LogConfig, RecordValidation
 from ..producers.producer_cursor import AppendOrigin

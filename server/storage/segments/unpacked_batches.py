@@ -8,8 +8,7 @@ from typing import Final, cast
 
 from ....protocol.limits import KIB, MIB
 from ....protocol.records.batch import COMPRESSION_MASK, RECORD_BATCH_OVERHEAD, BatchHeader, check_batch
-from ....protocol.records.payload import records_data
-from ....protocol.records.unpacking import copied, drop, is_large, measured, unpack, unpack_at_once
+from ....protocol.records.unpacking import copied, drop, is_large, measured, records_data, unpack, unpack_at_once
 from ....protocol.types import CompressionType
 from ..disk.diskops import Compute, Procedure
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.kafka.apis import APIS, ApiKey
-from triolog.protocol.kafka.connection import Request, answer_buffers
-from triolog.protocol.kafka.given_answers import LISTED, PRODUCED, PartitionProduced, TopicProduced
+from triolog.protocol.kafka.connection import LISTED, PRODUCED, PartitionProduced, Request, TopicProduced, answer_buffers
 from triolog.protocol.kafka.messages import list_offsets, produce
 from triolog.protocol.schema.primitives import COPIED_BYTES
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import SaslAuthenticationError
 from triolog.protocol.kafka.messages import sasl
-from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism, ScramServer
-from triolog.protocol.kafka.scram_client import MOST_ITERATIONS, ScramClient
+from triolog.protocol.kafka.scram import MOST_ITERATIONS, ScramClient, ScramCredential, ScramMechanism, ScramServer
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"

@@ -7,8 +7,13 @@ import uuid
 from collections.abc import Iterable, Iterator
 
 from ....protocol.coordinator import consumer_group_records as records
-from ....protocol.coordinator.consumer_protocol import CONSUMER_PROTOCOL_TYPE, ConsumerPartitions, decode_assignment
-from ....protocol.coordinator.group_metadata import GroupMetadataValue, MemberMetadata
+from ....protocol.coordinator.classic_group_records import (
+    CONSUMER_PROTOCOL_TYPE,
+    ConsumerPartitions,
+    GroupMetadataValue,
+    MemberMetadata,
+    decode_assignment,
+)
 from ....protocol.errors import RemoteProtocolError
 from ....server.groups.consumer_member import MemberState
 from ....server.storage.disk.checkpoints import encode_uuid

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from ....protocol.limits import MAX_DECOMPRESSED_BYTES
-from ....protocol.records.payload import records_data
+from ....protocol.records.unpacking import records_data
 from ....protocol.types import Record
 from ...client.reading import FetchedBatch
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ....limits import INT32_MIN
 from ....schema.fields import BOOL, INT8, INT16, INT32, STRING, struct, wire
-from ...entities import PARTITION, TOPIC_NAME
+from ...apis import PARTITION, TOPIC_NAME
 
 
 @struct

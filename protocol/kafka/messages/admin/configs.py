@@ -7,7 +7,7 @@ kind (KIP-1142).
 from __future__ import annotations
 
 from ....schema.fields import BOOL, INT8, INT16, INT32, STRING, struct, wire
-from ...entities import RESOURCE_NAME, RESOURCE_TYPE
+from ...apis import RESOURCE_NAME, RESOURCE_TYPE
 
 
 @struct

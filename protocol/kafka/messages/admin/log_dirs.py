@@ -6,7 +6,7 @@ DescribeLogDirs: v3 an error of its own; v4 size and room of the device (KIP-827
 from __future__ import annotations
 
 from ....schema.fields import BOOL, INT16, INT32, INT64, STRING, struct, wire
-from ...entities import PARTITION, TOPIC_NAME
+from ...apis import PARTITION, TOPIC_NAME
 
 
 @struct

@@ -6,7 +6,7 @@ v1 when each voter fetched last (KIP-836); v2 messages, directories and the addr
 from __future__ import annotations
 
 from ....schema.fields import INT16, INT32, INT64, STRING, UINT16, UUID, struct, wire
-from ...entities import PARTITION, TOPIC_NAME
+from ...apis import PARTITION, TOPIC_NAME
 
 
 @struct

@@ -6,7 +6,7 @@ CreateTopics: v5 answers configurations (KIP-525), v7 topic ids. DeleteTopics: v
 from __future__ import annotations
 
 from ....schema.fields import BOOL, INT8, INT16, INT32, INT64, STRING, struct, wire
-from ...entities import PARTITION, TOPIC_ID, TOPIC_NAME
+from ...apis import PARTITION, TOPIC_ID, TOPIC_NAME
 
 
 @struct

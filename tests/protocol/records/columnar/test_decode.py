@@ -17,9 +17,8 @@ from triolog.protocol.records.batch import check_batch, empty_batch_header, end_
 from triolog.protocol.records.builder import BatchBuilder, build_batch
 from triolog.protocol.records.columnar import decode, group_columns, record_starts, schema
 from triolog.protocol.records.columnar.decode import Wanted, decode_batches, next_offset
-from triolog.protocol.records.committed import CommittedFilter
 from triolog.protocol.records.compression import compress
-from triolog.protocol.records.record import iter_records
+from triolog.protocol.records.record import CommittedFilter, iter_records
 from triolog.protocol.records.varint import encode_varint
 from triolog.protocol.types import CompressionType, TimestampType
 

@@ -13,8 +13,7 @@ from typing import Any, Final
 import pytest
 import trio
 import trio.testing
-from triolog.protocol.kafka.apis import APIS, Api, ApiKey
-from triolog.protocol.kafka.entities import ITSELF
+from triolog.protocol.kafka.apis import APIS, ITSELF, Api, ApiKey
 from triolog.protocol.kafka.messages import streams_groups
 from triolog.protocol.kafka.messages.admin.acls import DeleteAclsFilter
 from triolog.protocol.kafka.messages.offsets import OffsetFetchRequestGroup

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import InvalidRequestError, OffsetOutOfRangeError
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.committed import CommittedFilter
-from triolog.protocol.records.record import iter_records
+from triolog.protocol.records.record import CommittedFilter, iter_records
 from triolog.protocol.types import NO_OFFSET, CompressionType, Isolation, Record, TimeRange, TimestampType
 from triolog.server.config import GapPolicy, LogConfig, RecordValidation
 from triolog.server.storage.disk.diskops import drive

@@ -1,8 +1,8 @@
-"""Which partition of a coordinator's topic a group or a transactional id belongs to.
+"""The partition of a record's key, and of a group or transactional id, as Kafka chooses it.
 
-Java's `String.hashCode` over UTF-16 units, made positive, modulo the number of partitions (Kafka: Utils.abs,
-GroupCoordinatorService.partitionFor, TransactionStateManager.partitionFor). Whoever opens the directory next has to look in
-the same place.
+Keys: MurmurHash2, 32 bit, seed 0x9747b28c (Kafka: Utils.murmur2), so that all records of a key are in one partition whichever
+client wrote them. Groups and transactional ids: Java's `String.hashCode` over UTF-16 units, made positive, modulo the number of
+partitions (Kafka: Utils.abs, GroupCoordinatorService.partitionFor, TransactionStateManager.partitionFor).
 """
 
 from __future__ import annotations
@@ -13,8 +13,34 @@ import struct
 from operator import mul
 from typing import Final
 
+from ..types import Bytes
+
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_MASK_32: Final = 0xFFFF_FFFF
+
+
+def murmur2(data: Bytes) -> int:
+    """The hash as an unsigned 32 bit int."""
+    length = len(data)
+    h = _SEED ^ length
+    words = length >> 2
+    for k in struct.unpack_from(f"<{words}I", data):
+        k = k * _M & _MASK_32
+        h = (h * _M & _MASK_32) ^ ((k ^ k >> 24) * _M & _MASK_32)
+    rest = length & 3
+    if rest:
+        h = (h ^ int.from_bytes(data[words << 2 :], "little")) * _M & _MASK_32
+    h = (h ^ h >> 13) * _M & _MASK_32
+    return h ^ h >> 15
+
+
+def partition_for_key(key: Bytes, partitions: int) -> int:
+    """The partition of a keyed record, as in Kafka's BuiltInPartitioner: the sign bit is dropped, not the sign."""
+    return (murmur2(key) & 0x7FFF_FFFF) % partitions
+
+
 _SIGN: Final = 1 << 31
-_MASK: Final = (1 << 32) - 1
 _UTF_16: Final = codecs.lookup("utf-16-be").encode
 """Looked up here, because Python imports an encoding when it is first used, for which there may be no descriptor then."""
 
@@ -33,7 +59,7 @@ def java_hash(text: str) -> int:
     for start in range(0, size, _BLOCK):
         block = units[start : start + _BLOCK]
         powers = _POWERS[-len(block) - 1 :]
-        value = (value * powers[0] + sum(map(mul, block, powers[1:]))) & _MASK
+        value = (value * powers[0] + sum(map(mul, block, powers[1:]))) & _MASK_32
     return value - (1 << 32) if value & _SIGN else value
 
 
