@@ -30,8 +30,7 @@ from ..schema.primitives import COPIED_BYTES
 from ..schema.writer import Given, GivenWriter, make_given_writer
 from ..types import Bytes
 from .apis import APIS, Api, ApiKey
-from .messages.list_offsets import ListOffsetsResponse
-from .messages.produce import ProduceResponse
+from .messages.records import ListOffsetsResponse, ProduceResponse
 
 FEW_ELEMENTS: Final = 1000
 """Read in about 1 ms."""

@@ -20,7 +20,7 @@ from typing import Final
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.metadata import MetadataRequest
+from triolog.protocol.kafka.messages.topics import MetadataRequest
 from triolog.server.storage.check.verify import verify
 from triolog.server.storage.directory import creations_file, inventory, stored_topics
 from triolog.server.storage.disk.filesystem import OsFileSystem

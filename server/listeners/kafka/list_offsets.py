@@ -10,7 +10,7 @@ import trio
 
 from ....protocol.errors import InvalidRequestError, RequestError, UnsupportedVersionError
 from ....protocol.kafka.connection import LISTED
-from ....protocol.kafka.messages.list_offsets import (
+from ....protocol.kafka.messages.records import (
     EpochEndOffset,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

@@ -9,7 +9,7 @@ import attrs
 
 from ....protocol.errors import ErrorCode, RequestError, RequestTimedOutError
 from ....protocol.kafka.connection import PRODUCED, PartitionProduced, TopicProduced
-from ....protocol.kafka.messages.produce import (
+from ....protocol.kafka.messages.records import (
     ProduceBatchIndexAndErrorMessage,
     ProducePartition,
     ProducePartitionResponse,

@@ -6,7 +6,7 @@ import pytest
 from triolog.protocol.kafka import apis
 from triolog.protocol.kafka.apis import APIS, ApiKey, ApiTable
 from triolog.protocol.kafka.messages import offsets
-from triolog.protocol.kafka.messages.admin.configs import DescribeConfigsResource
+from triolog.protocol.kafka.messages.configs import DescribeConfigsResource
 from triolog.protocol.schema.fields import Entity
 
 

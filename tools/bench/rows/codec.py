@@ -13,14 +13,20 @@ import attrs
 
 from ....protocol.kafka.apis import APIS, ApiKey
 from ....protocol.kafka.connection import read_header
-from ....protocol.kafka.messages.fetch import FetchableTopicResponse, FetchPartitionData, FetchResponse
-from ....protocol.kafka.messages.metadata import (
+from ....protocol.kafka.messages.records import (
+    FetchableTopicResponse,
+    FetchPartitionData,
+    FetchResponse,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+)
+from ....protocol.kafka.messages.topics import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ....protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from ....protocol.limits import KIB, MIB
 from ....protocol.schema import codec
 from ..measuring.bench import Bench

@@ -1,4 +1,5 @@
-"""DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44), ListConfigResources (74).
+"""DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44), ListConfigResources (74), GetTelemetrySubscriptions
+and PushTelemetry (71, 72; KIP-714).
 
 DescribeConfigs: v1 synonyms; v3 types and documentation (KIP-569). ListConfigResources: v0 lists client metrics only, v1 any
 kind (KIP-1142).
@@ -6,8 +7,8 @@ kind (KIP-1142).
 
 from __future__ import annotations
 
-from ....schema.fields import BOOL, INT8, INT16, INT32, STRING, struct, wire
-from ...apis import RESOURCE_NAME, RESOURCE_TYPE
+from ...schema.fields import BOOL, BYTES, INT8, INT16, INT32, STRING, UUID, struct, wire
+from ..apis import RESOURCE_NAME, RESOURCE_TYPE
 
 
 @struct
@@ -144,3 +145,36 @@ class ListConfigResourcesResponse:
     throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16, default=0)
     config_resources: list[ListConfigResourcesConfigResource] = wire([ListConfigResourcesConfigResource])
+
+
+@struct
+class GetTelemetrySubscriptionsRequest:
+    client_instance_id: bytes = wire(UUID)
+
+
+@struct
+class GetTelemetrySubscriptionsResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+    client_instance_id: bytes = wire(UUID, default=bytes(16))
+    subscription_id: int = wire(INT32, default=0)
+    accepted_compression_types: list[int] = wire([INT8])
+    push_interval_ms: int = wire(INT32, default=0)
+    telemetry_max_bytes: int = wire(INT32, default=0)
+    delta_temporality: bool = wire(BOOL, default=False)
+    requested_metrics: list[str] = wire([STRING])
+
+
+@struct
+class PushTelemetryRequest:
+    client_instance_id: bytes = wire(UUID)
+    subscription_id: int = wire(INT32)
+    terminating: bool = wire(BOOL)
+    compression_type: int = wire(INT8)
+    metrics: bytes = wire(BYTES)
+
+
+@struct
+class PushTelemetryResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
