@@ -85,11 +85,11 @@ from ..storage.disk.diskops import Procedure as Procedure
 from ..storage.disk.paths import check_topic_name as check_topic_name
 from ..storage.disk.paths import is_internal as is_internal
 from ..storage.log.append import AppendResult as AppendResult
-from ..storage.log.plain_records import PlainRecord as PlainRecord
+from ..storage.log.prepare_one import PlainRecord as PlainRecord
 from ..storage.lookups.fetch import FetchedRecords as FetchedRecords
 from ..storage.lookups.fetched_records import PlainRecords as PlainRecords
 from ..storage.lookups.fetched_records import aborted_pairs as aborted_pairs
-from ..storage.producers.producer_entry import ProducerEntry as ProducerEntry
+from ..storage.producers.producer_cursor import ProducerEntry as ProducerEntry
 from ..storage.segments.segment_view import TimestampAndOffset as TimestampAndOffset
 from ..storage.shared.leased_files import LeasedPartition as LeasedPartition
 from ..storage.shared.stage_files import StagedBytes as StagedBytes

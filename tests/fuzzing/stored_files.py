@@ -29,8 +29,8 @@ from triolog.server.storage.disk import checkpoints, paths
 from triolog.server.storage.errors import CheckpointError, CorruptIndexError, CorruptSnapshotError
 from triolog.server.storage.indexes.transaction_index import AbortedTxn, decode_entries, encode_entry
 from triolog.server.storage.log import derived_files, gaps, leader_epochs
-from triolog.server.storage.producers import earlier_batches, producer_id_block, producer_snapshots
-from triolog.server.storage.producers.producer_entry import BatchMetadata, ProducerEntry
+from triolog.server.storage.producers import producer_id_block, producer_snapshots
+from triolog.server.storage.producers.producer_cursor import BatchMetadata, ProducerEntry
 
 from tests.fuzzing.target import BrokenInvariantError, Target, check_repeatable, require
 
@@ -138,7 +138,7 @@ def _topics(data: bytes) -> tuple[int, list[topics_file.Topic], set[uuid.UUID]]:
 
 def _encode_earlier(found: tuple[int, dict[int, list[BatchMetadata]]]) -> bytes:
     newest = BatchMetadata(0, 0, 0, 0)
-    return earlier_batches.encode_earlier(
+    return producer_snapshots.encode_earlier(
         [ProducerEntry(each, 0, 0, 0, None, (*batches, newest)) for each, batches in found[1].items()], found[0]
     )
 
@@ -272,7 +272,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         sign=_sealed,
     ),
     Kind(
-        decode=lambda data: earlier_batches.decode_earlier(PATH, data),
+        decode=lambda data: producer_snapshots.decode_earlier(PATH, data),
         encode=_encode_earlier,
         seeds=(_encode_earlier((9, {7: [BatchMetadata(1, 2, 0, 5), BatchMetadata(2, 4, 1, 6)]})),),
         refusals=(CorruptSnapshotError,),

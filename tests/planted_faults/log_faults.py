@@ -31,7 +31,7 @@ PRODUCERS: Final = {
     ),
     "duplicate-of-an-older-epoch": Fault(
         why="The first batch of a new epoch is taken for the first of the old one and acknowledged without being stored.",
-        file="server/storage/producers/producer_entry.py",
+        file="server/storage/producers/producer_cursor.py",
         old="        if header.producer_epoch != self.epoch:\n            return None\n",
         tests=(f"{PRODUCER_CURSOR}::test_sequences_follow_each_other_and_epochs_fence",),
     ),
@@ -44,7 +44,7 @@ PRODUCERS: Final = {
     ),
     "next-batch-of-an-older-epoch": Fault(
         why="A producer that was taken for dead goes on where its successor is.",
-        file="server/storage/producers/producer_entry.py",
+        file="server/storage/producers/producer_cursor.py",
         old=" or header.producer_epoch != self.epoch:\n            return False\n",
         new=":\n            return False\n",
         tests=(
@@ -95,7 +95,7 @@ PRODUCERS: Final = {
     ),
     "earlier-batches-of-another-snapshot": Fault(
         why="Batches that a Kafka has cut off meanwhile count as stored: what is sent again is acknowledged and not there.",
-        file="server/storage/producers/earlier_batches.py",
+        file="server/storage/producers/producer_snapshots.py",
         old="    if belongs_to != snapshot_crc:\n",
         new="    if belongs_to is None:\n",
         tests=(f"{EARLIER_BATCHES}::test_a_file_of_the_snapshots_crc_alone_is_told_from_another",),
@@ -197,14 +197,14 @@ READING: Final = {
     ),
     "fetch-at-once-behind-the-stable-offset": Fault(
         why="Undecided records are handed to committed readers, wherever they are cached.",
-        file="server/storage/lookups/fetch_at_once.py",
+        file="server/storage/lookups/fetch.py",
         old=" or (is_committed and snapshot.last_stable_offset != high_watermark):\n",
         new=":\n",
         tests=(f"{STORAGE}/lookups/test_at_once.py::test_what_needs_another_look_is_left_to_the_long_way",),
     ),
     "time-at-once-above-the-high-watermark": Fault(
         why="A lookup answers a record that no reader may see yet, wherever it is cached.",
-        file="server/storage/lookups/at_once.py",
+        file="server/storage/lookups/timestamps.py",
         old="        if base_offset + offset_delta >= end_offset:\n",
         new="        if False:\n",
         tests=(f"{STORAGE}/lookups/test_at_once.py::test_a_record_above_the_high_watermark_is_none",),
@@ -235,7 +235,7 @@ READING: Final = {
     ),
     "accepted-in-memory": Fault(
         why="What somebody has accepted stops consumers again after the next start.",
-        file="server/storage/log/accept_gap.py",
+        file="server/storage/log/changes.py",
         old="encode_gaps(gaps), durable",
         new="encode_gaps(log.gaps), durable",
         tests=(f"{STORAGE}/log/test_gaps.py::test_what_is_accepted_is_passed_over_for_ever_unless_the_reader_says_otherwise",),
@@ -245,14 +245,14 @@ READING: Final = {
 TRUNCATION: Final = {
     "stale-snapshots": Fault(
         why="A producer snapshot from behind the cut is loaded once the log has grown over it with other batches.",
-        file="server/storage/log/truncate.py",
+        file="server/storage/log/changes.py",
         old="        if offset > above:\n",
         new="        if False:\n",
         tests=(f"{TRANSACTIONS_TESTS}::test_truncation_deletes_the_snapshot_of_a_clean_stop_behind_its_offset",),
     ),
     "cut-on-the-device": Fault(
         why="A power cut brings removed batches back behind, or between, the ones that took their offsets.",
-        file="server/storage/log/truncate.py",
+        file="server/storage/log/changes.py",
         old="        yield from (each for each in log.active.sync_of(log.active.log, min(log.recovery_point, offset)))\n"
         "        yield SyncDirectory(log.directory)\n",
         new="        pass\n",
@@ -260,7 +260,7 @@ TRUNCATION: Final = {
     ),
     "high-watermark-behind-the-cut": Fault(
         why="The high watermark stays above the end: what is appended there next can be read before it is on the device.",
-        file="server/storage/log/truncate.py",
+        file="server/storage/log/changes.py",
         old="    if log.high_watermark >= offset:\n",
         new="    if False:\n",
         tests=(f"{STORAGE}/log/test_truncate.py::test_high_watermark_recovery_point_and_log_start_follow_the_end_down",),

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import attrs
 
-from ...server.storage.indexes.offset_index import OffsetIndex
-from ...server.storage.indexes.time_index import TimeIndex
+from ...server.storage.indexes.offset_and_time import OffsetIndex, TimeIndex
 
 
 @attrs.frozen(kw_only=True)

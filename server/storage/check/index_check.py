@@ -18,8 +18,7 @@ from ..disk.filesystem import FileSystem, read_file
 from ..disk.paths import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from ..errors import CorruptIndexError
 from ..indexes.index import AbstractIndex
-from ..indexes.offset_index import OffsetIndex
-from ..indexes.time_index import TimeIndex
+from ..indexes.offset_and_time import OffsetIndex, TimeIndex
 from ..indexes.transaction_index import ENTRY_BYTES, AbortedTxn, decode_entries
 from .findings import FaultTally, Reporter
 from .index_matching import IndexFile, OffsetMatching, TimeMatching

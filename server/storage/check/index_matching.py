@@ -18,7 +18,7 @@ from ....protocol.types import NO_TIMESTAMP
 from ..disk.filesystem import READ, FileSystem
 from ..errors import FileTooLargeError
 from ..indexes.index import AbstractIndex
-from ..indexes.time_index import TimeIndex
+from ..indexes.offset_and_time import TimeIndex
 from .findings import FaultTally
 
 _PIECE_ENTRIES: Final = 4096

@@ -29,7 +29,7 @@ from ..disk.filesystem import FileSystem
 from ..disk.paths import LOG_SUFFIX
 from ..indexes.transaction_index import AbortedTxn
 from ..log.leader_epochs import LeaderEpochs
-from ..producers.producer_entry import ProducerEntry
+from ..producers.producer_cursor import ProducerEntry
 from ..producers.producer_state import ProducerState
 from ..recovery.salvage import Damage, GoodBatch, is_zeros, scan_batches
 from .findings import FaultTally, Reporter

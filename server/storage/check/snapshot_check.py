@@ -15,11 +15,17 @@ from typing import Final
 
 from ..disk.filesystem import FileSystem, read_file
 from ..errors import CorruptSnapshotError
-from ..producers.earlier_batches import MAX_BATCHES_BYTES, batches_path, with_earlier
-from ..producers.producer_entry import BatchMetadata, ProducerEntry
-from ..producers.producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot, snapshot_path
+from ..producers.producer_cursor import BatchMetadata, ProducerEntry
+from ..producers.producer_snapshots import (
+    MAX_BATCHES_BYTES,
+    MAX_SNAPSHOT_BYTES,
+    batches_path,
+    crc_of,
+    decode_snapshot,
+    snapshot_path,
+    with_earlier,
+)
 from ..producers.producer_state import ProducerState
-from ..producers.sealed_files import crc_of
 from .findings import FaultTally, Reporter
 
 CHECK: Final = "snapshot"

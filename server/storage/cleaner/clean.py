@@ -16,9 +16,9 @@ from ....protocol.errors import TriologError
 from ....protocol.limits import KIB
 from ....protocol.records.batch import check_batch
 from ....protocol.records.unpacking import records_data
+from ..child_process import Throttle
 from ..disk.filesystem import FileSystem
 from ..disk.paths import LOG_SUFFIX, segment_file
-from ..disk.throttle import Throttle
 from .batch_filter import BatchFilter, RetentionRules
 from .grouping import group_segments
 from .job import CleanedGroup, CleanedState, CleaningJob, CleaningResult, SourceSegment

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..disk.file_limits import PREVIOUS_SUFFIX, check_size, limit_of
+from ..disk.checkpoints import PREVIOUS_SUFFIX, check_size, limit_of
 from ..disk.filesystem import FileSystem, link_file, read_file, replace_file
 from ..errors import CheckpointError
 

@@ -30,10 +30,9 @@ from ....protocol.records.walk import RecordsWalk, walk_steps
 from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, Bytes, CompressionType, TimestampType, TopicPartition
 from ...config import LogConfig, RecordValidation
 from ..disk.diskops import Compute, Procedure, compute
-from ..producers.producer_cursor import AppendOrigin
-from ..producers.producer_entry import EndTxnMarker, parse_end_txn_marker
+from ..producers.producer_cursor import AppendOrigin, EndTxnMarker, parse_end_txn_marker
 from ..segments.least_timestamps import NOT_KNOWN, NOTHING
-from ..segments.unpacked_batches import CHECKED_AT_ONCE_BYTES, SMALL_BYTES, dropped, unpacked
+from ..segments.segment_view import CHECKED_AT_ONCE_BYTES, SMALL_BYTES, dropped, unpacked
 
 BATCHES_PER_PAUSE: Final = 16
 PACKED_AT_ONCE_BYTES: Final = 16 * KIB

@@ -13,7 +13,7 @@ from ....protocol.records.steps import STEPS_PER_PAUSE, BatchLimits
 from ....protocol.records.unpacking import is_large
 from ....protocol.types import NO_OFFSET, Record, TimeRange
 from ..disk.diskops import Procedure
-from ..segments.unpacked_batches import dropped, unpacked
+from ..segments.segment_view import dropped, unpacked
 from .fetch import FetchedRecords
 
 RECORD_OVERHEAD_BYTES: Final = 32

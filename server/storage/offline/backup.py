@@ -41,11 +41,12 @@ from ..disk.checkpoints import (
     LOCK_FILE,
     LOG_START_FILE,
     MAX_CHECKPOINT_BYTES,
+    PREVIOUS_SUFFIX,
     RECOVERY_POINT_FILE,
     decode_offsets,
     encode_offsets,
+    limit_of,
 )
-from ..disk.file_limits import PREVIOUS_SUFFIX, limit_of
 from ..disk.filesystem import CREATE, READ, FileSystem, link_file, read_file, replace_file, sync_file
 from ..disk.paths import (
     BATCHES_SUFFIX,

@@ -32,7 +32,7 @@ from ..errors import LogDirectoryError
 from ..indexes.file_records import whole_file
 from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ..log.leader_epochs import decode_leader_epochs
-from ..producers.producer_entry import ProducerEntry
+from ..producers.producer_cursor import ProducerEntry
 from ..producers.producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot
 
 STAGED_SUFFIX: Final = ".export"

@@ -46,10 +46,8 @@ from ..log.gaps import FILE_NAME as QUARANTINE_FILE
 from ..log.gaps import NO_FILE, OffsetGap, encode_gaps, merge_gaps, read_gaps, write_gaps
 from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ..log.leader_epochs import LeaderEpochs, decode_leader_epochs
-from ..producers.earlier_batches import batches_path, encode_earlier
-from ..producers.producer_snapshots import encode_snapshot, snapshot_path
+from ..producers.producer_snapshots import batches_path, crc_of, encode_earlier, encode_snapshot, snapshot_path
 from ..producers.producer_state import ProducerState
-from ..producers.sealed_files import crc_of
 from ..recovery.quarantine import quarantine
 from ..recovery.salvage import STAMP, Damage
 from .reindex import put_in_place, scan

@@ -9,7 +9,7 @@ import attrs
 
 from ..disk.diskops import drive, execute
 from ..disk.filesystem import FileSystem, sync_file
-from ..disk.later_syncs import LaterSyncs
+from ..disk.filesystem_layers import LaterSyncs
 from ..disk.path_ops import SyncFile
 from ..disk.write_again import force_batches, write_file_again
 from ..log.log import Log

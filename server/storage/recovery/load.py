@@ -29,8 +29,7 @@ from ..log.gaps import FILE_NAME as GAPS_FILE
 from ..log.gaps import OffsetGap, gap_at, read_gaps
 from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ..log.leader_epochs import LeaderEpochs, decode_leader_epochs
-from ..segments.segment import LogSegment
-from ..segments.segments import LogSegments
+from ..segments.segment import LogSegment, LogSegments
 
 LOGGER: Final = logging.getLogger(__name__)
 

@@ -18,8 +18,7 @@ from ....protocol.records.batch import BatchHeader
 from ....protocol.types import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP
 from ..disk.diskops import FileHandle, Map, Procedure, Read
 from ..errors import CorruptIndexError
-from ..indexes.offset_index import OffsetIndex
-from ..indexes.time_index import TimeIndex
+from ..indexes.offset_and_time import OffsetIndex, TimeIndex
 from ..segments.segment import LogSegment
 
 MOST_COMPARED: Final = 4096

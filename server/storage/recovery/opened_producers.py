@@ -12,11 +12,9 @@ from ..disk.diskops import drive
 from ..disk.filesystem import FileSystem
 from ..disk.paths import BATCHES_SUFFIX
 from ..log.log import Log
-from ..producers.producer_history import producers_at
-from ..producers.producer_snapshots import delete_snapshot, snapshots_among, stray_snapshots, take_snapshot
+from ..producers.producer_snapshots import delete_snapshot, producers_at, snapshots_among, stray_snapshots, take_snapshot
 from ..producers.producer_state import ProducerState
-from ..segments.segment import LogSegment
-from ..segments.segments import LogSegments
+from ..segments.segment import LogSegment, LogSegments
 
 LOGGER: Final = logging.getLogger(__name__)
 

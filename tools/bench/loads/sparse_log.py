@@ -17,8 +17,7 @@ import attrs
 
 from ....protocol.records.batch import parse_header, stamp
 from ....server.storage.disk.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from ....server.storage.indexes.offset_index import ENTRY as OFFSET_ENTRY
-from ....server.storage.indexes.time_index import ENTRY as TIME_ENTRY
+from ....server.storage.indexes.offset_and_time import OFFSET_ENTRY, TIME_ENTRY
 from ..measuring.wire import FIRST_TIMESTAMP, batch_of
 
 BATCH_RECORDS: Final = 10

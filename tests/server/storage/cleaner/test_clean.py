@@ -26,7 +26,7 @@ from triolog.server.storage.cleaner.selection import LogToClean, plan_round
 from triolog.server.storage.cleaner.swap import replace_group
 from triolog.server.storage.cleaner.writer import SYNC_BYTES
 from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.server.storage.indexes.offset_index import OffsetIndex
+from triolog.server.storage.indexes.offset_and_time import OffsetIndex
 from triolog.server.storage.indexes.transaction_index import decode_entries
 from triolog.server.storage.lookups import fetch
 from triolog.server.storage.producers.producer_state import ProducerState

@@ -19,8 +19,7 @@ from triolog.server.storage.cleaner.swap_recovery import complete_swaps, discard
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.errors import SnapshotExpiredError
-from triolog.server.storage.log.reconfigure import reconfigure
-from triolog.server.storage.log.truncate import truncate_to
+from triolog.server.storage.log.changes import reconfigure, truncate_to
 
 from tests.support import compaction
 from tests.support.compaction import MAP_BYTES, put, stored

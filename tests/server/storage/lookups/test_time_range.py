@@ -19,8 +19,8 @@ from triolog.protocol.types import NO_OFFSET, CompressionType, Isolation, Record
 from triolog.server.config import GapPolicy, LogConfig, RecordValidation
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.errors import OffsetInGapError
+from triolog.server.storage.log.changes import truncate_to
 from triolog.server.storage.log.gaps import OffsetGap
-from triolog.server.storage.log.truncate import truncate_to
 from triolog.server.storage.lookups import time_range
 from triolog.server.storage.lookups.explain import explain_range
 from triolog.server.storage.lookups.fetch import FetchedRecords

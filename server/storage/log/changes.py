@@ -1,21 +1,22 @@
-"""Cutting a log back (Kafka: UnifiedLog.truncateTo, truncateFullyAndStartAt).
+"""Changes of a log besides appends and retention: truncation, configuration, leader epochs, accepted gaps (Kafka:
+UnifiedLog.truncateTo, truncateFullyAndStartAt).
 
-Truncation works in whole batches but sets the log end offset exactly: `truncate_to(5)` with a batch 4..6 leaves a log that ends
+Truncation removes whole batches but sets the log end offset exactly: `truncate_to(5)` with a batch 4..6 leaves a log that ends
 at 5 and holds records below 4. The gap is normal; reading and recovery step over it.
 
-A cut is on the device before the log goes on: what it removed must not come back between, or behind, newer records. Producer
-snapshots from behind it go first: the log may grow past their offsets again, with other batches.
+A truncation is on the device before the log continues: what it removed must not return between, or after, newer records.
+Producer snapshots after it are deleted first: the log may grow past their offsets again, with other batches.
 """
 
 from __future__ import annotations
 
-from ..disk.diskops import Procedure
+from ...config import LogConfig
+from ..disk.diskops import Procedure, Truncate
 from ..disk.path_ops import SyncDirectory, WriteFile
-from ..producers.producer_history import producers_at
-from ..producers.producer_snapshots import delete_snapshot, list_snapshots
+from ..producers.producer_snapshots import delete_snapshot, list_snapshots, producers_at
 from ..producers.producer_state import ProducerState
+from .gaps import FILE_NAME, OffsetGap, accepted, encode_gaps, gap_at, gaps_within
 from .gaps import FILE_NAME as GAPS_FILE
-from .gaps import encode_gaps, gaps_within
 from .log import Log
 
 
@@ -109,3 +110,48 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
     yield from log.write_derived(durable=True, must=True)
     yield from _cut_gaps(log, 0)
     log.changed(segments=True)
+
+
+def reconfigure(log: Log, *, config: LogConfig) -> Procedure[None]:
+    """From here on the log follows `config`.
+
+    A changed `durability` forces what was written before to the device, so that it holds for all of the log. Without
+    `preallocate` nobody would cut the active segment's preallocated rest off later, so that is done here.
+    """
+    before = log.config
+    if before.preallocate and not config.preallocate:
+        yield Truncate(log.active.log, log.active.size)
+    log.config = config
+    for segment in log.segments:
+        segment.config = config
+    log.changed()
+    if config.durability != before.durability and log.sync_metadata:
+        plan = log.plan_flush()
+        yield from plan.operations
+        log.commit_flush(plan)
+
+
+def raise_leader_epoch(log: Log) -> Procedure[int]:
+    """Begin the epoch above the latest one; batches that are appended from now on carry it. The log changes when the file
+    does."""
+    epoch = log.leader_epoch + 1
+    log.leader_epochs.assign(epoch, log.log_end_offset)
+    yield from log.write_leader_epochs()
+    log.changed()
+    return epoch
+
+
+def accept_gap(log: Log, *, start_offset: int) -> Procedure[OffsetGap | OSError]:
+    """Accept the gap that starts there and answer it, or why it could not be written. It counts when it is on the device; a
+    second time changes nothing. Raises InvalidRequestError where no gap starts there."""
+    gaps = accepted(log.gaps, start_offset, log.now_ms())
+    if gaps != log.gaps:
+        try:
+            yield WriteFile(f"{log.directory}/{FILE_NAME}", encode_gaps(gaps), durable=log.sync_metadata)
+        except OSError as exc:
+            return exc
+        log.gaps = gaps
+        log.changed()
+    found = gap_at(gaps, start_offset)
+    assert found is not None
+    return found
