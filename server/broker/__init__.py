@@ -18,10 +18,12 @@ from ..actors.manager.gaps.gaps import ListedGap as ListedGap
 from ..actors.manager.log_opening import Report as Report
 from ..actors.manager.log_opening import StartProgress as StartProgress
 from ..actors.manager.security import Security as Security
+from ..actors.manager.segment_leases import LeasedPartition as LeasedPartition
 from ..actors.manager.state.audit_log import AuditLog as AuditLog
 from ..actors.manager.state.broker_configs import ALL_BROKERS as ALL_BROKERS
 from ..actors.stages.stage_checks import StagedShare as StagedShare
 from ..actors.stages.stage_commits import Committed as Committed
+from ..actors.stages.stage_files import StagedBytes as StagedBytes
 from ..actors.stages.stages import StageWrite as StageWrite
 from ..actors.wear.rates import Rates as Rates
 from ..actors.wear.wear import DirectoryWear as DirectoryWear
@@ -91,8 +93,6 @@ from ..storage.lookups.fetched_records import PlainRecords as PlainRecords
 from ..storage.lookups.fetched_records import aborted_pairs as aborted_pairs
 from ..storage.producers.producer_cursor import ProducerEntry as ProducerEntry
 from ..storage.segments.segment_view import TimestampAndOffset as TimestampAndOffset
-from ..storage.shared.leased_files import LeasedPartition as LeasedPartition
-from ..storage.shared.stage_files import StagedBytes as StagedBytes
 from ..telemetry.collected import Series as Series
 from ..telemetry.instances import ACCEPTED_COMPRESSION as ACCEPTED_COMPRESSION
 from ..telemetry.instances import Push as Push

@@ -287,7 +287,7 @@ RETENTION: Final = {
     ),
     "verify-below-the-log-start": Fault(
         why="A healthy directory counts as damaged once records were deleted, and scripts that verify stop.",
-        file="server/storage/check/snapshot_check.py",
+        file="server/storage/check/small_files_check.py",
         old="    for producer_id, first_offset in needed.ongoing.items():\n",
         new="    for producer_id, first_offset in producers.ongoing.items():\n",
         tests=(
@@ -354,14 +354,14 @@ CLEANER: Final = {
     ),
     "marker-before-its-records": Fault(
         why="The marker of an aborted transaction goes together with its index entry while records of it may still be read.",
-        file="server/storage/cleaner/transactions.py",
+        file="server/storage/cleaner/batch_filter.py",
         old="        self._aborted[header.producer_id] = entry[0], True\n",
         new="        self._aborted[header.producer_id] = entry[0], False\n",
         tests=(f"{BATCH_FILTER}::test_records_of_an_aborted_transaction_go_and_its_marker_stays_with_its_entry",),
     ),
     "commit-marker-before-its-records": Fault(
         why="Without its marker a committed transaction is open again for whoever rebuilds the producers from the log.",
-        file="server/storage/cleaner/transactions.py",
+        file="server/storage/cleaner/batch_filter.py",
         old="            return not has_batches\n",
         new="            return True\n",
         tests=(f"{BATCH_FILTER}::test_a_commit_marker_stays_while_a_batch_of_its_transaction_does",),
@@ -392,7 +392,7 @@ CLEANER: Final = {
     ),
     "swap-at-load": Fault(
         why="A second power cut, during the start, leaves a new segment in place and old ones in its range.",
-        file="server/storage/cleaner/swap_recovery.py",
+        file="server/storage/cleaner/swap.py",
         old="        _delete_replaced(fs, directory, set(logs), min(logs), max(ends))\n        fs.sync_directory(directory)\n",
         new="        _delete_replaced(fs, directory, set(logs), min(logs), max(ends))\n",
         tests=(f"{SWAP}::test_at_load_old_segments_are_gone_on_the_device_before_a_new_one_has_its_name",),
@@ -402,7 +402,7 @@ CLEANER: Final = {
 RECOVERY: Final = {
     "crc": Fault(
         why="Damaged batches are taken for good ones.",
-        file="server/storage/recovery/log_window.py",
+        file="server/storage/recovery/salvage.py",
         old="        return self.crc(position, size) == crc\n",
         new="        return True\n",
         tests=(f"{STORAGE}/recovery/test_recovery.py::test_a_damaged_batch_costs_itself_and_nothing_else",),
@@ -449,7 +449,7 @@ RECOVERY: Final = {
     ),
     "recovered-is-synced": Fault(
         why="Recovered records are served and a second power cut takes them back.",
-        file="server/storage/recovery/force.py",
+        file="server/storage/recovery/rebuild.py",
         old="                _sync(self.syncs, file.path)\n",
         new="                pass\n",
         tests=(f"{STORAGE}/recovery/test_recovery.py::test_all_that_was_scanned_is_synced_before_the_log_is_served",),

@@ -27,10 +27,9 @@ from ....protocol.limits import MAX_PARTITIONS_PER_TOPIC
 from ....protocol.types import TopicPartition
 from ...config import KNOWN_KEYS, LogConfig, check_internal_change, check_sizes
 from ...storage.directory.catalogue import Catalogue, adopted_configs
-from ...storage.directory.creations_file import CREATIONS_FILE, Creation
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.directory.partition_directory import delete_directory
-from ...storage.directory.topics_file import TOPICS_FILE, Topic, entry_bytes, topics_bytes
+from ...storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Creation, Topic, entry_bytes, topics_bytes
 from ...storage.disk.checkpoints import check_offset_checkpoints, check_size, offset_lines_bytes, random_uuid
 from ...storage.disk.paths import (
     CLUSTER_METADATA_TOPIC,

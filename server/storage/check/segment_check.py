@@ -34,7 +34,7 @@ from ..producers.producer_state import ProducerState
 from ..recovery.salvage import Damage, GoodBatch, is_zeros, scan_batches
 from .findings import FaultTally, Reporter
 from .index_check import AbortedInLog, IndexCheck, check_transaction_index, open_indexes
-from .snapshot_check import SnapshotCheck
+from .small_files_check import SnapshotCheck
 from .stored_records import restored
 
 _ADVANCE_BYTES: Final = 4 * MIB

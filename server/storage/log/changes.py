@@ -15,7 +15,7 @@ from ..disk.diskops import Procedure, Truncate
 from ..disk.path_ops import SyncDirectory, WriteFile
 from ..producers.producer_snapshots import delete_snapshot, list_snapshots, producers_at
 from ..producers.producer_state import ProducerState
-from .gaps import FILE_NAME, OffsetGap, accepted, encode_gaps, gap_at, gaps_within
+from .gaps import OffsetGap, accepted, encode_gaps, gap_at, gaps_within
 from .gaps import FILE_NAME as GAPS_FILE
 from .log import Log
 
@@ -68,10 +68,10 @@ def truncate_to(log: Log, offset: int) -> Procedure[bool]:
 
 def _cut_gaps(log: Log, end_offset: int) -> Procedure[None]:
     """Offsets from the new end on will be given out again."""
-    gaps = gaps_within(log.gaps, 0, end_offset)
-    if gaps != log.gaps:
-        log.gaps = gaps
-        yield WriteFile(f"{log.directory}/{GAPS_FILE}", encode_gaps(gaps), durable=log.sync_metadata)
+    kept = gaps_within(log.gaps, 0, end_offset)
+    if kept != log.gaps:
+        log.gaps = kept
+        yield WriteFile(f"{log.directory}/{GAPS_FILE}", encode_gaps(kept), durable=log.sync_metadata)
 
 
 def _delete_snapshots(log: Log, above: int) -> Procedure[list[int]]:
@@ -147,7 +147,7 @@ def accept_gap(log: Log, *, start_offset: int) -> Procedure[OffsetGap | OSError]
     gaps = accepted(log.gaps, start_offset, log.now_ms())
     if gaps != log.gaps:
         try:
-            yield WriteFile(f"{log.directory}/{FILE_NAME}", encode_gaps(gaps), durable=log.sync_metadata)
+            yield WriteFile(f"{log.directory}/{GAPS_FILE}", encode_gaps(gaps), durable=log.sync_metadata)
         except OSError as exc:
             return exc
         log.gaps = gaps

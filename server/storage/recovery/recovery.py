@@ -40,15 +40,9 @@ from ..log.log import Log
 from ..producers.producer_state import ProducerState
 from ..segments.least_timestamps import NOTHING
 from ..segments.segment import LogSegment, LogSegments
-from .contain import contain, cut_off
-from .epoch_check import contradicted_epoch
-from .force import Forcing
-from .load import LoadedFiles, load_files
-from .load_indexes import Ends, load_indexes
-from .opened_producers import OpenedProducers
-from .overflow import split_overflow
-from .quarantine import MOST_TAILS, delete_oldest_tails, set_aside
-from .rebuild import SegmentRebuild, scan_segment
+from .load import Ends, LoadedFiles, contradicted_epoch, load_files, load_indexes
+from .quarantine import MOST_TAILS, contain, cut_off, delete_oldest_tails, set_aside, split_overflow
+from .rebuild import Forcing, OpenedProducers, SegmentRebuild, scan_segment
 
 LOGGER: Final = logging.getLogger(__name__)
 """Errors are logged as text: a handler that keeps records would keep the traceback, and with it the maps of indexes."""

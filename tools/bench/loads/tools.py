@@ -18,7 +18,7 @@ from ....server.storage.disk.filesystem import OsFileSystem
 from ....server.storage.disk.paths import LOG_SUFFIX, segment_file
 from ....server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ....server.storage.log.leader_epochs import EpochEntry, LeaderEpochs
-from ....server.storage.offline.reindex import reindex
+from ....server.storage.offline.repair import reindex
 from ....server.storage.producers.producer_state import ProducerState
 from ..measuring.process import memory_mib
 from ..measuring.wire import batch_of

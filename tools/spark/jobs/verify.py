@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ....server.storage.check.findings import Finding, Quiet, Reporter, Severity
-from ....server.storage.check.partition_check import (
-    Known,
-    check_names,
-    check_offsets,
-    check_partition,
-    is_swapping,
-    report_gaps,
-)
 from ....server.storage.check.segment_check import Gap, LogState, SegmentCheck
 from ....server.storage.check.small_files_check import (
+    SnapshotCheck,
     check_derived,
     check_epoch_ends,
     check_gaps,
     check_leader_epochs,
     check_topic_id,
 )
-from ....server.storage.check.snapshot_check import SnapshotCheck
-from ....server.storage.check.verify import read_directory_files
+from ....server.storage.check.verify import (
+    Known,
+    check_names,
+    check_offsets,
+    check_partition,
+    is_swapping,
+    read_directory_files,
+    report_gaps,
+)
 from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
 from ....server.storage.disk.filesystem import OsFileSystem
 from ....server.storage.disk.paths import LOG_SUFFIX

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from triolog.protocol.records.batch import BatchHeader, iter_batches, parse_header
 from triolog.protocol.types import TopicPartition
 from triolog.server.storage.check.findings import MAX_PLACES_NAMED, FaultTally
-from triolog.server.storage.check.index_matching import IndexFile, OffsetMatching, TimeMatching
-from triolog.server.storage.check.partition_check import PartitionSummary
-from triolog.server.storage.check.verify import verify
+from triolog.server.storage.check.index_check import IndexFile, OffsetMatching, TimeMatching
+from triolog.server.storage.check.verify import PartitionSummary, verify
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem

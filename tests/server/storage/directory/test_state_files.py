@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from triolog.server.storage.check.findings import Quiet
-from triolog.server.storage.directory import client_metrics_file, groups_file, security_file, topics_file
+from triolog.server.storage.directory import security_file, state_files, topics_file
 from triolog.server.storage.directory.inventory import read_directory
-from triolog.server.storage.directory.overrides_file import BROKERS, Overrides
-from triolog.server.storage.directory.state_files import read_previous, read_state, write_state
+from triolog.server.storage.directory.state_files import BROKERS, Overrides, read_previous, read_state, write_state
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError, FileTooLargeError
@@ -30,9 +29,9 @@ class WithoutLinks(OsFileSystem):
 ENCODED: dict[str, Callable[[int], bytes]] = {
     topics_file.TOPICS_FILE: lambda generation: topics_file.encode_topics(generation, []),
     security_file.SECURITY_FILE: lambda generation: security_file.encode_security(security_file.SecurityState(generation)),
-    groups_file.GROUPS_FILE: lambda generation: groups_file.encode_groups(groups_file.GroupsState(generation)),
-    client_metrics_file.CLIENT_METRICS_FILE: lambda generation: client_metrics_file.encode_client_metrics(
-        client_metrics_file.ClientMetricsState(generation)
+    state_files.GROUPS_FILE: lambda generation: state_files.encode_groups(state_files.GroupsState(generation)),
+    state_files.CLIENT_METRICS_FILE: lambda generation: state_files.encode_client_metrics(
+        state_files.ClientMetricsState(generation)
     ),
     BROKERS.name: lambda generation: BROKERS.encode(Overrides(generation)),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 from triolog.protocol.errors import InvalidConfigError, RequestError
-from triolog.server.storage.directory.groups_file import GROUPS_FILE
+from triolog.server.storage.directory.state_files import GROUPS_FILE
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.errors import CheckpointError
 

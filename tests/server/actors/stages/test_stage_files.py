@@ -10,9 +10,9 @@ from triolog.protocol.errors import CorruptRecordError, InvalidRequestError
 from triolog.protocol.records.batch import check_batch
 from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import TopicPartition
+from triolog.server.actors.stages import stage_files
 from triolog.server.storage.disk.checkpoints import random_uuid
 from triolog.server.storage.disk.paths import STAGE_DIRECTORY
-from triolog.server.storage.shared import stage_files
 
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import START_MS, batch
