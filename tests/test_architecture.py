@@ -52,7 +52,6 @@ FLOORS: Final = {
     "server.storage.recovery": 11,
     "server.storage.directory": 12,
     "server.storage.check": 13,
-    "server.storage.shared": 13,
     "server.storage.offline": 14,
     "server.actors.disk": 15,
     "server.actors.partition": 16,

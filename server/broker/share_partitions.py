@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import attrs
 import trio
 
-from ...protocol.coordinator.share_group_state import NO_START_OFFSET
+from ...protocol.coordinator.share_group_records import NO_START_OFFSET
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import INT64_MAX
 from ...protocol.types import TopicPartition

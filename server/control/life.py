@@ -24,9 +24,8 @@ from ..faults.faults import Faults
 from ..faults.requests import RequestLog
 from ..listeners.addresses import Addresses
 from ..settings.broker_config import Address, BrokerConfig
-from ..storage.disk.checkpoints import META_PROPERTIES_FILE
+from ..storage.disk.checkpoints import META_PROPERTIES_FILE, PRODUCER_ID_BLOCK_FILE
 from ..storage.disk.filesystem import OsFileSystem
-from ..storage.producers.producer_id_block import PRODUCER_ID_BLOCK_FILE
 from ..system.memory_mounts import lies_in_memory
 from .clock import MovedClock
 from .ports import Ports

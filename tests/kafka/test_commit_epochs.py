@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any, Final
 
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupHeartbeatTopicPartitions
+from triolog.protocol.kafka.messages.groups import ConsumerGroupHeartbeatTopicPartitions
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 

@@ -26,7 +26,7 @@ from ...protocol.native.messages import (
     TopicMetadata,
 )
 from ...protocol.records.columnar.decode import Wanted, decode_batches, next_offset
-from ...protocol.records.committed import CommittedFilter
+from ...protocol.records.record import CommittedFilter
 from ...protocol.types import LATEST_TIMESTAMP, Isolation, TopicPartition
 from ...server.storage.disk.paths import is_internal
 from ..client.backoff import Retries, passes

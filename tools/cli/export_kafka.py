@@ -14,8 +14,7 @@ from .terminal.shapes import Sum, fields, read_configs
 from .topics.kafka_commands import KAFKA_SMALLEST, KAFKA_TOPIC_KEYS, create_topic_commands
 
 if TYPE_CHECKING:
-    from ...server.storage.offline.export_kafka import Exported
-    from ...server.storage.offline.export_plan import ExportPlan
+    from ...server.storage.offline.export_kafka import Exported, ExportPlan
 
 
 @click.command
@@ -58,7 +57,7 @@ def command(
 
 
 def _print_commands(source: str, bootstrap_server: str, configs: dict[str, str], *, as_json: bool) -> None:
-    from ...server.storage.directory.stored_topics import StoredTopics
+    from ...server.storage.directory.catalogue import StoredTopics
     from ...server.storage.disk.filesystem import OsFileSystem
 
     lines = list(create_topic_commands(StoredTopics.read(OsFileSystem(), source).topics, bootstrap_server, configs))
@@ -81,8 +80,7 @@ def _read_kafka_configs(texts: tuple[str, ...]) -> dict[str, str]:
 
 def _export(source: str, target: str, *, link: bool) -> tuple[ExportPlan, Exported]:
     from ...server.storage.disk.filesystem import OsFileSystem
-    from ...server.storage.offline.export_kafka import execute_export, locked
-    from ...server.storage.offline.export_plan import check_source, check_target, plan_export
+    from ...server.storage.offline.export_kafka import check_source, check_target, execute_export, locked, plan_export
 
     fs = OsFileSystem()
     with locked(source):

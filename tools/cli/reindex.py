@@ -16,7 +16,7 @@ from .terminal.stopped import directory_argument, relative, stopped, topics_opti
 
 if TYPE_CHECKING:
     from ...server.storage.directory.inventory import StoppedDirectory
-    from ...server.storage.offline.reindex import Reindexed
+    from ...server.storage.offline.repair import Reindexed
 
 
 @click.command
@@ -30,9 +30,9 @@ def command(directory: str, topics: tuple[str, ...], as_json: bool) -> None:
     The server must be stopped. --json prints JSON lines. Exit code 1 when a segment was left as it was.
     """
     from ...server.storage.check.findings import Quiet, Reporter
-    from ...server.storage.check.snapshot_check import SnapshotCheck
+    from ...server.storage.check.small_files_check import SnapshotCheck
     from ...server.storage.check.verify import read_directory_files
-    from ...server.storage.offline.reindex import reindex
+    from ...server.storage.offline.repair import reindex
     from ...server.storage.offline.repair_directory import topic_config
 
     begin = time.perf_counter()

@@ -15,7 +15,7 @@ from .terminal.stopped import directory_argument, relative, stopped, topics_opti
 
 if TYPE_CHECKING:
     from ...server.storage.directory.inventory import StoppedDirectory
-    from ...server.storage.offline.repair_actions import Action
+    from ...server.storage.offline.repair import Action
     from ...server.storage.offline.repair_directory import RepairSummary
     from .terminal.progress import NoProgress, ProgressBar
 

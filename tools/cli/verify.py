@@ -14,7 +14,7 @@ from .terminal.shapes import fields
 from .terminal.stopped import directory_argument, stopped, topics_option
 
 if TYPE_CHECKING:
-    from ...server.storage.check.partition_check import PartitionSummary
+    from ...server.storage.check.verify import PartitionSummary
     from ...server.storage.directory.inventory import StoppedDirectory
     from .terminal.progress import NoProgress, ProgressBar
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import attrs
 
 from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
-from ....protocol.coordinator.record_kinds import RecordKinds
+from ....protocol.coordinator.fields import RecordKinds
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import TopicPartition
 from ...groups.classic import ClassicGroups

@@ -22,7 +22,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from ....protocol.coordinator.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from ....protocol.coordinator.classic_group_records import CONSUMER_PROTOCOL_TYPE
 from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...groups.classic import ClassicGroups, subscribed_error

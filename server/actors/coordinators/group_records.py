@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 import trio
 
-from ....protocol.coordinator.group_metadata import GroupMetadataValue
+from ....protocol.coordinator.classic_group_records import GroupMetadataValue
 from ....protocol.errors import ErrorCode, RequestError
 from ...groups.values import Store
 from ...system.clock import NowMs

@@ -11,11 +11,19 @@ import attrs
 import trio
 
 from ....protocol.kafka.apis import ApiKey
-from ....protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ....protocol.kafka.messages.groups import HeartbeatRequest
-from ....protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ....protocol.kafka.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from ....protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from ....protocol.kafka.messages.records import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+)
 from ..measuring.wire import FIRST_TIMESTAMP, batch_of, packed, produce_frame, read_answer
 from .kafka_frames import kafka_frame, read_kafka_answer
 from .meters import Counts

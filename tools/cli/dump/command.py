@@ -116,7 +116,7 @@ def _holder(directory: Path) -> str | None:
 
     A shared lock is taken for a moment and given back: there is no way to only ask that every file system knows.
     """
-    from ....server.storage.disk.file_modes import open_regular
+    from ....server.storage.disk.filesystem import open_regular
 
     for folder in (directory, directory.parent):
         try:

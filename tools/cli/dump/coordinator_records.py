@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
+from ....protocol.coordinator.classic_group_records import decode_group_metadata_value
 from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
-from ....protocol.coordinator.group_metadata import decode_group_metadata_value
 from ....protocol.coordinator.offsets import (
     NO_TOPIC_ID,
     OFFSETS_TOPIC,

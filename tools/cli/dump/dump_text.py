@@ -7,12 +7,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from ....server.storage.directory.client_metrics_file import CLIENT_METRICS_FILE, decode_client_metrics
-from ....server.storage.directory.creations_file import CREATIONS_FILE, decode_creations
-from ....server.storage.directory.groups_file import GROUPS_FILE, decode_groups
-from ....server.storage.directory.overrides_file import BROKERS
 from ....server.storage.directory.security_file import SECURITY_FILE, decode_security
-from ....server.storage.directory.topics_file import TOPICS_FILE, decode_topics
+from ....server.storage.directory.state_files import (
+    BROKERS,
+    CLIENT_METRICS_FILE,
+    GROUPS_FILE,
+    decode_client_metrics,
+    decode_groups,
+)
+from ....server.storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, decode_creations, decode_topics
 from ....server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
@@ -20,12 +23,14 @@ from ....server.storage.disk.checkpoints import (
     MAX_CHECKPOINT_BYTES,
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
+    PRODUCER_ID_BLOCK_FILE,
     RECOVERY_POINT_FILE,
     decode_checkpoint,
     decode_clean_shutdown,
     decode_meta_properties,
     decode_offsets,
     decode_partition_metadata,
+    decode_producer_id_block,
     encode_uuid,
 )
 from ....server.storage.disk.filesystem import FileSystem, read_file
@@ -33,7 +38,6 @@ from ....server.storage.errors import CheckpointError
 from ....server.storage.log.gaps import FILE_NAME as QUARANTINE_FILE
 from ....server.storage.log.gaps import NO_FILE, decode_gaps
 from ....server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
-from ....server.storage.producers.producer_id_block import PRODUCER_ID_BLOCK_FILE, decode_producer_id_block
 from .dump_report import Report
 
 

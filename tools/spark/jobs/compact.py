@@ -19,17 +19,18 @@ import click
 from ....protocol.types import TopicPartition
 from ....server.config import LogConfig
 from ....server.storage.check.findings import Quiet, Reporter
-from ....server.storage.check.partition_check import Known
-from ....server.storage.check.verify import read_directory_files
-from ....server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE, read_cleaner_offsets, write_cleaner_offsets
+from ....server.storage.check.verify import Known, read_directory_files
 from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory, read_partition
 from ....server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     MAX_CHECKPOINT_BYTES,
     RECOVERY_POINT_FILE,
     decode_offsets,
     encode_offsets,
+    read_cleaner_offsets,
+    write_cleaner_offsets,
 )
 from ....server.storage.disk.filesystem import FileSystem, OsFileSystem, read_file, replace_file
 from ....server.storage.offline.compact_directory import CompactionOptions, compact_partition

@@ -14,7 +14,7 @@ import attrs
 from ....protocol.errors import CorruptRecordError, ErrorCode, RecordTooLargeError, RequestError
 from ....protocol.native.messages import FetchPartitionResponse
 from ....protocol.records.columnar.decode import Wanted, decode_batches, next_offset
-from ....protocol.records.committed import CommittedFilter
+from ....protocol.records.record import CommittedFilter
 from ....protocol.types import Isolation
 from ...client.blocking.client import Started
 from . import data_loss

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import attrs
 
-from .....protocol.coordinator.record_kinds import RecordKinds
+from .....protocol.coordinator.fields import RecordKinds
 from .....protocol.errors import ErrorCode, RequestError
 from ....groups.timers import Timers
 from ....system.client_memory import Account, deep_bytes

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from .....protocol.coordinator.record_kinds import RecordKinds
+from .....protocol.coordinator.fields import RecordKinds
 from .....protocol.coordinator.streams_group_records import STREAMS_GROUP_RECORDS
 from .....protocol.types import TopicPartition
 from ....groups.classic import ClassicGroups

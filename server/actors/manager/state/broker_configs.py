@@ -11,7 +11,7 @@ import attrs
 from ....config import LogConfig
 from ....config.broker_keys import topic_defaults_of
 from ....settings.broker_config import BrokerConfig
-from ....storage.directory.overrides_file import BROKERS, Overrides
+from ....storage.directory.state_files import BROKERS, Overrides
 from ..log_manager import LogManager
 from .copies import Copies
 

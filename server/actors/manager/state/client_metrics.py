@@ -11,7 +11,7 @@ from .....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from .....protocol.limits import MAX_RULE_NAME_CHARS
 from ....config import check_sizes
 from ....config.client_metrics_keys import Subscription, subscription
-from ....storage.directory.client_metrics_file import (
+from ....storage.directory.state_files import (
     ClientMetricsState,
     read_client_metrics,
     write_client_metrics,

@@ -12,7 +12,7 @@ import attrs
 from ....config import check_sizes
 from ....config.group_keys import GROUP_KEYS, GroupConfig, group_config
 from ....settings.broker_config import BrokerConfig
-from ....storage.directory.groups_file import GroupsState, read_groups, write_groups
+from ....storage.directory.state_files import GroupsState, read_groups, write_groups
 from ..log_manager import LogManager
 from .copies import Copies
 

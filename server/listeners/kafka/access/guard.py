@@ -7,7 +7,7 @@ ControllerApis, AclApis and AuthHelper (4.1), and the table of operations in Kaf
 | each | has elements that are refused, each with the error; the others are served |
 | hide | has an answer out of which is taken what the client may not see, see `seen_answers` |
 
-What a request names follows from what its fields stand for (`protocol.kafka.entities`). What is wrong with an element itself is
+What a request names follows from what its fields stand for (`protocol.kafka.apis`). What is wrong with an element itself is
 its handler's to say, as in Kafka, before anybody's rights are looked at. Produce, Fetch, Metadata, DescribeTopicPartitions,
 AddPartitionsToTxn, ShareFetch, ShareAcknowledge, StreamsGroupHeartbeat, AlterUserScramCredentials and the three APIs of ACLs
 ask `Call.authorize` themselves: what they do while they answer hangs on it (topics that are made by asking for them, a limit
@@ -23,18 +23,20 @@ from typing import Any, Final
 import attrs
 
 from .....protocol.errors import ErrorCode, RequestError
-from .....protocol.kafka.apis import Api, ApiKey, ApiTable
-from .....protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclOperation, ResourceType
-from .....protocol.kafka.entities import (
+from .....protocol.kafka.apis import (
     COORDINATOR_KEY,
     GROUP_ID,
     RESOURCE_NAME,
     TOPIC_NAME,
     TRANSACTIONAL_ID,
+    Api,
+    ApiKey,
+    ApiTable,
     name_in,
     paths_to,
     values_at,
 )
+from .....protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclOperation, ResourceType
 from .....protocol.schema.fields import Entity
 from .....protocol.types import TopicPartition
 from ....broker import is_internal

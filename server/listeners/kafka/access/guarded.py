@@ -9,8 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from .....protocol.errors import ErrorCode
-from .....protocol.kafka.apis import Api, ApiTable
-from .....protocol.kafka.entities import lists_naming, names_of
+from .....protocol.kafka.apis import Api, ApiTable, lists_naming, names_of
 from ...access.judging import Steps, divide_steps, each_steps
 from ..door import Call
 from ..error_answers import SHAPES, error_response_steps, repeat_steps

@@ -23,7 +23,7 @@ import attrs
 from .....protocol.errors import AuthorizationError
 from .....protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclOperation, ResourceType
 from .....protocol.native import messages
-from .....protocol.native.fields import Body
+from .....protocol.native.kinds import Body
 from .....protocol.types import TopicPartition
 from ....broker import Broker, is_internal
 from ...access.judging import divide_steps, finish

@@ -9,7 +9,7 @@ from typing import Final
 from .....protocol.errors import AuthorizationError
 from .....protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclOperation, ResourceType
 from .....protocol.native import messages
-from .....protocol.native.fields import Body
+from .....protocol.native.kinds import Body
 from ...access.rights import Asker
 
 TOPIC, GROUP, CLUSTER, TRANSACTION = (

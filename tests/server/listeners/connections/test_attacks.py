@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 import trio
 import trio.testing
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from triolog.protocol.kafka.messages.cluster import ApiVersionsRequest
 from triolog.protocol.limits import KIB, MAX_UNKNOWN_BYTES, MIB
 from triolog.protocol.native import messages
 from triolog.server.listeners.connections.budget import FREE_BYTES

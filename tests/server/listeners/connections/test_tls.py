@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trio
 from triolog.protocol.errors import InvalidConfigError
-from triolog.protocol.kafka.messages.metadata import MetadataRequest
+from triolog.protocol.kafka.messages.topics import MetadataRequest
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.listeners.connections.tls import distinguished_name, server_context
 from triolog.server.listeners.opening import Addresses, Listeners

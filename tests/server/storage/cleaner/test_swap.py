@@ -12,15 +12,19 @@ import attrs
 import pytest
 from triolog.server.config import LogConfig
 from triolog.server.storage.cleaner.clean import clean
-from triolog.server.storage.cleaner.compact import compact
 from triolog.server.storage.cleaner.selection import choose, plan_round
-from triolog.server.storage.cleaner.swap import SegmentsChangedError, replace_group, replace_segments
-from triolog.server.storage.cleaner.swap_recovery import complete_swaps, discard_cleaned
+from triolog.server.storage.cleaner.swap import (
+    SegmentsChangedError,
+    complete_swaps,
+    discard_cleaned,
+    replace_group,
+    replace_segments,
+)
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.errors import SnapshotExpiredError
-from triolog.server.storage.log.reconfigure import reconfigure
-from triolog.server.storage.log.truncate import truncate_to
+from triolog.server.storage.log.changes import reconfigure, truncate_to
+from triolog.server.storage.offline.compact_directory import compact
 
 from tests.support import compaction
 from tests.support.altered_files import alter_in_memory
