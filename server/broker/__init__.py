@@ -20,6 +20,7 @@ from ..actors.manager.log_opening import StartProgress as StartProgress
 from ..actors.manager.security import Security as Security
 from ..actors.manager.state.audit_log import AuditLog as AuditLog
 from ..actors.manager.state.broker_configs import ALL_BROKERS as ALL_BROKERS
+from ..actors.manager.state.overrides import StoredOverrides as StoredOverrides
 from ..actors.stages.stage_checks import StagedShare as StagedShare
 from ..actors.stages.stage_commits import Committed as Committed
 from ..actors.stages.stages import StageWrite as StageWrite

@@ -6,15 +6,15 @@ checked and kept, without effect. The tables of docs/reference/configuration.md 
 Source of names and defaults: Kafka's TopicConfig and LogConfig (4.1). `settings` holds the server's own keys.
 """
 
-from .internal_keys import check_internal_change as check_internal_change
 from .key import ConfigKey as ConfigKey
 from .key import check_sizes as check_sizes
+from .log_config import FORMER_KEYS as FORMER_KEYS
+from .log_config import KEPT_KEYS as KEPT_KEYS
+from .log_config import KNOWN_KEYS as KNOWN_KEYS
+from .log_config import TOPIC_KEYS as TOPIC_KEYS
 from .log_config import LogConfig as LogConfig
-from .permissions import DataPermissions as DataPermissions
-from .topic_keys import FORMER_KEYS as FORMER_KEYS
-from .topic_keys import KEPT_KEYS as KEPT_KEYS
-from .topic_keys import KNOWN_KEYS as KNOWN_KEYS
-from .topic_keys import TOPIC_KEYS as TOPIC_KEYS
+from .log_config import check_internal_change as check_internal_change
+from .values import DataPermissions as DataPermissions
 from .values import DiskFullPolicy as DiskFullPolicy
 from .values import Durability as Durability
 from .values import DurabilityMode as DurabilityMode

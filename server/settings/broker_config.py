@@ -26,11 +26,24 @@ from ...protocol.limits import (
     MIB,
 )
 from ..config import DataPermissions, Durability, LogConfig
-from ..config.values import DAY_MS
+from ..config.key import (
+    SECURITY,
+    ConfigKey,
+    bool_key,
+    described,
+    enum_key,
+    field,
+    int_key,
+    keys_of,
+    parsed_key,
+    paths,
+    text,
+    text_key,
+)
+from ..config.values import DAY_MS, DEFAULT_LINES_PER_MINUTE, LogLevel
 from ..system.open_files import MOST_CONNECTIONS
 from .address import DEFAULT_NATIVE as DEFAULT_NATIVE
 from .address import Address as Address
-from .broker_key import SECURITY, bool_key, described, enum_key, int_key, keys_of, parsed_key, paths, text, text_key
 from .listener_security import (
     SASL_MECHANISMS,
     ClientAuth,
@@ -40,7 +53,6 @@ from .listener_security import (
     principals,
     security_key,
 )
-from .log_settings import DEFAULT_LINES_PER_MINUTE, LogLevel
 from .memory_budgets import EIGHTH, LEAST_MEMORY_BYTES, SIXTEENTH, budget_key, check_memory, usual_connections
 
 
@@ -49,7 +61,7 @@ class BrokerConfig:
     """Everything a server needs to know before it starts."""
 
     data_dirs: tuple[str, ...] = attrs.field(
-        metadata=described("list", paths, "Log directories; comma-separated in a variable.")
+        metadata=described("list", paths, "Log directories; comma-separated in a variable.", broker_name="log.dirs")
     )
     data_permissions: DataPermissions = enum_key(
         DataPermissions.OWNER,
@@ -93,6 +105,7 @@ class BrokerConfig:
         low=1,
         high=100_000,
         shown=str(MOST_CONNECTIONS),
+        broker_name="max.connections",
     )
     max_frame_bytes: int = budget_key(
         MAX_FRAME_BYTES, EIGHTH, "Largest frame of the native protocol, in both directions.", low=1024, high=2**31 - 1
@@ -103,6 +116,7 @@ class BrokerConfig:
         "Largest request of Kafka's protocol (Kafka: socket.request.max.bytes).",
         low=MAX_UNKNOWN_BYTES,
         high=MAX_REQUEST_BYTES,
+        broker_name="socket.request.max.bytes",
     )
     max_in_flight: int = int_key(
         MAX_IN_FLIGHT, "Unanswered requests of a connection; past it the server stops reading from it.", low=1, high=10_000
@@ -137,12 +151,23 @@ class BrokerConfig:
         "How often recovery points, high watermarks and log start offsets are written, if they changed.",
         low=100,
         high=DAY_MS,
+        broker_name="log.flush.offset.checkpoint.interval.ms",
     )
     retention_check_interval_ms: int = int_key(
-        300_000, "How often it is looked which segments retention lets go.", low=100, high=DAY_MS
+        300_000,
+        "How often it is looked which segments retention lets go.",
+        low=100,
+        high=DAY_MS,
+        broker_name="log.retention.check.interval.ms",
+        kind="long",
     )
     producer_id_expiration_ms: int = int_key(
-        DAY_MS, "How long a producer's sequence numbers are remembered after its last append.", low=1, high=2**53
+        DAY_MS,
+        "How long a producer's sequence numbers are remembered after its last append.",
+        low=1,
+        high=2**53,
+        broker_name="producer.id.expiration.ms",
+        kind="int",
     )
     max_partitions: int = int_key(
         MAX_PARTITIONS,
@@ -167,16 +192,29 @@ class BrokerConfig:
     log_max_bytes: int = int_key(
         0, "Size of all logs together from which on `disk.full.policy` acts; 0: no bound.", low=0, high=2**60
     )
-    cleaner_enable: bool = bool_key(True, "Whether topics with cleanup.policy=compact are compacted.")
+    cleaner_enable: bool = bool_key(
+        True, "Whether topics with cleanup.policy=compact are compacted.", broker_name="log.cleaner.enable"
+    )
     cleaner_dedupe_buffer_bytes: int = budget_key(
         128 * MIB,
         EIGHTH,
         "Memory of a compaction for keys, 24 bytes each. What does not fit is compacted in the next round.",
         low=MIB,
         high=2**40,
+        broker_name="log.cleaner.dedupe.buffer.size",
+        live=True,
     )
-    cleaner_io_max_bytes_per_second: int = int_key(0, "Limit on what compaction reads and writes; 0: none.", low=0, high=2**50)
-    cleaner_backoff_ms: int = int_key(15_000, "How long compaction rests when nothing is due.", low=1, high=DAY_MS)
+    cleaner_io_max_bytes_per_second: int = int_key(
+        0, "Limit on what compaction reads and writes; 0: none.", low=0, high=2**50, live=True
+    )
+    cleaner_backoff_ms: int = int_key(
+        15_000,
+        "How long compaction rests when nothing is due.",
+        low=1,
+        high=DAY_MS,
+        broker_name="log.cleaner.backoff.ms",
+        kind="long",
+    )
     scrub_bytes_per_second: int = int_key(
         0, "How fast closed segments are read and checked for damage; 0: never.", low=0, high=2**50
     )
@@ -195,11 +233,23 @@ class BrokerConfig:
         "Partitions of `__consumer_offsets` when it is made; one groups all commits into one write and sync.",
         low=1,
         high=MAX_PARTITIONS_PER_TOPIC,
+        broker_name="offsets.topic.num.partitions",
     )
     offsets_retention_ms: int = int_key(
-        7 * DAY_MS, "How long a committed offset is kept after its last commit.", low=1, high=2**53
+        7 * DAY_MS,
+        "How long a committed offset is kept after its last commit.",
+        low=1,
+        high=2**53,
+        broker_name="offsets.retention.minutes",
+        kind="int",
     )
-    offset_metadata_max_bytes: int = int_key(4096, "Largest note that can be committed with an offset.", low=0, high=INT16_MAX)
+    offset_metadata_max_bytes: int = int_key(
+        4096,
+        "Largest note that can be committed with an offset.",
+        low=0,
+        high=INT16_MAX,
+        broker_name="offset.metadata.max.bytes",
+    )
     group_initial_rebalance_delay_ms: int = int_key(
         3_000,
         "How long an empty group waits for more members after the first one, and again after each that comes.",
@@ -295,37 +345,68 @@ class BrokerConfig:
     )
     max_groups: int = int_key(10_000, "Groups that have or have had members; further ones are refused.", low=1, high=INT32_MAX)
     transaction_state_log_num_partitions: int = int_key(
-        1, "Partitions of `__transaction_state` when it is made.", low=1, high=MAX_PARTITIONS_PER_TOPIC
+        1,
+        "Partitions of `__transaction_state` when it is made.",
+        low=1,
+        high=MAX_PARTITIONS_PER_TOPIC,
+        broker_name="transaction.state.log.num.partitions",
     )
     transaction_max_timeout_ms: int = int_key(
-        900_000, "Largest timeout that a transactional producer may ask for.", low=1, high=INT32_MAX
+        900_000,
+        "Largest timeout that a transactional producer may ask for.",
+        low=1,
+        high=INT32_MAX,
+        broker_name="transaction.max.timeout.ms",
     )
     transactional_id_expiration_ms: int = int_key(
-        7 * DAY_MS, "How long a transactional id is remembered after its last transaction.", low=1, high=2**53
+        7 * DAY_MS,
+        "How long a transactional id is remembered after its last transaction.",
+        low=1,
+        high=2**53,
+        broker_name="transactional.id.expiration.ms",
+        kind="int",
     )
     stage_retention_ms: int = int_key(
         DAY_MS,
         "How long staged records are kept that nobody commits, aborts or adds to; a start of the server begins anew.",
         low=1000,
         high=2**53,
+        live=True,
     )
     max_staged_bytes: int = int_key(
         2**34,
         "Staged records of all applications together; a file counts for 4 KiB at least. Past it staging is refused.",
         low=MIB,
         high=2**50,
+        live=True,
     )
     stage_commit_expiration_ms: int = int_key(
-        30 * DAY_MS, "How long it is remembered which version an application has committed last.", low=1000, high=2**53
+        30 * DAY_MS,
+        "How long it is remembered which version an application has committed last.",
+        low=1000,
+        high=2**53,
+        live=True,
     )
     max_lease_ms: int = int_key(
-        3_600_000, "Longest lease of segment files that a reader may ask for; it can be renewed.", low=1000, high=2**53
+        3_600_000,
+        "Longest lease of segment files that a reader may ask for; it can be renewed.",
+        low=1000,
+        high=2**53,
+        live=True,
     )
     auto_create_topics_enable: bool = bool_key(
-        True, "Whether a Kafka client that asks for a topic that is not there, and lets it be made, gets one."
+        True,
+        "Whether a Kafka client that asks for a topic that is not there, and lets it be made, gets one.",
+        broker_name="auto.create.topics.enable",
+        live=True,
     )
     num_partitions: int = int_key(
-        1, "Partitions of a topic for which a Kafka client names no number.", low=1, high=MAX_PARTITIONS_PER_TOPIC
+        1,
+        "Partitions of a topic for which a Kafka client names no number.",
+        low=1,
+        high=MAX_PARTITIONS_PER_TOPIC,
+        broker_name="num.partitions",
+        live=True,
     )
     lenient: bool = bool_key(
         False, "For tests: Kafka clients may name topic keys that do not exist, and more replicas than there are nodes."
@@ -341,23 +422,33 @@ class BrokerConfig:
     native_security: ListenerSecurity = security_key("the native protocol")
     kafka_security: ListenerSecurity = security_key("Kafka's protocol")
     ssl_certificate_file: str | None = text_key(
-        "PEM with the server's certificate, and those between it and its CA.", kind="path", section=SECURITY
+        "PEM with the server's certificate, and those between it and its CA.", kind="path", section=SECURITY, live=True
     )
     ssl_key_file: str | None = text_key(
-        "PEM with its private key, without a passphrase; by default in the certificate's file.", kind="path", section=SECURITY
+        "PEM with its private key, without a passphrase; by default in the certificate's file.",
+        kind="path",
+        section=SECURITY,
+        live=True,
     )
     ssl_client_ca_file: str | None = text_key(
-        "PEM with the CAs that certificates of clients are from.", kind="path", section=SECURITY
+        "PEM with the CAs that certificates of clients are from.", kind="path", section=SECURITY, live=True
     )
     native_ssl_client_auth: ClientAuth = client_auth_key("the native protocol")
     kafka_ssl_client_auth: ClientAuth = client_auth_key("Kafka's protocol")
     ssl_handshake_timeout_ms: int = int_key(
-        10_000, "How long a TLS handshake may take; then the connection is closed.", low=100, high=600_000, section=SECURITY
+        10_000,
+        "How long a TLS handshake may take; then the connection is closed.",
+        low=100,
+        high=600_000,
+        section=SECURITY,
+        live=True,
     )
-    sasl_enabled_mechanisms: tuple[str, ...] = attrs.field(
-        default=SASL_MECHANISMS, metadata=described("list", mechanisms, "How users may log in.", section=SECURITY)
+    sasl_enabled_mechanisms: tuple[str, ...] = field(
+        ConfigKey(type="list", default=SASL_MECHANISMS, read=mechanisms, doc="How users may log in.", section=SECURITY)
     )
-    sasl_users_file: str | None = text_key("TOML with users: see the section on security.", kind="path", section=SECURITY)
+    sasl_users_file: str | None = text_key(
+        "TOML with users: see the section on security.", kind="path", section=SECURITY, live=True
+    )
     sasl_users: Mapping[str, str] = attrs.field(factory=dict, repr=lambda users: repr(list(users)))
     """Passwords by user: for embedders, who have no file."""
     connections_max_reauth_ms: int = int_key(
@@ -366,15 +457,18 @@ class BrokerConfig:
         low=0,
         high=2**53,
         section=SECURITY,
+        broker_name="connections.max.reauth.ms",
+        live=True,
     )
     connection_failed_authentication_delay_ms: int = int_key(
-        100, "How long the answer to a login that failed is held back.", low=0, high=10_000, section=SECURITY
+        100, "How long the answer to a login that failed is held back.", low=0, high=10_000, section=SECURITY, live=True
     )
     acl_enable: bool = bool_key(
         False, "Whether ACLs are enforced, on both protocols. Without them everybody may do everything.", section=SECURITY
     )
     super_users: tuple[str, ...] = attrs.field(
-        default=(), metadata=described("list", principals, "Who may do everything: User:alice;User:bob.", section=SECURITY)
+        default=(),
+        metadata=described("list", principals, "Who may do everything: User:alice;User:bob.", section=SECURITY, live=True),
     )
     audit_file: str | None = text_key(
         "File to which logins, denials and changes are appended, a JSON object a line. Without it they are not.",
@@ -382,10 +476,10 @@ class BrokerConfig:
         section=SECURITY,
     )
     allow_everyone_if_no_acl_found: bool = bool_key(
-        False, "Whether everybody may do what they like with resources that no ACL is about.", section=SECURITY
+        False, "Whether everybody may do what they like with resources that no ACL is about.", section=SECURITY, live=True
     )
     log_level: LogLevel = enum_key(
-        LogLevel.INFO, "The least important log lines that are written: debug, info, warning, error."
+        LogLevel.INFO, "The least important log lines that are written: debug, info, warning, error.", live=True
     )
     log_lines_per_minute: int = int_key(
         DEFAULT_LINES_PER_MINUTE,
@@ -393,15 +487,17 @@ class BrokerConfig:
         "several; how many more there were is said afterwards. 0: all.",
         low=0,
         high=INT32_MAX,
+        live=True,
     )
     stop_grace_ms: int = int_key(
-        5_000, "How long open connections may finish their requests when the server stops.", low=0, high=600_000
+        5_000, "How long open connections may finish their requests when the server stops.", low=0, high=600_000, live=True
     )
     stop_timeout_ms: int = int_key(
         30_000,
         "How long the coordinators, enqueued appends and the final flush may take together; after that the stop is not clean.",
         low=0,
         high=3_600_000,
+        live=True,
     )
 
     adopted_topics: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
@@ -413,6 +509,6 @@ class BrokerConfig:
         check_memory(self)
 
 
-BROKER_KEYS: Final = {key.name: key for key in keys_of(BrokerConfig)}
+BROKER_KEYS: Final = keys_of(BrokerConfig)
 SECURITY_KEYS: Final = {key.name: key for key in BROKER_KEYS.values() if key.section == SECURITY}
 """Those of TLS, logins and ACLs."""

@@ -6,7 +6,7 @@ import enum
 from typing import Any, Final
 
 from ...protocol.kafka.scram import ScramMechanism
-from .broker_key import SECURITY, enum_key
+from ..config.key import SECURITY, enum_key
 
 
 class ListenerSecurity(enum.Enum):
@@ -64,4 +64,4 @@ def security_key(protocol: str) -> Any:
 def client_auth_key(protocol: str) -> Any:
     """A field that says whether clients of a protocol show a certificate."""
     doc = f"Whether clients of {protocol} show a certificate over TLS: none, requested or required."
-    return enum_key(ClientAuth.NONE, doc, section=SECURITY)
+    return enum_key(ClientAuth.NONE, doc, section=SECURITY, live=True)

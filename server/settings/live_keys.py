@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import enum
 from typing import Any, Final, NamedTuple
 
 import attrs
 
 from ..config import TOPIC_KEYS
+from ..config.key import as_text
 from .broker_config import BROKER_KEYS, BrokerConfig
 
-TLS_KEYS: Final = frozenset(
-    {
-        *("ssl_certificate_file", "ssl_key_file", "ssl_client_ca_file", "ssl_handshake_timeout_ms"),
-        *("native_ssl_client_auth", "kafka_ssl_client_auth"),
-    }
-)
-"""Of new connections."""
-
-LIVE_KEYS: Final = TLS_KEYS | {
-    *("log_level", "log_lines_per_minute"),
-    *("sasl_users_file", "super_users", "allow_everyone_if_no_acl_found"),
-    *("connections_max_reauth_ms", "connection_failed_authentication_delay_ms"),
-    *("auto_create_topics_enable", "num_partitions"),
-    *("max_lease_ms", "max_staged_bytes", "stage_retention_ms", "stage_commit_expiration_ms"),
-    *("cleaner_dedupe_buffer_bytes", "cleaner_io_max_bytes_per_second"),
-    *("stop_grace_ms", "stop_timeout_ms"),
-}
-"""Those that are looked up where they are used, or taken over by a part of the server."""
+LIVE_KEYS: Final = frozenset(name for name, key in BROKER_KEYS.items() if key.live)
+"""The server reads them where it uses them, or a part of the server adopts them. Those of TLS hold for new connections."""
 
 
 class Difference(NamedTuple):
@@ -65,12 +49,4 @@ def with_live_keys(old: BrokerConfig, new: BrokerConfig) -> BrokerConfig:
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "not set"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, enum.Enum):
-        return str(value.value)
-    if isinstance(value, tuple | frozenset) and not hasattr(value, "_fields"):
-        return ",".join(map(str, sorted(value) if isinstance(value, frozenset) else value)) or "none"
-    return str(value)
+    return as_text(value, nothing="not set", empty="none")

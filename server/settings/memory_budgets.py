@@ -23,9 +23,8 @@ import attrs
 
 from ...protocol.errors import InvalidConfigError
 from ...protocol.limits import KIB, MAX_WAITING_LOGS_BYTES, MIB
-from ..config.key import number_reader
+from ..config.key import int_key
 from ..system.open_files import default_max_connections
-from .broker_key import described
 
 FIXED_BYTES: Final = 96 * MIB
 LEAST_MEMORY_BYTES: Final = 160 * MIB
@@ -59,10 +58,10 @@ class Budgets(Protocol):
     def max_client_memory_bytes(self) -> int: ...
 
 
-def budget_key(usual: int, share: int, doc: str, *, low: int, high: int) -> Any:
+def budget_key(usual: int, share: int, doc: str, **more: Any) -> Any:
     """A field in bytes, by default what is usual, or 1/`share` of the memory that there is for budgets if that is less."""
     default = attrs.Factory(lambda config: share_of(config.max_memory_bytes, usual, share), takes_self=True)
-    return attrs.field(default=default, metadata=described("int", number_reader(low, high), doc, shown=str(usual)))
+    return int_key(default, doc, shown=str(usual), **more)
 
 
 def share_of(max_memory_bytes: int | None, usual: int, share: int) -> int:

@@ -130,7 +130,7 @@ def test_every_account_has_a_table_and_is_opened() -> None:
     for node in nodes(".account("):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "account":
             opened |= {each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)}
-    for node in nodes("Copies("):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Copies":
+    for node in [*nodes("Copies("), *nodes("._open(")]:
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Copies", "cls._open"):
             opened |= {each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)}
     assert opened == set(ledger.ACCOUNTS) == set(ACCOUNTED)

@@ -62,7 +62,7 @@ async def test_without_one_it_has_those_of_tests_and_which_it_has_can_be_said(tm
 
 
 def value_of(name: str) -> Any:
-    return NOT_SHOWN.get(name, BROKER_KEYS[name].default)
+    return NOT_SHOWN.get(name, BROKER_KEYS[name].default_text)
 
 
 async def test_it_takes_every_key_of_serve_as_serve_takes_it(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def test_the_default_that_is_printed_is_the_one_in_force(monkeypatch: pytest.Mon
     config = BrokerConfig(data_dirs=())
     for name in BROKER_KEYS.keys() - SHOWN_FOR_WHAT_COMES_LATER:
         key, found = BROKER_KEYS[name], getattr(config, name)
-        assert found in (None, ()) if key.default == "-" else key.read(key.default) == found, name
+        assert found in (None, ()) if key.default_text == "-" else key.read(key.default_text) == found, name
 
 
 def test_a_key_has_the_unit_that_its_name_ends_in() -> None:
