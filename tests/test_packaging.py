@@ -43,8 +43,7 @@ NEED_THE_ARROW_EXTRA = ("triolog.tools.spark.", "triolog.tools.arrow.", "triolog
     "triolog.tools.export.", "triolog.tools.sql.", "triolog.tools.cli.sql.", "triolog.tools.client.sending.key_hashes",
     "triolog.protocol.records.columnar.")
 NEED = {"numpy": NEED_THE_ARROW_EXTRA, "pyarrow": NEED_THE_ARROW_EXTRA, "pyspark": ("triolog.tools.spark.",)}
-METRICS = ("health", "gap_metrics", "metrics", "wear_metrics")
-NEED["prometheus_client"] = tuple(f"triolog.server.listeners.http.{name}" for name in METRICS)
+NEED["prometheus_client"] = ("triolog.server.listeners.http.health", "triolog.server.figures.prometheus")
 HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("server", "session"))
 CONSOLE = tuple(f"triolog.tools.console.{name}" for name in ("listening", "process.serving", "around.control_port"))
 NEED["h11"] = (*HTTP, "triolog.server.control.", *CONSOLE, *NEED["prometheus_client"])

@@ -19,7 +19,6 @@ OF_ONE_REQUEST: Final = {
     "actors/partition/appender.py",
     "broker/statistics.py",
     "listeners/http",
-    "listeners/native/statistics.py",
     "listeners/connections/transport.py",
     "listeners/connections/unsent.py",
     "listeners/kafka/describe_topic_partitions.py",

@@ -12,7 +12,7 @@ import pytest
 import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
-from triolog.server.listeners.http.metrics import scrape
+from triolog.server.figures.prometheus import scrape
 from triolog.server.settings.listener_security import ListenerSecurity
 
 from tests.support.kafka_asking import ask
