@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import error_name
 from .rules import Subject, plain_name
 
 CAPACITY: Final = 4096
@@ -51,7 +51,7 @@ class LoggedRequest:
     @property
     def errors(self) -> tuple[str, ...]:
         """Names of the errors in its answer."""
-        return tuple(_error_name(code) for code in self.error_codes or ())
+        return tuple(error_name(code) for code in self.error_codes or ())
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -80,13 +80,6 @@ class LoggedRequest:
 
     def __repr__(self) -> str:
         return f"<request {self}>"
-
-
-def _error_name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)
 
 
 @attrs.frozen(kw_only=True)

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import attrs
 
+from ...protocol.errors import error_name
 from ..broker import DURATION_BOUNDS_S, BrokerStatistics, DirectoryWear, Durations, WearStatistics
 from ..listeners.connections.counters import ProtocolCounters
-from .table import error_name
 
 MAX_LAGS: Final = 200
 """Of an answer, the largest, and as many groups that have skipped gaps; metrics have more."""

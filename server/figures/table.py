@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import attrs
 
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import error_name
 from ..broker import BrokerStatistics, QuotaStatistics, Series, ShareStatistics
 from ..listeners.connections.counters import ProtocolCounters
 
@@ -21,14 +21,6 @@ MAX_SHARE_GROUPS: Final = 500
 """Share groups with a row: those whose members have most."""
 MAX_GAP_GROUPS: Final = 500
 """Pairs of a group and a topic with a row: those that have skipped most."""
-
-
-def error_name(code: int) -> str:
-    """Return Kafka's name of an error code, or its number where it has none."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)
 
 
 @attrs.frozen(kw_only=True)

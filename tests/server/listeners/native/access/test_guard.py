@@ -198,7 +198,7 @@ def test_every_call_has_its_rules_and_its_case() -> None:
     assert {request.api for request in RULES} == set(m.REQUESTS)
     assert {case.api for case in CASES} | WITHOUT_RIGHTS | ONLY_HIDDEN == set(m.REQUESTS)
     for request, rules in RULES.items():
-        asks = {str(need) for need in rules.whole} | ({rules.each.says} if rules.each else set())
+        asks = {rule.says for rule in rules.whole} | ({rules.each.says} if rules.each else set())
         assert bool(asks) == (request.api not in WITHOUT_RIGHTS | ONLY_HIDDEN)
 
 
