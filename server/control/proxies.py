@@ -16,6 +16,7 @@ import attrs
 from ...protocol.errors import RequestError
 
 T = TypeVar("T")
+R = TypeVar("R")
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
 P = ParamSpec("P")
@@ -76,30 +77,33 @@ class Proxy(Generic[V]):
 
 def waiting(method: Callable[Concatenate[V, P], Awaitable[T]]) -> Callable[Concatenate[StandsFor[V], P], T]:
     """An async method of the target: the thread that calls waits for it."""
+    return _blocking(method, "call")
 
+
+def at_once(method: Callable[Concatenate[V, P], T]) -> Callable[Concatenate[StandsFor[V], P], T]:
+    """A method of the target that does not wait, run in the broker's thread all the same."""
+    return _blocking(method, "call_now")
+
+
+def _blocking(method: Callable[..., Any], way: str) -> Callable[..., Any]:
     @wraps(method)
-    def call(proxy: StandsFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> T:
+    def call(proxy: StandsFor[Any], /, *arguments: Any, **keywords: Any) -> Any:
         __tracebackhide__ = True
         target = proxy._target
         try:
-            return proxy._caller.call(lambda: method(target, *arguments, **keywords))
+            return getattr(proxy._caller, way)(lambda: method(target, *arguments, **keywords))
         except Exception as exc:
             raise without_frames_between(exc)  # noqa: B904
 
     return call
 
 
-def at_once(method: Callable[Concatenate[V, P], T]) -> Callable[Concatenate[StandsFor[V], P], T]:
-    """A method of the target that does not wait, run in the broker's thread all the same."""
+def made(kind: Callable[[T, Caller], R], method: Callable[Concatenate[V, P], T]) -> Callable[Concatenate[StandsFor[V], P], R]:
+    """A method whose result is used from any thread, too: `kind` makes it of what the target's method makes."""
 
     @wraps(method)
-    def call(proxy: StandsFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> T:
-        __tracebackhide__ = True
-        target = proxy._target
-        try:
-            return proxy._caller.call_now(lambda: method(target, *arguments, **keywords))
-        except Exception as exc:
-            raise without_frames_between(exc)  # noqa: B904
+    def call(proxy: StandsFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> R:
+        return kind(method(proxy._target, *arguments, **keywords), proxy._caller)
 
     return call
 
@@ -138,29 +142,34 @@ def awaited(
     method: Callable[Concatenate[V, P], Awaitable[T]],
 ) -> Callable[Concatenate[AwaitedFor[V], P], Coroutine[Any, Any, T]]:
     """An async method of the target."""
+    return _awaited(method, "call")
 
+
+def awaited_at_once(method: Callable[Concatenate[V, P], T]) -> Callable[Concatenate[AwaitedFor[V], P], Coroutine[Any, Any, T]]:
+    """A method of the target that does not wait, run in the broker's thread all the same."""
+    return _awaited(method, "call_now")
+
+
+def _awaited(method: Callable[..., Any], way: str) -> Callable[..., Any]:
     @wraps(method)
-    async def call(proxy: AwaitedFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> T:
+    async def call(proxy: AwaitedFor[Any], /, *arguments: Any, **keywords: Any) -> Any:
         __tracebackhide__ = True
         target = proxy._target
         try:
-            return await proxy._caller.call(lambda: method(target, *arguments, **keywords))
+            return await getattr(proxy._caller, way)(lambda: method(target, *arguments, **keywords))
         except Exception as exc:
             raise without_frames_between(exc)  # noqa: B904
 
     return call
 
 
-def awaited_at_once(method: Callable[Concatenate[V, P], T]) -> Callable[Concatenate[AwaitedFor[V], P], Coroutine[Any, Any, T]]:
-    """A method of the target that does not wait, run in the broker's thread all the same."""
+def made_for_tasks(
+    kind: Callable[[T, AwaitedCaller], R], method: Callable[Concatenate[V, P], T]
+) -> Callable[Concatenate[AwaitedFor[V], P], R]:
+    """`made` for asyncio."""
 
     @wraps(method)
-    async def call(proxy: AwaitedFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> T:
-        __tracebackhide__ = True
-        target = proxy._target
-        try:
-            return await proxy._caller.call_now(lambda: method(target, *arguments, **keywords))
-        except Exception as exc:
-            raise without_frames_between(exc)  # noqa: B904
+    def call(proxy: AwaitedFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> R:
+        return kind(method(proxy._target, *arguments, **keywords), proxy._caller)
 
     return call

@@ -266,8 +266,8 @@ def test_changes_by_the_program_itself(place: Place) -> None:
 def test_changes_by_the_control_port(place: Place) -> None:
     control = place.control
     for api, change in [
-        ("POST /topics", partial(control.create_topic, [], {"name": "controlled"})),
-        ("DELETE /topics", partial(control.delete_topic, ["controlled"], {})),
+        ("POST /topics", partial(control.create_topic, {"name": "controlled"})),
+        ("DELETE /topics", partial(control.delete_topic, {}, "controlled")),
     ]:
         line = place.line_after(partial(place.broker.call, change))
         assert (line["protocol"], line["api"], line["names"], line["errors"]) == ("control", api, ["controlled"], [])
