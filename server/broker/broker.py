@@ -28,7 +28,7 @@ from ..actors.manager.state.group_configs import GroupConfigs
 from ..actors.stages.stage_commits import StageCommits
 from ..actors.stages.stages import Stages
 from ..actors.wear.wear import Wear
-from ..settings.broker_config import BrokerConfig
+from ..config.broker_config import BrokerConfig
 from ..storage.disk.filesystem import FileSystem, OsFileSystem
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs, system_now_ms

@@ -1,9 +1,9 @@
-"""Topic configuration: Kafka's keys, their types, defaults and ranges, and ours beside them.
+"""Configuration: every key of the server, of topics, of groups and of client metrics, declared once.
 
-A `LogConfig` is frozen; topic overrides are laid over the server's defaults with `LogConfig.overlay`. Unknown keys and
-values outside their range are refused by name. Keys of Kafka's that have no meaning on one node without tiered storage are
-checked and kept, without effect. The tables of docs/reference/configuration.md are made from `TOPIC_KEYS` and `KEPT_KEYS`.
-Source of names and defaults: Kafka's TopicConfig and LogConfig (4.1). `settings` holds the server's own keys.
+`key` declares a key, and reads, checks and writes its values. `log_config` has the keys of topics, `group_keys` and
+`client_metrics_keys` those of groups and subscriptions, `broker_config` those of the server; `broker_settings` reads these
+from a file, variables and arguments. Values are frozen. Unknown keys and values outside their range are refused by name. The
+tables of docs/reference/configuration.md are made from these declarations.
 """
 
 from .key import ConfigKey as ConfigKey

@@ -18,11 +18,11 @@ import trio
 from ...protocol.types import TopicPartition
 from ..actors.disk.faulty_disk import FaultyFileSystem
 from ..broker import Broker, open_broker_core
+from ..config.broker_config import Address, BrokerConfig
 from ..faults.disk_faults import DiskFaults
 from ..faults.faults import Faults
 from ..faults.requests import RequestLog
 from ..listeners.addresses import Addresses
-from ..settings.broker_config import Address, BrokerConfig
 from ..storage.disk.checkpoints import META_PROPERTIES_FILE
 from ..storage.disk.filesystem import OsFileSystem
 from ..storage.producers.producer_id_block import PRODUCER_ID_BLOCK_FILE

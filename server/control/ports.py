@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import attrs
 import trio
 
-from ..settings.broker_config import Address
+from ..config.broker_config import Address
 
 
 @attrs.define(eq=False, repr=False)

@@ -13,9 +13,9 @@ import attrs
 import trio
 
 from ...protocol.errors import InvalidConfigError
+from ..config.broker_config import Address, BrokerConfig
+from ..config.exposure import KAFKA, METRICS, NATIVE, check_exposure, is_loopback
 from ..listeners.opening import Addresses
-from ..settings.broker_config import Address, BrokerConfig
-from ..settings.exposure import KAFKA, METRICS, NATIVE, check_exposure, is_loopback
 from .api import ControlApi
 from .clock import MovedClock
 from .life import Life

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ..settings.broker_config import Address, BrokerConfig
+from ..config.broker_config import Address, BrokerConfig
 from .life import Life
 
 

@@ -11,9 +11,9 @@ What a broker has to say goes to the loggers below `triolog`; nothing of it is s
 import logging
 
 from ...protocol.errors import ExpectedOffsetError as ExpectedOffsetError
+from ..config.broker_config import Address as Address
 from ..control.life import ForkedError as ForkedError
 from ..control.life import NotRunningError as NotRunningError
-from ..settings.broker_config import Address as Address
 from .blocking import BlockingBroker as BlockingBroker
 from .broker import EmbeddedBroker as EmbeddedBroker
 from .living import LOCALHOST as LOCALHOST

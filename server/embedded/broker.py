@@ -17,6 +17,7 @@ from ...protocol.errors import RequestError
 from ...protocol.limits import MIB
 from ...protocol.types import NO_OFFSET, Bytes, Record, TopicPartition, range_of
 from ..broker import Broker, BrokerStatistics, PlainRecord, TopicDescription
+from ..config.broker_config import Address, BrokerConfig
 from ..control.audited import EMBEDDED, noted
 from ..control.clock import MovedClock
 from ..control.life import Life
@@ -27,7 +28,6 @@ from ..control.views.log_view import LogView
 from ..control.views.share_groups_view import ShareGroupsView
 from ..control.views.streams_groups_view import StreamsGroupsView
 from ..listeners.addresses import Addresses
-from ..settings.broker_config import Address, BrokerConfig
 from ..storage.log.append import AppendResult
 from ..storage.segments.segment_view import TimestampAndOffset
 from .follow import Follow, Following, ReadOn, Start

@@ -17,9 +17,9 @@ from typing import Any, Final, Self, TypeVar
 
 import trio
 
+from ..config.broker_config import Address
 from ..control.clock import MovedClock
 from ..control.life import ForkedError
-from ..settings.broker_config import Address
 from ..system.clock import system_now_ms
 from .broker import EmbeddedBroker, describe_broker
 

@@ -10,9 +10,9 @@ import trio
 
 from ...protocol.kafka.apis import Api
 from ..broker import Broker
-from ..settings.broker_config import Address, BrokerConfig
-from ..settings.exposure import KAFKA, NATIVE, check_exposure
-from ..settings.listener_security import ClientAuth, ListenerSecurity
+from ..config.broker_config import Address, BrokerConfig
+from ..config.exposure import KAFKA, NATIVE, check_exposure
+from ..config.listener_security import ClientAuth, ListenerSecurity
 from .addresses import Addresses as Addresses
 from .connections.counters import ProtocolCounters
 from .connections.sockets import Admission, Listener, OpenSockets, open_sockets

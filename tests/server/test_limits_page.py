@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import triolog.server.system.client_memory as ledger
-from triolog.server.settings.broker_config import BrokerConfig
+from triolog.server.config.broker_config import BrokerConfig
 
 SERVER: Final = Path(ledger.__file__).parents[1]
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "operations" / "limits.md").read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ import attrs
 import trio
 
 from ....protocol.types import TopicPartition
-from ...settings.broker_config import BrokerConfig
+from ...config.broker_config import BrokerConfig
 from ...storage.directory.catalogue import Catalogue
 from ...storage.directory.creations_file import Creation
 from ...storage.directory.log_directory import Contents, LogDirectory, Offsets, is_passing

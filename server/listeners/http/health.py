@@ -16,8 +16,8 @@ import attrs
 import trio
 
 from ...broker import Broker, StartProgress
+from ...config.broker_config import Address
 from ...figures.prometheus import CONTENT_TYPE, Fired, More, no_faults, scrape
-from ...settings.broker_config import Address
 from ..connections.counters import ProtocolCounters
 from .access import HttpAccess, read_token
 from .messages import HttpAnswer, HttpRequest

@@ -15,8 +15,8 @@ from ....protocol.native.connection import NativeConnection, NativeRequest
 from ....protocol.native.state import Role
 from ....protocol.records.compression import load_codecs
 from ...broker import LOOKUPS_PER_TURN, AuditLog, Broker, Security
-from ...settings.broker_config import Address
-from ...settings.version import VERSION
+from ...config.broker_config import Address
+from ...config.version import VERSION
 from ..access.audited import note_change
 from ..access.rights import Asker
 from ..connections.connection_task import Work

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 
 import pytest
+from triolog.server.config.broker_config import Address
 from triolog.server.control.ports import Ports
-from triolog.server.settings.broker_config import Address
 
 
 def listening(address: Address) -> socket.socket:

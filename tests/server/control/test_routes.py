@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+from triolog.server.config.broker_config import Address, BrokerConfig
 from triolog.server.control.api import ControlApi
 from triolog.server.control.life import Life
 from triolog.server.control.routes import answer
@@ -16,7 +17,6 @@ from triolog.server.faults.rules import Subject
 from triolog.server.listeners.http.access import HttpAccess
 from triolog.server.listeners.http.server import HttpRequest
 from triolog.server.listeners.opening import Addresses
-from triolog.server.settings.broker_config import Address, BrokerConfig
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 import trio
 from triolog.protocol.errors import InvalidConfigError
+from triolog.server.config.broker_config import BROKER_KEYS, Address, BrokerConfig
+from triolog.server.config.broker_settings import read_settings
 from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker, open_broker
 from triolog.server.embedded.settings import REFUSED, TEST_DEFAULTS, Arguments, broker_config
-from triolog.server.settings.broker_config import BROKER_KEYS, Address, BrokerConfig
-from triolog.server.settings.broker_settings import read_settings
 
 NOT_SHOWN: Final[dict[str, Any]] = {
     "kafka": "127.0.0.1:0",

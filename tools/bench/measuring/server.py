@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from ....server.settings.broker_settings import VARIABLE_PREFIX
+from ....server.config.broker_settings import VARIABLE_PREFIX
 from .child import LoadFailedError
 from .process import bytes_read, children, memory_mib
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ....server.config import KEPT_KEYS, TOPIC_KEYS, ConfigKey
-from ....server.settings.broker_config import BROKER_KEYS
+from ....server.config.broker_config import BROKER_KEYS
 from ...forward.settings.forward_settings import PROCESS_KEYS
 from ...forward.settings.link_settings import LINK_KEYS
 from .rights_table import kafka_table, native_table

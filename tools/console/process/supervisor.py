@@ -19,8 +19,8 @@ from typing import Final
 import attrs
 import trio
 
+from ....server.config.address import Address
 from ....server.listeners.addresses import Addresses
-from ....server.settings.address import Address
 from ...client.backoff import Backoff
 
 LOGGER: Final = logging.getLogger(__name__)

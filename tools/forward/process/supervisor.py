@@ -18,9 +18,9 @@ from typing import Any, Final
 import attrs
 import trio
 
+from ....server.config.broker_config import Address
 from ....server.service.reloading import Change
 from ....server.service.service import Service
-from ....server.settings.broker_config import Address
 from ...client.backoff import Backoff
 from ..settings.forward_settings import ForwardSettings, read_file
 from .asking import ask

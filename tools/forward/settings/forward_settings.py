@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import attrs
 
+from ....server.config.broker_config import Address
+from ....server.config.exposure import is_loopback
 from ....server.config.key import ConfigKey, bool_key, described, keys_of, parsed_key, text_key
-from ....server.settings.broker_config import Address
-from ....server.settings.exposure import is_loopback
 from ..errors import SettingsError
 from .link_settings import LINK_KEYS, REQUIRED, LinkSettings, read_name
 from .names import target_name

@@ -9,8 +9,8 @@ from typing import Final, Self
 import attrs
 
 from ....config import LogConfig
+from ....config.broker_config import BrokerConfig
 from ....config.log_config import topic_defaults_of
-from ....settings.broker_config import BrokerConfig
 from ....storage.directory.overrides_file import BROKERS
 from ..log_manager import LogManager
 from .overrides import StoredOverrides

@@ -9,7 +9,7 @@ import trio
 
 from .....protocol.kafka.apis import APIS, Api
 from ....broker import Broker
-from ....settings.broker_config import Address
+from ....config.broker_config import Address
 from ...connections.sockets import Admission, Listener, OpenSockets, open_sockets
 from ...connections.tls import TlsServer
 from ...opening import Listeners

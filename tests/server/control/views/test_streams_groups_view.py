@@ -10,8 +10,8 @@ import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.kafka.messages.streams_groups import StreamsGroupEndpoint, StreamsGroupKeyValue
 from triolog.protocol.types import TopicPartition
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire
 from tests.support.streams_members import StreamsMember

@@ -16,12 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from triolog.protocol.types import TopicPartition
 from triolog.server import broker as broker_api
 from triolog.server.broker import Acknowledgement, AcquireMode, Broker, DirectoryWear, FetchPartition, Rates, statistics
+from triolog.server.config.broker_config import Address
 from triolog.server.figures import table
 from triolog.server.figures.prometheus import collected, families, scrape
 from triolog.server.listeners.http.health import Health
 from triolog.server.listeners.http.server import http_listener
 from triolog.server.listeners.opening import Addresses, Listeners
-from triolog.server.settings.broker_config import Address
 from triolog.server.system.block_devices import BlockDevice
 from triolog.server.system.flash_health import FlashHealth
 from triolog.tools.client.admin import Admin

@@ -8,12 +8,12 @@ from typing import Any, Final
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey, ServedBy
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import open_broker
 from triolog.server.faults.requests import Wanted
 from triolog.server.faults.rules import rule_of
 from triolog.server.listeners.kafka.error_answers import error_codes
 from triolog.server.listeners.kafka.fake.watched import Watch
-from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_asking import ask
 from tests.support.kafka_quotas import EXACT, PRODUCED, USER, altering, asking

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import EmbeddedBroker, open_broker
-from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_admin import by_hand, create_topics, new_topic
 from tests.support.kafka_asking import ask

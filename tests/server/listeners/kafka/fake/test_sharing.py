@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.server.broker import OffsetReset, ShareConfig
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import open_broker
 from triolog.server.faults.rules import rule_of
 from triolog.server.listeners.kafka.fake.watched import Watch
-from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produced
 from tests.support.kafka_stream import connected

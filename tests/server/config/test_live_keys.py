@@ -5,9 +5,9 @@ from pathlib import Path
 import attrs
 import pytest
 from triolog.server.config import Durability, LogConfig
+from triolog.server.config.broker_config import BROKER_KEYS, Address, BrokerConfig
+from triolog.server.config.live_keys import LIVE_KEYS, Difference, differences, with_live_keys
 from triolog.server.config.values import LogLevel
-from triolog.server.settings.broker_config import BROKER_KEYS, Address, BrokerConfig
-from triolog.server.settings.live_keys import LIVE_KEYS, Difference, differences, with_live_keys
 
 CONFIG = BrokerConfig(data_dirs=("a", "b"))
 PAGE = Path(__file__).resolve().parents[3] / "docs/operations/unattended.md"

@@ -6,7 +6,7 @@ import enum
 from typing import Any, Final
 
 from ...protocol.kafka.scram import ScramMechanism
-from ..config.key import SECURITY, enum_key
+from .key import SECURITY, enum_key
 
 
 class ListenerSecurity(enum.Enum):

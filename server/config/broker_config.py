@@ -25,8 +25,10 @@ from ...protocol.limits import (
     MAX_UNKNOWN_BYTES,
     MIB,
 )
-from ..config import DataPermissions, Durability, LogConfig
-from ..config.key import (
+from ..system.open_files import MOST_CONNECTIONS
+from .address import DEFAULT_NATIVE as DEFAULT_NATIVE
+from .address import Address as Address
+from .key import (
     SECURITY,
     ConfigKey,
     bool_key,
@@ -40,10 +42,6 @@ from ..config.key import (
     text,
     text_key,
 )
-from ..config.values import DAY_MS, DEFAULT_LINES_PER_MINUTE, LogLevel
-from ..system.open_files import MOST_CONNECTIONS
-from .address import DEFAULT_NATIVE as DEFAULT_NATIVE
-from .address import Address as Address
 from .listener_security import (
     SASL_MECHANISMS,
     ClientAuth,
@@ -53,7 +51,9 @@ from .listener_security import (
     principals,
     security_key,
 )
+from .log_config import LogConfig
 from .memory_budgets import EIGHTH, LEAST_MEMORY_BYTES, SIXTEENTH, budget_key, check_memory, usual_connections
+from .values import DAY_MS, DEFAULT_LINES_PER_MINUTE, DataPermissions, Durability, LogLevel
 
 
 @attrs.frozen(kw_only=True)

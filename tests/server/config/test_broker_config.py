@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from triolog.server.settings.broker_config import Address
+from triolog.server.config.broker_config import Address
 
 
 @pytest.mark.parametrize(

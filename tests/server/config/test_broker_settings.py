@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from triolog.protocol.errors import InvalidConfigError
 from triolog.server.config import Durability, LogConfig
-from triolog.server.settings.broker_config import BROKER_KEYS, Address, BrokerConfig
-from triolog.server.settings.broker_settings import read_settings, read_topic_configs
+from triolog.server.config.broker_config import BROKER_KEYS, Address, BrokerConfig
+from triolog.server.config.broker_settings import read_settings, read_topic_configs
 
 
 def written(tmp_path: Path, text: str | bytes) -> str:

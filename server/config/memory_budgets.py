@@ -23,8 +23,8 @@ import attrs
 
 from ...protocol.errors import InvalidConfigError
 from ...protocol.limits import KIB, MAX_WAITING_LOGS_BYTES, MIB
-from ..config.key import int_key
 from ..system.open_files import default_max_connections
+from .key import int_key
 
 FIXED_BYTES: Final = 96 * MIB
 LEAST_MEMORY_BYTES: Final = 160 * MIB

@@ -6,8 +6,8 @@ import resource
 
 import attrs
 import pytest
-from triolog.server.settings.broker_config import BROKER_KEYS, BrokerConfig
-from triolog.server.settings.listener_security import ClientAuth, ListenerSecurity
+from triolog.server.config.broker_config import BROKER_KEYS, BrokerConfig
+from triolog.server.config.listener_security import ClientAuth, ListenerSecurity
 
 SHOWN_FOR_WHAT_COMES_LATER = {"native", "node_id", "cluster_id", "durability"}
 """None in the configuration: whoever needs the value chooses it. The table says what that is."""

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import InvalidConfigError
 from triolog.protocol.limits import MIB
-from triolog.server.settings.broker_config import BrokerConfig
-from triolog.server.settings.broker_settings import read_settings
-from triolog.server.settings.memory_budgets import (
+from triolog.server.config.broker_config import BrokerConfig
+from triolog.server.config.broker_settings import read_settings
+from triolog.server.config.memory_budgets import (
     CONNECTION_BYTES,
     FIXED_BYTES,
     LEAST_MEMORY_BYTES,

@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
-from ..config import TOPIC_KEYS
-from ..config.key import as_text
 from .broker_config import BROKER_KEYS, BrokerConfig
+from .key import as_text
+from .log_config import TOPIC_KEYS
 
 LIVE_KEYS: Final = frozenset(name for name, key in BROKER_KEYS.items() if key.live)
 """The server reads them where it uses them, or a part of the server adopts them. Those of TLS hold for new connections."""

@@ -11,8 +11,9 @@ from typing import Any, Final
 import attrs
 
 from ...protocol.errors import InvalidConfigError
-from ..config import TOPIC_KEYS, Durability, LogConfig
 from .broker_config import BROKER_KEYS
+from .log_config import TOPIC_KEYS, LogConfig
+from .values import Durability
 
 VARIABLE_PREFIX: Final = "TRIOLOG_"
 OTHER_VARIABLES: Final = frozenset(
