@@ -19,7 +19,7 @@ from .connections.sockets import Admission, Listener, OpenSockets, open_sockets
 from .connections.tls import TlsServer, file_digests, server_context
 
 if TYPE_CHECKING:
-    from .kafka.fake.watched import Watch
+    from .kafka.calls import Watch
 
 
 @attrs.define(eq=False, repr=False)

@@ -8,7 +8,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import attrs
 
@@ -30,7 +30,6 @@ from .access.guarded import guarded
 from .access.login import KafkaLogin
 from .door import Call, KafkaDoor
 from .error_answers import error_codes, error_codes_steps, error_response
-from .fake.watched import Watch
 from .fetch import take_fetch
 from .list_offsets import take_list_offsets
 from .offset_commits import take_offset_commit
@@ -43,6 +42,15 @@ AtOnce = Callable[[Call, Any], Any]
 """(call, the request's body) -> the answer's; None where it has to be waited for, and nothing has happened."""
 Taking = Callable[[Call, Turn, Any], Work | None]
 """(call, turn, the request's body) -> what is to be waited for; None: it is answered, or will be."""
+
+
+class Watch(Protocol):
+    """Notes the requests of a listener and carries out fault rules, in tests."""
+
+    def take_up(self, door: KafkaDoor, turn: Turn, serve: TakeUp) -> Work | None:
+        """Take up a request, which `serve` serves."""
+        ...
+
 
 HANDLER_MODULES: Final = (
     *(

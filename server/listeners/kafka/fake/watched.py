@@ -10,7 +10,7 @@ import contextlib
 import copy
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from ....system.clock import NowMs
 from ...connections.connection_task import Work
 from ..door import KafkaDoor
 from ..error_answers import error_codes, error_response
-from ..session import Turn
+from ..session import TakeUp, Turn
 from .nodes import TELL_OF_NODES, NodeDoor, is_elsewhere, refusal, tell
 from .partial_errors import SESSION_ERRORS, IsAffected, divide, failed_fetch, failed_metadata, put_together
 from .partial_sharing import SHARING, affected, failed_sharing, remember, shared_in_session, without
@@ -40,9 +40,6 @@ FETCHES: Final = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 FRAME_HEAD_BYTES: Final = 8
 """Length and correlation id."""
 
-Serve = Callable[[Turn], Work | None]
-"""Answers a turn, now or later, or answers what is to be waited for before the next one."""
-
 
 @attrs.define(eq=False, repr=False)
 class Watch:
@@ -52,7 +49,7 @@ class Watch:
     requests: RequestLog
     now_ms: NowMs
 
-    def take_up(self, door: KafkaDoor, turn: Turn, serve: Serve) -> Work | None:
+    def take_up(self, door: KafkaDoor, turn: Turn, serve: TakeUp) -> Work | None:
         """Note a request in the log, then serve it, or do to it what a rule says."""
         request = turn.request
         subject = subject_of(request, door.node_id, door.broker.topics.named, _in_session(door, turn))
@@ -65,7 +62,7 @@ class Watch:
             return FaultyCall(door, fault, turn, serve, subject).carry_out
         return serve(turn)
 
-    def _serve_as_node(self, door: NodeDoor, serve: Serve, turn: Turn) -> Work | None:
+    def _serve_as_node(self, door: NodeDoor, serve: TakeUp, turn: Turn) -> Work | None:
         """Serve a request as one node of a cluster: refuse what belongs to another one."""
         request = turn.request
         key, body = request.api.key, request.body
@@ -79,7 +76,7 @@ class Watch:
             return partial(self._tell, door, turn, serve)
         return serve(turn)
 
-    async def _tell(self, door: NodeDoor, turn: Turn, serve: Serve) -> None:
+    async def _tell(self, door: NodeDoor, turn: Turn, serve: TakeUp) -> None:
         body = turn.request.body
         turn.answer(tell(door, turn.request.api.key, body, await served(turn, serve, body)))
 
@@ -131,7 +128,7 @@ class CapturedTurn(Turn):
         self.done.set()
 
 
-async def served(turn: Turn, serve: Serve, body: Any) -> Any:
+async def served(turn: Turn, serve: TakeUp, body: Any) -> Any:
     """The answer to a request with this body; None where there is none."""
     captured = CapturedTurn(turn.session, turn.request._replace(body=body))
     if (work := serve(captured)) is not None:
@@ -146,7 +143,7 @@ class FailingCall:
 
     door: KafkaDoor
     turn: Turn
-    serve: Serve
+    serve: TakeUp
     code: ErrorCode
     is_affected: IsAffected | None
     """None: all of it fails."""
@@ -232,7 +229,7 @@ class FaultyCall:
     door: KafkaDoor
     fault: Fault
     turn: Turn
-    serve: Serve
+    serve: TakeUp
     subject: Subject
 
     async def carry_out(self) -> None:
