@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 import pytest
-from triolog.server.control import api
-from triolog.server.faults.rules import Rule
+from triolog.server.fake import api
+from triolog.server.fake.faults.rules import Rule
 
 pytest_plugins = "pytester"
 

@@ -12,8 +12,8 @@ import logging
 
 from ...protocol.errors import ExpectedOffsetError as ExpectedOffsetError
 from ..config.broker_config import Address as Address
-from ..control.life import ForkedError as ForkedError
-from ..control.life import NotRunningError as NotRunningError
+from ..fake.life import ForkedError as ForkedError
+from ..fake.life import NotRunningError as NotRunningError
 from .blocking import BlockingBroker as BlockingBroker
 from .broker import EmbeddedBroker as EmbeddedBroker
 from .living import LOCALHOST as LOCALHOST

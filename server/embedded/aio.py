@@ -17,9 +17,9 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import trio
 
-from ..control.proxies import AwaitedProxy, awaited, awaited_at_once, made_for_tasks
-from ..control.views.groups_view import GroupsView
-from ..control.views.log_view import LogView
+from ..fake.proxies import AwaitedProxy, awaited, awaited_at_once, made_for_tasks
+from ..fake.views.groups_view import GroupsView
+from ..fake.views.log_view import LogView
 from . import opening
 from .broker import EmbeddedBroker, open_fork
 from .follow import Follow as Follow

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from ...protocol.types import TopicPartition
-from ..control.proxies import Caller, Proxy, at_once, made, waiting
-from ..control.views.blocking_views import (
+from ..fake.proxies import Caller, Proxy, at_once, made, waiting
+from ..fake.views.blocking_views import (
     BlockingClock,
     BlockingFaults,
     BlockingGroups,

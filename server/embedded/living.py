@@ -19,9 +19,9 @@ import trio
 
 from ..config.broker_config import Address, BrokerConfig
 from ..config.exposure import KAFKA, METRICS, NATIVE, check_exposure
-from ..control.clock import MovedClock
-from ..control.life import Life
-from ..control.telling import told_over_http
+from ..fake.clock import MovedClock
+from ..fake.life import Life
+from ..fake.telling import told_over_http
 from ..listeners.addresses import Addresses
 
 MEMORY: Final = ":memory:"

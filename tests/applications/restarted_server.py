@@ -9,7 +9,7 @@ from typing import Final, Self
 
 import attrs
 from triolog.server.config.broker_config import Address
-from triolog.server.control.ports import Ports
+from triolog.server.fake.ports import Ports
 
 from tests.support.forked_servers import ServerForker
 from tests.support.server_process import ServerFolder, ServerProcess

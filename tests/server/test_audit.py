@@ -19,8 +19,8 @@ from triolog.protocol.kafka.authorization import AclOperation, AclPermission, Pa
 from triolog.protocol.native import messages as m
 from triolog.server.broker import Broker
 from triolog.server.config.broker_config import Address
-from triolog.server.control.api import ControlApi
 from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.fake.api import ControlApi
 from triolog.server.listeners.kafka.access import audited as kafka_audited
 from triolog.server.listeners.native.access import audited as native_audited
 

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, TopicPartition
 from triolog.protocol.native.messages import NewTopic
 from triolog.protocol.types import Record
 from triolog.server.config.broker_config import Address
-from triolog.server.control.ports import Ports
+from triolog.server.fake.ports import Ports
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.consumer import BlockingConsumer
 from triolog.tools.client.blocking.producer import BlockingProducer

@@ -29,9 +29,9 @@ def preload(more: Sequence[str] = ()) -> None:
     only the one that forks."""
     import triolog.server.app
     import triolog.server.config.broker_settings
-    import triolog.server.control.serving
-    import triolog.server.listeners.kafka.fake.kafka_versions
-    import triolog.server.listeners.kafka.fake.node_listeners
+    import triolog.server.fake.kafka.kafka_versions
+    import triolog.server.fake.kafka.node_listeners
+    import triolog.server.fake.serving
     import triolog.tools.cli.main
     import triolog.tools.cli.serve
     import triolog.tools.cli.terminal.progress  # noqa: F401

@@ -195,12 +195,12 @@ def _serve_for_tests(
     from ...protocol.errors import TriologError
     from ...server.config.broker_config import DEFAULT_NATIVE, Address
     from ...server.config.exposure import is_loopback
-    from ...server.control.clock import MovedClock
-    from ...server.control.rules_file import check_rules
-    from ...server.control.serving import serve_for_tests
-    from ...server.faults.rules import RuleError
+    from ...server.fake.clock import MovedClock
+    from ...server.fake.faults.rules import RuleError
+    from ...server.fake.kafka.kafka_versions import maxima_of
+    from ...server.fake.rules_file import check_rules
+    from ...server.fake.serving import serve_for_tests
     from ...server.listeners.http.access import read_token
-    from ...server.listeners.kafka.fake.kafka_versions import maxima_of
     from ...server.listeners.opening import Addresses
 
     try:

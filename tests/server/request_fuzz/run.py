@@ -30,11 +30,11 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.broker import ShareKey
 from triolog.server.config.broker_config import Address
 from triolog.server.config.listener_security import ListenerSecurity
-from triolog.server.faults.faults import Faults
-from triolog.server.faults.requests import RequestLog
+from triolog.server.fake.faults.faults import Faults
+from triolog.server.fake.faults.requests import RequestLog
+from triolog.server.fake.kafka.watched import Watch
 from triolog.server.listeners.connections.sockets import Listener
 from triolog.server.listeners.kafka import session as kafka_session
-from triolog.server.listeners.kafka.fake.watched import Watch
 from triolog.server.listeners.kafka.pending_produce import PendingProduce
 from triolog.server.listeners.kafka.session import KafkaSession, Turn
 from triolog.server.listeners.native import session

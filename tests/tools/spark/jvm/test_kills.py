@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import pytest
 from triolog.server.config.broker_config import Address
-from triolog.server.control.ports import Ports
+from triolog.server.fake.ports import Ports
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer, BlockingProducer
 
 from tests.support.counts import counts
