@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
-from triolog.server.settings.version import VERSION as SERVER_VERSION
+from triolog.server.config.version import VERSION as SERVER_VERSION
 
 from tests.support.counts import by_tier
 from tests.support.interpreters import PROJECT, THIS, VERSIONS, interpreter
@@ -44,11 +44,10 @@ NEED_THE_ARROW_EXTRA = ("triolog.tools.spark.", "triolog.tools.arrow.", "triolog
     "triolog.tools.export.", "triolog.tools.sql.", "triolog.tools.cli.sql.", "triolog.tools.client.sending.key_hashes",
     "triolog.protocol.records.columnar.")
 NEED = {"numpy": NEED_THE_ARROW_EXTRA, "pyarrow": NEED_THE_ARROW_EXTRA, "pyspark": ("triolog.tools.spark.",)}
-METRICS = ("health", "gap_metrics", "metrics", "wear_metrics")
-NEED["prometheus_client"] = tuple(f"triolog.server.listeners.http.{name}" for name in METRICS)
+NEED["prometheus_client"] = ("triolog.server.listeners.http.health", "triolog.server.figures.prometheus")
 HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("server", "session"))
 CONSOLE = tuple(f"triolog.tools.console.{name}" for name in ("listening", "process.serving", "around.control_port"))
-NEED["h11"] = (*HTTP, "triolog.server.control.", *CONSOLE, *NEED["prometheus_client"])
+NEED["h11"] = (*HTTP, "triolog.server.fake.", *CONSOLE, *NEED["prometheus_client"])
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
 print("triolog")
 for module in pkgutil.walk_packages(triolog.__path__, "triolog."):

@@ -21,6 +21,7 @@ from ..actors.manager.security import Security as Security
 from ..actors.manager.segment_leases import LeasedPartition as LeasedPartition
 from ..actors.manager.state.audit_log import AuditLog as AuditLog
 from ..actors.manager.state.broker_configs import ALL_BROKERS as ALL_BROKERS
+from ..actors.manager.state.overrides import StoredOverrides as StoredOverrides
 from ..actors.stages.stage_checks import StagedShare as StagedShare
 from ..actors.stages.stage_commits import Committed as Committed
 from ..actors.stages.stage_files import StagedBytes as StagedBytes

@@ -22,13 +22,13 @@ from ..actors.manager.log_opening import Report
 from ..actors.manager.maintenance import run_maintenance
 from ..actors.manager.security import Security, open_security
 from ..actors.manager.segment_leases import SegmentLeases
-from ..actors.manager.state.broker_configs import BrokerConfigs, open_broker_configs
-from ..actors.manager.state.client_metrics import ClientMetrics, open_client_metrics
-from ..actors.manager.state.group_configs import GroupConfigs, open_group_configs
+from ..actors.manager.state.broker_configs import BrokerConfigs
+from ..actors.manager.state.client_metrics import ClientMetrics
+from ..actors.manager.state.group_configs import GroupConfigs
 from ..actors.stages.stage_commits import StageCommits
 from ..actors.stages.stages import Stages
 from ..actors.wear.wear import Wear
-from ..settings.broker_config import BrokerConfig
+from ..config.broker_config import BrokerConfig
 from ..storage.disk.filesystem import FileSystem, OsFileSystem
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs, system_now_ms
@@ -217,9 +217,9 @@ async def open_broker_core(
         compaction = Compaction(manager, open_child)
         manager.nursery.start_soon(compaction.run)
         security = await open_security(manager)
-        group_configs = await open_group_configs(manager)
-        broker_configs = await open_broker_configs(manager)
-        client_metrics = await open_client_metrics(manager)
+        group_configs = await GroupConfigs.open(manager)
+        broker_configs = await BrokerConfigs.open(manager)
+        client_metrics = await ClientMetrics.open(manager)
         if config.telemetry_enable:
             load_otlp()
         scrub = Scrub(manager, open_child)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import triolog.server.system.client_memory as ledger
-from triolog.server.settings.broker_config import BrokerConfig
+from triolog.server.config.broker_config import BrokerConfig
 
 SERVER: Final = Path(ledger.__file__).parents[1]
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "operations" / "limits.md").read_text(encoding="utf-8")
@@ -19,7 +19,6 @@ OF_ONE_REQUEST: Final = {
     "actors/partition/appender.py",
     "broker/statistics.py",
     "listeners/http",
-    "listeners/native/statistics.py",
     "listeners/connections/transport.py",
     "listeners/connections/unsent.py",
     "listeners/kafka/describe_topic_partitions.py",

@@ -13,8 +13,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE
-from triolog.server.storage.disk.checkpoints import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from triolog.server.storage.disk.checkpoints import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+)
 
 from tests.support import memory_image
 from tests.support.crash_fs import CrashFileSystem

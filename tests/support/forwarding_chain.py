@@ -21,8 +21,8 @@ import attrs
 from confluent_kafka import Consumer, TopicPartition
 from triolog.protocol.native.messages import NewTopic
 from triolog.protocol.types import Record
-from triolog.server.control.ports import Ports
-from triolog.server.settings.broker_config import Address
+from triolog.server.config.address import Address
+from triolog.server.fake.ports import Ports
 from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.consumer import BlockingConsumer

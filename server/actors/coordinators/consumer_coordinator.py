@@ -17,6 +17,7 @@ from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECOR
 from ....protocol.coordinator.fields import RecordKinds
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import TopicPartition
+from ...config.broker_config import BrokerConfig
 from ...groups.classic import ClassicGroups
 from ...groups.consumer import ConsumerGroups, Plan, unknown_group
 from ...groups.consumer_checks import check_commit, check_fetch, check_heartbeat
@@ -28,7 +29,6 @@ from ...groups.consumer_values import (
     ConsumerTimerKey,
 )
 from ...groups.values import CommittingMember
-from ...settings.broker_config import BrokerConfig
 from ...system.clock import NowMs
 from ..manager.state.group_configs import GroupConfigs
 from .managed.group_log import member_times

@@ -25,6 +25,7 @@ import trio
 from ....protocol.coordinator.classic_group_records import CONSUMER_PROTOCOL_TYPE
 from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from ...config.broker_config import BrokerConfig
 from ...groups.classic import ClassicGroups, subscribed_error
 from ...groups.consumer_values import CONSUMER_TYPE, ConsumerHeartbeat, ConsumerHeartbeatAnswer
 from ...groups.share.member_values import SHARE_TYPE
@@ -45,7 +46,6 @@ from ...groups.values import (
     SyncAnswer,
     Token,
 )
-from ...settings.broker_config import BrokerConfig
 from ...system.clock import NowMs
 from ..manager.state.group_configs import GroupConfigs
 from .alarm import Alarm, deadline_now_ms

@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from ...broker import ClientQuotas, Gathering
-from ...settings.broker_config import Address, BrokerConfig
+from ...config.broker_config import Address, BrokerConfig
 from .budget import InFlightBudget
 from .bugs import report_bug
 from .counters import NEWCOMER, OUT_OF_MEMORY, ProtocolCounters

@@ -12,7 +12,7 @@ from ....protocol.kafka.apis import APIS, Api, ApiKey
 from ....protocol.kafka.authorization import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType, bit_field
 from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
-from ...settings.broker_config import Address
+from ...config.broker_config import Address
 from ..access.rights import Asker
 from ..connections.session import IDLE_TIMEOUT_S
 from .access.login import KafkaLogin

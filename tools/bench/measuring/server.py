@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from ....server.settings.broker_settings import VARIABLE_PREFIX
+from ....server.config.broker_settings import VARIABLE_PREFIX
 from ...demo.processes import Process, serve_arguments
 from .child import LoadFailedError
 from .process import bytes_read, children, memory_mib

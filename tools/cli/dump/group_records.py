@@ -10,8 +10,13 @@ from typing import Any, Final
 from ....protocol.coordinator import consumer_group_records as consumer
 from ....protocol.coordinator import share_group_records as share
 from ....protocol.coordinator import streams_group_records as streams
-from ....protocol.coordinator.consumer_protocol import CONSUMER_PROTOCOL_TYPE, ConsumerPartitions, decode_assignment
-from ....protocol.coordinator.group_metadata import GroupMetadataValue, MemberMetadata
+from ....protocol.coordinator.classic_group_records import (
+    CONSUMER_PROTOCOL_TYPE,
+    ConsumerPartitions,
+    GroupMetadataValue,
+    MemberMetadata,
+    decode_assignment,
+)
 from ....protocol.errors import RemoteProtocolError
 from ....server.groups.consumer_member import MemberState
 from ....server.storage.disk.checkpoints import encode_uuid

@@ -18,8 +18,8 @@ from typing import Final
 import attrs
 import trio
 
+from ....server.config.address import Address
 from ....server.listeners.addresses import Addresses
-from ....server.settings.address import Address
 from ...forward.process.supervised_child import SupervisedChild, reachable
 
 WRONG_COMMAND_LINE: Final = 2

@@ -18,7 +18,7 @@ import attrs
 import trio
 
 from ....protocol.limits import MAX_DECOMPRESSED_BYTES
-from ....protocol.records.payload import records_data
+from ....protocol.records.unpacking import records_data
 from ....protocol.types import Isolation, Record, TimeRange, TopicPartition
 from ...client.config import ConsumerConfig
 from ...client.connection import Client

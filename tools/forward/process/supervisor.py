@@ -17,9 +17,9 @@ from typing import Any, Final
 import attrs
 import trio
 
+from ....server.config.address import Address
 from ....server.service.reloading import Change
 from ....server.service.service import Service
-from ....server.settings.broker_config import Address
 from ..settings.forward_settings import ForwardSettings, read_file
 from .asking import ask
 from .place import CONTROL, default_state_dir

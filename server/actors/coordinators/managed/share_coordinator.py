@@ -20,6 +20,7 @@ from .....protocol.coordinator.fields import RecordKinds
 from .....protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from .....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
 from .....protocol.types import TopicPartition
+from ....config.broker_config import BrokerConfig
 from ....groups.consumer_assignors import NO_PARTITIONS, Partitions, TopicPartitionId
 from ....groups.consumer_values import JOIN_EPOCH
 from ....groups.share.checks import check_heartbeat, other_kind, unknown_group
@@ -32,7 +33,6 @@ from ....groups.share.member_values import (
 )
 from ....groups.share.share_groups import ShareGroups, SharePlan
 from ....groups.share.share_states import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareStates, ShareStateSummary
-from ....settings.broker_config import BrokerConfig
 from ....system.clock import NowMs
 from ...manager.state.group_configs import GroupConfigs
 from ..offsets_topic import OffsetsTopic

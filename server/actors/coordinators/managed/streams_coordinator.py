@@ -15,6 +15,7 @@ import attrs
 from .....protocol.coordinator.fields import RecordKinds
 from .....protocol.coordinator.streams_group_records import STREAMS_GROUP_RECORDS
 from .....protocol.types import TopicPartition
+from ....config.broker_config import BrokerConfig
 from ....groups.classic import ClassicGroups
 from ....groups.streams.checks import check_commit, check_fetch, check_heartbeat, other_kind, unknown_group
 from ....groups.streams.streams_groups import StreamsGroups, StreamsPlan
@@ -27,7 +28,6 @@ from ....groups.streams.values import (
     StreamsTimes,
 )
 from ....groups.values import CommittingMember
-from ....settings.broker_config import BrokerConfig
 from ....system.clock import NowMs
 from ...manager.state.group_configs import GroupConfigs
 from ..offsets_topic import OffsetsTopic

@@ -14,11 +14,11 @@ import pytest
 import trio
 from triolog.protocol.errors import InvalidConfigError
 from triolog.protocol.kafka.messages.topics import MetadataRequest
+from triolog.server.config.broker_config import Address
+from triolog.server.config.listener_security import ClientAuth, ListenerSecurity
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.listeners.connections.tls import distinguished_name, server_context
 from triolog.server.listeners.opening import Addresses, Listeners
-from triolog.server.settings.broker_config import Address
-from triolog.server.settings.listener_security import ClientAuth, ListenerSecurity
 
 from tests.support.brokers import broker_config, running_broker, until
 from tests.support.certificates import HOST, Certificates

@@ -12,8 +12,8 @@ import pytest
 from triolog.protocol.native.messages import StagedPartition
 from triolog.protocol.records.columnar.schema import header_type
 from triolog.protocol.types import Record
+from triolog.server.config.address import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 from triolog.tools.client import backoff
 from triolog.tools.client.sending.partitioner import partition_for_key
 from triolog.tools.spark.sink import delivery, writer
