@@ -11,9 +11,9 @@ import socket
 from collections.abc import Iterator
 from typing import Final
 
-from .....protocol.errors import ErrorCode
-from .....protocol.kafka.apis import ApiKey, ServedBy
-from .....protocol.kafka.connection import Request
+from ....protocol.errors import ErrorCode
+from ....protocol.kafka.apis import ApiKey, ServedBy
+from ....protocol.kafka.connection import Request
 from ...listeners.connections.sockets import Listener
 from ...listeners.kafka.error_answers import error_response
 from ...listeners.kafka.session import KafkaSession, Turn

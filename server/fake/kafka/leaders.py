@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .....protocol.errors import ErrorCode, RequestError
-from .....protocol.kafka.apis import ApiKey
-from .....protocol.limits import INT16_MAX
-from .....protocol.types import TopicPartition
+from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.kafka.apis import ApiKey
+from ....protocol.limits import INT16_MAX
+from ....protocol.types import TopicPartition
 from ...listeners.kafka.door import NO_TOPIC_ID, KafkaDoor
 from ...listeners.kafka.error_answers import element_of
 from ...listeners.kafka.session import Turn

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from .....protocol.errors import ErrorCode
-from .....protocol.kafka.apis import ITSELF, Api, ApiKey
+from ....protocol.errors import ErrorCode
+from ....protocol.kafka.apis import ITSELF, Api, ApiKey
 from ...listeners.kafka.error_answers import SHAPES, Repeated, element_of, repeat
 from .subjects import TOPICS, Place, topic_of
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from .....protocol.kafka.connection import Request
-from .....protocol.schema.fields import Entity
 from ....protocol.errors import RequestError
 from ....protocol.kafka.apis import (
     COORDINATOR_KEY,
@@ -23,6 +21,8 @@ from ....protocol.kafka.apis import (
     paths_to,
     values_at,
 )
+from ....protocol.kafka.connection import Request
+from ....protocol.schema.fields import Entity
 from ..faults.rules import Subject
 
 NO_TOPIC_ID: Final = bytes(16)

@@ -17,10 +17,10 @@ from typing import Any, Final
 import attrs
 import trio
 
-from .....protocol.errors import ErrorCode, RequestError
-from .....protocol.kafka.apis import ApiKey, ServedBy
-from .....protocol.kafka.connection import answer_buffers
-from .....protocol.types import Bytes
+from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.kafka.apis import ApiKey, ServedBy
+from ....protocol.kafka.connection import answer_buffers
+from ....protocol.types import Bytes
 from ...listeners.connections.connection_task import Work
 from ...listeners.kafka.door import KafkaDoor
 from ...listeners.kafka.error_answers import error_codes, error_response
