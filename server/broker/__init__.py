@@ -26,16 +26,13 @@ from ..actors.stages.stages import StageWrite as StageWrite
 from ..actors.wear.rates import Rates as Rates
 from ..actors.wear.wear import DirectoryWear as DirectoryWear
 from ..actors.wear.wear import WearStatistics as WearStatistics
-from ..groups.consumer_values import ConsumerGroupDescription as ConsumerGroupDescription
+from ..groups.assigned.values import AssignedGroupDescription as AssignedGroupDescription
+from ..groups.assigned.values import AssignedMemberDescription as AssignedMemberDescription
+from ..groups.assigned.values import HeartbeatAnswer as HeartbeatAnswer
 from ..groups.consumer_values import ConsumerHeartbeat as ConsumerHeartbeat
-from ..groups.consumer_values import ConsumerHeartbeatAnswer as ConsumerHeartbeatAnswer
-from ..groups.consumer_values import ConsumerMemberDescription as ConsumerMemberDescription
 from ..groups.share.config import OffsetReset as OffsetReset
 from ..groups.share.config import ShareConfig as ShareConfig
-from ..groups.share.member_values import ShareGroupDescription as ShareGroupDescription
-from ..groups.share.member_values import ShareHeartbeat as ShareHeartbeat
-from ..groups.share.member_values import ShareHeartbeatAnswer as ShareHeartbeatAnswer
-from ..groups.share.member_values import ShareMemberDescription as ShareMemberDescription
+from ..groups.share.member import ShareHeartbeat as ShareHeartbeat
 from ..groups.share.sessions import FINAL_SHARE_EPOCH as FINAL_SHARE_EPOCH
 from ..groups.share.sessions import INITIAL_SHARE_EPOCH as INITIAL_SHARE_EPOCH
 from ..groups.share.values import Acknowledgement as Acknowledgement
@@ -120,3 +117,7 @@ from .statistics import BrokerStatistics as BrokerStatistics
 from .statistics import TopicFigures as TopicFigures
 from .writer import PartitionAppend as PartitionAppend
 from .writer import expecting as expecting
+
+ConsumerGroupDescription = ShareGroupDescription = AssignedGroupDescription
+ConsumerMemberDescription = ShareMemberDescription = AssignedMemberDescription
+ConsumerHeartbeatAnswer = ShareHeartbeatAnswer = HeartbeatAnswer

@@ -18,11 +18,7 @@ from typing import Final
 
 import attrs
 
-TopicPartitionId = tuple[bytes, int]
-"""(topic id, partition)."""
-Partitions = frozenset[TopicPartitionId]
-
-NO_PARTITIONS: Final[Partitions] = frozenset()
+from .assigned.values import NO_PARTITIONS, Partitions, TopicPartitionId
 
 
 @attrs.frozen(kw_only=True)

@@ -1,39 +1,45 @@
-"""One group whose assignments the server makes, as its records say it is (KIP-848; Kafka: ConsumerGroup). `put` is the only way
-in which it changes, whether a record was just decided or read from the log.
-"""
+"""One consumer group, as its records say it is, and the draft of what it is to be next (KIP-848; Kafka: ConsumerGroup)."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import attrs
 
 from ...protocol.coordinator import consumer_group_records as records
-from ...protocol.coordinator.consumer_group_records import ConsumerGroupKey, ConsumerGroupRecord, ConsumerGroupValue
-from .consumer_assignors import ASSIGNORS, NO_PARTITIONS, UNIFORM, Partitions, TopicPartitionId
+from ...protocol.errors import RequestError
+from ...protocol.patterns import compiled_pattern
+from ...protocol.types import TopicPartition
+from .assigned.group import AssignedGroup, GroupDraft, RecordTypes, stale
+from .assigned.member import from_record, recorded
+from .assigned.values import NO_PARTITIONS, Partitions, TopicImage, TopicPartitionId, metadata_hash
+from .consumer_assignors import ASSIGNORS, UNIFORM, Subscriber
 from .consumer_member import ConsumerMember
-from .consumer_values import ConsumerGroupDescription, ConsumerGroupState, ConsumerMemberDescription
-from .managed.assigned_partitions import from_record
+from .consumer_values import CONSUMER_TYPE
+from .values import CommittingMember
 
-NOT_SEEN = -1
-FIRST_EPOCH: Final = 1
-"""Of a group that has nothing yet, without a record. What its first member gets is the assignment of the next one."""
+LOGGER: Final = logging.getLogger(__name__)
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
-class ConsumerGroup:
+class ConsumerGroup(AssignedGroup[ConsumerMember, Partitions]):
     """See the module. Owner: the `ConsumerGroups` that has it, or the draft that is to follow it."""
 
-    group_id: str
-    epoch: int = FIRST_EPOCH
-    """Of who is a member and what there is to assign."""
-    metadata_hash: int = records.NO_METADATA_HASH
-    """Of the subscribed topics as they were at this epoch."""
-    assignment_epoch: int = FIRST_EPOCH
-    """The epoch for which the targets were made."""
-    members: dict[str, ConsumerMember] = attrs.field(factory=dict)
-    targets: dict[str, Partitions] = attrs.field(factory=dict)
+    KIND: ClassVar[str] = CONSUMER_TYPE
+    TYPES: ClassVar[RecordTypes] = RecordTypes(
+        records.ConsumerGroupMetadataKey,
+        records.ConsumerGroupMetadataValue,
+        records.ConsumerGroupMemberMetadataKey,
+        records.ConsumerGroupTargetAssignmentMetadataKey,
+        records.ConsumerGroupTargetAssignmentMetadataValue,
+        records.ConsumerGroupTargetAssignmentMemberKey,
+        records.ConsumerGroupCurrentMemberAssignmentKey,
+    )
+    MEMBER: ClassVar[type[ConsumerMember]] = ConsumerMember
+    UNASSIGNED: ClassVar[Partitions] = NO_PARTITIONS
+
     regexes: dict[str, records.ConsumerGroupRegularExpressionValue] = attrs.field(factory=dict)
     """What each regular expression of a member matched."""
     has_partition_metadata: bool = False
@@ -41,106 +47,44 @@ class ConsumerGroup:
     static_members: dict[str, str] = attrs.field(factory=dict)
     """Member ids by instance id."""
     owners: dict[TopicPartitionId, str] = attrs.field(factory=dict)
-    """Who has a partition, or has not given it up yet."""
-    seen_version: int = NOT_SEEN
-    """Of the topics, when the hash was last compared. In memory only."""
-
-    def copy(self) -> ConsumerGroup:
-        """One that can change without this one."""
-        return attrs.evolve(
-            self,
-            members=dict(self.members),
-            targets=dict(self.targets),
-            regexes=dict(self.regexes),
-            static_members=dict(self.static_members),
-            owners=dict(self.owners),
-        )
+    """The member that has a partition, or has not given it up yet."""
 
     # ---- records ---------------------------------------------------------------------------------------------------------
 
-    def put(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
-        """What a record says, None for what it takes away. Records of one member may come in any order: compaction keeps the
-        newest of each kind where it is."""
-        match key:
-            case records.ConsumerGroupMetadataKey():
-                assert value is None or isinstance(value, records.ConsumerGroupMetadataValue)
-                self.epoch, self.metadata_hash = (FIRST_EPOCH, 0) if value is None else (value.epoch, value.metadata_hash)
-            case records.ConsumerGroupPartitionMetadataKey():
-                self.has_partition_metadata = value is not None
-            case records.ConsumerGroupTargetAssignmentMetadataKey():
-                assert value is None or isinstance(value, records.ConsumerGroupTargetAssignmentMetadataValue)
-                self.assignment_epoch = FIRST_EPOCH if value is None else value.assignment_epoch
-            case records.ConsumerGroupRegularExpressionKey():
-                assert value is None or isinstance(value, records.ConsumerGroupRegularExpressionValue)
-                self._put_regex(key.regular_expression, value)
-            case records.ConsumerGroupTargetAssignmentMemberKey():
-                assert value is None or isinstance(value, records.ConsumerGroupTargetAssignmentMemberValue)
-                self._put_target(key.member_id, value)
-            case records.ConsumerGroupMemberMetadataKey():
-                assert value is None or isinstance(value, records.ConsumerGroupMemberMetadataValue)
-                self._put_member(key.member_id, value)
-            case records.ConsumerGroupCurrentMemberAssignmentKey():
-                assert value is None or isinstance(value, records.ConsumerGroupCurrentMemberAssignmentValue)
-                self._put_current(key.member_id, value)
-
-    def _put_regex(self, regex: str, value: records.ConsumerGroupRegularExpressionValue | None) -> None:
-        if value is None:
-            self.regexes.pop(regex, None)
+    def put_other(self, key: Any, value: Any | None) -> None:
+        if isinstance(key, records.ConsumerGroupPartitionMetadataKey):
+            self.has_partition_metadata = value is not None
+        elif value is None:
+            self.regexes.pop(key.regular_expression, None)
         else:
-            self.regexes[regex] = value
+            self.regexes[key.regular_expression] = value
 
-    def _put_target(self, member_id: str, value: records.ConsumerGroupTargetAssignmentMemberValue | None) -> None:
-        if value is None:
-            self.targets.pop(member_id, None)
-        else:
-            self.targets[member_id] = from_record(value.topic_partitions)
+    def target_of(self, value: records.ConsumerGroupTargetAssignmentMemberValue) -> Partitions:
+        return from_record(value.topic_partitions)
 
-    def _put_member(self, member_id: str, value: records.ConsumerGroupMemberMetadataValue | None) -> None:
-        member = self.members.get(member_id, ConsumerMember(member_id=member_id))
-        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
-            del self.static_members[member.instance_id]
-        if value is None:
-            self._hold(member, NO_PARTITIONS)
-            self.members.pop(member_id, None)
-            return
-        self.members[member_id] = member.with_metadata(value)
-        if value.instance_id is not None:
-            self.static_members[value.instance_id] = member_id
+    def target_value(self, target: Partitions) -> records.ConsumerGroupTargetAssignmentMemberValue:
+        return records.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=recorded(target))
 
-    def _put_current(self, member_id: str, value: records.ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
-        member = self.members.get(member_id)
-        if value is None:
-            if member is not None:
-                self._hold(member, NO_PARTITIONS)
-                blank = ConsumerMember(member_id=member_id)
-                self.members[member_id] = blank.with_metadata(member.metadata_value())
-            return
-        member = member or ConsumerMember(member_id=member_id)
-        updated = member.with_current(value)
-        self._hold(member, updated.held)
-        self.members[member_id] = updated
+    def follow(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
+        if before is not None:
+            if before.instance_id is not None and self.static_members.get(before.instance_id) == before.member_id:
+                del self.static_members[before.instance_id]
+            for partition in before.held:
+                if self.owners.get(partition) == before.member_id:
+                    del self.owners[partition]
+        if after is not None:
+            if after.instance_id is not None:
+                self.static_members[after.instance_id] = after.member_id
+            self.owners.update(dict.fromkeys(after.held, after.member_id))
 
-    def _hold(self, member: ConsumerMember, held: Partitions) -> None:
-        for partition in member.held - held:
-            if self.owners.get(partition) == member.member_id:
-                del self.owners[partition]
-        for partition in held:
-            self.owners[partition] = member.member_id
-
-    def tombstones(self) -> list[ConsumerGroupRecord]:
-        """What takes the whole group out of the log."""
-        group_id = self.group_id
-        gone: list[ConsumerGroupKey] = []
-        for member_id in self.members:
-            gone += member_keys(group_id, member_id)
-        gone += [
-            records.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex) for regex in self.regexes
+    def own_keys(self) -> list[Any]:
+        keys: list[Any] = [
+            records.ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex)
+            for regex in self.regexes
         ]
         if self.has_partition_metadata:
-            gone.append(records.ConsumerGroupPartitionMetadataKey(group_id=group_id))
-        gone.append(records.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id))
-        gone.append(records.ConsumerGroupMetadataKey(group_id=group_id))
-        return [(key, None) for key in gone]
+            keys.append(records.ConsumerGroupPartitionMetadataKey(group_id=self.group_id))
+        return keys + super().own_keys()
 
     # ---- subscriptions ---------------------------------------------------------------------------------------------------
 
@@ -160,53 +104,104 @@ class ConsumerGroup:
         return topic in self.subscribed_names()
 
     @property
-    def preferred_assignor(self) -> str:
-        """What most members ask for."""
-        asked = (member.server_assignor for member in self.members.values())
-        wishes = Counter(name for name in asked if name is not None and name in ASSIGNORS)
+    def assignor(self) -> str:
+        """The assignor that most members prefer."""
+        preferred = (member.server_assignor for member in self.members.values())
+        wishes = Counter(name for name in preferred if name is not None and name in ASSIGNORS)
         return min(wishes, key=lambda name: (-wishes[name], name), default=UNIFORM)
 
-    # ---- questions -------------------------------------------------------------------------------------------------------
+    # ---- offsets ---------------------------------------------------------------------------------------------------------
 
-    @property
-    def state(self) -> ConsumerGroupState:
-        if not self.members:
-            return ConsumerGroupState.EMPTY
-        if self.epoch > self.assignment_epoch:
-            return ConsumerGroupState.ASSIGNING
-        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
-            return ConsumerGroupState.STABLE
-        return ConsumerGroupState.RECONCILING
+    def check_since(self, member: ConsumerMember, epoch: int, topic_partition: TopicPartition, topics: TopicImage) -> None:
+        topic = topics.find(topic_partition.topic)
+        since = None if topic is None else member.since.get((topic.topic_id, topic_partition.partition))
+        if since is None or epoch < since:
+            has = "does not have" if since is None else f"has had since epoch {since}"
+            raise stale(
+                f"member {member.member_id!r} commits with epoch {epoch}, its epoch is {member.epoch}, and it {has} "
+                f"{topic_partition}"
+            )
 
-    def describe(self) -> ConsumerGroupDescription:
-        return ConsumerGroupDescription(
-            group_id=self.group_id,
-            state=self.state,
-            group_epoch=self.epoch,
-            assignment_epoch=self.assignment_epoch,
-            assignor=self.preferred_assignor,
-            members=tuple(self._described(self.members[member_id]) for member_id in sorted(self.members)),
-        )
-
-    def _described(self, member: ConsumerMember) -> ConsumerMemberDescription:
-        return ConsumerMemberDescription(
-            member_id=member.member_id,
-            instance_id=member.instance_id,
-            rack_id=member.rack_id,
-            member_epoch=member.epoch,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            topic_names=member.topic_names,
-            topic_regex=member.topic_regex,
-            assignment=member.held,
-            target_assignment=self.targets.get(member.member_id, NO_PARTITIONS),
-        )
+    def is_anonymous(self, who: CommittingMember) -> bool:
+        return super().is_anonymous(who) and who.group_instance_id is None
 
 
-def member_keys(group_id: str, member_id: str) -> list[ConsumerGroupKey]:
-    """Everything that the log has of a member, in the order in which Kafka takes it out."""
-    return [
-        records.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id),
-        records.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
-        records.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id),
-    ]
+@attrs.define(eq=False, repr=False)
+class ConsumerDraft(GroupDraft[ConsumerGroup]):
+    """See `GroupDraft`."""
+
+    STAMPS_TARGETS: ClassVar[bool] = False
+
+    # ---- members ---------------------------------------------------------------------------------------------------------
+
+    def replace_static(self, gone: ConsumerMember, member_id: str) -> ConsumerMember:
+        """Give what a static member has to the one that has come back in its place."""
+        target = self.group.targets.get(gone.member_id, NO_PARTITIONS)
+        self.remove_member(gone.member_id)
+        member = gone.back_as(member_id)
+        self.put_member(member)
+        self.put_target(member_id, target)
+        self.put_current(member)
+        return member
+
+    def fence(self, member_id: str) -> None:
+        self.remove_member(member_id)
+        self.drop_unused_regexes()
+        self.bump_epoch()
+
+    # ---- subscriptions ---------------------------------------------------------------------------------------------------
+
+    def drop_unused_regexes(self) -> None:
+        for regex in sorted(self.group.regexes.keys() - self.group.used_regexes()):
+            self._put_regex(regex, None)
+
+    def resolve_new_regex(self, regex: str) -> None:
+        """Find the topics of an expression that no member has brought before. Raises INVALID_REGULAR_EXPRESSION."""
+        if regex not in self.group.regexes:
+            self._put_regex(regex, self._matching(regex))
+
+    def refresh_regexes(self) -> bool:
+        """Match all of them against the present topics. Return whether one matches others than before."""
+        changed = False
+        for regex, known in list(self.group.regexes.items()):
+            try:
+                matching = self._matching(regex)
+            except RequestError as exc:
+                LOGGER.warning("group %s: %s; the topics of %r stay as they are", self.base.group_id, exc, regex)
+                continue
+            if matching != known.topics:
+                self._put_regex(regex, matching)
+                changed = True
+        return changed
+
+    def _matching(self, regex: str) -> list[str]:
+        matches = compiled_pattern(regex)
+        return sorted(name for name in self.topics.names() if matches(name))
+
+    def _put_regex(self, regex: str, names: list[str] | None) -> None:
+        value = None
+        if names is not None:
+            version, now_ms = self.topics.version, self.wall_ms
+            value = records.ConsumerGroupRegularExpressionValue(topics=names, version=version, timestamp=now_ms)
+        self.put_own(records.ConsumerGroupRegularExpressionKey, value, regular_expression=regex)
+
+    # ---- targets ---------------------------------------------------------------------------------------------------------
+
+    def metadata_hash(self) -> int:
+        return metadata_hash(self.group.subscribed_names(), self.topics)
+
+    def assign(self) -> None:
+        """Make the targets of this epoch."""
+        group = self.group
+        found = {name: self.topics.find(name) for name in group.subscribed_names()}
+        topics = {name: topic for name, topic in found.items() if topic is not None}
+        subscribers = {
+            member_id: Subscriber(
+                topics=frozenset(topics[name].topic_id for name in group.names_of(member) if name in topics),
+                instance_id=member.instance_id,
+                owned=group.targets.get(member_id, NO_PARTITIONS),
+            )
+            for member_id, member in group.members.items()
+        }
+        counts = {each.topic_id: each.partitions for each in topics.values()}
+        self.put_targets(ASSIGNORS[group.assignor](subscribers, counts))

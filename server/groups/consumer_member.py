@@ -1,27 +1,39 @@
-"""One member of a group whose assignments the server makes: what it subscribes to, what it has, and how that becomes what it is
-to have (KIP-848; Kafka: ConsumerGroupMember, CurrentAssignmentBuilder).
+"""One member of a consumer group: what it subscribes to, what it has, and how that becomes what it is to have (KIP-848; Kafka:
+ConsumerGroupMember, CurrentAssignmentBuilder).
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Final
 
 import attrs
 
 from ...protocol.coordinator.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupCurrentPartitions,
     ConsumerGroupMemberMetadataValue,
 )
 from ...protocol.errors import ErrorCode, RequestError
-from .consumer_assignors import NO_PARTITIONS, Partitions, TopicPartitionId
-from .consumer_values import JOIN_EPOCH, LEAVE_STATIC_EPOCH, NO_TIMEOUT, ConsumerHeartbeat
-from .managed.assigned_partitions import NO_EPOCHS, PartitionEpochs, epochs_from_record, recorded_epochs
+from .assigned.member import AssignedMember, by_topic
+from .assigned.values import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    NO_PARTITIONS,
+    AssignedMemberDescription,
+    Partitions,
+    TopicPartitionId,
+)
+from .consumer_values import CONSUMER_TYPE, ConsumerHeartbeat
+
+PartitionEpochs = Mapping[TopicPartitionId, int]
+"""Partitions, and the epoch of the member at which it got each of them."""
+NO_EPOCHS: Final[PartitionEpochs] = {}
 
 
 class MemberState(enum.IntEnum):
-    """The numbers stand in the log."""
+    """The numbers are in the log."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -36,66 +48,52 @@ _STATES: Final = {int(state): state for state in MemberState}
 
 
 @attrs.frozen(kw_only=True)
-class ConsumerMember:
-    """See the module. A value: `evolve` makes the next one."""
+class ConsumerMember(AssignedMember):
+    """See the module."""
 
-    member_id: str
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
+    KIND: ClassVar[str] = CONSUMER_TYPE
+
     topic_names: tuple[str, ...] = ()
     """Sorted, without repetitions."""
     topic_regex: str | None = None
-    rebalance_timeout_ms: int = NO_TIMEOUT
     server_assignor: str | None = None
-    epoch: int = JOIN_EPOCH
-    previous_epoch: int = JOIN_EPOCH
-    """The answer with the present one may have been lost."""
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NO_PARTITIONS
     revoking: Partitions = NO_PARTITIONS
-    """It has been told to give these up, and has not said that it did. Nobody else gets them."""
+    """It was told to give these up, and has not confirmed it. No other member gets them."""
     since: PartitionEpochs = NO_EPOCHS
     """Of both: at which epoch each partition became the member's."""
+
+    UNASSIGNED: ClassVar[Mapping[str, Any]] = {
+        "state": MemberState.STABLE,
+        "assigned": NO_PARTITIONS,
+        "revoking": NO_PARTITIONS,
+        "since": NO_EPOCHS,
+    }
 
     @property
     def held(self) -> Partitions:
         return self.assigned | self.revoking
+
+    @property
+    def is_revoking(self) -> bool:
+        return self.state is MemberState.UNREVOKED_PARTITIONS
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 
     # ---- subscription ----------------------------------------------------------------------------------------------------
 
-    def updated(self, request: ConsumerHeartbeat) -> ConsumerMember:
-        """With what a heartbeat has to say anew."""
-        names = self.topic_names if request.topic_names is None else tuple(sorted(set(request.topic_names)))
-        timeout_ms = request.rebalance_timeout_ms
-        return attrs.evolve(
-            self,
-            instance_id=_new(request.instance_id, self.instance_id),
-            rack_id=_new(request.rack_id, self.rack_id),
-            client_id=request.client_id,
-            client_host=request.client_host,
-            topic_names=names,
-            topic_regex=_new(request.topic_regex, self.topic_regex),
-            rebalance_timeout_ms=self.rebalance_timeout_ms if timeout_ms == NO_TIMEOUT else timeout_ms,
-            server_assignor=_new(request.server_assignor, self.server_assignor),
-        )
+    def news(self, request: ConsumerHeartbeat) -> dict[str, Any]:
+        return {
+            **super().news(request),
+            "topic_names": None if request.topic_names is None else tuple(sorted(set(request.topic_names))),
+            "topic_regex": request.topic_regex,
+            "server_assignor": request.server_assignor,
+        }
 
-    def check_epoch(self, request: ConsumerHeartbeat) -> None:
-        """Raises FENCED_MEMBER_EPOCH. The epoch before is right too, when nothing is owned but what the present one has: the
-        answer that said so did not arrive. A member that joins again under its id has given everything up, and gets it back."""
-        if request.member_epoch in (JOIN_EPOCH, self.epoch):
-            return
-        is_answer_lost = request.member_epoch == self.previous_epoch < self.epoch
-        if not is_answer_lost or request.owned is None or not request.owned <= self.assigned:
-            raise RequestError(
-                f"member {self.member_id!r} of group {request.group_id!r} comes with epoch {request.member_epoch}, its epoch "
-                f"is {self.epoch}; it has to give up its partitions and join again",
-                ErrorCode.FENCED_MEMBER_EPOCH,
-            )
+    def has_all_of(self, request: ConsumerHeartbeat) -> bool:
+        return request.owned is not None and request.owned <= self.assigned
 
     # ---- assignment ------------------------------------------------------------------------------------------------------
 
@@ -174,28 +172,55 @@ class ConsumerMember:
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             state=int(self.state),
-            assigned_partitions=recorded_epochs(self.assigned, self.since),
-            partitions_pending_revocation=recorded_epochs(self.revoking, self.since),
+            assigned_partitions=_recorded_epochs(self.assigned, self.since),
+            partitions_pending_revocation=_recorded_epochs(self.revoking, self.since),
         )
 
-    def with_current(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
-        assigned = epochs_from_record(value.assigned_partitions, value.member_epoch)
-        revoking = epochs_from_record(value.partitions_pending_revocation, value.member_epoch)
-        return attrs.evolve(
-            self,
-            epoch=value.member_epoch,
-            previous_epoch=value.previous_member_epoch,
-            state=_STATES.get(value.state, MemberState.UNKNOWN),
-            assigned=frozenset(assigned),
-            revoking=frozenset(revoking),
-            since={**revoking, **assigned},
+    def assignment_of(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> dict[str, Any]:
+        assigned = _epochs_from_record(value.assigned_partitions, value.member_epoch)
+        revoking = _epochs_from_record(value.partitions_pending_revocation, value.member_epoch)
+        return {
+            "state": _STATES.get(value.state, MemberState.UNKNOWN),
+            "assigned": frozenset(assigned),
+            "revoking": frozenset(revoking),
+            "since": {**revoking, **assigned},
+        }
+
+    def described(self, target: Partitions) -> AssignedMemberDescription:
+        return AssignedMemberDescription(
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            member_epoch=self.epoch,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            topic_names=self.topic_names,
+            topic_regex=self.topic_regex,
+            assignment=self.held,
+            target_assignment=target,
         )
 
 
 def _owns(owned: Partitions | None, partitions: Partitions) -> bool:
-    """Whether it may have some of them still: who says nothing has what he had."""
+    """Whether it may have some of them still: a member that says nothing has what it had."""
     return owned is None or not owned.isdisjoint(partitions)
 
 
-def _new(said: str | None, known: str | None) -> str | None:
-    return known if said is None else said
+def _recorded_epochs(partitions: Partitions, since: PartitionEpochs) -> list[ConsumerGroupCurrentPartitions]:
+    return [
+        ConsumerGroupCurrentPartitions(
+            topic_id=topic_id, partitions=numbers, assignment_epochs=[since[topic_id, number] for number in numbers]
+        )
+        for topic_id, numbers in by_topic(partitions).items()
+    ]
+
+
+def _epochs_from_record(topics: Iterable[ConsumerGroupCurrentPartitions], member_epoch: int) -> PartitionEpochs:
+    """Return the epochs of a record. Where it has none for a topic, or fewer than partitions, that is the member's epoch."""
+    found: dict[TopicPartitionId, int] = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = [member_epoch] * len(topic.partitions)
+        found |= {(topic.topic_id, number): epoch for number, epoch in zip(topic.partitions, epochs, strict=True)}
+    return found

@@ -16,9 +16,6 @@ import attrs
 from ...protocol.coordinator.group_metadata import GroupMetadataValue
 from ...protocol.errors import ErrorCode
 from ...protocol.limits import MIB
-from .consumer_values import ConsumerGroupState
-from .share.member_values import ShareGroupState
-from .streams.values import StreamsGroupState
 
 NO_GENERATION: Final = -1
 NO_MEMBER_ID: Final = ""
@@ -40,13 +37,20 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class GroupState(enum.Enum):
-    """Where a group is between two generations. The values are the names that DescribeGroups and ListGroups use."""
+    """How far a group is. The values are the names that ListGroups and the APIs that describe groups use."""
 
     EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """A classic group waits for members to join."""
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """A classic group waits for the assignment of its leader."""
+    NOT_READY = "NotReady"
+    """Topics of a Streams application are missing, or have other numbers of partitions than they should have."""
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    """Members of a consumer or Streams group have not reached their targets."""
 
 
 @attrs.frozen(kw_only=True)
@@ -208,7 +212,7 @@ class GroupListing(NamedTuple):
 
     group_id: str
     protocol_type: str = ""
-    state: GroupState | ConsumerGroupState | ShareGroupState | StreamsGroupState = GroupState.EMPTY
+    state: GroupState = GroupState.EMPTY
     group_type: str = CLASSIC_TYPE
 
 

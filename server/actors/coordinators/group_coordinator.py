@@ -1,13 +1,12 @@
-"""The group coordinator: classic groups with their members, and the offsets that they commit (Kafka: GroupCoordinatorService).
-Members of consumer groups are `consumer_coordinator`'s, those of share groups and of Streams groups `managed`'s; a name is of
-one kind at a time.
+"""The group coordinator: classic groups with their members, groups of the other kinds, and the offsets that they commit (Kafka:
+GroupCoordinatorService). A name is of one kind at a time.
 
-What is decided is `server.groups`' matter. Here are the callers who wait, the clock, and the log: a group's record is in
-`__consumer_offsets` before anybody is told what it says. Members live in memory between two records; after a start they have
-what the last record says, and their sessions begin anew.
+`server.groups` decides. Here are the callers that wait, the clock, and the log: a group's record is in `__consumer_offsets`
+before anybody is told what it says. Members of classic groups live in memory between two records; after a start they have what
+the last record says, and their sessions begin again.
 
 A caller that is cancelled, because its connection is gone, is still a member and still waited for: it may have a new connection
-in a moment, and if not it comes due like everybody.
+in a moment, and if not its session ends like any other.
 """
 
 from __future__ import annotations
@@ -17,18 +16,24 @@ import heapq
 import itertools
 from collections.abc import Callable, Collection, Generator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 import trio
 
-from ....protocol.coordinator.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
+from ....protocol.coordinator.record_kinds import RecordKinds
+from ....protocol.coordinator.streams_group_records import STREAMS_GROUP_RECORDS
 from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from ...groups.assigned.groups import Plan
+from ...groups.assigned.values import AssignedGroupSettings, HeartbeatAnswer
 from ...groups.classic import ClassicGroups, subscribed_error
-from ...groups.consumer_values import CONSUMER_TYPE, ConsumerHeartbeat, ConsumerHeartbeatAnswer
-from ...groups.share.member_values import SHARE_TYPE
-from ...groups.streams.values import STREAMS_TYPE, StreamsHeartbeat, StreamsHeartbeatAnswer
+from ...groups.consumer import ConsumerGroups
+from ...groups.consumer_values import CONSUMER_TYPE, ConsumerHeartbeat
+from ...groups.streams.group import StreamsGroup
+from ...groups.streams.streams_groups import StreamsGroups
+from ...groups.streams.values import STREAMS_TYPE, StreamsHeartbeat, StreamsHeartbeatAnswer, StreamsTimes
 from ...groups.values import (
     CommittingMember,
     GroupDescription,
@@ -51,12 +56,9 @@ from ..manager.state.group_configs import GroupConfigs
 from .alarm import Alarm, deadline_now_ms
 from .commit_batch import AnswerCommit, Commit
 from .committed_offsets import OFFSETS_PER_BATCH, CommittedOffsets
-from .consumer_coordinator import ConsumerCoordinator
 from .group_records import GroupRecords
-from .managed.group_turns import GroupTurns
-from .managed.managed_coordinator import ManagedCoordinator
+from .managed.managed_coordinator import GroupTurns, ManagedCoordinator
 from .managed.share_coordinator import ShareCoordinator
-from .managed.streams_coordinator import StreamsCoordinator
 from .offsets_topic import OffsetsTopic, check_group
 
 GROUPS_PER_PAUSE: Final = 256
@@ -80,11 +82,10 @@ class GroupCoordinator:
     _members: ClassicGroups
     _records: GroupRecords
     consumers: ConsumerCoordinator
-    """The coordinator of consumer groups (KIP-848)."""
     share: ShareCoordinator
-    """The coordinator of share groups (KIP-932)."""
     streams: StreamsCoordinator
-    """The coordinator of Streams groups (KIP-1071)."""
+    _assigned: tuple[ManagedCoordinator[Any], ...]
+    """These three: the coordinators of groups whose assignments the server makes."""
     _callers: dict[Token, _Caller] = attrs.field(factory=dict)
     _numbers: itertools.count[int] = attrs.field(factory=itertools.count)
     _alarm: Alarm = attrs.field(factory=Alarm)
@@ -102,10 +103,14 @@ class GroupCoordinator:
         )
         account = offsets.topic.memory.account("classic groups", config.max_groups)
         members, turns = ClassicGroups(settings, account=account), GroupTurns()
-        consumers = ConsumerCoordinator.of(config, offsets.topic, members, now_ms, turns=turns, configs=configs)
-        share = ShareCoordinator.of(config, offsets.topic, now_ms, turns=turns, configs=configs)
-        streams = StreamsCoordinator.of(config, offsets.topic, members, now_ms, turns=turns, configs=configs)
-        coordinator = cls(offsets, offsets.topic, members, GroupRecords(offsets.topic, now_ms), consumers, share, streams)
+        shared = offsets.topic, now_ms, turns, configs
+        sizes = config.group_max_size, config.group_share_max_size, config.group_streams_max_size
+        limits = [AssignedGroupSettings(max_size=size, max_groups=config.max_groups) for size in sizes]
+        consumers = ConsumerCoordinator.of(*shared, limits[0], members)
+        share = ShareCoordinator.of(*shared, limits[1])
+        streams = StreamsCoordinator.of(*shared, limits[2], members)
+        records = GroupRecords(offsets.topic, now_ms)
+        coordinator = cls(offsets, offsets.topic, members, records, consumers, share, streams, (consumers, streams, share))
         consumers.is_of_another_kind = lambda group: group in share or group in streams
         streams.is_of_another_kind = lambda group: group in share or group in consumers
         share.is_of_another_kind = coordinator._is_not_shared
@@ -118,25 +123,22 @@ class GroupCoordinator:
         for group, value in self._topic.take_restorable():
             with self._topic.errors.isolate("coordinator-load", group):
                 self._settle(self._members.restore(group, value, deadline_now_ms()))
-        self.consumers.restore()
-        self.share.restore()
-        self.streams.restore()
+        for each in self._assigned:
+            each.restore()
 
     async def run(self) -> None:
         """What comes due, and records on their way into the log. Cancelled: a record that is being written is."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_time)
-            nursery.start_soon(self.consumers.run)
-            nursery.start_soon(self.share.run)
-            nursery.start_soon(self.streams.run)
+            for each in self._assigned:
+                nursery.start_soon(each.run)
             nursery.start_soon(self._records.run, self._stored, self._store_failed)
 
     def close(self) -> None:
         """Answer everybody who waits, and everybody who comes, that this is the coordinator no more."""
         self._is_closed = True
-        self.consumers.close()
-        self.share.close()
-        self.streams.close()
+        for each in self._assigned:
+            each.close()
         self._settle(self._members.close())
 
     async def _keep_time(self) -> None:
@@ -180,14 +182,11 @@ class GroupCoordinator:
         assert isinstance(answer, JoinAnswer)
         return answer
 
-    def _in_the_way(self, group: str) -> ConsumerCoordinator | StreamsCoordinator | None:
-        """Who has, or may be about to have, a group of that name, and lets go of it when it is empty."""
-        if group in self.share:
-            return None
-        for other in (self.consumers, self.streams):
-            if other.is_concerned_with(group):
-                return other
-        return None
+    def _in_the_way(self, group: str) -> ManagedCoordinator[Any] | None:
+        """Return the coordinator that has, or may be about to have, a group of that name, and lets go of it when it is
+        empty."""
+        others = () if group in self.share else (self.consumers, self.streams)
+        return next((other for other in others if other.is_concerned_with(group)), None)
 
     async def sync(self, request: Sync) -> SyncAnswer:
         """Get one's assignment; waits for the leader and the log. Cancelled: it has asked all the same."""
@@ -216,17 +215,19 @@ class GroupCoordinator:
             self._settle(Outcome())
         return error
 
-    async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
+    async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> HeartbeatAnswer:
         """Join a consumer group (KIP-848), stay in it, or leave it. Raises RequestError. A classic group without members
         becomes a consumer group."""
         await self._classic_is_stored(request.group_id)
-        return await self.consumers.heartbeat(request)
+        answer: HeartbeatAnswer = await self.consumers.heartbeat(request)
+        return answer
 
     async def streams_heartbeat(self, request: StreamsHeartbeat) -> StreamsHeartbeatAnswer:
         """Join a Streams group (KIP-1071), stay in it, or leave it. Raises RequestError. A classic group without members
         becomes a Streams group."""
         await self._classic_is_stored(request.group_id)
-        return await self.streams.heartbeat(request)
+        answer: StreamsHeartbeatAnswer = await self.streams.heartbeat(request)
+        return answer
 
     async def _classic_is_stored(self, group: str) -> None:
         while self._members.is_being_stored(group) and not self._is_closed:
@@ -234,7 +235,7 @@ class GroupCoordinator:
 
     def is_managed(self, group: str) -> bool:
         """Whether it is a group whose assignments the server makes."""
-        return group in self.consumers or group in self.share or group in self.streams
+        return any(group in each for each in self._assigned)
 
     def _is_not_shared(self, group: str) -> bool:
         """Whether there is a group of that name, and it is no share group."""
@@ -284,13 +285,11 @@ class GroupCoordinator:
     ) -> None:
         if group in self.share:
             raise RequestError(f"Group {group} is a share group: it commits no offsets", ErrorCode.GROUP_ID_NOT_FOUND)
-        partitions = (commit.topic_partition for commit in commits)
-        if group in self.consumers:
-            self.consumers.check_commit(group, member, partitions, is_transactional=is_transactional)
-            return
-        if group in self.streams:
-            self.streams.check_commit(group, member, partitions, is_transactional=is_transactional)
-            return
+        for assigned in (self.consumers, self.streams):
+            if group in assigned:
+                partitions = (commit.topic_partition for commit in commits)
+                assigned.check_commit(group, member, partitions, is_transactional=is_transactional)
+                return
         self._members.check_commit(group, member, is_transactional=is_transactional, now_ms=deadline_now_ms())
         self._settle(Outcome())
 
@@ -337,7 +336,7 @@ class GroupCoordinator:
 
     def group_ids(self) -> set[str]:
         """Of every group, of any kind."""
-        return self._topic.names().union(self._members.group_ids(), *(each.group_ids() for each, _ in self._managed))
+        return self._topic.names().union(self._members.group_ids(), *(each.group_ids() for each in self._assigned))
 
     def listing_steps(
         self, states: Collection[str] = (), types: Collection[str] = ()
@@ -365,20 +364,11 @@ class GroupCoordinator:
 
     def _listing(self, group: str) -> GroupListing | None:
         """None for a group that has gone meanwhile."""
-        for coordinator, (protocol_type, group_type) in self._managed:
-            if (state := coordinator.state_of(group)) is not None:
-                return GroupListing(group, protocol_type, state, group_type)
+        for each in self._assigned:
+            if (state := each.state_of(group)) is not None:
+                return GroupListing(group, each.KIND, state, each.KIND)
         listing = self._members.listing(group)
         return GroupListing(group) if listing is None and self._topic.is_known(group) else listing
-
-    @property
-    def _managed(self) -> tuple[tuple[ManagedCoordinator[Any, Any, Any], tuple[str, str]], ...]:
-        """Each coordinator of groups whose assignments the server makes, with (protocol type, group type) of its groups."""
-        return (
-            (self.streams, (STREAMS_TYPE, STREAMS_TYPE)),
-            (self.share, (SHARE_TYPE, SHARE_TYPE)),
-            (self.consumers, (CONSUMER_PROTOCOL_TYPE, CONSUMER_TYPE)),
-        )
 
     async def delete(self, group: str) -> None:
         """Forget a group without members, and its offsets. Raises RequestError. Cancelled once it has begun: it is done all the
@@ -413,8 +403,7 @@ class GroupCoordinator:
             self._members.end_delete(group, is_deleted=is_deleted)
 
     def _may_expire(self, group: str) -> bool:
-        has_members = self.consumers.has_members(group) or self.streams.has_members(group)
-        return self._members.is_expirable(group) and not has_members
+        return self._members.is_expirable(group) and not any(each.has_members(group) for each in self._assigned)
 
     async def expire(self) -> int:
         """Take back offsets that nobody has committed for too long, of groups without members, and answer how many; forget
@@ -428,6 +417,39 @@ class GroupCoordinator:
                 if not self._topic.is_known(group):
                     self._members.forget(group)
         return count
+
+
+@attrs.define(eq=False, repr=False)
+class ConsumerCoordinator(ManagedCoordinator[ConsumerGroups]):
+    """The coordinator of consumer groups (KIP-848)."""
+
+    KIND: ClassVar[str] = CONSUMER_TYPE
+    GROUPS: ClassVar[type[Any]] = ConsumerGroups
+    RECORDS: ClassVar[RecordKinds[Any, Any]] = CONSUMER_GROUP_RECORDS
+
+
+def _streams_times(kind: str, configs: GroupConfigs, group: str) -> StreamsTimes:
+    config = configs.of_group(group)
+    return StreamsTimes(
+        config["streams.heartbeat.interval.ms"],
+        config["streams.session.timeout.ms"],
+        config["streams.initial.rebalance.delay.ms"],
+        config["streams.num.standby.replicas"],
+    )
+
+
+@attrs.define(eq=False, repr=False)
+class StreamsCoordinator(ManagedCoordinator[StreamsGroups]):
+    """The coordinator of Streams groups (KIP-1071). The answer of a heartbeat names internal topics that are missing: its
+    sender makes them, if the member may."""
+
+    KIND: ClassVar[str] = STREAMS_TYPE
+    GROUPS: ClassVar[type[Any]] = StreamsGroups
+    RECORDS: ClassVar[RecordKinds[Any, Any]] = STREAMS_GROUP_RECORDS
+    TIMES: ClassVar[Callable[[str, GroupConfigs, str], StreamsTimes]] = _streams_times
+
+    def waits(self, plan: Plan[StreamsGroup]) -> bool:
+        return plan.answer is not None and bool(plan.answer.missing_topics)
 
 
 def _no_such_group(group: str) -> RequestError:

@@ -12,7 +12,7 @@ from ....protocol.errors import ErrorCode, RequestError, TriologError
 from ....protocol.types import TopicPartition
 from ...broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember, ShareHeartbeat, StreamsHeartbeat
 from ...faults.spelling import hint
-from ...groups.consumer_values import LEAVE_EPOCH
+from ...groups.assigned.values import LEAVE_EPOCH
 from ...groups.values import GroupState
 from ..waiting import PATIENCE_S, look_until
 from .fault_views import FaultsView, FaultView

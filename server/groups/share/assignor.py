@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ..consumer_assignors import Partitions, Subscribers, TopicPartitionId
+from ..assigned.values import Partitions, TopicPartitionId
+from ..consumer_assignors import Subscribers
 
 SIMPLE: Final = "simple"
 

@@ -23,8 +23,8 @@ from ....protocol.coordinator.share_group_records import (
     ShareGroupTopicPartitionsInfo,
 )
 from ....protocol.errors import RequestError
-from ..consumer_assignors import NO_PARTITIONS, Partitions
-from ..managed.assigned_partitions import by_topic
+from ..assigned.member import by_topic
+from ..assigned.values import NO_PARTITIONS, Partitions
 
 UNINITIALIZED_OFFSET: Final = -1
 """In place of a start offset: `share.auto.offset.reset` says where reading begins."""

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from ....protocol.coordinator.streams_group_records import StreamsGroupSubtopology, StreamsGroupTopicInfo
-from ..consumer_values import TopicImage
+from ..assigned.values import TopicImage
 from .partition_counts import IncorrectlyPartitionedError, PartitionCounts
 from .topology import Topology, invalid_topology
 from .values import InternalTopic, StreamsStatus, StreamsStatusCode, SubtopologyDescription

@@ -14,26 +14,12 @@ import attrs
 
 from ....protocol.coordinator.streams_group_records import StreamsGroupTopologyValue
 from ....protocol.types import TopicPartition
-from ..consumer_values import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, NO_TIMEOUT
+from ..assigned.values import MemberHeartbeat, MemberTimes
+from ..values import GroupState
 from .tasks import NO_TASKS, TaskIds, Tasks
 
 STREAMS_TYPE: Final = "streams"
 """What ListGroups calls groups of this kind, and their protocol type."""
-
-FIRST_EPOCH: Final = 1
-"""Of a group that nobody has joined yet. The first member makes it 2, as in Kafka."""
-
-
-class StreamsGroupState(enum.Enum):
-    """How far a group is. The values are the names that StreamsGroupDescribe and ListGroups use."""
-
-    EMPTY = "Empty"
-    NOT_READY = "NotReady"
-    """Topics of its topology are missing, or have not the partitions that they should have."""
-    ASSIGNING = "Assigning"
-    RECONCILING = "Reconciling"
-    STABLE = "Stable"
-    DEAD = "Dead"
 
 
 class StreamsStatusCode(enum.IntEnum):
@@ -52,20 +38,10 @@ class StreamsStatus(NamedTuple):
     detail: str
 
 
-@attrs.frozen(kw_only=True)
-class StreamsGroupSettings:
-    """What Streams groups may do."""
-
-    max_size: int = 10_000
-    """Members of a group."""
-    max_groups: int = 10_000
-
-
-class StreamsTimes(NamedTuple):
+@attrs.frozen
+class StreamsTimes(MemberTimes):
     """How a group behaves, as its configuration says."""
 
-    heartbeat_interval_ms: int = 5_000
-    session_timeout_ms: int = 45_000
     initial_rebalance_delay_ms: int = 3_000
     """How long an empty group waits for more members before it assigns."""
     num_standby_replicas: int = 0
@@ -79,17 +55,11 @@ class Endpoint(NamedTuple):
 
 
 @attrs.frozen(kw_only=True)
-class StreamsHeartbeat:
-    """A member says that it is there, and what has changed; None for what has not."""
+class StreamsHeartbeat(MemberHeartbeat):
+    """A sign of life of a member, with its news; None for a field that has not changed."""
 
-    group_id: str
-    member_id: str
-    member_epoch: int = JOIN_EPOCH
     endpoint_epoch: int = 0
     """The latest of the endpoints that it knows."""
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = NO_TIMEOUT
     topology: StreamsGroupTopologyValue | None = None
     active: TaskIds | None = None
     standby: TaskIds | None = None
@@ -100,16 +70,6 @@ class StreamsHeartbeat:
     has_task_offsets: bool = False
     has_task_end_offsets: bool = False
     shutdown_application: bool = False
-    client_id: str = ""
-    client_host: str = ""
-
-    @property
-    def is_joining(self) -> bool:
-        return self.member_epoch == JOIN_EPOCH
-
-    @property
-    def is_leaving(self) -> bool:
-        return self.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH)
 
     @property
     def owned(self) -> Tasks | None:
@@ -153,22 +113,6 @@ class StreamsHeartbeatAnswer:
     """To be made, if the member may."""
 
 
-class StreamsTimerKind(enum.Enum):
-    SESSION = enum.auto()
-    """A member has said nothing for too long."""
-    REBALANCE = enum.auto()
-    """A member does not give up what it has to."""
-    INITIAL = enum.auto()
-    """The group has waited for more members for long enough."""
-
-
-class StreamsTimerKey(NamedTuple):
-    group_id: str
-    member_id: str
-    """Empty for the group's own."""
-    kind: StreamsTimerKind
-
-
 @attrs.frozen(kw_only=True)
 class StreamsMemberDescription:
     member_id: str
@@ -206,7 +150,7 @@ class StreamsGroupDescription:
     """A group as StreamsGroupDescribe shows it, and what its members are told beside their tasks."""
 
     group_id: str
-    state: StreamsGroupState
+    state: GroupState
     group_epoch: int
     assignment_epoch: int
     topology_epoch: int

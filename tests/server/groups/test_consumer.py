@@ -6,11 +6,10 @@ import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
-from triolog.server.groups.consumer_assignors import NO_PARTITIONS
-from triolog.server.groups.consumer_checks import check_commit, check_fetch
+from triolog.server.groups.assigned.values import NO_PARTITIONS, AssignedGroupSettings
 from triolog.server.groups.consumer_member import MemberState
-from triolog.server.groups.consumer_values import ConsumerGroupSettings, ConsumerGroupState, ConsumerHeartbeat
-from triolog.server.groups.values import CommittingMember
+from triolog.server.groups.consumer_values import ConsumerHeartbeat
+from triolog.server.groups.values import CommittingMember, GroupState
 
 from tests.support.consumer_groups import GROUP, REBALANCE_TIMEOUT_MS, Consumer, Driven, Topics, settle
 
@@ -50,7 +49,7 @@ def test_the_first_member_gets_everything_at_once_and_again_when_it_says_all(dri
     answer = consumer.join()
     assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("a", 2, 5_000)
     assert answer.assignment == topics.all_of("t")
-    assert driven.group.state is ConsumerGroupState.STABLE
+    assert driven.group.state is GroupState.STABLE
     again = driven.heartbeat(JOIN)
     assert (again.member_epoch, again.assignment) == (2, topics.all_of("t")), "its answer was lost"
     consumer.beat()
@@ -81,7 +80,7 @@ def test_a_partition_moves_only_when_its_owner_reports_without_it(driven: Driven
     given_up = driven.heartbeat(attrs.evolve(JOIN, member_epoch=2, owned=asked.assignment, topic_names=None))
     assert given_up.member_epoch == 3
     assert len(second.beat().assignment or ()) == 2
-    assert driven.group.state is ConsumerGroupState.STABLE
+    assert driven.group.state is GroupState.STABLE
 
 
 def test_version_0_gets_a_member_id_and_most_wishes_choose_the_assignor(driven: Driven) -> None:
@@ -157,7 +156,7 @@ def test_member_that_is_to_give_something_up_has_done_so_when_it_joins_again(dri
 
 
 def test_a_full_group_refuses_new_members_only_and_a_full_server_new_groups(topics: Topics) -> None:
-    driven = Driven(topics, ConsumerGroupSettings(max_size=1, max_groups=1))
+    driven = Driven(topics, AssignedGroupSettings(max_size=1, max_groups=1))
     consumer = _consumer(driven, "a")
     consumer.join()
     assert _refused(driven, attrs.evolve(JOIN, member_id="b")) is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -215,7 +214,7 @@ def test_an_instance_id_is_free_again_when_its_member_has_left_for_good(driven: 
     consumer.leave(-2)
     assert consumer.join().assignment == topics.all_of("t"), "under the same member id"
     consumer.leave()
-    assert (driven.group.state, driven.group.owners) == (ConsumerGroupState.EMPTY, {})
+    assert (driven.group.state, driven.group.owners) == (GroupState.EMPTY, {})
     assert driven.group.static_members == {}
     epoch = driven.group.epoch
     assert _consumer(driven, "b", instance_id="i").join().member_epoch == epoch + 1, "the epochs of the group continue"
@@ -276,7 +275,7 @@ def _commit(
     member = CommittingMember(member_id=member_id, generation=epoch, version=version)
     partitions = [TopicPartition(topic, partition)]
     try:
-        check_commit(driven.group, member, partitions, driven.groups.topics, is_transactional=is_transactional)
+        driven.group.check_commit(member, partitions, driven.groups.topics, is_transactional=is_transactional)
     except RequestError as exc:
         return exc.code
     return None
@@ -337,13 +336,13 @@ def test_what_is_to_be_given_up_is_committed_at_an_older_epoch_too(driven: Drive
 
 def test_offsets_are_read_by_members_at_their_epoch_and_by_who_is_none(driven: Driven) -> None:
     _consumer(driven, "a").join()
-    check_fetch(driven.group, None, -1)
-    check_fetch(driven.group, "a", 2)
+    driven.group.check_fetch(None, -1)
+    driven.group.check_fetch("a", 2)
     for member_id, epoch, code in [
         ("a", 0, ErrorCode.STALE_MEMBER_EPOCH),
         ("b", 2, ErrorCode.UNKNOWN_MEMBER_ID),
         (None, 2, ErrorCode.UNKNOWN_MEMBER_ID),
     ]:
         with pytest.raises(RequestError) as caught:
-            check_fetch(driven.group, member_id, epoch)
+            driven.group.check_fetch(member_id, epoch)
         assert caught.value.code is code

@@ -11,7 +11,8 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.server.groups.consumer_assignors import ASSIGNORS, Partitions, Subscriber, assign_range, assign_uniform
+from triolog.server.groups.assigned.values import Partitions
+from triolog.server.groups.consumer_assignors import ASSIGNORS, Subscriber, assign_range, assign_uniform
 
 TOPICS: Final = [bytes([number]) * 16 for number in range(4)]
 NAMES: Final = list(ASSIGNORS)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.server.groups.consumer_values import ConsumerGroupSettings
+from triolog.server.groups.assigned.values import AssignedGroupSettings
 
 from tests.support.consumer_groups import GROUP, Consumer, Driven, Topics
 
@@ -46,7 +46,7 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.topics = Topics()
         self.topics.create("t", 4)
-        self.driven = Driven(self.topics, ConsumerGroupSettings(session_timeout_ms=SESSION_MS))
+        self.driven = Driven(self.topics, AssignedGroupSettings())
         self.living: list[Client] = []
         self.dead: list[Client] = []
         self.count = 0

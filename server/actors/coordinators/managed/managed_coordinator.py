@@ -1,39 +1,113 @@
-"""What the coordinators of groups whose assignments the server makes do alike: each group has one change at a time, in the
-order of the requests; what has been planned is in the log before it is so; what comes due is planned like any other change.
+"""The coordinator of one kind of groups whose assignments the server makes (KIP-848, KIP-932, KIP-1071; Kafka:
+GroupCoordinatorService).
+
+`server.groups` decides. Here are the turns, the clock, the log and the memory. *Invariants*: each group has one change at a
+time, in the order of the requests; records are in `__consumer_offsets` before a plan is true and before anybody is told; an
+ended timer is planned like any other change. A heartbeat without news waits for nothing but the turns before it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar
 
 import attrs
+import trio
 
 from .....protocol.coordinator.record_kinds import RecordKinds
 from .....protocol.errors import ErrorCode, RequestError
-from ....groups.timers import Timers
+from .....protocol.types import TopicPartition
+from ....groups.assigned.groups import AssignedGroups, Plan, other_kind
+from ....groups.assigned.values import AssignedGroupSettings, MemberTimes, TimerKey, TopicMetadata
+from ....groups.classic import STORE_ERRORS, ClassicGroups
+from ....groups.values import CommittingMember, GroupState
 from ....system.client_memory import Account, deep_bytes
 from ....system.clock import NowMs
+from ...manager.state.group_configs import GroupConfigs
+from ...manager.topics import Topics
 from ..alarm import Alarm, deadline_now_ms
 from ..offsets_topic import OffsetsTopic
-from .group_log import check_serving, expire_in_time, store_records
-from .group_turns import GroupTurns
 
 LOGGER: Final = logging.getLogger(__name__)
 
 RETRY_MS: Final = 1_000
-"""After which what has come due is looked at again, when what follows could not be stored."""
-
+"""After which an ended timer is handled again whose records could not be stored."""
 
 RECORD_BYTES: Final = 300
 SAID_BY_CLIENTS: Final = ("MemberMetadataKey", "RegularExpressionKey", "TopologyKey")
 """Kinds of records that have what clients say; the others have what the server decides."""
 
 
-class _Sized(NamedTuple):
-    """What the ledger is told of a record."""
+@attrs.frozen
+class ServerTopics:
+    """The server's topics as groups see them: a `TopicImage`."""
+
+    topics: Topics
+
+    @property
+    def version(self) -> int:
+        return self.topics.version
+
+    def find(self, name: str) -> TopicMetadata | None:
+        if name not in self.topics:
+            return None
+        topic = self.topics.get(name).topic
+        return TopicMetadata(topic.topic_id.bytes, topic.partitions)
+
+    def names(self) -> Iterable[str]:
+        return [hosted.topic.name for hosted in self.topics]
+
+
+def member_times(kind: str, configs: GroupConfigs, group: str) -> MemberTimes:
+    """Return the times of a group's members."""
+    config = configs.of_group(group)
+    return MemberTimes(config[f"{kind}.heartbeat.interval.ms"], config[f"{kind}.session.timeout.ms"])
+
+
+# ---- turns -------------------------------------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False, repr=False)
+class _Turns:
+    """The lock of one group's changes, kept while a task holds it or waits for it."""
+
+    lock: trio.Lock = attrs.field(factory=trio.Lock)
+    users: int = 0
+
+
+@attrs.define(eq=False, repr=False)
+class GroupTurns:
+    """One change of a group at a time, in the order of the requests. A name is of one kind of group at a time, so all kinds
+    share one `GroupTurns`. Owner: the group coordinator."""
+
+    _turns: dict[str, _Turns] = attrs.field(factory=dict)
+
+    def __contains__(self, group: object) -> bool:
+        """Whether a task has a turn, or waits for one."""
+        return group in self._turns
+
+    @asynccontextmanager
+    async def of(self, group: str) -> AsyncIterator[None]:
+        """Hold the group's turn for the time of the block."""
+        turns = self._turns.setdefault(group, _Turns())
+        turns.users += 1
+        try:
+            async with turns.lock:
+                yield
+        finally:
+            turns.users -= 1
+            if not turns.users:
+                del self._turns[group]
+
+
+# ---- the coordinator ---------------------------------------------------------------------------------------------------------
+
+
+class _RecordSize(NamedTuple):
+    """The memory of a record."""
 
     number: int
     """Hash of its key."""
@@ -43,69 +117,24 @@ class _Sized(NamedTuple):
     """0 for one that takes another back."""
 
 
-class ManagedPlan(Protocol):
-    """What a command has come to."""
-
-    @property
-    def records(self) -> Sequence[tuple[Any, Any]]: ...
-
-    @property
-    def group(self) -> Any: ...
-
-
-P = TypeVar("P", bound=ManagedPlan)
-T = TypeVar("T", bound=NamedTuple)
-
-
-class Groups(Protocol[P, T]):
-    """The groups of one kind: a `GroupTable` with its plans."""
-
-    timers: Timers[T]
-    settings: Any
-
-    def __contains__(self, group_id: object) -> bool: ...
-
-    def find(self, group_id: str, /) -> Any: ...
-
-    def groups(self) -> Collection[Any]: ...
-
-    @property
-    def next_deadline_ms(self) -> int | None: ...
-    @property
-    def earliest_deadline_ms(self) -> int | None: ...
-
-    def due(self, now_ms: int, /) -> Iterator[T]: ...
-
-    def replay(self, key: Any, value: Any, /) -> None: ...
-
-    def begin_sessions(self, now_ms: int, /) -> None: ...
-
-    def heartbeat(self, request: Any, wall_ms: int, /) -> P: ...
-
-    def expire(self, key: T, wall_ms: int, /) -> P | None: ...
-
-    def commit(self, plan: P, now_ms: int, /) -> None: ...
-
-    def plan_removal(self, group_id: str, /) -> P: ...
-
-    def forget(self, group_id: str, /) -> None: ...
-
-
-G = TypeVar("G", bound=Groups[Any, Any])
+G = TypeVar("G", bound=AssignedGroups[Any])
 
 
 @attrs.define(eq=False, repr=False)
-class ManagedCoordinator(Generic[G, P, T]):
+class ManagedCoordinator(Generic[G]):
     """See the module. Owner of the members of all groups of its kind; called from any task of the trio thread."""
 
     KIND: ClassVar[str]
-    """What its groups are called in the log of events."""
+    GROUPS: ClassVar[type[Any]]
     RECORDS: ClassVar[RecordKinds[Any, Any]]
+    TIMES: ClassVar[Callable[[str, GroupConfigs, str], Any]] = member_times
 
     _topic: OffsetsTopic
     _groups: G
     _wall_ms: NowMs
     _turns: GroupTurns = attrs.field(factory=GroupTurns)
+    _classic: ClassicGroups | None = None
+    """An empty classic group makes way for one of this kind; None: it does not."""
     is_of_another_kind: Callable[[str], bool] = lambda _: False
     """Whether a group of that name is of a kind that does not make way for this one."""
     _alarm: Alarm = attrs.field(factory=Alarm, init=False)
@@ -113,10 +142,23 @@ class ManagedCoordinator(Generic[G, P, T]):
     _sizes: dict[str, dict[int, int]] = attrs.field(factory=dict, init=False)
     """Memory by group and hash of a record's key."""
 
+    @classmethod
+    def of(
+        cls,
+        topic: OffsetsTopic,
+        wall_ms: NowMs,
+        turns: GroupTurns,
+        configs: GroupConfigs,
+        settings: AssignedGroupSettings,
+        classic: ClassicGroups | None = None,
+    ) -> Self:
+        groups = cls.GROUPS(settings, ServerTopics(topic.topics), partial(cls.TIMES, cls.KIND, configs))
+        return cls(topic, groups, wall_ms, turns, classic)
+
     # ---- life ------------------------------------------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Take over the groups that the logs know, once they are loaded; the sessions of their members begin."""
+        """Adopt the groups that the logs know, once they are loaded; the sessions of their members begin."""
         for key, value in self._topic.take_managed(self.RECORDS):
             with self._topic.errors.isolate("coordinator-load", key):
                 self._groups.replay(key, value)
@@ -124,27 +166,34 @@ class ManagedCoordinator(Generic[G, P, T]):
         self._groups.begin_sessions(deadline_now_ms())
 
     async def run(self) -> None:
-        """What comes due. Cancelled: a record that is being written is."""
-        await expire_in_time(self._alarm, self._groups, self._expire, self._topic.errors)
+        """Handle timers that end. Cancelled: a record that is being written is."""
+        async with trio.open_nursery() as nursery:
+
+            async def step() -> None:
+                await self._alarm.wait(self._groups.next_deadline_ms)
+                for key in self._groups.due(deadline_now_ms()):
+                    nursery.start_soon(self._expire, key)
+
+            await self._topic.errors.repeat("managed-groups", step)
 
     def close(self) -> None:
-        """Answer everybody who comes that this is the coordinator no more."""
+        """Refuse requests from now on: this is not the coordinator any more."""
         self._is_closed = True
 
-    async def _expire(self, key: Any) -> None:
+    async def _expire(self, key: TimerKey) -> None:
         async with self._turns.of(key.group_id):
             is_done = False
             with self._topic.errors.isolate("managed-groups", key.group_id):
-                is_done = await self._expire_now(key)
+                is_done = await self._handle_timer(key)
             if not is_done:
                 self._groups.timers.set(key, deadline_now_ms() + RETRY_MS)
                 self._alarm.bring_forward(self._groups.earliest_deadline_ms)
 
-    async def _expire_now(self, key: Any) -> bool:
+    async def _handle_timer(self, key: TimerKey) -> bool:
         """False: it is to be tried again."""
         plan = self._groups.expire(key, self._wall_ms())
         if plan is not None:
-            LOGGER.info("%s group %s: the time of %s is over", self.KIND, key.group_id, ", ".join(map(str, key[1:])))
+            LOGGER.info("%s group %s: %s timer of %r ended", self.KIND, key.group_id, key.kind.name.lower(), key.member_id)
             try:
                 await self._carry_out(plan)
             except RequestError as exc:
@@ -153,36 +202,85 @@ class ManagedCoordinator(Generic[G, P, T]):
         return True
 
     def _check_serving(self, group: str) -> None:
-        check_serving(self._topic, group, is_closed=self._is_closed)
+        """Raises RequestError: NOT_COORDINATOR, after which clients look for a coordinator, INVALID_GROUP_ID."""
+        if self._is_closed:
+            raise RequestError(f"group {group!r}: the coordinator stops", ErrorCode.NOT_COORDINATOR)
+        try:
+            self._topic.check_served(group)
+        except RequestError as exc:
+            code = exc.code if exc.code is ErrorCode.INVALID_GROUP_ID else ErrorCode.NOT_COORDINATOR
+            raise RequestError(exc.message, code) from exc
 
-    # ---- plans -----------------------------------------------------------------------------------------------------------
+    def _check_kind(self, group: str) -> None:
+        """Raises GROUP_ID_NOT_FOUND for a group of another kind."""
+        if self.is_of_another_kind(group):
+            raise other_kind(self.KIND, group)
 
-    def _plan_now(self, request: Any, check: Callable[[Any], None]) -> P | None:
-        """What a heartbeat of a member of a known group comes to, where nothing is to be waited for nor stored, and nothing to
-        be refused; else None."""
+    # ---- heartbeats ------------------------------------------------------------------------------------------------------
+
+    def heartbeat_now(self, request: Any) -> Any | None:
+        """Return the answer to a heartbeat without news: nothing changes but that its session begins again, and nothing waits.
+        None: nothing has happened, call `heartbeat`."""
         group = request.group_id
         if group not in self._groups or group in self._turns:
             return None
         try:
-            check(request)
             self._check_serving(group)
-            plan: P = self._groups.heartbeat(request, self._wall_ms())
+            plan = self._groups.heartbeat(request, self._wall_ms())
         except RequestError:
             return None
-        return None if plan.records else plan
+        if plan.records or self.waits(plan):
+            return None
+        self._commit(plan)
+        return plan.answer
 
-    async def _carry_out(self, plan: P, *, replaces_classic: bool = False) -> None:
+    def waits(self, plan: Plan[Any]) -> bool:
+        """Whether more than a commit follows from a plan without records."""
+        return False
+
+    async def heartbeat(self, request: Any) -> Any:
+        """Join, stay in, or leave. Raises RequestError. Cancelled: what it has led to is stored all the same."""
+        self._groups.check(request)
+        self._check_serving(request.group_id)
+        async with self._turns.of(request.group_id):
+            self._check_kind(request.group_id)
+            plan = self._groups.heartbeat(request, self._wall_ms())
+            async with self._in_place_of_classic(request.group_id) as is_new:
+                await self._carry_out(plan, replaces_classic=is_new)
+        return plan.answer
+
+    @asynccontextmanager
+    async def _in_place_of_classic(self, group: str) -> AsyncIterator[bool]:
+        """Keep a classic group from taking members while one of its name is made in the block, and end it afterwards. Answers
+        whether the group is new. Raises GROUP_ID_NOT_FOUND when the classic one has members."""
+        if group in self._groups or self._classic is None:
+            yield False
+            return
+        if not self._classic.begin_delete(group):
+            raise RequestError(
+                f"Group {group} is not a {self.KIND} group: it has members that speak the classic protocol",
+                ErrorCode.GROUP_ID_NOT_FOUND,
+            )
+        is_stored = False
+        try:
+            yield True
+            is_stored = True
+        finally:
+            self._classic.end_delete(group, is_deleted=is_stored)
+
+    async def _carry_out(self, plan: Plan[Any], *, replaces_classic: bool = False) -> None:
         """Store a plan's records, then make it true. Raises RequestError; then nothing has changed."""
         if plan.records:
             await self._store(plan, lambda: self._commit(plan), replaces_classic=replaces_classic)
         else:
             self._commit(plan)
 
-    def _commit(self, plan: P) -> None:
+    def _commit(self, plan: Plan[Any]) -> None:
         self._groups.commit(plan, deadline_now_ms())
         self._alarm.bring_forward(self._groups.earliest_deadline_ms)
 
-    async def _store(self, plan: P, on_stored: Callable[[], None], *, replaces_classic: bool = False) -> None:
+    async def _store(self, plan: Plan[Any], on_stored: Callable[[], None], *, replaces_classic: bool = False) -> None:
+        """Not to be cancelled. Raises RequestError, with the codes that members understand."""
         group = plan.group.group_id
         sized = self._sized(plan.records)
         self._check_memory(group, sized)
@@ -192,7 +290,15 @@ class ManagedCoordinator(Generic[G, P, T]):
             on_stored()
             self._charge(group, sized)
 
-        await store_records(self._topic, group, encoded, stored, replaces_classic=replaces_classic)
+        try:
+            with trio.CancelScope(shield=True):
+                await self._topic.ensure()
+                await self._topic.store(group, encoded, stored, replaces_classic=replaces_classic)
+        except RequestError as exc:
+            code = exc.code if isinstance(exc.code, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
+            raise RequestError(
+                f"group {group!r}: what has changed could not be stored: {exc.message}", STORE_ERRORS.get(code, code)
+            ) from exc
 
     # ---- memory ----------------------------------------------------------------------------------------------------------
 
@@ -200,19 +306,21 @@ class ManagedCoordinator(Generic[G, P, T]):
     def _account(self) -> Account:
         return self._topic.memory.account(f"{self.KIND} groups", self._groups.settings.max_groups)
 
-    def _sized(self, records: Sequence[tuple[Any, Any]]) -> list[_Sized]:
-        """Looked at once for each change, because a topology has thousands of values."""
-        return [_Sized(hash(self.RECORDS.encode_key(key)), _is_said(key), _record_bytes(key, value)) for key, value in records]
+    def _sized(self, records: Sequence[tuple[Any, Any]]) -> list[_RecordSize]:
+        """Measured once for each change, because a topology has thousands of values."""
+        return [
+            _RecordSize(hash(self.RECORDS.encode_key(key)), _is_said(key), _record_bytes(key, value)) for key, value in records
+        ]
 
-    def _check_memory(self, group: str, sized: Sequence[_Sized]) -> None:
+    def _check_memory(self, group: str, sized: Sequence[_RecordSize]) -> None:
         """Raises POLICY_VIOLATION where a client says more than it may. What the server decides itself for members is charged
-        and never refused: an established group goes on."""
+        and never refused: an established group continues."""
         known = self._sizes.get(group, {})
         if any(each.is_said and each.size > known.get(each.number, 0) for each in sized):
             self._account.check(group, sum(each.size - known.get(each.number, 0) for each in sized))
 
-    def _charge(self, group: str, sized: Sequence[_Sized]) -> None:
-        """These records are what the log says."""
+    def _charge(self, group: str, sized: Sequence[_RecordSize]) -> None:
+        """Charge records that are in the log."""
         sizes = self._sizes.setdefault(group, {})
         total = self._account.size_of(group)
         for number, _, size in sized:
@@ -232,11 +340,11 @@ class ManagedCoordinator(Generic[G, P, T]):
         return group in self._groups
 
     def is_concerned_with(self, group: str) -> bool:
-        """Whether it is a group of this kind, or somebody has its turn, who may make it one."""
+        """Whether it is a group of this kind, or a task has its turn that may make it one."""
         return group in self._turns or group in self._groups
 
     async def remove(self, group: str) -> None:
-        """Take a group without members out; its offsets stay. Nothing of this kind is there when this returns. Raises
+        """Take a group without members out; its offsets stay. Nothing of this kind is left when this returns. Raises
         RequestError: NON_EMPTY_GROUP."""
         while self.is_concerned_with(group):
             async with self._turns.of(group):
@@ -244,7 +352,7 @@ class ManagedCoordinator(Generic[G, P, T]):
                     await self._store(self._groups.plan_removal(group), lambda: self._groups.forget(group))
 
     async def make_way(self, group: str) -> ErrorCode:
-        """Remove a group without members, so that a classic one can have its name; answers why that cannot be."""
+        """Remove a group without members, so that a classic one can have its name. Returns the reason why that cannot be."""
         try:
             await self.remove(group)
         except RequestError as exc:
@@ -253,32 +361,56 @@ class ManagedCoordinator(Generic[G, P, T]):
             return exc.code if isinstance(exc.code, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
         return ErrorCode.NONE
 
-    def has_members(self, group: str) -> bool:
-        found = self._groups.find(group)
-        return found is not None and bool(found.members)
-
-    def group_ids(self) -> list[str]:
-        """The names of all groups of this kind."""
-        return [group.group_id for group in self._groups.groups()]
-
-    def state_of(self, group: str) -> Any:
-        """The state of a group; None for one that is not of this kind."""
-        found = self._groups.find(group)
-        return None if found is None else found.state
-
-    async def expire(self) -> int:
-        """Take out groups without members and without offsets, and answer how many. What fails is logged and tried again the
-        next time."""
-        count = 0
+    async def expire(self) -> None:
+        """Take out groups without members and without offsets. What fails is logged and tried again the next time."""
         for group in [each.group_id for each in self._groups.groups() if not each.members]:
             with self._topic.errors.isolate("group-expiry", group):
                 try:
                     if not self._topic.is_known(group) and not self.has_members(group):
                         await self.remove(group)
-                        count += 1
                 except RequestError as exc:
                     LOGGER.warning("%s group %s has expired, which is tried again: %s", self.KIND, group, exc)
-        return count
+
+    # ---- questions -------------------------------------------------------------------------------------------------------
+
+    def has_members(self, group: str) -> bool:
+        found = self._groups.find(group)
+        return found is not None and bool(found.members)
+
+    def group_ids(self) -> list[str]:
+        """Return the names of all groups of this kind."""
+        return [group.group_id for group in self._groups.groups()]
+
+    def state_of(self, group: str) -> GroupState | None:
+        """None for a group that is not of this kind."""
+        found = self._groups.find(group)
+        return None if found is None else found.state
+
+    def describe(self, group: str) -> Any:
+        """Raises RequestError: GROUP_ID_NOT_FOUND for a group that is not of this kind."""
+        self._check_serving(group)
+        if group not in self._groups:
+            self._check_kind(group)
+        return self._groups.describe(self._groups.known(group))
+
+    def is_subscribed_to(self, group: str, topic: str) -> bool:
+        """Whether members of a group of this kind read a topic."""
+        found = self._groups.find(group)
+        return found is not None and found.is_subscribed_to(topic)
+
+    def check_commit(
+        self, group: str, who: CommittingMember, partitions: Iterable[TopicPartition], *, is_transactional: bool
+    ) -> None:
+        """Raises RequestError unless a member may commit offsets of these partitions."""
+        found = self._groups.find(group)
+        if found is not None:
+            found.check_commit(who, partitions, self._groups.topics, is_transactional=is_transactional)
+
+    def check_fetch(self, group: str, member_id: str | None, member_epoch: int) -> None:
+        """Raises RequestError unless a member may read offsets."""
+        found = self._groups.find(group)
+        if found is not None:
+            found.check_fetch(member_id, member_epoch)
 
 
 def _is_said(key: Any) -> bool:
@@ -286,22 +418,5 @@ def _is_said(key: Any) -> bool:
 
 
 def _record_bytes(key: Any, value: Any) -> int:
-    """Memory that a record leads to: what it says is kept by its member, and in what is derived from all of them."""
+    """Memory that a record leads to: its member keeps what it says, and so does what is derived from all of them."""
     return 0 if value is None else RECORD_BYTES + 2 * (deep_bytes(key) + deep_bytes(value))
-
-
-@asynccontextmanager
-async def in_place_of_classic(classic: Any, group: str, refusal: RequestError, *, is_new: bool) -> AsyncIterator[None]:
-    """For the time of the block, in which a group is made, a classic one of its name takes no members; afterwards it is gone.
-    Raises `refusal` when that has members. Nothing for a group that is there."""
-    if not is_new:
-        yield
-        return
-    if not classic.begin_delete(group):
-        raise refusal
-    is_stored = False
-    try:
-        yield
-        is_stored = True
-    finally:
-        classic.end_delete(group, is_deleted=is_stored)

@@ -1,7 +1,5 @@
-"""The coordinator of share groups (KIP-932; Kafka: GroupCoordinatorService).
-
-What is decided is `server.groups.share`'s matter. Here are the turns, the clock, the log (see `managed_coordinator`) and who
-keeps share states. A heartbeat that finds partitions without a share state is answered when they have one.
+"""The coordinator of share groups (KIP-932): what it does beside others (see `managed_coordinator`) is to have share states
+made and deleted. A heartbeat that finds partitions without a share state is answered when they have one.
 
 A name is a share group's until the group is deleted: it changes to no other kind, and no other kind to this one.
 """
@@ -10,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -20,26 +17,13 @@ from .....protocol.coordinator.record_kinds import RecordKinds
 from .....protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from .....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
 from .....protocol.types import TopicPartition
-from ....groups.consumer_assignors import NO_PARTITIONS, Partitions, TopicPartitionId
-from ....groups.consumer_values import JOIN_EPOCH
-from ....groups.share.checks import check_heartbeat, other_kind, unknown_group
-from ....groups.share.member_values import (
-    ShareGroupDescription,
-    ShareGroupSettings,
-    ShareHeartbeat,
-    ShareHeartbeatAnswer,
-    ShareSessionKey,
-)
-from ....groups.share.share_groups import ShareGroups, SharePlan
+from ....groups.assigned.groups import Plan
+from ....groups.assigned.values import NO_PARTITIONS, Partitions, TopicPartitionId
+from ....groups.share.group import ShareGroup
+from ....groups.share.member import SHARE_TYPE, ShareHeartbeat
+from ....groups.share.share_groups import ShareGroups
 from ....groups.share.share_states import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareStates, ShareStateSummary
-from ....settings.broker_config import BrokerConfig
-from ....system.clock import NowMs
-from ...manager.state.group_configs import GroupConfigs
-from ..offsets_topic import OffsetsTopic
-from .group_log import member_times
-from .group_turns import GroupTurns
 from .managed_coordinator import ManagedCoordinator
-from .topic_image import ServerTopics
 
 NO_STATE: Final = ShareStateSummary(0, UNINITIALIZED_OFFSET, 0, UNKNOWN_COUNT)
 
@@ -56,56 +40,40 @@ class ShareOffset:
 
 
 @attrs.define(eq=False, repr=False)
-class ShareCoordinator(ManagedCoordinator[ShareGroups, SharePlan, ShareSessionKey]):
+class ShareCoordinator(ManagedCoordinator[ShareGroups]):
     """See the module. A group of another kind that has its name never makes way."""
 
-    KIND: ClassVar[str] = "share"
+    KIND: ClassVar[str] = SHARE_TYPE
+    GROUPS: ClassVar[type[Any]] = ShareGroups
     RECORDS: ClassVar[RecordKinds[Any, Any]] = SHARE_GROUP_RECORDS
 
     states: ShareStates | None = None
-    """Who keeps share states. Without one nobody can join."""
+    """The keeper of share states. Without one no member can join."""
     on_gone: Callable[[str, str], None] = lambda _group, _member: None
-    """Told of a member that has left, or was taken out."""
+    """Called with a group and a member that has left, or was taken out."""
     _claims: set[str] = attrs.field(factory=set)
     """Names that are about to be share groups."""
 
-    @classmethod
-    def of(
-        cls, config: BrokerConfig, topic: OffsetsTopic, wall_ms: NowMs, *, turns: GroupTurns, configs: GroupConfigs
-    ) -> ShareCoordinator:
-        settings = ShareGroupSettings(max_size=config.group_share_max_size, max_groups=config.max_groups)
-        groups = ShareGroups(settings, ServerTopics(topic.topics), partial(member_times, configs, "share"))
-        return cls(topic, groups, wall_ms, turns)
-
     # ---- members ---------------------------------------------------------------------------------------------------------
 
-    def heartbeat_now(self, request: ShareHeartbeat) -> ShareHeartbeatAnswer | None:
-        """The answer to a heartbeat without news: nothing changes but that its session begins anew, and nothing waits. None:
-        nothing has happened, ask `heartbeat`."""
-        plan = self._plan_now(request, check_heartbeat)
-        if plan is None or self._groups.known(request.group_id).states.is_unsettled:
-            return None
-        self._commit(plan)
-        return plan.answer
+    def waits(self, plan: Plan[ShareGroup]) -> bool:
+        return plan.group.states.is_unsettled
 
-    async def heartbeat(self, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
-        """Join, stay in, or leave. Raises RequestError. Cancelled: what it has led to is stored all the same."""
-        check_heartbeat(request)
+    async def heartbeat(self, request: ShareHeartbeat) -> Any:
+        self._groups.check(request)
         self._keeper(request.group_id)
-        async with self._changing(request.group_id, may_be_new=request.member_epoch == JOIN_EPOCH):
+        async with self._changing(request.group_id, may_be_new=request.is_joining):
             plan = self._groups.heartbeat(request, self._wall_ms())
             await self._carry_out(plan)
             if not request.is_leaving:
                 await self._settle_states(request.group_id)
-        assert plan.answer is not None
         return plan.answer
 
     @asynccontextmanager
     async def _changing(self, group: str, *, may_be_new: bool) -> AsyncIterator[None]:
         """The group's turn for the time of the block. Raises GROUP_ID_NOT_FOUND for one of another kind."""
         async with self._turns.of(group):
-            if self.is_of_another_kind(group):
-                raise other_kind(group)
+            self._check_kind(group)
             is_claimed = may_be_new and group not in self._groups
             if is_claimed:
                 self._claims.add(group)
@@ -116,7 +84,7 @@ class ShareCoordinator(ManagedCoordinator[ShareGroups, SharePlan, ShareSessionKe
                     self._claims.discard(group)
 
     def _keeper(self, group: str) -> ShareStates:
-        """Who keeps the states of a group. Raises RequestError."""
+        """Return the keeper of a group's states. Raises RequestError."""
         self._check_serving(group)
         if self.states is None:
             raise RequestError("share states are not kept here", ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -124,7 +92,7 @@ class ShareCoordinator(ManagedCoordinator[ShareGroups, SharePlan, ShareSessionKe
 
     # ---- plans -----------------------------------------------------------------------------------------------------------
 
-    def _commit(self, plan: SharePlan) -> None:
+    def _commit(self, plan: Plan[ShareGroup]) -> None:
         super()._commit(plan)
         for member_id in plan.base.members.keys() - plan.group.members.keys():
             self.on_gone(plan.group.group_id, member_id)
@@ -184,9 +152,8 @@ class ShareCoordinator(ManagedCoordinator[ShareGroups, SharePlan, ShareSessionKe
         """Let a group without members read from there; one answer for each, in order. A group that nobody knows is made.
         Raises RequestError for all of them: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. Cancelled: it is done all the same."""
         states = self._keeper(group)
-        if not offsets and self.is_of_another_kind(group):
-            raise other_kind(group)
         if not offsets:
+            self._check_kind(group)
             return []
         async with self._changing(group, may_be_new=True):
             found = [self._alterable(*each) for each in offsets]
@@ -262,14 +229,6 @@ class ShareCoordinator(ManagedCoordinator[ShareGroups, SharePlan, ShareSessionKe
             with trio.CancelScope(shield=True):
                 await self._forget_states(group, frozenset(self._groups.known(group).states.names))
                 await self._store(self._groups.plan_removal(group), lambda: self._groups.forget(group))
-
-    def describe(self, group: str) -> ShareGroupDescription:
-        """Raises GROUP_ID_NOT_FOUND for a group that is not of this kind."""
-        self._check_serving(group)
-        found = self._groups.find(group)
-        if found is None:
-            raise other_kind(group) if self.is_of_another_kind(group) else unknown_group(group)
-        return found.describe()
 
     def partitions(self, group: str) -> Partitions:
         """Those that a group has a share state of, or is about to have; none for a group that is not of this kind."""

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from triolog.protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.server.groups.consumer_values import MemberTimes
-from triolog.server.groups.share.member_values import ShareGroupSettings, ShareGroupState
+from triolog.server.groups.assigned.values import AssignedGroupSettings, MemberTimes
+from triolog.server.groups.values import GroupState
 
 from tests.support.consumer_groups import Topics
 from tests.support.share_groups import GROUP, DrivenShareGroups
@@ -52,7 +52,7 @@ def test_members_share_partitions_when_there_are_more_of_them(driven: DrivenShar
     assert driven.heartbeat("a", 3).assignment is None
     described = driven.group.describe()
     assert [each.assignment for each in described.members] == [driven.topics.all_of("u")] * 2
-    assert (described.state, described.group_epoch, described.assignment_epoch) == (ShareGroupState.STABLE, 4, 4)
+    assert (described.state, described.group_epoch, described.assignment_epoch) == (GroupState.STABLE, 4, 4)
 
 
 def test_a_member_reads_what_it_subscribes_to_as_topics_come_and_go(driven: DrivenShareGroups) -> None:
@@ -128,7 +128,7 @@ def test_unknown_groups_members_and_epochs_are_refused(driven: DrivenShareGroups
 
 
 def test_a_full_group_lets_nobody_in_but_those_who_are(driven: DrivenShareGroups) -> None:
-    driven.groups.settings = ShareGroupSettings(max_size=1, max_groups=1)
+    driven.groups.settings = AssignedGroupSettings(max_size=1, max_groups=1)
     driven.join("a", "t")
     code, message = refused(driven, "b", 0, ["t"])
     assert (code, message) == (
@@ -148,7 +148,7 @@ def test_who_leaves_is_out_and_the_others_share_what_he_had(driven: DrivenShareG
     assert driven.heartbeat("a", 4).assignment == driven.topics.all_of("t")
     driven.heartbeat("a", -1)
     described = driven.group.describe()
-    assert (described.state, described.members) == (ShareGroupState.EMPTY, ())
+    assert (described.state, described.members) == (GroupState.EMPTY, ())
     assert described.group_epoch == described.assignment_epoch + 1
     assert driven.group.metadata_hash == 0
 
@@ -175,7 +175,7 @@ def test_an_administrator_makes_states_of_a_group_that_nobody_has_joined(driven:
     driven.restart()
     assert driven.make_states() == {(topic_id, 1)}
     described = driven.group.describe()
-    assert (described.state, described.group_epoch, described.assignment_epoch) == (ShareGroupState.EMPTY, 1, 1)
+    assert (described.state, described.group_epoch, described.assignment_epoch) == (GroupState.EMPTY, 1, 1)
     assert driven.heartbeat("a", 0, ["t"]).assignment == {(topic_id, 1)}
     with pytest.raises(RequestError, match=r"^NON_EMPTY_GROUP.*The group is not empty\."):
         driven.groups.plan_states(GROUP, frozenset({(topic_id, 0)}), {topic_id: "t"}, 0)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
-from triolog.server.groups.consumer_assignors import Partitions
-from triolog.server.groups.share.member_values import ShareHeartbeatAnswer
+from triolog.server.groups.assigned.values import HeartbeatAnswer, Partitions
 
 from tests.server.groups.histories import SESSION_MS, Client, MemberHistories
 from tests.support.consumer_groups import Topics
@@ -29,7 +28,7 @@ class Histories(MemberHistories):
         self.topics.create("t", 4)
         self.driven = DrivenShareGroups(self.topics)
 
-    def heartbeat(self, client: Client, *, is_full: bool) -> ShareHeartbeatAnswer:
+    def heartbeat(self, client: Client, *, is_full: bool) -> HeartbeatAnswer:
         return self.driven.heartbeat(client.member_id, client.epoch, client.wants if is_full or not client.epoch else None)
 
     @rule(target=MemberHistories.clients, names=names)

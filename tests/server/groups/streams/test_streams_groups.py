@@ -8,7 +8,8 @@ from triolog.protocol.coordinator.streams_group_records import STREAMS_GROUP_REC
 from triolog.protocol.errors import RequestError
 from triolog.server.groups.streams.member import MemberState
 from triolog.server.groups.streams.tasks import NO_TASKS, HeldTasks, TaskId, Tasks
-from triolog.server.groups.streams.values import StreamsGroupState, StreamsTimes
+from triolog.server.groups.streams.values import StreamsTimes
+from triolog.server.groups.values import GroupState
 
 from tests.support.consumer_groups import Topics
 from tests.support.streams_groups import GROUP, REBALANCE_TIMEOUT_MS, DrivenStreamsGroups, subtopology, topology
@@ -28,7 +29,7 @@ def test_who_does_not_give_up_in_time_is_out(driven: DrivenStreamsGroups) -> Non
     driven.join("b", PLAIN)
     driven.heartbeat("a", 2)
     assert driven.group.members["a"].state is MemberState.UNREVOKED_TASKS
-    driven.times = driven.times._replace(session_timeout_ms=10 * REBALANCE_TIMEOUT_MS)
+    driven.times = StreamsTimes(session_timeout_ms=10 * REBALANCE_TIMEOUT_MS, initial_rebalance_delay_ms=0)
     driven.heartbeat("a", 2)
     driven.heartbeat("b", 3)
     driven.pass_time(driven.now_ms + REBALANCE_TIMEOUT_MS - 1)
@@ -58,7 +59,7 @@ def test_a_group_that_waits_for_members_assigns_when_that_is_over(driven: Driven
     assert driven.join("b", PLAIN).assignment == NO_TASKS
     driven.pass_time(2_999)
     assert driven.heartbeat("a", 1).statuses
-    assert driven.group.state is StreamsGroupState.ASSIGNING
+    assert driven.group.state is GroupState.ASSIGNING
     driven.pass_time(3_000)
     assert driven.group.assignment_epoch == driven.group.epoch == 3
     told = [driven.heartbeat(name, 1).assignment for name in "ab"]
@@ -96,7 +97,7 @@ def test_a_description_has_the_counts_that_a_refused_heartbeat_found(driven: Dri
     driven.topics.create("kept", 3)
     with pytest.raises(RequestError, match=r"^INVALID_REQUEST"):
         driven.heartbeat("a", 2, Tasks(active=frozenset({TaskId("9", 0)})))
-    assert driven.group.state is StreamsGroupState.NOT_READY
+    assert driven.group.state is GroupState.NOT_READY
     [part] = driven.group.describe().subtopologies
     assert [each.partitions for each in part.state_changelog_topics] == [3]
 

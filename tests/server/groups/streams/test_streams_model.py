@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import attrs
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from triolog.server.groups.streams.tasks import NO_TASKS
-from triolog.server.groups.streams.values import StreamsGroupState, StreamsHeartbeatAnswer, StreamsStatusCode
+from triolog.server.groups.streams.values import StreamsHeartbeatAnswer, StreamsStatusCode
+from triolog.server.groups.values import GroupState
 
 from tests.server.groups.histories import SESSION_MS, Client, MemberHistories
 from tests.support.consumer_groups import Topics
@@ -43,7 +45,7 @@ class Histories(MemberHistories):
 
     @rule(replicas=st.integers(0, 2))
     def ask_for_standbys(self, replicas: int) -> None:
-        self.driven.times = self.driven.times._replace(num_standby_replicas=replicas)
+        self.driven.times = attrs.evolve(self.driven.times, num_standby_replicas=replicas)
 
     @precondition(lambda self: self.living)
     @rule()
@@ -53,7 +55,7 @@ class Histories(MemberHistories):
             for client in self.living:
                 self.speak(client, is_full=True)
         group = self.driven.group
-        assert group.state is StreamsGroupState.STABLE
+        assert group.state is GroupState.STABLE
         assert set(group.members) == {client.member_id for client in self.living}
         active = Counter(task for client in self.living for task in client.has.active)
         assert active == Counter([*(("0", number) for number in range(3)), *(("1", number) for number in range(3))])
@@ -89,7 +91,7 @@ class Histories(MemberHistories):
             )
             for member in there.members.values():
                 for task in (*member.assigned.active, *member.revoking.active):
-                    assert there.holders.active(task) == replayed.holders.active(task) == member.process_id
+                    assert there.active[task] == replayed.active[task] == member.process_id
 
     @invariant()
     def members_have_timers_and_nobody_else(self) -> None:
@@ -108,12 +110,12 @@ def test_a_status_says_that_topics_are_missing_until_they_are_made() -> None:
         (StreamsStatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: app-changelog, app-repartition")
     ]
     assert [(each.name, each.partitions) for each in first.missing_topics] == [("app-changelog", 2), ("app-repartition", 2)]
-    assert driven.group.state is StreamsGroupState.NOT_READY
+    assert driven.group.state is GroupState.NOT_READY
     second = driven.heartbeat("m", first.member_epoch)
     assert (second.statuses, second.missing_topics) == ((), ())
     assert second.assignment is not None
     assert len(second.assignment.active) == 4
-    assert driven.group.state is StreamsGroupState.STABLE
+    assert driven.group.state is GroupState.STABLE
 
 
 TestHistories = Histories.TestCase

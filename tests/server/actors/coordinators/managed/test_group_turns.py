@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import trio
 import trio.testing
-from triolog.server.actors.coordinators.managed.group_turns import GroupTurns
+from triolog.server.actors.coordinators.managed.managed_coordinator import GroupTurns
 
 
 async def test_a_group_has_one_turn_at_a_time_in_the_order_they_were_asked_for() -> None:

@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server import broker as door
-from triolog.server.groups.share.member_values import ShareHeartbeat
+from triolog.server.groups.share.member import ShareHeartbeat
 
 from tests.support.brokers import PARTITION, TOPIC, listings, one_partition, until
 from tests.support.gate_fs import GateFileSystem, held
@@ -298,7 +298,7 @@ async def test_members_of_a_consumer_group_commit_at_their_epoch_and_follow_topi
         member = door.CommittingMember(generation=2, member_id="a")
         assert await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=member) == [None]
         broker.groups.consumers.check_fetch(GROUP, "a", 2)
-        with pytest.raises(RequestError, match="its epoch is 2"):
+        with pytest.raises(RequestError, match="expected member epoch 2"):
             broker.groups.consumers.check_fetch(GROUP, "a", 3)
         for stale, code in (
             (door.CommittingMember(generation=3, member_id="a"), "STALE_MEMBER_EPOCH"),

@@ -13,7 +13,8 @@ from trio.testing import MockClock
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, CommittingMember, GroupState
-from triolog.server.groups.share.member_values import ShareGroupState, ShareHeartbeat, ShareHeartbeatAnswer
+from triolog.server.groups.assigned.values import HeartbeatAnswer
+from triolog.server.groups.share.member import ShareHeartbeat
 from triolog.server.groups.share.share_states import ShareStateSummary
 
 from tests.server.actors.coordinators.managed.test_managed_coordinator import CLASSIC, CONSUMER, GROUP
@@ -44,7 +45,7 @@ async def broker(fast_path: Path, states: KeptShareStates) -> AsyncIterator[Brok
         yield opened
 
 
-async def heartbeat(broker: Broker, request: ShareHeartbeat = JOIN, **changes: Any) -> ShareHeartbeatAnswer:
+async def heartbeat(broker: Broker, request: ShareHeartbeat = JOIN, **changes: Any) -> HeartbeatAnswer:
     return await broker.groups.share.heartbeat(attrs.evolve(request, **changes))
 
 
@@ -71,9 +72,9 @@ async def test_a_member_joins_reads_and_leaves(broker: Broker, states: KeptShare
     assert broker.groups.share.heartbeat_now(BEAT) is None, "it has partitions to report"
     answer = await heartbeat(broker, BEAT)
     assert (answer.member_epoch, answer.assignment) == (3, the_topic(broker))
-    assert await heartbeat(broker, LEAVE) == ShareHeartbeatAnswer(member_id="a", member_epoch=-1)
+    assert await heartbeat(broker, LEAVE) == HeartbeatAnswer(member_id="a", member_epoch=-1)
     described = broker.groups.share.describe(GROUP)
-    assert (described.state, described.group_epoch, described.assignment_epoch) == (ShareGroupState.EMPTY, 4, 3)
+    assert (described.state, described.group_epoch, described.assignment_epoch) == (GroupState.EMPTY, 4, 3)
 
 
 async def test_a_state_that_could_not_be_made_is_made_with_the_next_heartbeat(broker: Broker, states: KeptShareStates) -> None:
