@@ -30,15 +30,15 @@ from ..groups.assigned.values import AssignedGroupDescription as AssignedGroupDe
 from ..groups.assigned.values import AssignedMemberDescription as AssignedMemberDescription
 from ..groups.assigned.values import HeartbeatAnswer as HeartbeatAnswer
 from ..groups.consumer_values import ConsumerHeartbeat as ConsumerHeartbeat
-from ..groups.share.config import OffsetReset as OffsetReset
-from ..groups.share.config import ShareConfig as ShareConfig
 from ..groups.share.member import ShareHeartbeat as ShareHeartbeat
 from ..groups.share.sessions import FINAL_SHARE_EPOCH as FINAL_SHARE_EPOCH
 from ..groups.share.sessions import INITIAL_SHARE_EPOCH as INITIAL_SHARE_EPOCH
 from ..groups.share.values import Acknowledgement as Acknowledgement
 from ..groups.share.values import AcknowledgeType as AcknowledgeType
 from ..groups.share.values import AcquireMode as AcquireMode
+from ..groups.share.values import OffsetReset as OffsetReset
 from ..groups.share.values import RecordState as RecordState
+from ..groups.share.values import ShareConfig as ShareConfig
 from ..groups.share.values import ShareKey as ShareKey
 from ..groups.streams.tasks import TaskIds as TaskIds
 from ..groups.streams.tasks import Tasks as Tasks
@@ -110,7 +110,6 @@ from .share_fetches import ShareFetch as ShareFetch
 from .share_fetches import ShareFetched as ShareFetched
 from .share_partitions import ShareInFlight as ShareInFlight
 from .share_partitions import ShareStatistics as ShareStatistics
-from .share_partitions import ShareSummary as ShareSummary
 from .share_views import SharedRecords as SharedRecords
 from .share_views import SharePartitionView as SharePartitionView
 from .statistics import BrokerStatistics as BrokerStatistics

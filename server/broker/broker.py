@@ -28,6 +28,7 @@ from ..actors.manager.state.group_configs import GroupConfigs, open_group_config
 from ..actors.stages.stage_commits import StageCommits
 from ..actors.stages.stages import Stages
 from ..actors.wear.wear import Wear
+from ..groups.share.values import ShareConfig
 from ..settings.broker_config import BrokerConfig
 from ..storage.disk.filesystem import FileSystem, OsFileSystem
 from ..system.client_memory import ClientMemory
@@ -44,7 +45,6 @@ from .offsets import OffsetCommits
 from .producers import Producers
 from .reader import LogReader
 from .share_fetches import ShareFetches
-from .share_groups import join_share_groups
 from .share_partitions import SharePartitions
 from .share_views import ShareViews
 from .statistics import BrokerStatistics, Collector
@@ -120,8 +120,16 @@ class Broker:
     ) -> Self:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
         reader = LogReader(manager, manager.disk)
-        shares = SharePartitions(coordinators.share_state, manager.topics, reader, manager.now_ms, memory=manager.client_memory)
-        join_share_groups(coordinators.group_coordinator.share, shares, group_configs)
+        shares = SharePartitions(
+            coordinators.share_state,
+            manager.topics,
+            reader,
+            manager.now_ms,
+            lambda group: ShareConfig.of(group_configs.of_group(group)),
+            memory=manager.client_memory,
+        )
+        share_coordinator = coordinators.group_coordinator.share
+        share_coordinator.states, share_coordinator.on_gone = shares, shares.gone
         return cls(
             cluster_id=manager.cluster_id,
             node_id=manager.node_id,
@@ -146,7 +154,7 @@ class Broker:
             offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
             shares=shares,
             share_fetches=ShareFetches(shares, manager.topics, reader, manager.gap_passes),
-            share_views=ShareViews(coordinators.group_coordinator.share, shares, manager.topics, manager.now_ms),
+            share_views=ShareViews(share_coordinator, shares, manager.topics, manager.now_ms),
             producers=Producers(manager, coordinators.producer_ids, transactions, coordinators.hanging),
             transactions=transactions,
             stages=coordinators.stage_commits.stages,

@@ -23,11 +23,19 @@ from ..actors.manager.topics import Topics
 from ..actors.partition.waiters import Waiters
 from ..actors.share.share_partition import SharePartition
 from ..actors.share.share_state_log import ShareStateLog
-from ..groups.share.config import DEFAULT_SHARE_CONFIG, OffsetReset, ShareConfig
 from ..groups.share.partition_state import SharePartitionState
 from ..groups.share.sessions import MAX_SESSIONS, ShareSession, ShareSessions
+from ..groups.share.share_states import ShareStateSummary
 from ..groups.share.stored_state import StoredShare
-from ..groups.share.values import Acknowledgement, ShareCounters, ShareKey, StateBatch
+from ..groups.share.values import (
+    DEFAULT_SHARE_CONFIG,
+    Acknowledgement,
+    OffsetReset,
+    ShareConfig,
+    ShareCounters,
+    ShareKey,
+    StateBatch,
+)
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs
 from .reader import LogReader
@@ -41,17 +49,7 @@ PRUNE_S: Final = 300.0
 """Kafka's share.coordinator.state.topic.prune.interval.ms."""
 
 ConfigOf = Callable[[str], ShareConfig]
-"""From a group's name to how it behaves; asked anew for each request."""
-
-
-class ShareSummary(NamedTuple):
-    """What is stored of a share-partition."""
-
-    state_epoch: int
-    start_offset: int
-    """-1: nobody has looked yet where the group begins."""
-    leader_epoch: int
-    delivery_complete_count: int
+"""From a group's name to its configuration; called for each request."""
 
 
 class ShareInFlight(NamedTuple):
@@ -78,10 +76,6 @@ class ShareStatistics(NamedTuple):
     """Records that members have now, by group; of groups that somebody reads."""
 
 
-def _defaults(_: str) -> ShareConfig:
-    return DEFAULT_SHARE_CONFIG
-
-
 @attrs.define(eq=False, repr=False)
 class SharePartitions:
     """Owner of the share-partitions that are open, and of share sessions. Called from any task of the trio thread."""
@@ -90,7 +84,7 @@ class SharePartitions:
     _topics: Topics
     _reader: LogReader
     _wall_ms: NowMs
-    config_of: ConfigOf = _defaults
+    config_of: ConfigOf = lambda _: DEFAULT_SHARE_CONFIG
     counters: ShareCounters = attrs.field(factory=ShareCounters)
     begun: Waiters = attrs.field(factory=Waiters)
     """Of fetches: woken when a group begins in a partition, perhaps not for the first time."""
@@ -367,12 +361,12 @@ class SharePartitions:
                     if key in session.partitions:
                         session.moved.add(key)
 
-    def read_summary(self, group_id: str, topic_id: bytes, partition: int) -> ShareSummary | None:
+    def read_summary(self, group_id: str, topic_id: bytes, partition: int) -> ShareStateSummary | None:
         """What is stored of a share-partition; None: nothing. Raises RequestError: it cannot be known."""
         stored = self._log.find(ShareKey(group_id, topic_id, partition))
         if stored is None:
             return None
-        return ShareSummary(stored.state_epoch, stored.start_offset, stored.leader_epoch, stored.delivery_complete_count)
+        return ShareStateSummary(stored.state_epoch, stored.start_offset, stored.leader_epoch, stored.delivery_complete_count)
 
     def in_flight(self, group_id: str, topic_id: bytes, partition: int) -> ShareInFlight | None:
         """What is in flight; None: nobody of its group reads."""

@@ -36,7 +36,7 @@ ACCOUNTED: Final = {
     "share groups": "ShareGroup.subscriptions",
     "share sessions": """ShareSessions._sessions ShareSessions._groups ShareSession.partitions ShareSession.moved
         SharePartitions._sessions SharePartitions._ending""",
-    "share states": """ShareStateLog._shares ShareStateLog._snapshots ShareStateLog._turns SharePartitions._open
+    "share states": """ShareStateLog._shares ShareStateLog._snapshots SharePartitions._open
         SharePartitions._open_groups""",
     "staged tasks": "Stages._stages Stages._going Stages.held Stage.files",
     "streams groups": "StreamsGroup.active StreamsGroup.copies PartitionCounts.decided",
@@ -51,7 +51,7 @@ ACCOUNTED: Final = {
 
 NOT_KEPT: Final = {
     "lives as long as a request, a turn or a round of work; requests have a budget of their own": """
-        GroupCoordinator._callers GroupRecords._waiting GroupTurns._turns ShareCoordinator._claims
+        GroupCoordinator._callers GroupRecords._waiting KeyedLocks._locks ShareCoordinator._claims
         GroupOffsets.commits_under_way
         Fetched.answers Fetched.read Collector.topics Collector.partitions Portion.topics PendingProduce._log_starts
         GroupDraft.records GroupDraft.touched Effects._answers Effects._stores _Kind.partitions _Run.active _Run.standby

@@ -85,12 +85,7 @@ class KeptShareStates:
                 failed[topic_id, number] = exc
         return failed
 
-    async def alter(self, group: str, topic_id: bytes, partition: int, start_offset: int, state_epoch: int) -> None:
-        self._check()
-        assert (group, topic_id, partition) in self.states
-        self.states[group, topic_id, partition] = ShareStateSummary(state_epoch, start_offset, 0, 0)
-
-    async def read_summary(self, group: str, topic_id: bytes, partition: int) -> ShareStateSummary:
+    def read_summary(self, group: str, topic_id: bytes, partition: int) -> ShareStateSummary:
         self._check()
         return self.states[group, topic_id, partition]
 

@@ -57,7 +57,8 @@ from .alarm import Alarm, deadline_now_ms
 from .commit_batch import AnswerCommit, Commit
 from .committed_offsets import OFFSETS_PER_BATCH, CommittedOffsets
 from .group_records import GroupRecords
-from .managed.managed_coordinator import GroupTurns, ManagedCoordinator
+from .keyed_locks import KeyedLocks
+from .managed.managed_coordinator import ManagedCoordinator
 from .managed.share_coordinator import ShareCoordinator
 from .offsets_topic import OffsetsTopic, check_group
 
@@ -102,8 +103,8 @@ class GroupCoordinator:
             max_metadata_bytes=config.group_max_metadata_bytes,
         )
         account = offsets.topic.memory.account("classic groups", config.max_groups)
-        members, turns = ClassicGroups(settings, account=account), GroupTurns()
-        shared = offsets.topic, now_ms, turns, configs
+        members = ClassicGroups(settings, account=account)
+        shared = offsets.topic, now_ms, KeyedLocks[str](), configs
         sizes = config.group_max_size, config.group_share_max_size, config.group_streams_max_size
         limits = [AssignedGroupSettings(max_size=size, max_groups=config.max_groups) for size in sizes]
         consumers = ConsumerCoordinator.of(*shared, limits[0], members)

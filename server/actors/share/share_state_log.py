@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Final
 from uuid import UUID
 
@@ -44,6 +44,7 @@ from ...storage.log.append import AppendResult
 from ...system.client_memory import Account
 from ...system.clock import NowMs
 from ..coordinators.internal_topic import InternalTopic
+from ..coordinators.keyed_locks import KeyedLocks
 from ..disk.task_errors import TaskErrors
 from ..manager.log_manager import LogManager
 
@@ -101,14 +102,6 @@ def _record(key: ShareKey, value: ShareStateValue | None) -> tuple[bytes, bytes 
 
 
 @attrs.define(eq=False, repr=False)
-class _Turns:
-    """The lock of one share-partition's writes, kept while somebody holds it or waits for it."""
-
-    lock: trio.Lock = attrs.field(factory=trio.Lock)
-    users: int = 0
-
-
-@attrs.define(eq=False, repr=False)
 class ShareStateLog:
     """See the module. Called from any task of the trio thread; `load` comes first."""
 
@@ -117,7 +110,7 @@ class ShareStateLog:
     _shares: dict[ShareKey, StoredShare] = attrs.field(factory=dict)
     _snapshots: dict[ShareKey, tuple[int, int]] = attrs.field(factory=dict)
     """Where the snapshot of each is that counts: partition of the topic and offset."""
-    _turns: dict[ShareKey, _Turns] = attrs.field(factory=dict)
+    _locks: KeyedLocks[ShareKey] = attrs.field(factory=KeyedLocks)
     _unreadable: RequestError | None = None
 
     @classmethod
@@ -201,7 +194,7 @@ class ShareStateLog:
         """Have the next record of a share-partition planned, and store it. As durable as the topic demands when this returns.
         Raises RequestError, then it is not stored. Cancelled: it is stored all the same."""
         with trio.CancelScope(shield=True):
-            async with self._turn(key):
+            async with self._locks.hold(key):
                 await self._write(key, plan)
 
     async def write_all(self, plans: Mapping[ShareKey, Plan]) -> dict[ShareKey, RequestError]:
@@ -210,9 +203,9 @@ class ShareStateLog:
         failed: dict[ShareKey, RequestError] = {}
         with trio.CancelScope(shield=True):
             for some in _batches(sorted(plans)):
-                async with AsyncExitStack() as turns:
+                async with AsyncExitStack() as locks:
                     for key in some:
-                        await turns.enter_async_context(self._turn(key))
+                        await locks.enter_async_context(self._locks.hold(key))
                     failed |= await self._write_all({key: plans[key] for key in some})
         return failed
 
@@ -281,7 +274,7 @@ class ShareStateLog:
         return self._topic.partition_of(f"{key.group_id}:{encode_uuid(UUID(bytes=key.topic_id))}:{key.partition}"), value
 
     async def _append(self, place: TopicPartition, values: Sequence[tuple[ShareKey, ShareStateValue | None]]) -> None:
-        """Records of different share-partitions in one batch, whose turns are ours."""
+        """Records of different share-partitions in one batch, whose locks are held."""
         now_ms = self._now_ms()
         batch = build_batch([(now_ms, *_record(key, value), ()) for key, value in values])
 
@@ -290,18 +283,6 @@ class ShareStateLog:
                 self._take(key, value, place.partition, offset)
 
         await self._topic.append(place, batch, on_stored)
-
-    @asynccontextmanager
-    async def _turn(self, key: ShareKey) -> AsyncIterator[None]:
-        turns = self._turns.setdefault(key, _Turns())
-        turns.users += 1
-        try:
-            async with turns.lock:
-                yield
-        finally:
-            turns.users -= 1
-            if not turns.users:
-                del self._turns[key]
 
     # ---- what is needed no longer ----------------------------------------------------------------------------------------
 

@@ -22,9 +22,18 @@ from typing import Self
 import attrs
 
 from ....protocol.errors import ErrorCode, RequestError
-from .config import DEFAULT_SHARE_CONFIG, ShareConfig
 from .in_flight import InFlightBatch, Run
-from .values import OUTCOMES, TARGETS, Acknowledgement, AcknowledgeType, RecordState, ShareCounters, StateBatch
+from .values import (
+    DEFAULT_SHARE_CONFIG,
+    OUTCOMES,
+    TARGETS,
+    Acknowledgement,
+    AcknowledgeType,
+    RecordState,
+    ShareConfig,
+    ShareCounters,
+    StateBatch,
+)
 
 
 @attrs.define(eq=False, repr=False)

@@ -1,13 +1,14 @@
 """The share states of a group's partitions, as far as the group's coordinator has to do with them (KIP-932).
 
-The state itself, who reads which records and where reading begins, belongs to whoever serves the partition: `ShareStates` is
-what is asked of him. The group's log knows for which partitions there is a state (Kafka: ShareGroupStatePartitionMetadata):
+The state itself, with the members that read records and the offset where reading begins, belongs to its keeper: `ShareStates`
+is what the coordinator requests of it. The group's log knows which partitions have a state (Kafka:
+ShareGroupStatePartitionMetadata):
 
 | set | means |
 |---|---|
-| initializing | one was asked for, and it is not known whether it is there |
-| initialized | one is there: members may read the partition |
-| deleting | of these topics none is wanted any more, and it is not known whether it is gone |
+| initializing | a state was requested, and is not known to exist |
+| initialized | a state exists: members may read the partition |
+| deleting | these topics need no state any more, and it is not known to be gone |
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ UNKNOWN_COUNT: Final = -1
 
 
 class ShareStateSummary(NamedTuple):
-    """What is told of a partition's share state."""
+    """A partition's share state, in short."""
 
     state_epoch: int
     start_offset: int
@@ -43,23 +44,20 @@ class ShareStateSummary(NamedTuple):
 
 
 class ShareStates(Protocol):
-    """Who keeps share states. All raise RequestError; what returns is on the device."""
+    """The keeper of share states. All raise RequestError; what returns is on the device."""
 
     async def initialize(self, group: str, topic_id: bytes, partition: int, start_offset: int, state_epoch: int) -> None:
-        """Have a state that begins there. One that is there already begins anew, unless its epoch is higher."""
+        """Have a state that begins there. An existing one begins again, unless its epoch is higher."""
 
     async def initialize_all(
         self, group: str, partitions: Iterable[tuple[bytes, int]], start_offset: int, state_epoch: int
     ) -> Mapping[tuple[bytes, int], RequestError]:
-        """`initialize` for many; answers those that failed, and raises nothing."""
+        """`initialize` for many. Returns those that failed, and raises nothing."""
 
-    async def alter(self, group: str, topic_id: bytes, partition: int, start_offset: int, state_epoch: int) -> None:
-        """Let a state that is there begin anew."""
-
-    async def read_summary(self, group: str, topic_id: bytes, partition: int) -> ShareStateSummary: ...
+    def read_summary(self, group: str, topic_id: bytes, partition: int) -> ShareStateSummary | None: ...
 
     async def delete(self, group: str, topic_id: bytes, partition: int) -> None:
-        """Have no state. One that is not there is fine."""
+        """Have no state; that there is none is fine."""
 
 
 @attrs.frozen(kw_only=True)

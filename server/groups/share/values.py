@@ -1,4 +1,4 @@
-"""What a share-partition is asked and answers (KIP-932)."""
+"""What goes into the state of a share-partition, and what comes out of it; how its group is configured (KIP-932)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,65 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import attrs
+
+from ....protocol.types import Isolation
+from ...config.group_keys import GroupConfig
+
+# ---- configuration ---------------------------------------------------------------------------------------------------------
+
+
+class OffsetReset(enum.Enum):
+    """Where a group begins in a partition that it has never read: `share.auto.offset.reset`."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    BY_DURATION = "by_duration"
+
+
+@attrs.frozen(kw_only=True)
+class ShareConfig:
+    """The configuration of one share group; Kafka's defaults (Kafka: GroupConfig, ShareGroupConfig; KIP-932, KIP-1222)."""
+
+    offset_reset: OffsetReset = OffsetReset.LATEST
+    offset_reset_duration_ms: int = 0
+    """How far back BY_DURATION begins."""
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    """`share.isolation.level`."""
+    record_lock_duration_ms: int = 30_000
+    """`share.record.lock.duration.ms`: after it a record that a member has not acknowledged is given to another."""
+    delivery_count_limit: int = 5
+    """`share.delivery.count.limit`: a record that is given back after so many deliveries is archived."""
+    partition_max_record_locks: int = 2_000
+    """`share.partition.max.record.locks`: offsets of a partition between the first that is not done and the last that was
+    given to a member."""
+    renew_acknowledge_enabled: bool = True
+    """`share.renew.acknowledge.enable`."""
+    session_timeout_ms: int = 45_000
+    """`share.session.timeout.ms`."""
+    heartbeat_interval_ms: int = 5_000
+    """`share.heartbeat.interval.ms`."""
+
+    @classmethod
+    def of(cls, values: GroupConfig) -> ShareConfig:
+        """Return the configuration of a group with these values of keys."""
+        reset = values["share.auto.offset.reset"]
+        return cls(
+            offset_reset=OffsetReset(reset.strategy),
+            offset_reset_duration_ms=reset.duration_ms or 0,
+            isolation=Isolation.READ_COMMITTED if values["share.isolation.level"] else Isolation.READ_UNCOMMITTED,
+            record_lock_duration_ms=values["share.record.lock.duration.ms"],
+            delivery_count_limit=values["share.delivery.count.limit"],
+            partition_max_record_locks=values["share.partition.max.record.locks"],
+            renew_acknowledge_enabled=values["share.renew.acknowledge.enable"],
+            session_timeout_ms=values["share.session.timeout.ms"],
+            heartbeat_interval_ms=values["share.heartbeat.interval.ms"],
+        )
+
+
+DEFAULT_SHARE_CONFIG: Final = ShareConfig()
+
+
+# ---- records ---------------------------------------------------------------------------------------------------------------
 
 
 class RecordState(enum.IntEnum):

@@ -1,9 +1,9 @@
 """The coordinator of one kind of groups whose assignments the server makes (KIP-848, KIP-932, KIP-1071; Kafka:
 GroupCoordinatorService).
 
-`server.groups` decides. Here are the turns, the clock, the log and the memory. *Invariants*: each group has one change at a
+`server.groups` decides. Here are the locks, the clock, the log and the memory. *Invariants*: each group has one change at a
 time, in the order of the requests; records are in `__consumer_offsets` before a plan is true and before anybody is told; an
-ended timer is planned like any other change. A heartbeat without news waits for nothing but the turns before it.
+ended timer is planned like any other change. A heartbeat without news waits for nothing but the changes before it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ....system.clock import NowMs
 from ...manager.state.group_configs import GroupConfigs
 from ...manager.topics import Topics
 from ..alarm import Alarm, deadline_now_ms
+from ..keyed_locks import KeyedLocks
 from ..offsets_topic import OffsetsTopic
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -67,45 +68,6 @@ def member_times(kind: str, configs: GroupConfigs, group: str) -> MemberTimes:
     return MemberTimes(config[f"{kind}.heartbeat.interval.ms"], config[f"{kind}.session.timeout.ms"])
 
 
-# ---- turns -------------------------------------------------------------------------------------------------------------------
-
-
-@attrs.define(eq=False, repr=False)
-class _Turns:
-    """The lock of one group's changes, kept while a task holds it or waits for it."""
-
-    lock: trio.Lock = attrs.field(factory=trio.Lock)
-    users: int = 0
-
-
-@attrs.define(eq=False, repr=False)
-class GroupTurns:
-    """One change of a group at a time, in the order of the requests. A name is of one kind of group at a time, so all kinds
-    share one `GroupTurns`. Owner: the group coordinator."""
-
-    _turns: dict[str, _Turns] = attrs.field(factory=dict)
-
-    def __contains__(self, group: object) -> bool:
-        """Whether a task has a turn, or waits for one."""
-        return group in self._turns
-
-    @asynccontextmanager
-    async def of(self, group: str) -> AsyncIterator[None]:
-        """Hold the group's turn for the time of the block."""
-        turns = self._turns.setdefault(group, _Turns())
-        turns.users += 1
-        try:
-            async with turns.lock:
-                yield
-        finally:
-            turns.users -= 1
-            if not turns.users:
-                del self._turns[group]
-
-
-# ---- the coordinator ---------------------------------------------------------------------------------------------------------
-
-
 class _RecordSize(NamedTuple):
     """The memory of a record."""
 
@@ -132,7 +94,8 @@ class ManagedCoordinator(Generic[G]):
     _topic: OffsetsTopic
     _groups: G
     _wall_ms: NowMs
-    _turns: GroupTurns = attrs.field(factory=GroupTurns)
+    _locks: KeyedLocks[str] = attrs.field(factory=KeyedLocks)
+    """By group. A name is of one kind at a time, so all kinds share them."""
     _classic: ClassicGroups | None = None
     """An empty classic group makes way for one of this kind; None: it does not."""
     is_of_another_kind: Callable[[str], bool] = lambda _: False
@@ -147,13 +110,13 @@ class ManagedCoordinator(Generic[G]):
         cls,
         topic: OffsetsTopic,
         wall_ms: NowMs,
-        turns: GroupTurns,
+        locks: KeyedLocks[str],
         configs: GroupConfigs,
         settings: AssignedGroupSettings,
         classic: ClassicGroups | None = None,
     ) -> Self:
         groups = cls.GROUPS(settings, ServerTopics(topic.topics), partial(cls.TIMES, cls.KIND, configs))
-        return cls(topic, groups, wall_ms, turns, classic)
+        return cls(topic, groups, wall_ms, locks, classic)
 
     # ---- life ------------------------------------------------------------------------------------------------------------
 
@@ -181,7 +144,7 @@ class ManagedCoordinator(Generic[G]):
         self._is_closed = True
 
     async def _expire(self, key: TimerKey) -> None:
-        async with self._turns.of(key.group_id):
+        async with self._locks.hold(key.group_id):
             is_done = False
             with self._topic.errors.isolate("managed-groups", key.group_id):
                 is_done = await self._handle_timer(key)
@@ -222,7 +185,7 @@ class ManagedCoordinator(Generic[G]):
         """Return the answer to a heartbeat without news: nothing changes but that its session begins again, and nothing waits.
         None: nothing has happened, call `heartbeat`."""
         group = request.group_id
-        if group not in self._groups or group in self._turns:
+        if group not in self._groups or group in self._locks:
             return None
         try:
             self._check_serving(group)
@@ -242,7 +205,7 @@ class ManagedCoordinator(Generic[G]):
         """Join, stay in, or leave. Raises RequestError. Cancelled: what it has led to is stored all the same."""
         self._groups.check(request)
         self._check_serving(request.group_id)
-        async with self._turns.of(request.group_id):
+        async with self._locks.hold(request.group_id):
             self._check_kind(request.group_id)
             plan = self._groups.heartbeat(request, self._wall_ms())
             async with self._in_place_of_classic(request.group_id) as is_new:
@@ -340,14 +303,14 @@ class ManagedCoordinator(Generic[G]):
         return group in self._groups
 
     def is_concerned_with(self, group: str) -> bool:
-        """Whether it is a group of this kind, or a task has its turn that may make it one."""
-        return group in self._turns or group in self._groups
+        """Whether it is a group of this kind, or a task holds its lock that may make it one."""
+        return group in self._locks or group in self._groups
 
     async def remove(self, group: str) -> None:
         """Take a group without members out; its offsets stay. Nothing of this kind is left when this returns. Raises
         RequestError: NON_EMPTY_GROUP."""
         while self.is_concerned_with(group):
-            async with self._turns.of(group):
+            async with self._locks.hold(group):
                 if group in self._groups:
                     await self._store(self._groups.plan_removal(group), lambda: self._groups.forget(group))
 

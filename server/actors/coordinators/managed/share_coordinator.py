@@ -71,8 +71,8 @@ class ShareCoordinator(ManagedCoordinator[ShareGroups]):
 
     @asynccontextmanager
     async def _changing(self, group: str, *, may_be_new: bool) -> AsyncIterator[None]:
-        """The group's turn for the time of the block. Raises GROUP_ID_NOT_FOUND for one of another kind."""
-        async with self._turns.of(group):
+        """Hold the group's lock for the time of the block. Raises GROUP_ID_NOT_FOUND for one of another kind."""
+        async with self._locks.hold(group):
             self._check_kind(group)
             is_claimed = may_be_new and group not in self._groups
             if is_claimed:
@@ -136,14 +136,14 @@ class ShareCoordinator(ManagedCoordinator[ShareGroups]):
         names = {} if found is None else found.states.names
         if partitions is None:
             partitions = sorted(TopicPartition(names[topic_id], number) for topic_id, number in known)
-        return [await self._offset(group, each, known) for each in partitions]
+        return [self._offset(group, each, known) for each in partitions]
 
-    async def _offset(self, group: str, topic_partition: TopicPartition, known: Partitions) -> ShareOffset:
+    def _offset(self, group: str, topic_partition: TopicPartition, known: Partitions) -> ShareOffset:
         topic = self._groups.topics.find(topic_partition.topic)
         if topic is None or self.states is None or (topic.topic_id, topic_partition.partition) not in known:
             return ShareOffset(topic_partition=topic_partition, topic_id=None if topic is None else topic.topic_id)
         try:
-            summary = await self.states.read_summary(group, topic.topic_id, topic_partition.partition)
+            summary = self.states.read_summary(group, topic.topic_id, topic_partition.partition) or NO_STATE
         except RequestError as exc:
             return ShareOffset(topic_partition=topic_partition, topic_id=topic.topic_id, error=exc.as_answer())
         return ShareOffset(topic_partition=topic_partition, topic_id=topic.topic_id, summary=summary)
@@ -178,15 +178,12 @@ class ShareCoordinator(ManagedCoordinator[ShareGroups]):
         self, group: str, states: ShareStates, wanted: Mapping[TopicPartitionId, int], names: Mapping[bytes, str]
     ) -> dict[TopicPartitionId, RequestError]:
         """Answers which have failed. Raises NON_EMPTY_GROUP."""
-        before = self._groups.find(group)
-        were_there = NO_PARTITIONS if before is None else before.states.initialized
         plan = self._groups.plan_states(group, frozenset(wanted), names, self._wall_ms())
         await self._carry_out(plan)
         failed: dict[TopicPartitionId, RequestError] = {}
         for partition, offset in wanted.items():
-            change = states.alter if partition in were_there else states.initialize
             try:
-                await change(group, *partition, offset, plan.group.epoch)
+                await states.initialize(group, *partition, offset, plan.group.epoch)
             except RequestError as exc:
                 failed[partition] = exc.as_answer()
         if done := frozenset(wanted.keys() - failed.keys()):

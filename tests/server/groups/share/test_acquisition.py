@@ -9,8 +9,8 @@ import pytest
 from triolog.protocol.errors import RequestError
 from triolog.server.groups.share import values
 from triolog.server.groups.share.acquisition import Acquisition
-from triolog.server.groups.share.config import ShareConfig
 from triolog.server.groups.share.partition_state import SharePartitionState
+from triolog.server.groups.share.values import ShareConfig
 
 OPTIMIZED, LIMITED = values.AcquireMode
 TENS: Final = [values.OffsetRange(first, first + 9) for first in range(0, 50, 10)]

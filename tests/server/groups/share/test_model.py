@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server.groups.share.acquisition import Acquisition
-from triolog.server.groups.share.config import ShareConfig
 from triolog.server.groups.share.partition_state import Change, SharePartitionState
 from triolog.server.groups.share.stored_state import StoredShare, applied, plan_initial, plan_write
-from triolog.server.groups.share.values import Acknowledgement, AcquireMode, OffsetRange, RecordState, StateBatch
+from triolog.server.groups.share.values import Acknowledgement, AcquireMode, OffsetRange, RecordState, ShareConfig, StateBatch
 
 MEMBERS: Final = ("one", "two", "three")
 CONFIG: Final = ShareConfig(record_lock_duration_ms=100, delivery_count_limit=3, partition_max_record_locks=30)

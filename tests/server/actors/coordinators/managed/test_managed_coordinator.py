@@ -114,7 +114,7 @@ async def test_heartbeats_that_come_at_once_take_turns(fast_path: Path, kind: Ki
             for number in range(20):
                 nursery.start_soon(join, number)
         assert len(kind.members(broker)) == len(epochs) == 20
-        assert GROUP not in kind.coordinator(broker)._turns
+        assert GROUP not in kind.coordinator(broker)._locks
 
 
 async def test_a_heartbeat_without_news_is_answered_at_once(fast_path: Path, kind: Kind, mock_clock: MockClock) -> None:
@@ -137,7 +137,7 @@ async def test_a_heartbeat_that_changes_or_waits_is_not_answered_at_once(fast_pa
         beat = await kind.settled(broker)
         for news in ({"member_epoch": -1}, {"member_epoch": 9}, {"member_id": "b"}, kind.news):
             assert coordinator.heartbeat_now(attrs.evolve(beat, **news)) is None, news
-        async with coordinator._turns.of(GROUP):
+        async with coordinator._locks.hold(GROUP):
             assert coordinator.heartbeat_now(beat) is None, "somebody else's change comes first"
         coordinator.close()
         assert coordinator.heartbeat_now(beat) is None
