@@ -30,7 +30,7 @@ from ....protocol.coordinator.share_group_state import (
     encode_share_state_key,
     encode_share_state_value,
 )
-from ....protocol.errors import ErrorCode, RequestError, TriologError
+from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.limits import INT16_MAX, MIB
 from ....protocol.records.batch import BatchHeader
 from ....protocol.records.builder import build_batch
@@ -39,7 +39,6 @@ from ....protocol.types import Bytes, TopicPartition
 from ...groups.share.stored_state import StoredShare, applied, plan_initial, plan_snapshot
 from ...groups.share.values import ShareKey
 from ...storage.disk.checkpoints import encode_uuid
-from ...storage.errors import LogOfflineError
 from ...storage.log.append import AppendResult
 from ...system.client_memory import Account
 from ...system.clock import NowMs
@@ -124,18 +123,12 @@ class ShareStateLog:
         self._shares.clear()
         self._snapshots.clear()
         self._account.clear()
-        self._unreadable = None
-        try:
+
+        async def read() -> None:
             for number in range(self._topic.partitions if self._exists else 0):
                 await self._topic.replay(TopicPartition(SHARE_GROUP_STATE_TOPIC, number), self._replayer(number))
-        except (TriologError, OSError) as exc:
-            self._unreadable = LogOfflineError(
-                f"the state of share groups cannot be served: {exc}; `triolog verify` says what is wrong with the log"
-            )
-            LOGGER.error("%s", self._unreadable)
-        except Exception as exc:
-            self.errors.note("coordinator-load", SHARE_GROUP_STATE_TOPIC, exc)
-            self._unreadable = LogOfflineError(f"the state of share groups cannot be served: unhandled exception ({exc!r})")
+
+        self._unreadable = await self._topic.load(read, "the state of share groups", SHARE_GROUP_STATE_TOPIC)
 
     @property
     def errors(self) -> TaskErrors:
