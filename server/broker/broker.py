@@ -123,7 +123,7 @@ class Broker:
         shares = SharePartitions(
             coordinators.share_state,
             manager.topics,
-            reader,
+            reader.offset_for_time,
             manager.now_ms,
             lambda group: ShareConfig.of(group_configs.of_group(group)),
             memory=manager.client_memory,
@@ -154,7 +154,7 @@ class Broker:
             offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
             shares=shares,
             share_fetches=ShareFetches(shares, manager.topics, reader, manager.gap_passes),
-            share_views=ShareViews(share_coordinator, shares, manager.topics, manager.now_ms),
+            share_views=ShareViews(share_coordinator.partitions, shares, manager.topics, manager.now_ms),
             producers=Producers(manager, coordinators.producer_ids, transactions, coordinators.hanging),
             transactions=transactions,
             stages=coordinators.stage_commits.stages,

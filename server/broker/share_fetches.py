@@ -17,7 +17,7 @@ from ...protocol.types import Bytes
 from ..actors.manager.gaps.passes import GapPasses
 from ..actors.manager.topics import Topics
 from ..actors.partition.waiters import Waiters, waiting_on
-from ..actors.share.share_partition import SharePartition, Wanted
+from ..actors.share.share_partition import AcquireStyle, SharePartition
 from ..groups.share.values import AcquiredRecords, AcquireMode, OffsetRange, ShareKey, StateBatch
 from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords
@@ -173,7 +173,7 @@ class ShareFetches:
         answers, _ = await self._reader.fetch_now(list(asked.values()), max_bytes=fetch.max_bytes, view=_view(asked))
         taken: list[ShareFetched] = []
         settled: list[tuple[SharePartition, Sequence[StateBatch]]] = []
-        left, wanted = fetch.max_records, Wanted(fetch.mode, fetch.batch_size)
+        left, style = fetch.max_records, AcquireStyle(fetch.mode, fetch.batch_size)
         for (share, question), answer in zip(asked.items(), answers, strict=True):
             if answer.fetched is None:
                 if answer.error is not None and answer.error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -184,7 +184,7 @@ class ShareFetches:
                 headers = [header for header, _ in iter_batches(answer.fetched.records)]
                 acquired, archived = share.acquire(
                     fetch.member_id,
-                    wanted,
+                    style,
                     [OffsetRange(header.base_offset, header.last_offset) for header in headers],
                     fetch_offset=question.offset,
                     max_records=left,

@@ -36,9 +36,9 @@ from ..groups.share.values import (
     ShareKey,
     StateBatch,
 )
+from ..storage.segments.segment_view import TimestampAndOffset
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs
-from .reader import LogReader
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -48,6 +48,8 @@ SHARES_PER_TURN: Final = 32
 PRUNE_S: Final = 300.0
 """Kafka's share.coordinator.state.topic.prune.interval.ms."""
 
+OffsetForTime = Callable[[TopicPartition, int], Awaitable[TimestampAndOffset]]
+"""Look up the first record of a partition with a timestamp of at least this; offset -1 where there is none."""
 ConfigOf = Callable[[str], ShareConfig]
 """From a group's name to its configuration; called for each request."""
 
@@ -82,7 +84,7 @@ class SharePartitions:
 
     _log: ShareStateLog
     _topics: Topics
-    _reader: LogReader
+    _offset_for_time: OffsetForTime
     _wall_ms: NowMs
     config_of: ConfigOf = lambda _: DEFAULT_SHARE_CONFIG
     counters: ShareCounters = attrs.field(factory=ShareCounters)
@@ -208,15 +210,15 @@ class SharePartitions:
 
     async def _first_offset(self, topic_partition: TopicPartition, config: ShareConfig) -> int:
         """Where a group begins that was never here: share.auto.offset.reset."""
-        snapshot = self._reader.snapshot(topic_partition)
+        snapshot = self._topics.actor(topic_partition).snapshot()
         if config.offset_reset is OffsetReset.EARLIEST:
             return snapshot.log_start_offset
         if config.offset_reset is OffsetReset.BY_DURATION:
             timestamp = max(0, min(self._wall_ms() - config.offset_reset_duration_ms, INT64_MAX))
-            found = await self._reader.offset_for_time(topic_partition, timestamp)
+            found = await self._offset_for_time(topic_partition, timestamp)
             if found.offset >= 0:
                 return found.offset
-        return self._reader.snapshot(topic_partition).high_watermark
+        return self._topics.actor(topic_partition).snapshot().high_watermark
 
     def is_absent(self, key: ShareKey) -> bool:
         """Whether the group has certainly never begun there."""

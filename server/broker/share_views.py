@@ -7,7 +7,7 @@ Of a partition whose group nobody reads with this is what is stored.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -15,8 +15,8 @@ from ...protocol.coordinator.share_group_state import NO_START_OFFSET
 from ...protocol.errors import RequestError
 from ...protocol.types import Isolation, TopicPartition
 from ..actors.coordinators.alarm import deadline_now_ms
-from ..actors.coordinators.managed.share_coordinator import ShareCoordinator
 from ..actors.manager.topics import Topics
+from ..groups.assigned.values import Partitions
 from ..groups.share.partition_state import SharePartitionState
 from ..groups.share.values import RecordState, ShareKey
 from ..system.clock import NowMs
@@ -80,7 +80,8 @@ class SharePartitionView:
 class ShareViews:
     """See the module. It owns nothing."""
 
-    _coordinator: ShareCoordinator
+    _partitions_of: Callable[[str], Partitions]
+    """The partitions that a group has a share state of, by group."""
     _shares: SharePartitions
     _topics: Topics
     _wall_ms: NowMs
@@ -88,7 +89,7 @@ class ShareViews:
     def keys(self, group: str) -> list[ShareKey]:
         """The partitions that a group has a share state of, by topic and number; none for a group that nobody knows."""
         named = []
-        for topic_id, number in self._coordinator.partitions(group):
+        for topic_id, number in self._partitions_of(group):
             try:
                 named.append((self._topics.name_of(topic_id), number, ShareKey(group, topic_id, number)))
             except RequestError:  # deleted

@@ -21,7 +21,7 @@ from triolog.server.actors.compaction.cleaner_counters import CleanerCounters
 from triolog.server.actors.compaction.scrub import Scrub
 from triolog.server.actors.coordinators.group_coordinator import GroupCoordinator
 from triolog.server.actors.coordinators.hanging_transactions import HangingTransactions
-from triolog.server.actors.coordinators.managed.managed_coordinator import ManagedCoordinator
+from triolog.server.actors.coordinators.managed.managed_coordinator import AssignedCoordinator
 from triolog.server.actors.coordinators.offsets_topic import OffsetsTopic
 from triolog.server.actors.coordinators.transaction_coordinator import TransactionCoordinator
 from triolog.server.actors.disk.disk import Disk
@@ -278,7 +278,7 @@ CASES: Final = {
     "offset-expiry": Case(GroupCoordinator, "_may_expire", second, expire_offsets),
     "classic-groups": Case(Rebalance, "came_due", lambda _, group, *__: group.group_id, let_members_expire),
     "group-records": Case(OffsetsTopic, "store_members", lambda _, __, values: " ".join(values), store_groups),
-    "managed-groups": Case(ManagedCoordinator, "_handle_timer", lambda _, key: key.group_id, let_managed_members_expire),
+    "managed-groups": Case(AssignedCoordinator, "_handle_timer", lambda _, key: key.group_id, let_managed_members_expire),
     "group-expiry": Case(OffsetsTopic, "is_known", second, expire_groups),
     "stage-commits": Case(StageCommits, "_finish", second, finish_commits, stub=True),
     "stage-expiry": Case(Stages, "_drop", second, expire_stages, stub=True),

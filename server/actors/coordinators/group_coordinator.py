@@ -58,7 +58,7 @@ from .commit_batch import AnswerCommit, Commit
 from .committed_offsets import OFFSETS_PER_BATCH, CommittedOffsets
 from .group_records import GroupRecords
 from .keyed_locks import KeyedLocks
-from .managed.managed_coordinator import ManagedCoordinator
+from .managed.managed_coordinator import AssignedCoordinator
 from .managed.share_coordinator import ShareCoordinator
 from .offsets_topic import OffsetsTopic, check_group
 
@@ -85,7 +85,7 @@ class GroupCoordinator:
     consumers: ConsumerCoordinator
     share: ShareCoordinator
     streams: StreamsCoordinator
-    _assigned: tuple[ManagedCoordinator[Any], ...]
+    _assigned: tuple[AssignedCoordinator[Any], ...]
     """These three: the coordinators of groups whose assignments the server makes."""
     _callers: dict[Token, _Caller] = attrs.field(factory=dict)
     _numbers: itertools.count[int] = attrs.field(factory=itertools.count)
@@ -183,7 +183,7 @@ class GroupCoordinator:
         assert isinstance(answer, JoinAnswer)
         return answer
 
-    def _in_the_way(self, group: str) -> ManagedCoordinator[Any] | None:
+    def _in_the_way(self, group: str) -> AssignedCoordinator[Any] | None:
         """Return the coordinator that has, or may be about to have, a group of that name, and lets go of it when it is
         empty."""
         others = () if group in self.share else (self.consumers, self.streams)
@@ -421,7 +421,7 @@ class GroupCoordinator:
 
 
 @attrs.define(eq=False, repr=False)
-class ConsumerCoordinator(ManagedCoordinator[ConsumerGroups]):
+class ConsumerCoordinator(AssignedCoordinator[ConsumerGroups]):
     """The coordinator of consumer groups (KIP-848)."""
 
     KIND: ClassVar[str] = CONSUMER_TYPE
@@ -440,7 +440,7 @@ def _streams_times(kind: str, configs: GroupConfigs, group: str) -> StreamsTimes
 
 
 @attrs.define(eq=False, repr=False)
-class StreamsCoordinator(ManagedCoordinator[StreamsGroups]):
+class StreamsCoordinator(AssignedCoordinator[StreamsGroups]):
     """The coordinator of Streams groups (KIP-1071). The answer of a heartbeat names internal topics that are missing: its
     sender makes them, if the member may."""
 

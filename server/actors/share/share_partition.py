@@ -28,8 +28,8 @@ from .share_state_log import ShareStateLog, fenced
 LOGGER: Final = logging.getLogger(__name__)
 
 
-class Wanted(NamedTuple):
-    """How a member wants its records."""
+class AcquireStyle(NamedTuple):
+    """How a member is given its records."""
 
     mode: AcquireMode
     batch_size: int
@@ -58,7 +58,7 @@ class SharePartition:
     def acquire(
         self,
         member: str,
-        wanted: Wanted,
+        style: AcquireStyle,
         fetched: Sequence[OffsetRange],
         *,
         fetch_offset: int,
@@ -67,7 +67,7 @@ class SharePartition:
     ) -> tuple[list[AcquiredRecords], list[StateBatch]]:
         """Give records to a member that were read from `fetch_offset` on, see `Acquisition`. Returns what the member gets, and
         what `store_settled` has to store: that aborted records are archived."""
-        acquisition = Acquisition(self.state, member, wanted.mode, wanted.batch_size, deadline_now_ms())
+        acquisition = Acquisition(self.state, member, style.mode, style.batch_size, deadline_now_ms())
         acquired = acquisition.take(fetched, fetch_offset=fetch_offset, max_records=max_records, aborted=aborted)
         self._alarm.bring_forward(self.state.next_deadline_ms)
         self.state.counters.acquired += sum(each.last_offset - each.first_offset + 1 for each in acquired)

@@ -83,7 +83,7 @@ G = TypeVar("G", bound=AssignedGroups[Any])
 
 
 @attrs.define(eq=False, repr=False)
-class ManagedCoordinator(Generic[G]):
+class AssignedCoordinator(Generic[G]):
     """See the module. Owner of the members of all groups of its kind; called from any task of the trio thread."""
 
     KIND: ClassVar[str]

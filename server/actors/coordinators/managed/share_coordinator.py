@@ -23,7 +23,7 @@ from ....groups.share.group import ShareGroup
 from ....groups.share.member import SHARE_TYPE, ShareHeartbeat
 from ....groups.share.share_groups import ShareGroups
 from ....groups.share.share_states import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareStates, ShareStateSummary
-from .managed_coordinator import ManagedCoordinator
+from .managed_coordinator import AssignedCoordinator
 
 NO_STATE: Final = ShareStateSummary(0, UNINITIALIZED_OFFSET, 0, UNKNOWN_COUNT)
 
@@ -40,7 +40,7 @@ class ShareOffset:
 
 
 @attrs.define(eq=False, repr=False)
-class ShareCoordinator(ManagedCoordinator[ShareGroups]):
+class ShareCoordinator(AssignedCoordinator[ShareGroups]):
     """See the module. A group of another kind that has its name never makes way."""
 
     KIND: ClassVar[str] = SHARE_TYPE
