@@ -12,7 +12,6 @@ import trio
 from ..actors.compaction.child_process import OpenChild, open_child_process
 from ..actors.compaction.compaction import Compaction
 from ..actors.compaction.scrub import Scrub
-from ..actors.coordinators.group_coordinator import GroupCoordinator
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..actors.disk.descriptors import DescriptorBudget
 from ..actors.disk.disk import Disk
@@ -28,8 +27,11 @@ from ..actors.manager.state.group_configs import GroupConfigs, open_group_config
 from ..actors.stages.stage_commits import StageCommits
 from ..actors.stages.stages import Stages
 from ..actors.wear.wear import Wear
-from ..groups.share.values import ShareConfig
+from ..groups.coordinators.group_coordinator import GroupCoordinator
 from ..settings.broker_config import BrokerConfig
+from ..sharing.partitions import SharePartitions
+from ..sharing.state.values import ShareConfig
+from ..sharing.views import ShareViews
 from ..storage.disk.filesystem import FileSystem, OsFileSystem
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs, system_now_ms
@@ -45,8 +47,6 @@ from .offsets import OffsetCommits
 from .producers import Producers
 from .reader import LogReader
 from .share_fetches import ShareFetches
-from .share_partitions import SharePartitions
-from .share_views import ShareViews
 from .statistics import BrokerStatistics, Collector
 from .topics import TopicAdmin
 from .writer import LogWriter

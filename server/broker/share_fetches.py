@@ -17,13 +17,13 @@ from ...protocol.types import Bytes
 from ..actors.manager.gaps.passes import GapPasses
 from ..actors.manager.topics import Topics
 from ..actors.partition.waiters import Waiters, waiting_on
-from ..actors.share.share_partition import AcquireStyle, SharePartition
-from ..groups.share.values import AcquiredRecords, AcquireMode, OffsetRange, ShareKey, StateBatch
+from ..sharing.partition import AcquireStyle, SharePartition
+from ..sharing.partitions import NeverBegunError, SharePartitions
+from ..sharing.state.values import AcquiredRecords, AcquireMode, OffsetRange, ShareKey, StateBatch
 from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords
 from .fetches import FetchPartition, ReaderView
 from .reader import LogReader
-from .share_partitions import NeverBegunError, SharePartitions
 
 NOTHING: Final = b""
 SHARES_PER_TURN: Final = 64

@@ -1,3 +1,3 @@
-"""Groups of consumers as state machines: classic ones, those whose assignments the server makes, and in `share` those whose
-members share partitions. Who is a member, what each reads, who has to wait for what. No trio, no clock, no disk: times come in,
-answers and records come out."""
+"""Groups of consumers: `classic` ones; those whose assignments the server makes, with what they have in common in `assigned`
+and the kinds in `consumer`, `share` and `streams`; and their `coordinators`. Without the latter no trio, no clock, no disk:
+times come in, answers and records come out."""

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 import triolog.server.system.client_memory as ledger
-from triolog.server.actors.coordinators.group_coordinator import ConsumerCoordinator, StreamsCoordinator
-from triolog.server.actors.coordinators.managed.share_coordinator import ShareCoordinator
+from triolog.server.groups.coordinators.group_coordinator import ConsumerCoordinator, StreamsCoordinator
+from triolog.server.groups.coordinators.share import ShareCoordinator
 
 SERVER: Final = Path(ledger.__file__).parents[1]
-PACKAGES: Final = ("actors", "broker", "groups", "listeners", "security", "telemetry")
+PACKAGES: Final = ("actors", "broker", "groups", "listeners", "security", "sharing", "telemetry")
 COLLECTIONS: Final = {"dict", "set", "list", "deque", "Counter", "OrderedDict", "defaultdict"}
 
 ACCOUNTED: Final = {

@@ -18,9 +18,9 @@ from triolog.server.groups.assigned.values import (
     Partitions,
     TopicMetadata,
 )
-from triolog.server.groups.consumer import ConsumerGroups
-from triolog.server.groups.consumer_group import ConsumerGroup
-from triolog.server.groups.consumer_values import ConsumerHeartbeat
+from triolog.server.groups.consumer.group import ConsumerGroup
+from triolog.server.groups.consumer.groups import ConsumerGroups
+from triolog.server.groups.consumer.values import ConsumerHeartbeat
 
 GROUP = "group"
 REBALANCE_TIMEOUT_MS = 60_000

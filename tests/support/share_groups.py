@@ -11,9 +11,9 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server.groups.assigned.groups import Plan
 from triolog.server.groups.assigned.values import AssignedGroupSettings, HeartbeatAnswer, Partitions
 from triolog.server.groups.share.group import ShareGroup
+from triolog.server.groups.share.groups import ShareGroups
 from triolog.server.groups.share.member import ShareHeartbeat
-from triolog.server.groups.share.share_groups import ShareGroups
-from triolog.server.groups.share.share_states import ShareStateSummary
+from triolog.server.groups.share.states import ShareStateSummary
 
 from tests.support.consumer_groups import DrivenGroups
 

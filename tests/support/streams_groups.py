@@ -16,7 +16,7 @@ from triolog.protocol.coordinator.streams_group_records import (
 from triolog.server.groups.assigned.groups import Plan
 from triolog.server.groups.assigned.values import AssignedGroupSettings
 from triolog.server.groups.streams.group import StreamsGroup
-from triolog.server.groups.streams.streams_groups import StreamsGroups
+from triolog.server.groups.streams.groups import StreamsGroups
 from triolog.server.groups.streams.tasks import NO_TASK_IDS, NO_TASKS, Tasks
 from triolog.server.groups.streams.values import InternalTopic, StreamsHeartbeat, StreamsHeartbeatAnswer, StreamsTimes
 

@@ -26,7 +26,7 @@ class Plan(Generic[G]):
 
     records: tuple[tuple[Any, Any], ...]
     """To be stored, all or none."""
-    answer: Any | None = None
+    answer: Any = None
     base: G
     group: G
     touched: frozenset[str] = frozenset()

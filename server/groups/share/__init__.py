@@ -1,2 +1,1 @@
-"""Share groups (KIP-932): who is a member and which partitions each reads, and what becomes of the records that members
-are given. No trio, no clock, no disk."""
+"""Share groups (KIP-932): their members and the partitions that each reads. What becomes of records is in `server.sharing`."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ..assigned.values import Partitions, TopicPartitionId
-from ..consumer_assignors import Subscribers
+from ..consumer.assignors import Subscribers
 
 SIMPLE: Final = "simple"
 

@@ -11,11 +11,11 @@ from ....protocol.coordinator import share_group_records as records
 from ..assigned.group import AssignedGroup, GroupDraft, RecordTypes
 from ..assigned.member import by_topic, from_record, recorded
 from ..assigned.values import NO_PARTITIONS, NOT_SEEN, Partitions, TopicMetadata, TopicPartitionId, metadata_hash
-from ..consumer_assignors import Subscriber
+from ..consumer.assignors import Subscriber
 from ..values import GroupState
 from .assignor import SIMPLE, assign_simple
 from .member import SHARE_TYPE, ShareMember
-from .share_states import StatePartitions
+from .states import StatePartitions
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)

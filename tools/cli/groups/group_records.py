@@ -10,7 +10,7 @@ from ....protocol.coordinator import consumer_group_records as records
 from ....protocol.coordinator.consumer_protocol import CONSUMER_PROTOCOL_TYPE, ConsumerPartitions, decode_assignment
 from ....protocol.coordinator.group_metadata import GroupMetadataValue, MemberMetadata
 from ....protocol.errors import RemoteProtocolError
-from ....server.groups.consumer_member import MemberState
+from ....server.groups.consumer.member import MemberState
 from ....server.storage.disk.checkpoints import encode_uuid
 
 TopicPartitions = Iterable[records.ConsumerGroupTopicPartitions] | Iterable[records.ConsumerGroupCurrentPartitions]

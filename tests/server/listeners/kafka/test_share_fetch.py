@@ -12,8 +12,8 @@ import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import OffsetReset, ShareConfig, ShareKey
-from triolog.server.groups.share import sessions
 from triolog.server.listeners.kafka.share_acknowledgements import MAX_MEMBER_ID_CHARS
+from triolog.server.sharing.state import sessions
 
 from tests.support.brokers import until
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produced
