@@ -1,3 +1,3 @@
-"""Groups of consumers: `classic` ones; those whose assignments the server makes, with what they have in common in `assigned`
-and the kinds in `consumer`, `share` and `streams`; and their `coordinators`. Without the latter no trio, no clock, no disk:
-times come in, answers and records come out."""
+"""Groups of consumers. `classic`: the leader makes the assignment. `consumer`, `share` and `streams`: the server makes it;
+`assigned` has what these kinds have in common. These are rules, without trio, clock and disk: times come in, answers and
+records come out. Their `coordinators` wait, and store."""

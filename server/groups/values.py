@@ -14,7 +14,7 @@ CLASSIC_TYPE: Final = "classic"
 
 
 class GroupState(enum.Enum):
-    """How far a group is. The values are the names that ListGroups and the APIs that describe groups use."""
+    """The state of a group. The values are the names that ListGroups and the APIs that describe groups use."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -45,7 +45,7 @@ FIRST_COMMIT_WITH_EPOCHS: Final = 9
 
 @attrs.frozen(kw_only=True)
 class CommittingMember:
-    """Who commits offsets. At its defaults: somebody who does without membership."""
+    """The member that commits offsets. At its defaults: a client without membership."""
 
     generation: int = NO_GENERATION
     member_id: str = NO_MEMBER_ID

@@ -1,7 +1,8 @@
-"""One partition as one share group reads it: what its members have and say, and its writes (Kafka: SharePartition).
+"""One partition as one share group reads it: the records of its members, their acknowledgements, and its writes (Kafka:
+SharePartition).
 
-What is decided is `server.groups.share`'s matter; here are the clock, the log of the state and who waits. Nothing here waits
-for the partition's own log, or holds it up.
+`sharing.state` decides. Here are the clock, the log of the state and the waiting fetches. Nothing here waits for the
+partition's own log, or holds it up.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class SharePartition:
         max_records: int,
         aborted: Sequence[OffsetRange],
     ) -> tuple[list[AcquiredRecords], list[StateBatch]]:
-        """Give records to a member that were read from `fetch_offset` on, see `Acquisition`. Returns what the member gets, and
-        what `store_settled` has to store: that aborted records are archived."""
+        """Give records to a member that were read from `fetch_offset` on, see `Acquisition`. Returns the records of the member,
+        and the batches for `store_settled`: aborted records are archived."""
         acquisition = Acquisition(self.state, member, style.mode, style.batch_size, deadline_now_ms())
         acquired = acquisition.take(fetched, fetch_offset=fetch_offset, max_records=max_records, aborted=aborted)
         self._alarm.bring_forward(self.state.next_deadline_ms)
@@ -74,12 +75,12 @@ class SharePartition:
         return acquired, acquisition.archived
 
     async def acknowledge(self, member: str, said: Sequence[Acknowledgement]) -> None:
-        """What a member says of records. It is stored when this returns. Raises RequestError; then nothing has happened but
-        renewals. Cancelled: it happens all the same."""
+        """Settle records as a member acknowledges them. It is stored when this returns. Raises RequestError; then nothing has
+        happened but renewals. Cancelled: it happens all the same."""
         await self._carry_out(self.state.acknowledge(member, said, deadline_now_ms()))
 
     async def release(self, member: str) -> None:
-        """Take back what a member has. Raises RequestError; then it has it until its locks end."""
+        """Take back the records of a member. Raises RequestError; then it has them until its locks end."""
         await self._carry_out(self.state.release(member))
 
     async def _carry_out(self, change: Change) -> None:
@@ -96,7 +97,7 @@ class SharePartition:
             self.waiters.wake_all()
 
     def expire(self) -> list[StateBatch]:
-        """Take back what members have had for too long; answers what is to be stored of it."""
+        """Take back records whose lock has ended. Returns the batches to be stored."""
         expired = self.state.expire(deadline_now_ms())
         if expired:
             self.waiters.wake_all()
@@ -134,6 +135,6 @@ class SharePartition:
         )
 
     def end(self) -> None:
-        """It is somebody else's matter from now on."""
+        """Give the state up: another `SharePartition` follows."""
         self.is_over = True
         self.waiters.wake_all()

@@ -1,7 +1,8 @@
-"""Share groups' partitions (KIP-932): opened when a member asks for them, closed when they are taken away (Kafka:
-SharePartitionManager). What members are given is in `share_fetches`.
+"""Share-partitions (KIP-932), opened when a member requests them and closed when they are taken away (Kafka:
+SharePartitionManager). `broker.share_fetches` gives records to members.
 
-Who is a member of a group, and which partitions are its, is decided elsewhere; here a member is whoever has a share session.
+The group coordinator decides who is a member of a group and which partitions it reads; here a member is a client with a share
+session.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ ConfigOf = Callable[[str], ShareConfig]
 
 
 class ShareInFlight(NamedTuple):
-    """What a share-partition has begun and not finished, now."""
+    """The records that a share-partition has begun and not finished, now."""
 
     start_offset: int
     next_offset: int
@@ -63,7 +64,7 @@ class NeverBegunError(RequestError):
 
 
 class ShareStatistics(NamedTuple):
-    """What share groups do, for metrics."""
+    """Figures of share groups, for metrics."""
 
     counters: ShareCounters
     in_flight: Mapping[str, int]
@@ -99,7 +100,7 @@ class SharePartitions:
     # ---- life ------------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Locks end, and what is needed no longer is deleted, until `stop`."""
+        """End locks, and delete states that are not needed any more, until `stop`."""
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
@@ -111,7 +112,7 @@ class SharePartitions:
             self._stopped.set()
 
     async def stop(self) -> None:
-        """End `run`; what is being written is written first. Cancelled: that goes on until the logs are given up."""
+        """End `run`; a record that is being written is written first. Cancelled: that continues until the logs are given up."""
         self._scope.cancel()
         await self._stopped.wait()
 
@@ -131,7 +132,7 @@ class SharePartitions:
                     nursery.start_soon(share.store_settled, expired)
 
     def _expire(self, share: SharePartition) -> list[StateBatch]:
-        """One that cannot be read any more begins again with what is stored."""
+        """End locks of a share-partition. One with an unhandled exception begins again with the stored state."""
         try:
             return share.expire()
         except Exception:
@@ -152,7 +153,7 @@ class SharePartitions:
         await self._log.errors.repeat("share-prune", step)
 
     async def _forget_deleted(self) -> None:
-        """Forget the partitions of topics that are there no more."""
+        """Forget the partitions of deleted topics."""
         for key in self._log.known():
             with self._log.errors.isolate("share-prune", key):
                 try:
@@ -169,7 +170,7 @@ class SharePartitions:
     # ---- share-partitions ------------------------------------------------------------------------------------------------
 
     async def open(self, key: ShareKey) -> SharePartition:
-        """The share-partition, with the configuration that its group has now. Raises RequestError."""
+        """Return the share-partition, with the present configuration of its group. Raises RequestError."""
         config = self.config_of(key.group_id)
         topic_partition = TopicPartition(self._topics.name_of(key.topic_id), key.partition)
         log_start_offset = self._topics.actor(topic_partition).snapshot().log_start_offset
@@ -201,7 +202,7 @@ class SharePartitions:
         return share
 
     async def _first_offset(self, topic_partition: TopicPartition, config: ShareConfig) -> int:
-        """Where a group begins that was never here: share.auto.offset.reset."""
+        """Return the offset where a new group begins: share.auto.offset.reset."""
         snapshot = self._topics.actor(topic_partition).snapshot()
         if config.offset_reset is OffsetReset.EARLIEST:
             return snapshot.log_start_offset
@@ -220,13 +221,13 @@ class SharePartitions:
             return False
 
     def find(self, key: ShareKey) -> SharePartition | None:
-        """The share-partition if somebody of its group reads."""
+        """Return the share-partition if a member of its group reads; else None."""
         return self._open.get(key)
 
     # ---- members ---------------------------------------------------------------------------------------------------------
 
     async def acknowledge(self, key: ShareKey, member: str, said: Sequence[Acknowledgement]) -> None:
-        """See SharePartition.acknowledge. Raises RequestError, as UNKNOWN_TOPIC_OR_PARTITION where nobody has anything."""
+        """See SharePartition.acknowledge. Raises RequestError, as UNKNOWN_TOPIC_OR_PARTITION where no member has anything."""
         share = self._open.get(key)
         if share is None:
             raise RequestError(f"{key}: nobody has acquired any of its records", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -234,14 +235,14 @@ class SharePartitions:
         await share.acknowledge(member, said)
 
     def sessions_at(self, node: int) -> ShareSessions:
-        """The share sessions of a node."""
+        """Return the share sessions of a node."""
         found = self._sessions.get(node)
         if found is None:
             found = self._sessions[node] = ShareSessions(self.memory.account("share sessions", MAX_SESSIONS))
         return found
 
     async def release_member(self, group_id: str, member: str, node: int) -> None:
-        """A member has ended its session with a node: what it has there others may get."""
+        """Release the records that a member has at a node: it has ended its session there."""
         sessions = self.sessions_at(node)
         session = sessions.remove(group_id, member)
         if session is not None:
@@ -249,7 +250,7 @@ class SharePartitions:
             await self._release(session)
 
     def gone(self, group_id: str, member: str) -> None:
-        """A member is gone, and with it its sessions; what it has is given back without waiting for it."""
+        """End the sessions of a member that is gone; its records are released without waiting."""
         for sessions in self._sessions.values():
             session = sessions.remove(group_id, member)
             if session is not None:
@@ -257,7 +258,7 @@ class SharePartitions:
                 self._soon(self._release, session)
 
     def _forget_unopened(self, sessions: ShareSessions, session: ShareSession) -> None:
-        """A session is over. Where its group has no partition open, the end of the connection has nothing to close."""
+        """A session has ended. Where its group has no partition open, the end of the connection has nothing to close."""
         if session.group_id not in self._open_groups:
             sessions.forget_group(session.group_id, session.connection)
 
@@ -272,8 +273,8 @@ class SharePartitions:
                     LOGGER.warning(waits, share.key, session.member_id, exc)
 
     def disconnected(self, connection: object) -> None:
-        """A connection has ended: so have the sessions that were begun on it. Of a group that has no other, only what is stored
-        is kept (Kafka: ShareGroupListener.onGroupEmpty)."""
+        """End the sessions that were begun on a connection. Of a group that has no other, only the stored state is kept (Kafka:
+        ShareGroupListener.onGroupEmpty)."""
         for sessions in self._sessions.values():
             ended, groups = sessions.disconnected(connection)
             if groups:
@@ -299,8 +300,8 @@ class SharePartitions:
     async def initialize(
         self, group_id: str, topic_id: bytes, partition: int, start_offset: int = NO_START_OFFSET, state_epoch: int = 0
     ) -> None:
-        """Let a group begin in a partition, at an offset or where its configuration says; or let it begin anew there: what was
-        acquired is forgotten. Raises RequestError: FENCED_STATE_EPOCH when it is at a later state epoch."""
+        """Let a group begin in a partition, at an offset or where its configuration says; or let it begin there again, without
+        what was acquired. Raises RequestError: FENCED_STATE_EPOCH when it is at a later state epoch."""
         key = ShareKey(group_id, topic_id, partition)
         await self._log.initialize(key, start_offset=start_offset, state_epoch=state_epoch)
         self._close(key)
@@ -313,7 +314,7 @@ class SharePartitions:
         start_offset: int = NO_START_OFFSET,
         state_epoch: int = 0,
     ) -> dict[tuple[bytes, int], RequestError]:
-        """The same for many; answers those that failed."""
+        """`initialize` for many. Returns those that failed."""
         keys = [ShareKey(group_id, *each) for each in partitions]
         failed = await self._log.initialize_all(keys, start_offset=start_offset, state_epoch=state_epoch)
         for key in keys:
@@ -323,7 +324,7 @@ class SharePartitions:
         return {(key.topic_id, key.partition): error for key, error in failed.items()}
 
     async def forget_topic(self, topic_id: bytes) -> None:
-        """A topic was deleted: so is what groups have done with it. What cannot be deleted now is within PRUNE_S."""
+        """Forget the states of a deleted topic. A state that cannot be deleted now is within PRUNE_S."""
         keys = [key for key in self._log.known() if key.topic_id == topic_id]
         for key in keys:
             self._close(key)
@@ -332,7 +333,7 @@ class SharePartitions:
             LOGGER.warning("%s: its topic is gone, and its state could not be deleted: %s", key, error)
 
     async def delete(self, group_id: str, topic_id: bytes, partition: int) -> None:
-        """Forget what a group has done in a partition. Raises RequestError."""
+        """Forget the state of a group in a partition. Raises RequestError."""
         key = ShareKey(group_id, topic_id, partition)
         await self._log.delete(key)
         self._close(key)
@@ -346,7 +347,7 @@ class SharePartitions:
             share.end()
 
     def move(self, topic_partition: TopicPartition) -> None:
-        """Another node leads the partition now: it begins with what is stored, and nobody has anything of it."""
+        """Another node leads the partition now: it begins with the stored state, and no member has records of it."""
         topic, number = topic_partition
         for key in [key for key, share in self._open.items() if share.topic_partition == (topic, number)]:
             self._close(key)
@@ -356,14 +357,14 @@ class SharePartitions:
                         session.moved.add(key)
 
     def read_summary(self, group_id: str, topic_id: bytes, partition: int) -> ShareStateSummary | None:
-        """What is stored of a share-partition; None: nothing. Raises RequestError: it cannot be known."""
+        """Return the stored state in short; None: there is none. Raises RequestError when it cannot be read."""
         stored = self._log.find(ShareKey(group_id, topic_id, partition))
         if stored is None:
             return None
         return ShareStateSummary(stored.state_epoch, stored.start_offset, stored.leader_epoch, stored.delivery_complete_count)
 
     def in_flight(self, group_id: str, topic_id: bytes, partition: int) -> ShareInFlight | None:
-        """What is in flight; None: nobody of its group reads."""
+        """Return what is in flight; None: no member of its group reads."""
         share = self._open.get(ShareKey(group_id, topic_id, partition))
         if share is None:
             return None
@@ -371,11 +372,11 @@ class SharePartitions:
         return ShareInFlight(state.start_offset, state.next_offset, state.acquired_count, state.delivery_complete_count)
 
     def stored(self, key: ShareKey) -> StoredShare | None:
-        """What is stored of a share-partition; None: nothing. Raises RequestError: it cannot be known."""
+        """Return the stored state; None: there is none. Raises RequestError when it cannot be read."""
         return self._log.find(key)
 
     async def statistics(self) -> ShareStatistics:
-        """What was counted, and what members have now. Takes turns."""
+        """Return the counters, and the records that members have now. Takes turns."""
         in_flight = Counter[str]()
         for number, (key, share) in enumerate(list(self._open.items()), 1):
             if not number % SHARES_PER_TURN:
@@ -384,5 +385,5 @@ class SharePartitions:
         return ShareStatistics(attrs.evolve(self.counters), dict(in_flight))
 
     def stored_of(self, group_id: str) -> Iterator[tuple[bytes, int]]:
-        """(topic id, partition) of everything that is stored of a group."""
+        """Yield (topic id, partition) of every stored state of a group."""
         return ((key.topic_id, key.partition) for key in self._log.known() if key.group_id == group_id)

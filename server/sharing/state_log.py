@@ -1,9 +1,9 @@
-"""What has become of the records that share groups were given, kept in `__share_group_state` in Kafka's format (Kafka:
+"""The states of records that share groups were given, kept in `__share_group_state` in Kafka's format (Kafka:
 ShareCoordinatorService, ShareCoordinatorShard, DefaultStatePersister).
 
-Of each share-partition there is a snapshot and the updates since. After UPDATES_PER_SNAPSHOT updates comes the next snapshot;
-what is before the oldest snapshot that still counts is deleted from time to time, and one that holds up the others is written
-once more. The topic is never compacted. What is in memory is what a replay gives: it changes in the answer of an append.
+Each share-partition has a snapshot and the updates since. After UPDATES_PER_SNAPSHOT updates comes the next snapshot; records
+before the oldest snapshot that still counts are deleted from time to time, and a snapshot that holds up the others is written
+again. The topic is never compacted. Memory has the result of a replay: it changes in the answer of an append.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ Plan = Callable[[StoredShare | None], ShareStateValue | None]
 
 
 def _batches(keys: Iterable[ShareKey]) -> Iterator[list[ShareKey]]:
-    """Those that one batch has room for."""
+    """Yield keys in lists that fit one batch."""
     batch, chars = list[ShareKey](), 0
     for key in keys:
         chars += len(key.group_id)
@@ -84,7 +84,7 @@ def _batches(keys: Iterable[ShareKey]) -> Iterator[list[ShareKey]]:
 
 
 def _bytes_of(key: ShareKey, batches: int) -> int:
-    """Memory of a share-partition with so many stored batches."""
+    """Return the memory of a share-partition with so many stored batches."""
     return SHARE_BYTES + sys.getsizeof(key.group_id) + BATCH_BYTES * batches
 
 
@@ -119,7 +119,7 @@ class ShareStateLog:
     # ---- start -----------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Read the log. One that cannot be read answers with the reason from then on."""
+        """Read the log. When it cannot be read, every request raises the reason from then on."""
         self._shares.clear()
         self._snapshots.clear()
         self._account.clear()
@@ -132,7 +132,7 @@ class ShareStateLog:
 
     @property
     def errors(self) -> TaskErrors:
-        """What tasks of share groups did not expect."""
+        """Unhandled exceptions of tasks of share groups."""
         return self._topic.manager.disk.errors
 
     @property
@@ -155,7 +155,7 @@ class ShareStateLog:
         return take
 
     def _take(self, key: ShareKey, value: ShareStateValue | None, number: int, offset: int) -> None:
-        """A record is in the log. Updates whose snapshot was deleted count no longer: a later one is behind them."""
+        """Apply a record of the log. Updates whose snapshot was deleted do not count: a later snapshot follows them."""
         if value is None:
             self._shares.pop(key, None)
             self._snapshots.pop(key, None)
@@ -172,27 +172,27 @@ class ShareStateLog:
     # ---- questions -------------------------------------------------------------------------------------------------------
 
     def find(self, key: ShareKey) -> StoredShare | None:
-        """What is stored of a share-partition; None: nothing. Raises RequestError: it cannot be known."""
+        """Return the stored state of a share-partition; None: there is none. Raises RequestError when it cannot be read."""
         if self._unreadable is not None:
             raise self._unreadable.as_answer()
         return self._shares.get(key)
 
     def known(self) -> Iterator[ShareKey]:
-        """All share-partitions that something is stored of."""
+        """Return all share-partitions that have a stored state."""
         return iter(list(self._shares))
 
     # ---- the log ---------------------------------------------------------------------------------------------------------
 
     async def write(self, key: ShareKey, plan: Plan) -> None:
-        """Have the next record of a share-partition planned, and store it. As durable as the topic demands when this returns.
+        """Plan the next record of a share-partition, and store it. It is as durable as the topic demands when this returns.
         Raises RequestError, then it is not stored. Cancelled: it is stored all the same."""
         with trio.CancelScope(shield=True):
             async with self._locks.hold(key):
                 await self._write(key, plan)
 
     async def write_all(self, plans: Mapping[ShareKey, Plan]) -> dict[ShareKey, RequestError]:
-        """The same for many share-partitions, in few batches; answers those that failed, with the reason. Those that did not
-        are stored when this returns. Cancelled: they are all the same."""
+        """`write` for many share-partitions, in few batches. Returns those that failed, with the reason; the others are stored.
+        Cancelled: they are all the same."""
         failed: dict[ShareKey, RequestError] = {}
         with trio.CancelScope(shield=True):
             for some in _batches(sorted(plans)):
@@ -221,7 +221,7 @@ class ShareStateLog:
     async def initialize_all(
         self, keys: Iterable[ShareKey], *, start_offset: int = NO_START_OFFSET, state_epoch: int = 0
     ) -> dict[ShareKey, RequestError]:
-        """`initialize` for many; answers those that failed."""
+        """`initialize` for many. Returns those that failed."""
         left = MAX_SHARES - len(self._shares)
         plans: dict[ShareKey, Plan] = {}
         for key in keys:
@@ -230,11 +230,11 @@ class ShareStateLog:
         return await self.write_all(plans)
 
     async def delete_all(self, keys: Iterable[ShareKey]) -> dict[ShareKey, RequestError]:
-        """Forget many share-partitions; answers those that failed."""
+        """Forget many share-partitions. Returns those that failed."""
         return await self.write_all({key: _nothing for key in keys if key in self._shares})
 
     async def initialize(self, key: ShareKey, *, start_offset: int = NO_START_OFFSET, state_epoch: int = 0) -> None:
-        """Let a share-partition begin, or begin anew, at an offset. Raises RequestError: FENCED_STATE_EPOCH."""
+        """Let a share-partition begin, or begin again, at an offset. Raises RequestError: FENCED_STATE_EPOCH."""
         is_full = key not in self._shares and len(self._shares) >= MAX_SHARES
         await self.write(key, self._beginning(key, start_offset, state_epoch, is_too_many=is_full))
 
@@ -267,7 +267,7 @@ class ShareStateLog:
         return self._topic.partition_of(f"{key.group_id}:{encode_uuid(UUID(bytes=key.topic_id))}:{key.partition}"), value
 
     async def _append(self, place: TopicPartition, values: Sequence[tuple[ShareKey, ShareStateValue | None]]) -> None:
-        """Records of different share-partitions in one batch, whose locks are held."""
+        """Store records of different share-partitions, whose locks are held, in one batch."""
         now_ms = self._now_ms()
         batch = build_batch([(now_ms, *_record(key, value), ()) for key, value in values])
 
@@ -280,8 +280,8 @@ class ShareStateLog:
     # ---- what is needed no longer ----------------------------------------------------------------------------------------
 
     async def prune(self) -> None:
-        """Write snapshots once more that hold up the others, and delete what is before all of them. What fails is logged and
-        done the next time."""
+        """Write snapshots again that hold up the others, and delete what is before all of them. What fails is logged and tried
+        again the next time."""
         if not self._exists or self._unreadable is not None:
             return
         for number in range(self._topic.partitions):
@@ -313,5 +313,5 @@ class ShareStateLog:
 
 
 def fenced(key: ShareKey, stored: int, epoch: int) -> RequestError:
-    """Whoever has an older state epoch speaks of what was before."""
+    """Return the error for a request with an older state epoch."""
     return RequestError(f"{key}: the state epoch is {stored}, the request's {epoch}", ErrorCode.FENCED_STATE_EPOCH)

@@ -1,7 +1,7 @@
-"""What share groups have begun in partitions, for people and tests: where they are, who has which records and for how long, how
-often those were given (KIP-932). Nothing changes by looking.
+"""What share groups have begun in partitions, for people and tests: their offsets, which members have records and for how
+long, delivery counts (KIP-932). Reading changes nothing.
 
-Of a partition whose group nobody reads with this is what is stored.
+While no member of a group reads, its view is the stored state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .state.values import RecordState, ShareKey
 
 @attrs.frozen(kw_only=True)
 class SharedRecords:
-    """Offsets that are alike, both ends included."""
+    """Equal records at consecutive offsets, both ends included."""
 
     first_offset: int
     last_offset: int
@@ -68,7 +68,7 @@ class SharePartitionView:
 
     @property
     def deliveries(self) -> dict[int, int]:
-        """How many records that are not done were given how often."""
+        """Number of unfinished records by delivery count."""
         counted = Counter[int]()
         for each in self.records:
             if not each.state.is_terminal:
@@ -87,7 +87,7 @@ class ShareViews:
     _wall_ms: NowMs
 
     def keys(self, group: str) -> list[ShareKey]:
-        """The partitions that a group has a share state of, by topic and number; none for a group that nobody knows."""
+        """Return the partitions that a group has a share state of, by topic and number; none for an unknown group."""
         named = []
         for topic_id, number in self._partitions_of(group):
             try:
@@ -97,7 +97,7 @@ class ShareViews:
         return [key for *_, key in sorted(named)]
 
     def view(self, key: ShareKey) -> SharePartitionView:
-        """Raises RequestError: the topic is gone, or what is stored cannot be read."""
+        """Raises RequestError: the topic is gone, or the stored state cannot be read."""
         return self._view(key, self._state(key))
 
     def stored_view(self, key: ShareKey) -> SharePartitionView:
@@ -114,7 +114,7 @@ class ShareViews:
         )
 
     def reads_committed(self, group: str) -> bool:
-        """Whether members of a group are given committed records only: `share.isolation.level`."""
+        """Whether members of a group get committed records only: `share.isolation.level`."""
         return self._shares.config_of(group).isolation is Isolation.READ_COMMITTED
 
     def _state(self, key: ShareKey) -> SharePartitionState | None:

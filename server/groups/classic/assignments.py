@@ -1,6 +1,5 @@
-"""The second half of a rebalance: the leader brings the assignment, it is stored, and everybody gets his part of it
-(Kafka: GroupMetadataManager.classicGroupSync).
-"""
+"""The second half of a rebalance: the leader brings the assignment, it is stored, and every member gets its part (Kafka:
+GroupMetadataManager.classicGroupSync)."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ class Assignments:
             self._stored[group.assignment_ticket] = assignments
 
     def stored(self, group: ClassicGroup, ticket: int, now_ms: int) -> None:
-        """The assignment counts, unless a rebalance has begun meanwhile."""
+        """Let the assignment count, unless a rebalance has begun meanwhile."""
         assignments = self._stored.pop(ticket, None)
         if assignments is None or group.assignment_ticket != ticket:
             return
@@ -54,7 +53,7 @@ class Assignments:
         self.rebalance.propagate(group, ErrorCode.NONE, now_ms)
 
     def store_failed(self, group: ClassicGroup, ticket: int, error: ErrorCode, now_ms: int) -> None:
-        """Who waits gets the error, and everybody has to join again."""
+        """Answer the waiting members with the error; all have to join again."""
         if self._stored.pop(ticket, None) is None or group.assignment_ticket != ticket:
             return
         group.assignment_ticket = None
@@ -63,7 +62,7 @@ class Assignments:
 
 
 def check_sync(group: ClassicGroup, request: Sync) -> ErrorCode:
-    """Whether this member of this generation may ask for an assignment now."""
+    """Return why this member of this generation may not sync now."""
     if group.state is DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(request.member_id, request.group_instance_id)

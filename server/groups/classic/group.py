@@ -1,6 +1,5 @@
-"""One classic group: its state, its generation and who is in it (Kafka: ClassicGroup). It keeps its parts in accord with each
-other and knows no time, no timers and no answers: those are `rebalance`'s.
-"""
+"""One classic group: its state, its generation and its members (Kafka: ClassicGroup). It keeps its parts consistent; time,
+timers and answers belong to `rebalance`."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ PREVIOUS_STATES: Final = {
 
 @attrs.define(eq=False, repr=False)
 class Usage:
-    """What all groups together hold."""
+    """Memory of all groups together."""
 
     metadata_bytes: int = 0
 
@@ -87,7 +86,7 @@ class ClassicGroup:
 
     @property
     def held_bytes(self) -> int:
-        """Memory that it takes."""
+        """Memory of the group."""
         names = PENDING_BYTES * len(self.pending_joins) + sys.getsizeof(self.group_id)
         return GROUP_BYTES + names + self.member_bytes + self.assignment_bytes
 
@@ -103,17 +102,17 @@ class ClassicGroup:
 
     @property
     def is_initial_rebalance(self) -> bool:
-        """Whether it is waiting for more members than the first one."""
+        """Whether it waits for more members than the first one."""
         return self.state is PREPARING_REBALANCE and self.previous_state is EMPTY
 
     @property
     def is_blank(self) -> bool:
-        """Nothing would be lost if it were forgotten."""
+        """Whether nothing would be lost if the group were forgotten."""
         return self.state is EMPTY and not self.pending_joins and not self.is_stored and self.generation == 0
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """As long as the most patient member gives the others."""
+        """The longest rebalance timeout of a member."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
@@ -121,7 +120,7 @@ class ClassicGroup:
         return self.awaiting_join_count == len(self.members) and not self.pending_joins
 
     def begin_generation(self) -> None:
-        """The next generation, with those who are members now."""
+        """Begin the next generation, with the present members."""
         self.generation = 1 if self.generation >= INT32_MAX else self.generation + 1
         self.pending_syncs.clear()
         self.assignment_ticket = None
@@ -131,7 +130,7 @@ class ClassicGroup:
     # ---- members ---------------------------------------------------------------------------------------------------------
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """A member that is not one yet; the first one decides the protocol type and leads."""
+        """Add a member; the first one decides the protocol type and leads."""
         if not self.members:
             self.protocol_type = protocol_type
         if member.group_instance_id is not None:
@@ -145,7 +144,7 @@ class ClassicGroup:
             self.leader = member.member_id
 
     def remove(self, member_id: str) -> Member | None:
-        """Forget a member, or a member id that was given out. If it led, the next one does."""
+        """Forget a member, or a member id that was given out. If it led, the next one leads."""
         self.pending_joins.discard(member_id)
         self.pending_syncs.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -161,7 +160,7 @@ class ClassicGroup:
         return member
 
     def update(self, member: Member, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
-        """What a member says of itself when it joins again."""
+        """Update a member that joins again."""
         self.member_bytes -= member.held_bytes
         self._count(member.protocols, -1)
         member.protocols = protocols
@@ -171,7 +170,7 @@ class ClassicGroup:
         member.rebalance_timeout_ms = rebalance_timeout_ms
 
     def rename(self, member: Member, member_id: str) -> None:
-        """A static member has another member id from now on; its place among the others is the last one."""
+        """Give a static member another member id; it becomes the last one in order."""
         old = member.member_id
         del self.members[old]
         self.member_bytes -= member.held_bytes
@@ -187,13 +186,13 @@ class ClassicGroup:
             self.pending_syncs.add(member_id)
 
     def park_join(self, member: Member, token: Token) -> None:
-        """The member waits for the next generation. Nobody may wait for it there already."""
+        """Let the member wait for the next generation. No other caller may wait for it there."""
         assert not member.is_awaiting_join
         member.join_token = token
         self.awaiting_join_count += 1
 
     def take_join(self, member: Member) -> Token:
-        """Who waited for the member's next generation."""
+        """Return the token that waited for the member's next generation."""
         token = member.join_token
         assert token is not None
         member.join_token = None
@@ -201,7 +200,7 @@ class ClassicGroup:
         return token
 
     def elect_leader(self) -> bool:
-        """Let somebody lead who has joined. False when nobody has."""
+        """Let a member lead that has joined. False when none has."""
         leader = self.members.get(self.leader or "")
         if leader is None or not leader.is_awaiting_join:
             joined = next((member.member_id for member in self.members.values() if member.is_awaiting_join), None)
@@ -211,7 +210,7 @@ class ClassicGroup:
         return True
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether somebody is who he says (Kafka: validateMember)."""
+        """Check member id and instance id (Kafka: validateMember)."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -230,7 +229,7 @@ class ClassicGroup:
         return self.protocol_type == protocol_type and any(self._supported[name] == count for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Of those that all members speak the one that most of them like best; of several the one that was named first."""
+        """Return the protocol that all members speak and most of them prefer; of several the one that was named first."""
         count = len(self.members)
         candidates = {name for name, speakers in self._supported.items() if speakers == count}
         votes = Counter(member.vote(candidates) for member in self.members.values())
@@ -262,7 +261,7 @@ class ClassicGroup:
         return GroupListing(self.group_id, self.protocol_type or "", self.state)
 
     def record(self, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
-        """The group as the log keeps it; `assignments` by member id where they are not the members' yet."""
+        """Return the group's record; `assignments` by member id where they are not the members' yet."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -275,7 +274,7 @@ class ClassicGroup:
         )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether its members read a topic. Where that cannot be known a group of consumers counts as subscribed."""
+        """Whether its members read a topic. Where that is unknown a group of consumers counts as subscribed."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return False
         return any(_subscribes(member, self.protocol, topic) for member in self.members.values())

@@ -1,9 +1,8 @@
 """All classic groups: the commands of clients, and the passing of time (Kafka: GroupMetadataManager and ClassicGroup; KIP-62,
 KIP-345, KIP-394, KIP-559).
 
-Every command gives an `Outcome`: answers for callers that are named by their tokens, this one's among them or not, and records
-to store. What a record says does not count before `stored` is called, and who waits for it is not answered before. `on_time` is
-to be called at `next_deadline_ms`, or later.
+Every command returns an `Outcome`: answers for callers, named by their tokens, and records to store. A record counts when
+`stored` is called, and callers that wait for it are not answered before. Call `on_time` at `next_deadline_ms`, or later.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from .values import (
 
 @attrs.define(eq=False, repr=False)
 class ClassicGroups:
-    """See the module. Owner of all groups; whoever makes it calls it from one task at a time."""
+    """See the module. Owner of all groups; called from one task at a time."""
 
     settings: GroupSettings
     _new_member_id: NewMemberId = random_member_id
@@ -68,7 +67,7 @@ class ClassicGroups:
     # ---- members come and go ---------------------------------------------------------------------------------------------
 
     def join(self, request: Join, token: Token, now_ms: int) -> Outcome:
-        """Answered with a JoinAnswer: at once, or when the next generation begins."""
+        """Join a group. The token gets a JoinAnswer: at once, or when the next generation begins."""
         error = check_join(self.settings, request)
         group = self._groups.get(request.group_id)
         if error is ErrorCode.NONE and group is None:
@@ -84,7 +83,7 @@ class ClassicGroups:
         return self._outcome(group)
 
     def _check_new_group(self, request: Join) -> ErrorCode:
-        """Whoever knows a member id was in a group that is gone."""
+        """Return why a join cannot make a group. A client with a member id was in a group that is gone."""
         if request.member_id != NO_MEMBER_ID:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if len(self._groups) >= self.settings.max_groups:
@@ -92,7 +91,7 @@ class ClassicGroups:
         return ErrorCode.NONE
 
     def sync(self, request: Sync, token: Token, now_ms: int) -> Outcome:
-        """Answered with a SyncAnswer: at once, or when the leader's assignment is stored."""
+        """Request an assignment. The token gets a SyncAnswer: at once, or when the leader's assignment is stored."""
         group = self._groups.get(request.group_id)
         if group is None or group.state is EMPTY:
             self._rebalance.effects.answer(token, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -105,7 +104,7 @@ class ClassicGroups:
         return self._outcome(group)
 
     def heartbeat(self, request: Heartbeat, now_ms: int) -> ErrorCode:
-        """REBALANCE_IN_PROGRESS: the member has to join again."""
+        """Extend the session of a member. REBALANCE_IN_PROGRESS: it has to join again."""
         group = self._groups.get(request.group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -120,7 +119,7 @@ class ClassicGroups:
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is PREPARING_REBALANCE else ErrorCode.NONE
 
     def leave(self, group_id: str, members: Sequence[LeavingMember], now_ms: int) -> tuple[LeaveAnswer, Outcome]:
-        """Remove members; each has its own answer."""
+        """Remove members. Returns an answer for each."""
         group = self._groups.get(group_id)
         if group is not None and group.state is DEAD:
             return LeaveAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE), self._outcome()
@@ -154,8 +153,8 @@ class ClassicGroups:
         return ErrorCode.NONE
 
     def check_commit(self, group_id: str, member: CommittingMember, *, is_transactional: bool, now_ms: int) -> None:
-        """Raises RequestError unless offsets of this group may be committed by this member, or by somebody who does without
-        membership. A commit keeps the member's session alive."""
+        """Raises RequestError unless this member, or a client without membership, may commit offsets of the group. A commit
+        extends the member's session."""
         group = self._groups.get(group_id)
         error = _commit_error(group, member, is_transactional=is_transactional)
         if error is not ErrorCode.NONE:
@@ -176,11 +175,12 @@ class ClassicGroups:
 
     @property
     def earliest_deadline_ms(self) -> int | None:
-        """Before it nothing has to be done, as it is known without looking for `next_deadline_ms`."""
+        """A lower bound of `next_deadline_ms` that costs nothing."""
         return self._rebalance.timers.earliest
 
     def on_time(self, now_ms: int, isolate: Isolate = nullcontext) -> Outcome:
-        """Everything that has come due. `isolate` keeps an error of one group from the others; it comes due again later."""
+        """Handle all timers that have ended. `isolate` keeps an error of one group from the others; its timer ends again
+        later."""
         timers = self._rebalance.timers
         while (key := timers.pop_due(now_ms)) is not None:
             group = self._groups.get(key.group_id)
@@ -196,7 +196,7 @@ class ClassicGroups:
         return self._outcome()
 
     def stored(self, ticket: int, now_ms: int) -> Outcome:
-        """A record that an outcome asked for is in the log."""
+        """A record of an outcome is in the log."""
         group = self._stores.pop(ticket)
         group.is_stored, group.lacks_empty_record = True, False
         back = self._joining.returns.pop(ticket, None)
@@ -206,7 +206,7 @@ class ClassicGroups:
         return self._outcome(group)
 
     def store_failed(self, ticket: int, error: ErrorCode, now_ms: int) -> Outcome:
-        """A record that an outcome asked for could not be stored. Whoever waits for it gets the error that clients expect."""
+        """A record of an outcome could not be stored. Waiting callers get the error that clients expect."""
         group = self._stores.pop(ticket)
         answered = STORE_ERRORS.get(error, error)
         back = self._joining.returns.pop(ticket, None)
@@ -217,14 +217,14 @@ class ClassicGroups:
         return self._outcome(group)
 
     def store_again(self) -> Outcome:
-        """Have the records stored of groups whose last member is gone, and of which the log does not know that."""
+        """Return the records of groups whose last member is gone, where the log does not know that."""
         for group in self._groups.values():
             if group.lacks_empty_record and self.is_idle(group.group_id):
                 self._rebalance.effects.store(group)
         return self._outcome()
 
     def restore(self, group_id: str, value: GroupMetadataValue, now_ms: int) -> Outcome:
-        """A group as the log has it. Sessions of its members begin now."""
+        """Adopt a group from the log. Sessions of its members begin now."""
         group = self._groups[group_id] = ClassicGroup(group_id, self._usage, generation=value.generation, is_stored=True)
         for metadata in value.members:
             if metadata.member_id not in group.members:
@@ -243,7 +243,7 @@ class ClassicGroups:
     # ---- deletion --------------------------------------------------------------------------------------------------------
 
     def begin_delete(self, group_id: str) -> bool:
-        """Let nobody join until `end_delete`, if the group is empty; False if it is not. One that is not known is empty."""
+        """Refuse joins until `end_delete`, if the group is empty; False if it is not. An unknown group is empty."""
         if not self.is_idle(group_id):
             return False
         group = self._groups.get(group_id)
@@ -254,7 +254,7 @@ class ClassicGroups:
         return True
 
     def end_delete(self, group_id: str, *, is_deleted: bool) -> None:
-        """The group is gone, or it is as it was."""
+        """Forget the group, or let it be as it was."""
         group = self._groups.get(group_id)
         if group is None or group.state is not DEAD:
             return
@@ -270,21 +270,21 @@ class ClassicGroups:
         return group is not None and group in self._stores.values()
 
     def is_idle(self, group_id: str) -> bool:
-        """Whether the group is empty and nothing of it is being stored: what the log has of it is all there is."""
+        """Whether the group is empty and no record of it is being stored."""
         group = self._groups.get(group_id)
         return group is None or (group.state is EMPTY and group not in self._stores.values())
 
     def is_expirable(self, group_id: str) -> bool:
-        """Whether its offsets may expire: nobody is a member or about to be one."""
+        """Whether its offsets may expire: it has no member, and none is about to join."""
         group = self._groups.get(group_id)
         return group is None or (not group.pending_joins and self.is_idle(group_id))
 
     def idle_groups(self) -> list[str]:
-        """Groups that are remembered and have no members, nor anybody who is about to be one."""
+        """Return the groups without members, and without one that is about to join."""
         return [group_id for group_id, group in self._groups.items() if group.state is EMPTY and self.is_expirable(group_id)]
 
     def forget(self, group_id: str) -> None:
-        """The log has nothing of the group any more; if it is idle, nobody has."""
+        """Forget an idle group: the log has nothing of it any more."""
         if self.is_expirable(group_id):
             self._groups.pop(group_id, None)
             self._account.drop(group_id)
@@ -292,7 +292,7 @@ class ClassicGroups:
     # ---- questions -------------------------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> GroupDescription | None:
-        """None: not known here. It may have offsets all the same."""
+        """None for an unknown group, which may have offsets all the same."""
         group = self._groups.get(group_id)
         return None if group is None else group.describe()
 
@@ -300,12 +300,12 @@ class ClassicGroups:
         return self._groups.keys()
 
     def listing(self, group_id: str) -> GroupListing | None:
-        """None: not known here. It may have offsets all the same."""
+        """None for an unknown group, which may have offsets all the same."""
         group = self._groups.get(group_id)
         return None if group is None else group.listing()
 
     def check_delete_offsets(self, group_id: str) -> None:
-        """Raises RequestError for a group with members of whom nobody here knows what they read (KIP-496)."""
+        """Raises RequestError for a group with members whose topics are unknown here (KIP-496)."""
         group = self._groups.get(group_id)
         if group is not None and group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             raise RequestError(
@@ -314,14 +314,14 @@ class ClassicGroups:
             )
 
     def delete_offset_error(self, group_id: str, topic_partition: TopicPartition) -> RequestError | None:
-        """Why the group's offset of this partition cannot be deleted."""
+        """Return why the group's offset of this partition cannot be deleted."""
         group = self._groups.get(group_id)
         if group is None or not group.is_subscribed_to(topic_partition.topic):
             return None
         return subscribed_error(group_id, topic_partition)
 
     def close(self) -> Outcome:
-        """Answer everybody who waits: the coordinator stops."""
+        """Answer all waiting callers: the coordinator stops."""
         for group in self._groups.values():
             for member in group.members.values():
                 self._rebalance.answer_parked(group, member, ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
@@ -349,7 +349,7 @@ class ClassicGroups:
 
 
 def subscribed_error(group_id: str, topic_partition: TopicPartition) -> RequestError:
-    """Why an offset cannot be deleted."""
+    """Return why an offset cannot be deleted."""
     return RequestError(
         f"group {group_id!r} is subscribed to {topic_partition.topic}; the offset of {topic_partition} can be deleted when it "
         "is not",
@@ -373,7 +373,7 @@ STORE_ERRORS: Final = {
 
 
 def _commit_error(group: ClassicGroup | None, member: CommittingMember, *, is_transactional: bool) -> ErrorCode:
-    """(Kafka: ClassicGroup.validateOffsetCommit.) Transactions are checked by their own rules, so one without membership may
+    """Check a commit (Kafka: ClassicGroup.validateOffsetCommit). Transactions have their own rules: one without membership may
     commit for a group with members."""
     if group is None:
         return ErrorCode.NONE if member.generation <= NO_GENERATION else _no_group(member)
@@ -392,7 +392,7 @@ def _commit_error(group: ClassicGroup | None, member: CommittingMember, *, is_tr
 
 
 def _no_group(member: CommittingMember) -> ErrorCode:
-    """For who names a generation of a group that nobody knows: a client of today is told so."""
+    """Return the error for a generation of an unknown group; old clients know only the older one."""
     knows = member.version is not None and member.version >= FIRST_COMMIT_WITH_EPOCHS
     return ErrorCode.GROUP_ID_NOT_FOUND if knows else ErrorCode.ILLEGAL_GENERATION
 

@@ -44,13 +44,14 @@ NewMemberId = Callable[[str], str]
 
 
 def random_member_id(prefix: str) -> str:
-    """As Kafka makes them: the client or instance id, and a random UUID."""
+    """Return a member id as Kafka makes them: the client or instance id, and a random UUID."""
     return f"{prefix}-{uuid.uuid4()}"
 
 
 @attrs.frozen
 class StaticReturn:
-    """A static member has come back to a stable group under a new member id; what it was before, should that not be stored."""
+    """A static member that has come back to a stable group under a new member id, and its state before, should that not be
+    stored."""
 
     member: Member
     token: Token
@@ -60,7 +61,7 @@ class StaticReturn:
 
 
 def check_join(settings: GroupSettings, request: Join) -> ErrorCode:
-    """What can be said of a join without looking at its group."""
+    """Return why a join is invalid, whatever its group."""
     low, high = settings.min_session_timeout_ms, settings.max_session_timeout_ms
     if not low <= request.session_timeout_ms <= high:
         return ErrorCode.INVALID_SESSION_TIMEOUT
@@ -111,8 +112,8 @@ class Joining:
         self.rebalance.effects.answer(token, JoinAnswer(error=error, member_id=member_id))
 
     def _accepts(self, group: ClassicGroup, request: Join) -> bool:
-        """Whether there is room. While a group rebalances those who have joined count, so that members that are gone keep
-        nobody out, and the last ones of a group that is too large are left out; but who is gone has a limit too."""
+        """Whether the group has space. While it rebalances joined members count: members that are gone keep none out, and the
+        last ones of a group that is too large are left out. Members that are gone have a limit too."""
         max_size = self.rebalance.settings.max_size
         member = self._existing(group, request)
         if group.state is EMPTY:
@@ -124,19 +125,19 @@ class Joining:
         return member is not None or len(group.members) < max_size
 
     def _existing(self, group: ClassicGroup, request: Join) -> Member | None:
-        """The member that joins again, or whose place is taken by whoever comes with its instance id."""
+        """Return the member that joins again, or whose place a client with its instance id takes."""
         member_id = request.member_id or group.static_members.get(request.group_instance_id or "")
         return group.members.get(member_id or NO_MEMBER_ID)
 
     def growth(self, group: ClassicGroup | None, request: Join) -> int:
-        """Bytes that a join adds to what is kept."""
+        """Return the bytes that a join adds."""
         member = None if group is None else self._existing(group, request)
         more = member_bytes(request.protocols, request.member_id, request.group_instance_id, request.client_id)
         base = GROUP_BYTES + sys.getsizeof(request.group_id) if group is None else 0
         return base + more - (0 if member is None else member.held_bytes)
 
     def _is_too_much(self, group: ClassicGroup, request: Join) -> bool:
-        """Whether what the member says of itself would take more memory than groups may have."""
+        """Whether the member's metadata would take more memory than groups may have."""
         member = self._existing(group, request)
         more = metadata_bytes(request.protocols) - (0 if member is None else member.metadata_bytes)
         return more > 0 and group.usage.metadata_bytes + more > self.rebalance.settings.max_metadata_bytes
@@ -183,7 +184,7 @@ class Joining:
     def _take_place(
         self, group: ClassicGroup, member: Member, member_id: str, request: Join, token: Token, now_ms: int
     ) -> None:
-        """A static member comes back without its member id, probably after a restart."""
+        """Let a static member come back without its member id, probably after a restart."""
         rebalance, old, old_leader = self.rebalance, attrs.evolve(member), group.leader
         rebalance.answer_parked(group, member, ErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id)
         rebalance.forget_member(group, old.member_id)
@@ -202,8 +203,8 @@ class Joining:
             rebalance.prepare_or_complete(group, now_ms, why)
 
     def return_stored(self, group: ClassicGroup, back: StaticReturn, now_ms: int) -> None:
-        """The log knows the static member by its new member id. If the group is not where it was, it gets the next
-        generation instead."""
+        """The log has the static member under its new member id. If the group has moved on, it gets the next generation
+        instead."""
         member = back.member
         if not _still_waits(group, back):
             return
@@ -217,7 +218,7 @@ class Joining:
         self.rebalance.effects.answer(back.token, answer)
 
     def return_failed(self, group: ClassicGroup, back: StaticReturn, error: ErrorCode, now_ms: int) -> None:
-        """The log knows the static member by its old member id only, so that one counts again."""
+        """The log has the static member only under its old member id, so that one counts again."""
         member = back.member
         if not _still_waits(group, back):
             return
@@ -248,7 +249,7 @@ class Joining:
 
 
 def _still_waits(group: ClassicGroup, back: StaticReturn) -> bool:
-    """No rebalance has begun since: the first thing that the next generation does is to answer whoever waits."""
+    """Whether no rebalance has begun since: the next generation begins by answering all waiting callers."""
     return (
         group.members.get(back.member.member_id) is back.member
         and back.member.join_token == back.token

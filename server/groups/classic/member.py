@@ -38,7 +38,7 @@ class Member:
 
     @classmethod
     def restored(cls, protocol: str, metadata: MemberMetadata) -> Member:
-        """As a record has it: of its protocols the one that the group had chosen is known."""
+        """Return a member from a record, which has only the chosen one of its protocols."""
         rebalance_timeout = metadata.rebalance_timeout
         return cls(
             member_id=metadata.member_id,
@@ -65,13 +65,13 @@ class Member:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Who is parked cannot send heartbeats, and is not expected to; a new member may expire all the same, because nobody
-        notices when it has gone away."""
+        """Whether it was heard of. A parked member cannot send heartbeats; a new one may expire all the same, because its end
+        is not noticed."""
         return not self.is_new and (self.is_awaiting_join or self.is_awaiting_sync)
 
     @property
     def held_bytes(self) -> int:
-        """Memory that it takes, without its assignment."""
+        """Memory of the member, without its assignment."""
         return member_bytes(self.protocols, self.member_id, self.group_instance_id, self.client_id)
 
     @property
@@ -79,18 +79,18 @@ class Member:
         return metadata_bytes(self.protocols)
 
     def metadata(self, protocol: str | None) -> bytes | None:
-        """What it says in a protocol; None when it does not speak it."""
+        """Return its metadata for a protocol; None when it does not speak it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), None)
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """The first of its protocols that is a candidate; one of them always is."""
+        """Return the first of its protocols that is a candidate; one of them always is."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def joined(self, protocol: str | None) -> JoinedMember:
         return JoinedMember(self.member_id, self.group_instance_id, self.metadata(protocol) or b"")
 
     def described(self, protocol: str | None) -> MemberDescription:
-        """`protocol`: whose metadata is shown, None for none."""
+        """`protocol`: the one whose metadata is shown, None for none."""
         return MemberDescription(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
@@ -114,11 +114,11 @@ class Member:
 
 
 def metadata_bytes(protocols: Protocols) -> int:
-    """What protocols take in memory, but for the objects around them."""
+    """Return the memory of protocols, without the objects around them."""
     return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 def member_bytes(protocols: Protocols, *names: str | None) -> int:
-    """Memory of a member of these protocols and names, without its assignment."""
+    """Return the memory of a member with these protocols and names, without its assignment."""
     texts = sum(sys.getsizeof(name) for name in names if name is not None)
     return MEMBER_BYTES + texts + PROTOCOL_BYTES * len(protocols) + metadata_bytes(protocols)

@@ -35,7 +35,7 @@ NOBODY_JOINED_RETRY_MS: Final = 100
 
 
 class TimerKind(enum.Enum):
-    """What comes due."""
+    """The reason of a timer."""
 
     MEMBER = enum.auto()
     """A member, or a member id that was given out, was not heard of."""
@@ -55,7 +55,7 @@ class TimerKey(NamedTuple):
 
 @attrs.define(eq=False, repr=False)
 class Effects:
-    """What has come of the command that is being carried out."""
+    """The outcome of the command that is being carried out."""
 
     _answers: list[tuple[Token, JoinAnswer | SyncAnswer]] = attrs.field(factory=list)
     _stores: list[Store] = attrs.field(factory=list)
@@ -65,13 +65,13 @@ class Effects:
         self._answers.append((token, answer))
 
     def store(self, group: ClassicGroup, assignments: dict[str, bytes] | None = None) -> int:
-        """Have the group's record stored; answers the ticket that it will be named by."""
+        """Request that the group's record is stored. Returns its ticket."""
         ticket = next(self._tickets)
         self._stores.append(Store(ticket, group.group_id, group.record(assignments)))
         return ticket
 
     def take(self) -> Outcome:
-        """Everything since the last time."""
+        """Return everything since the last call."""
         outcome = Outcome(tuple(self._answers), tuple(self._stores))
         self._answers.clear()
         self._stores.clear()
@@ -89,20 +89,21 @@ class Rebalance:
     # ---- members ---------------------------------------------------------------------------------------------------------
 
     def expect_heartbeat(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
-        """The member was heard of."""
+        """Begin the session of a member again."""
         self._set(TimerKey(TimerKind.MEMBER, group.group_id, member.member_id), now_ms, member.session_timeout_ms)
 
     def expect_new_member(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
-        """The member is parked in its first join."""
+        """Time a member that is parked in its first join."""
         timeout_ms = self.settings.new_member_join_timeout_ms
         self._set(TimerKey(TimerKind.MEMBER, group.group_id, member.member_id), now_ms, timeout_ms)
 
     def expect_pending_member(self, group: ClassicGroup, member_id: str, timeout_ms: int, now_ms: int) -> None:
-        """The member id was given out, and whoever has it ought to join with it."""
+        """Time a member id that was given out: its client ought to join with it."""
         self._set(TimerKey(TimerKind.MEMBER, group.group_id, member_id), now_ms, timeout_ms)
 
     def dismiss(self, group: ClassicGroup, member_id: str) -> None:
-        """Remove a member or a member id that was given out; if it waits it is told that it is none, and joins anew."""
+        """Remove a member or a member id that was given out; a waiting client learns that it is not a member, and joins
+        again."""
         member = group.members.get(member_id)
         if member is not None:
             self.answer_parked(group, member, ErrorCode.UNKNOWN_MEMBER_ID, member_id="")
@@ -110,11 +111,11 @@ class Rebalance:
         self.forget_member(group, member_id)
 
     def forget_member(self, group: ClassicGroup, member_id: str) -> None:
-        """Expect nothing more of a member id."""
+        """Cancel the timer of a member id."""
         self.timers.cancel(TimerKey(TimerKind.MEMBER, group.group_id, member_id))
 
     def answer_parked(self, group: ClassicGroup, member: Member, error: ErrorCode, member_id: str) -> None:
-        """Answer whoever waits for a member, with an error."""
+        """Answer the callers that wait for a member with an error."""
         if member.is_awaiting_join:
             self.effects.answer(group.take_join(member), JoinAnswer(error=error, member_id=member_id))
         if member.sync_token is not None:
@@ -122,7 +123,7 @@ class Rebalance:
             member.sync_token = None
 
     def member_came_due(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
-        """A member, or a member id that was given out, was not heard of in time."""
+        """A member, or a member id that was given out, was silent for too long."""
         member = group.members.get(member_id)
         if member is None:
             group.remove(member_id)
@@ -166,7 +167,7 @@ class Rebalance:
         self._set_join(group, now_ms, delay_ms)
 
     def join_came_due(self, group: ClassicGroup, now_ms: int) -> None:
-        """The rebalance timeout is over; or the initial delay, which goes on while members keep coming."""
+        """The rebalance timeout is over; or the initial delay, which is extended while members keep coming."""
         if group.initial_delay is not None:
             delay_ms, remaining_ms = group.initial_delay
             if group.was_joined and remaining_ms:
@@ -179,12 +180,12 @@ class Rebalance:
             self.complete_join(group, now_ms)
 
     def maybe_complete_join(self, group: ClassicGroup, now_ms: int) -> None:
-        """Go on if everybody is there, unless the group waits for more."""
+        """Continue if all members have joined, unless the group waits for more."""
         if group.state is PREPARING_REBALANCE and not group.is_initial_rebalance and group.has_all_joined:
             self.complete_join(group, now_ms)
 
     def complete_join(self, group: ClassicGroup, now_ms: int) -> None:
-        """The next generation begins with those who have joined, and with static members who may come back."""
+        """Begin the next generation with the members that have joined, and with static members that may come back."""
         self.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
         for member in [each for each in group.members.values() if not each.is_awaiting_join and not each.is_static]:
             LOGGER.info("member %s of group %s has not joined in time and is removed", member.member_id, group.group_id)
@@ -210,13 +211,13 @@ class Rebalance:
     # ---- sync ------------------------------------------------------------------------------------------------------------
 
     def has_synced(self, group: ClassicGroup, member: Member) -> None:
-        """The member asks for its assignment."""
+        """Note that the member requests its assignment."""
         group.pending_syncs.discard(member.member_id)
         if not group.pending_syncs:
             self.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
 
     def sync_came_due(self, group: ClassicGroup, now_ms: int) -> None:
-        """Members that were told the generation and have not asked for their assignment are out."""
+        """Remove members that know the generation and have not requested their assignment."""
         if group.state not in (COMPLETING_REBALANCE, STABLE) or not group.pending_syncs:
             return
         silent = [member_id for member_id in group.members if member_id in group.pending_syncs]
@@ -225,14 +226,14 @@ class Rebalance:
         self.prepare(group, now_ms, f"{', '.join(silent)} did not ask for an assignment in time")
 
     def reset_assignments(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
-        """The assignment of this generation does not come: who waits for it gets the error."""
+        """Answer waiting members with the error: the assignment of this generation does not come."""
         group.assignment_bytes = 0
         for member in group.members.values():
             member.assignment = b""
         self.propagate(group, error, now_ms)
 
     def propagate(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
-        """Answer everybody who waits for an assignment; sessions go on from here."""
+        """Answer all members that wait for an assignment; their sessions begin again."""
         for member in group.members.values():
             if member.sync_token is not None:
                 self.effects.answer(
@@ -244,7 +245,7 @@ class Rebalance:
     # ---- timers ----------------------------------------------------------------------------------------------------------
 
     def came_due(self, group: ClassicGroup, key: TimerKey, now_ms: int) -> None:
-        """A timer of the group."""
+        """Handle a timer of the group that has ended."""
         if group.state is DEAD:
             return
         if key.kind is TimerKind.MEMBER:
@@ -258,12 +259,12 @@ class Rebalance:
         self._set(TimerKey(TimerKind.JOIN, group.group_id), now_ms, timeout_ms)
 
     def _set(self, key: TimerKey, now_ms: int, timeout_ms: int) -> None:
-        """Nothing comes due in the moment in which it is set: the loop over what is due would not end."""
+        """Set a timer. It never ends in the moment in which it is set: the loop over ended timers would not end."""
         self.timers.set(key, now_ms + max(timeout_ms, 1))
 
 
 def joined(group: ClassicGroup, member: Member, *, shows_members: bool | None = None, skip: bool = False) -> JoinAnswer:
-    """The current generation, for one of its members. The members are shown to the leader unless it is said otherwise."""
+    """Return the current generation for one of its members. The leader sees the members unless stated otherwise."""
     is_leader = group.leader == member.member_id
     return JoinAnswer(
         member_id=member.member_id,
@@ -277,5 +278,5 @@ def joined(group: ClassicGroup, member: Member, *, shows_members: bool | None = 
 
 
 def synced(group: ClassicGroup, member: Member) -> SyncAnswer:
-    """The member's assignment in the current generation."""
+    """Return the member's assignment in the current generation."""
     return SyncAnswer(protocol_type=group.protocol_type, protocol=group.protocol, assignment=member.assignment)

@@ -34,7 +34,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 @attrs.frozen(kw_only=True)
 class GroupSettings:
-    """What groups may do, with Kafka's names and its defaults where it has them."""
+    """Limits of groups, with Kafka's names and defaults where it has them."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -51,7 +51,7 @@ class GroupSettings:
 
 @attrs.frozen(kw_only=True)
 class Join:
-    """A member wants to be in the next generation."""
+    """The request of a member to be in the next generation."""
 
     group_id: str
     protocol_type: str
@@ -80,7 +80,7 @@ class JoinedMember(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class JoinAnswer:
-    """What a join comes to. Only the leader gets the members."""
+    """The outcome of a join. Only the leader gets the members."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = NO_MEMBER_ID
@@ -94,7 +94,7 @@ class JoinAnswer:
 
 @attrs.frozen(kw_only=True)
 class Sync:
-    """A member asks for its assignment; the leader brings everybody's, as (member id, assignment)."""
+    """The request for an assignment; the leader brings those of all members, as (member id, assignment)."""
 
     group_id: str
     generation: int
@@ -123,7 +123,7 @@ class Heartbeat:
 
 
 class LeavingMember(NamedTuple):
-    """Who leaves: a member id, or a group instance id with an empty member id (KIP-345), or both."""
+    """A member that leaves: a member id, or a group instance id with an empty member id (KIP-345), or both."""
 
     member_id: str = NO_MEMBER_ID
     group_instance_id: str | None = None
@@ -131,7 +131,7 @@ class LeavingMember(NamedTuple):
 
 
 class LeftMember(NamedTuple):
-    """What became of one who leaves, named as in the question."""
+    """The outcome for a member that leaves, named as in the request."""
 
     member_id: str
     group_instance_id: str | None
@@ -158,7 +158,7 @@ class MemberDescription:
 
 @attrs.frozen(kw_only=True)
 class GroupDescription:
-    """A group as DescribeGroups shows it. One that is not known is Dead."""
+    """A group as DescribeGroups shows it. An unknown one is Dead."""
 
     group_id: str
     state: GroupState = GroupState.DEAD
@@ -169,8 +169,8 @@ class GroupDescription:
 
 
 class Store(NamedTuple):
-    """A record that has to be stored; `stored` or `store_failed` is to be called with the ticket. Its timestamp is for whoever
-    stores it to fill in: the machine knows no wall clock."""
+    """A record to be stored; `stored` or `store_failed` is to be called with the ticket. The coordinator fills in its
+    timestamp: the rules know no wall clock."""
 
     ticket: int
     group_id: str
@@ -179,7 +179,7 @@ class Store(NamedTuple):
 
 @attrs.frozen
 class Outcome:
-    """What a command or the passing of time has led to: answers for callers, and records to store, in this order."""
+    """The outcome of a command or of time: answers for callers, and records to store, in this order."""
 
     answers: tuple[tuple[Token, JoinAnswer | SyncAnswer], ...] = ()
     stores: tuple[Store, ...] = ()

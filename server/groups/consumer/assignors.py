@@ -1,12 +1,13 @@
-"""Who is to have which partition: the assignors `uniform` and `range` (KIP-848; Kafka: UniformAssignor, RangeAssignor).
+"""The assignors `uniform` and `range` (KIP-848; Kafka: UniformAssignor, RangeAssignor).
 
-Both give every partition that somebody is subscribed to exactly one member, one that is subscribed to its topic, and give the
-same answer to the same question. Racks are not looked at, as in Kafka since 4.0.
+Both give every subscribed partition to exactly one member that is subscribed to its topic, and give the same answer to the
+same question. They ignore racks, as Kafka does since 4.0.
 
-*uniform* counts partitions over all topics, moves as few as it can, and balances as well as subscriptions allow: nobody could
-pass a partition on, directly or by way of others, to one who has at least two fewer. Where all subscribe to the same topics,
-members differ by one at most. *range* goes topic by topic: members in the order of their instance ids, then of their member
-ids, each get a piece of consecutive partitions, so partitions of the same number in topics of the same size go together.
+*uniform* counts partitions over all topics, moves as few as it can, and balances as well as subscriptions allow: no member
+could pass a partition on, directly or by way of others, to one that has at least two fewer. Where all subscribe to the same
+topics, members differ by one at most. *range* goes topic by topic: members in the order of their instance ids, then of their
+member ids, each get a piece of consecutive partitions, so partitions of the same number in topics of the same size go
+together.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def assign_uniform(subscribers: Subscribers, counts: PartitionCounts) -> dict[st
 
 @attrs.define(eq=False, repr=False)
 class _Kind:
-    """Topics with the same subscribers: to whom one of their partitions may go, all of them may."""
+    """Topics with the same subscribers: a member that may have one of their partitions may have all of them."""
 
     members: tuple[str, ...]
     partitions: list[TopicPartitionId] = attrs.field(factory=list)
@@ -77,7 +78,7 @@ class _Kind:
 
 @attrs.define(eq=False, repr=False)
 class _Uniform:
-    """An assignment in the making."""
+    """An assignment while it is made."""
 
     subscribers: Subscribers
     kinds: list[_Kind]
@@ -109,7 +110,7 @@ class _Uniform:
         self.load[member_id] += 1
 
     def keep(self) -> None:
-        """Everybody keeps what he has and may have. Of two who had a partition the first one does."""
+        """Let members keep what they have and may have; the first of two that had a partition keeps it."""
         kind_of = {partition: number for number, kind in enumerate(self.kinds) for partition in kind.partitions}
         for member_id in sorted(self.subscribers):
             subscriber = self.subscribers[member_id]
@@ -118,7 +119,7 @@ class _Uniform:
                     self._give(member_id, kind_of.pop(partition), partition)
 
     def hand_out(self) -> None:
-        """What nobody has goes to the one who has least."""
+        """Give each free partition to the member with the fewest."""
         for number, kind in enumerate(self.kinds):
             taken = set().union(*(self.held[member_id][number] for member_id in kind.members))
             waiting = [(self.load[member_id], member_id) for member_id in kind.members]
@@ -130,8 +131,9 @@ class _Uniform:
                     heapq.heapreplace(waiting, (load + 1, member_id))
 
     def balance(self) -> None:
-        """Pass partitions on while that makes a difference smaller. Each time the sum of the squares falls, so it ends. Who has
-        most goes first, or one would get down below what another has to give, and partitions would move twice."""
+        """Pass partitions on while that makes a difference smaller. Each time the sum of the squares falls, so it ends. The
+        member with the most gives first; else one could fall below what another has to give, and partitions would move
+        twice."""
         moved = True
         while moved:
             moved = False
@@ -146,8 +148,8 @@ class _Uniform:
                     moved = True
 
     def _way_down(self, start: str) -> list[tuple[str, int, str]]:
-        """(giver, kind, taker) of each step from a member to the one with the least whom its partitions can reach; nothing when
-        that one has nearly as many. Breadth first: the shortest way moves the fewest partitions."""
+        """Return (giver, kind, taker) of each step from a member to the one with the fewest that its partitions can reach;
+        nothing when that one has nearly as many. Breadth first: the shortest way moves the fewest partitions."""
         came_by: dict[str, tuple[str, int]] = {}
         queue, seen_kinds, best = [start], set[int](), start
         for giver in queue:
@@ -171,7 +173,7 @@ class _Uniform:
         return steps
 
     def _pass_on(self, giver: str, kind: int, taker: str) -> None:
-        """A partition that is new to the giver, if there is one, and best one that the taker had."""
+        """Pass on a partition that is new to the giver, if there is one, and best one that the taker had."""
         had, wanted = self.subscribers[giver].owned, self.subscribers[taker].owned
         partition = max(self.held[giver][kind], key=lambda each: (each in wanted, each not in had, each))
         self.held[giver][kind].remove(partition)

@@ -1,6 +1,5 @@
-"""One member of a consumer group: what it subscribes to, what it has, and how that becomes what it is to have (KIP-848; Kafka:
-ConsumerGroupMember, CurrentAssignmentBuilder).
-"""
+"""One member of a consumer group: its subscription, its partitions, and its steps towards its target (KIP-848; Kafka:
+ConsumerGroupMember, CurrentAssignmentBuilder)."""
 
 from __future__ import annotations
 
@@ -104,8 +103,8 @@ class ConsumerMember(AssignedMember):
         owned: Partitions | None,
         is_taken: Callable[[TopicPartitionId], bool],
     ) -> ConsumerMember:
-        """A step, if one can be made, towards what it is to have. `owned`: what it says that it has; `is_taken`: whether
-        somebody else has a partition, or has not given it up yet. Raises FENCED_MEMBER_EPOCH in a state that is not known."""
+        """Return the member a step closer to its target, if one can be made. `owned`: what it states that it has; `is_taken`:
+        whether another member has a partition, or has not given it up yet. Raises FENCED_MEMBER_EPOCH in an unknown state."""
         if self.is_reconciled_to(target_epoch):
             return self
         if self.state is MemberState.UNREVOKED_PARTITIONS and _owns(owned, self.revoking):
@@ -132,12 +131,12 @@ class ConsumerMember(AssignedMember):
         )
 
     def away(self) -> ConsumerMember:
-        """A static member that has said that it comes back."""
+        """Return a static member that left and will come back."""
         since = {partition: self.since[partition] for partition in self.assigned}
         return attrs.evolve(self, epoch=LEAVE_STATIC_EPOCH, state=MemberState.STABLE, revoking=NO_PARTITIONS, since=since)
 
     def back_as(self, member_id: str) -> ConsumerMember:
-        """A static member that has come back, under another member id or the same."""
+        """Return a static member that has come back, under another member id or the same."""
         return attrs.evolve(self, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
 
     # ---- records ---------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""What members of consumer groups say, and whether they may say it (KIP-848; Kafka: ConsumerGroupHeartbeat without its
-versions, throwIfConsumerGroupHeartbeatRequestIsInvalid)."""
+"""Heartbeats of consumer groups, and the check of their fields (KIP-848; Kafka: ConsumerGroupHeartbeat without its versions,
+throwIfConsumerGroupHeartbeatRequestIsInvalid)."""
 
 from __future__ import annotations
 

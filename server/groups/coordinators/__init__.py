@@ -1,1 +1,1 @@
-"""The coordinators of groups: who waits, the clock, the log and the memory. The rules are in the rooms of each kind."""
+"""The coordinators of groups: waiting callers, the clock, the log and the memory. The rules are in the folder of each kind."""

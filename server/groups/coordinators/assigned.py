@@ -2,8 +2,8 @@
 GroupCoordinatorService).
 
 `server.groups` decides. Here are the locks, the clock, the log and the memory. *Invariants*: each group has one change at a
-time, in the order of the requests; records are in `__consumer_offsets` before a plan is true and before anybody is told; an
-ended timer is planned like any other change. A heartbeat without news waits for nothing but the changes before it.
+time, in the order of the requests; records are in `__consumer_offsets` before a plan is true and before a member learns of it;
+an ended timer is planned like any other change. A heartbeat without news waits only for the changes before it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Records of groups on their way into `__consumer_offsets`: in the order in which they were asked for, several in one batch
-where several wait. Of a group whose record waits only the newest is written, because it says all that the others do.
-"""
+"""Records of classic groups on their way into `__consumer_offsets`: in the order of the requests, several in one batch where
+several wait. Of a group with several waiting records only the newest is written: it says all that the others do."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ _BYTES_PER_MEMBER: Final = 200
 
 @attrs.define(eq=False, repr=False)
 class GroupRecords:
-    """See the module. Owner of what waits; `run` writes it."""
+    """See the module. Owner of the waiting records; `run` writes them."""
 
     _topic: OffsetsTopic
     _now_ms: NowMs
@@ -40,19 +39,19 @@ class GroupRecords:
     _written: trio.Event = attrs.field(factory=trio.Event)
 
     def put(self, stores: Sequence[Store]) -> None:
-        """Have records written."""
+        """Add records to be written."""
         for store in stores:
             self._waiting.setdefault(store.group_id, []).append(store)
         if stores:
             self._came.set()
 
     async def written(self) -> None:
-        """Wait until the next batch is in the log, or is not going to be."""
+        """Wait until the next batch is in the log, or has failed."""
         await self._written.wait()
 
     async def run(self, stored: Callable[[int], None], failed: Callable[[int, ErrorCode], None]) -> None:
-        """Write what comes, and tell what became of each by its ticket. Cancelled: a batch that has begun is written, what
-        waits is not."""
+        """Write records, and report each by its ticket. Cancelled: a batch that has begun is written, waiting records are
+        not."""
         try:
             await self._topic.errors.repeat("group-records", partial(self._write_waiting, stored, failed))
         finally:
@@ -73,7 +72,7 @@ class GroupRecords:
         self._came = trio.Event()
 
     def _next_batch(self) -> dict[str, list[Store]]:
-        """What waits, as far as it goes into one partition and one batch."""
+        """Return the waiting records that fit one partition and one batch."""
         batch: dict[str, list[Store]] = {}
         size, place = 0, self._topic.partition_of(next(iter(self._waiting)))
         for group in list(self._waiting):
@@ -84,7 +83,8 @@ class GroupRecords:
         return batch
 
     async def _write_all(self, batch: dict[str, list[Store]]) -> list[tuple[list[Store], ErrorCode | None]]:
-        """What became of each group's record. One that is at fault, too large perhaps, does not let the others suffer."""
+        """Write a batch. Returns the outcome of each group's record. One at fault, perhaps too large, does not fail the
+        others."""
         error = await self._write(batch)
         if error is None or len(batch) == 1:
             return [(stores, error) for stores in batch.values()]

@@ -66,7 +66,7 @@ GROUPS_PER_PAUSE: Final = 256
 
 @attrs.define(eq=False, repr=False)
 class _Caller:
-    """Somebody who waits for a join or a sync."""
+    """A task that waits for a join or a sync."""
 
     answered: trio.Event = attrs.field(factory=trio.Event)
     answer: JoinAnswer | SyncAnswer | None = None
@@ -118,7 +118,7 @@ class GroupCoordinator:
     # ---- life ------------------------------------------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Take over the members that the logs know, once they are loaded; their sessions begin."""
+        """Adopt the members that the logs know, once they are loaded; their sessions begin."""
         for group, value in self._topic.take_restorable():
             with self._topic.errors.isolate("coordinator-load", group):
                 self._settle(self._members.restore(group, value, deadline_now_ms()))
@@ -126,7 +126,7 @@ class GroupCoordinator:
             each.restore()
 
     async def run(self) -> None:
-        """What comes due, and records on their way into the log. Cancelled: a record that is being written is."""
+        """Handle timers that end, and write records. Cancelled: a record that is being written is."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_time)
             for each in self._assigned:
@@ -134,7 +134,7 @@ class GroupCoordinator:
             nursery.start_soon(self._records.run, self._stored, self._store_failed)
 
     def close(self) -> None:
-        """Answer everybody who waits, and everybody who comes, that this is the coordinator no more."""
+        """Refuse requests from now on, and those that wait: this is not the coordinator any more."""
         self._is_closed = True
         for each in self._assigned:
             each.close()
@@ -150,7 +150,7 @@ class GroupCoordinator:
         await self._topic.errors.repeat("classic-groups", step)
 
     def _settle(self, outcome: Outcome) -> None:
-        """Do what has come of a command."""
+        """Carry out the outcome of a command: answer callers, store records."""
         for token, answer in outcome.answers:
             caller = self._callers.get(token)
             if caller is not None:
@@ -168,8 +168,8 @@ class GroupCoordinator:
     # ---- members ---------------------------------------------------------------------------------------------------------
 
     async def join(self, request: Join) -> JoinAnswer:
-        """Be in the next generation of a group; waits for the others. Cancelled: the member is one all the same. A group of the
-        other kind without members becomes a classic one."""
+        """Be in the next generation of a group; waits for the other members. A group of another kind without members becomes a
+        classic one. Cancelled: the member has joined all the same."""
         error = self._refusal(request.group_id)
         while error is ErrorCode.NONE and (other := self._in_the_way(request.group_id)) is not None:
             error = await other.make_way(request.group_id) or self._refusal(request.group_id)
@@ -182,13 +182,12 @@ class GroupCoordinator:
         return answer
 
     def _in_the_way(self, group: str) -> AssignedCoordinator[Any, Any, Any] | None:
-        """Return the coordinator that has, or may be about to have, a group of that name, and lets go of it when it is
-        empty."""
+        """Return the coordinator that has, or may be about to have, a group of that name, and removes it when it is empty."""
         others = () if group in self.share else (self.consumers, self.streams)
         return next((other for other in others if other.is_concerned_with(group)), None)
 
     async def sync(self, request: Sync) -> SyncAnswer:
-        """Get one's assignment; waits for the leader and the log. Cancelled: it has asked all the same."""
+        """Return the member's assignment; waits for the leader and the log. Cancelled: the member has synced all the same."""
         error = self._refusal(request.group_id)
         if error is not ErrorCode.NONE:
             return SyncAnswer(error=error)
@@ -207,7 +206,7 @@ class GroupCoordinator:
         return caller.answer
 
     def heartbeat(self, request: Heartbeat) -> ErrorCode:
-        """Say that a member is alive; REBALANCE_IN_PROGRESS: it has to join again."""
+        """Extend the session of a member. REBALANCE_IN_PROGRESS: it has to join again."""
         error = self._refusal(request.group_id)
         if error is ErrorCode.NONE:
             error = self._members.heartbeat(request, deadline_now_ms())
@@ -235,11 +234,11 @@ class GroupCoordinator:
         return any(group in each for each in self._assigned)
 
     def _is_not_shared(self, group: str) -> bool:
-        """Whether there is a group of that name, and it is no share group."""
+        """Whether a group of that name exists and is not a share group."""
         return group not in self.share and (self.is_managed(group) or self.describe(group).state is not GroupState.DEAD)
 
     def leave(self, group: str, members: Sequence[LeavingMember]) -> LeaveAnswer:
-        """Remove members from a group, each with an answer of its own."""
+        """Remove members from a group. Returns an answer for each."""
         error = self._refusal(group)
         if error is not ErrorCode.NONE:
             return LeaveAnswer(error=error)
@@ -248,7 +247,7 @@ class GroupCoordinator:
         return answer
 
     def _refusal(self, group: str) -> ErrorCode:
-        """Why nobody can be a member of this group now. Clients look for a coordinator that can serve them."""
+        """Return the reason why the group accepts no members now. Clients look for a coordinator that can serve them."""
         if self._is_closed:
             return ErrorCode.NOT_COORDINATOR
         try:
@@ -274,7 +273,7 @@ class GroupCoordinator:
         return await self._offsets.commit(group, commits, check=check, producer_id=producer_id, producer_epoch=producer_epoch)
 
     def commit_now(self, group: str, commits: Sequence[Commit], member: CommittingMember, answer: AnswerCommit) -> bool:
-        """The same with `CommittedOffsets.commit_now`."""
+        """`CommittedOffsets.commit_now`, with the same check."""
         return self._offsets.commit_now(group, commits, answer, check=partial(self._check_commit, group, member, commits))
 
     def _check_commit(
@@ -296,8 +295,8 @@ class GroupCoordinator:
         self.streams.check_fetch(group, member_id, member_epoch)
 
     async def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> list[RequestError | None]:
-        """Forget offsets of a group, but for those of topics that its members read; one answer for each, in order
-        (KIP-496). Raises RequestError for all of them."""
+        """Forget offsets of a group, except those of topics that its members read (KIP-496). Returns one answer for each, in
+        order. Raises RequestError for all of them."""
         check_group(group)
         is_there = group in self.consumers or group in self.streams
         if not is_there and self.describe(group).state is GroupState.DEAD:
@@ -322,7 +321,8 @@ class GroupCoordinator:
     # ---- groups ----------------------------------------------------------------------------------------------------------
 
     def describe(self, group: str) -> GroupDescription:
-        """State, protocol and members; a group that nobody knows, or that is no classic one, is Dead. Raises RequestError."""
+        """Return state, protocol and members. An unknown group is Dead, and so is one that is not classic. Raises
+        RequestError."""
         self._topic.check_served(group)
         if self.is_managed(group):
             return GroupDescription(group_id=group)
@@ -332,14 +332,14 @@ class GroupCoordinator:
         return GroupDescription(group_id=group, state=GroupState.EMPTY if self._topic.is_known(group) else GroupState.DEAD)
 
     def group_ids(self) -> set[str]:
-        """Of every group, of any kind."""
+        """Return the names of all groups, of any kind."""
         return self._topic.names().union(self._members.group_ids(), *(each.group_ids() for each in self._assigned))
 
     def listing_steps(
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> Generator[None, None, list[GroupListing]]:
-        """Every group, by name, or those in one of the states and of one of the types; upper and lower case are the same.
-        Pauses after a few groups; those that come meanwhile are not listed."""
+        """List all groups by name, or those in one of the states and of one of the types; case does not matter. Pauses after a
+        few groups; those that come meanwhile are not listed."""
         wanted_states, wanted_types = ({each.lower() for each in names} for names in (states, types))
         names = list(self.group_ids())
         sorted_parts = []
@@ -368,8 +368,8 @@ class GroupCoordinator:
         return GroupListing(group) if listing is None and self._topic.is_known(group) else listing
 
     async def delete(self, group: str) -> None:
-        """Forget a group without members, and its offsets. Raises RequestError. Cancelled once it has begun: it is done all the
-        same, and that is waited for."""
+        """Forget a group without members, and its offsets. Raises RequestError. Cancelled once it has begun: it waits for the
+        end all the same."""
         self._topic.check_served(group)
         if group in self.share:
             await self.share.remove(group)
@@ -403,8 +403,8 @@ class GroupCoordinator:
         return self._members.is_expirable(group) and not any(each.has_members(group) for each in self._assigned)
 
     async def expire(self) -> int:
-        """Take back offsets that nobody has committed for too long, of groups without members, and answer how many; forget
-        groups of which nothing is left. What fails is logged and tried again the next time."""
+        """Expire offsets of groups without members after their retention; forget groups of which nothing is left. Returns the
+        number of offsets. What fails is logged and tried again the next time."""
         self._settle(self._members.store_again())
         count = await self._offsets.expire(self._may_expire)
         await self.consumers.expire()
@@ -437,8 +437,8 @@ def _streams_times(kind: str, configs: GroupConfigs, group: str) -> StreamsTimes
 
 @attrs.define(eq=False, repr=False)
 class StreamsCoordinator(AssignedCoordinator[StreamsGroups, StreamsHeartbeatAnswer, StreamsGroupDescription]):
-    """The coordinator of Streams groups (KIP-1071). The answer of a heartbeat names internal topics that are missing: its
-    sender makes them, if the member may."""
+    """The coordinator of Streams groups (KIP-1071). The answer of a heartbeat names missing internal topics: its sender creates
+    them, if the member may."""
 
     KIND: ClassVar[str] = STREAMS_TYPE
     GROUPS: ClassVar[type[Any]] = StreamsGroups

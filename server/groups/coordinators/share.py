@@ -1,5 +1,5 @@
-"""The coordinator of share groups (KIP-932): what it does beside others (see `managed_coordinator`) is to have share states
-made and deleted. A heartbeat that finds partitions without a share state is answered when they have one.
+"""The coordinator of share groups (KIP-932). Beside what all coordinators do (see `assigned`) it has share states created and
+deleted. A heartbeat that finds partitions without a share state is answered when they have one.
 
 A name is a share group's until the group is deleted: it changes to no other kind, and no other kind to this one.
 """
@@ -30,7 +30,7 @@ NO_STATE: Final = ShareStateSummary(0, UNINITIALIZED_OFFSET, 0, UNKNOWN_COUNT)
 
 @attrs.frozen(kw_only=True)
 class ShareOffset:
-    """Where a group begins to read a partition, as DescribeShareGroupOffsets shows it."""
+    """The offset where a group begins to read a partition, as DescribeShareGroupOffsets shows it."""
 
     topic_partition: TopicPartition
     topic_id: bytes | None
@@ -114,7 +114,7 @@ class ShareCoordinator(AssignedCoordinator[ShareGroups, HeartbeatAnswer, Assigne
             raise error
 
     async def _delete_states(self, group: str, topic_ids: frozenset[bytes]) -> None:
-        """Delete the states of topics that are written down as to go. Those of topics that are gone went with these."""
+        """Delete the states of topics that are recorded as to go. The states of deleted topics went with these."""
         states, known = self.states, self._groups.known(group).states.names
         if states is None or not topic_ids:
             return
@@ -128,8 +128,8 @@ class ShareCoordinator(AssignedCoordinator[ShareGroups, HeartbeatAnswer, Assigne
     # ---- start offsets ---------------------------------------------------------------------------------------------------
 
     async def offsets(self, group: str, partitions: Iterable[TopicPartition] | None = None) -> list[ShareOffset]:
-        """Where reading begins, of these partitions or of all that have a share state. What has none begins at -1, also in a
-        group that nobody knows. Raises RequestError."""
+        """Return the start offsets of these partitions, or of all that have a share state. A partition without one begins at
+        -1, also in an unknown group. Raises RequestError."""
         if group:
             self._check_serving(group)
         found = self._groups.find(group)
@@ -150,7 +150,7 @@ class ShareCoordinator(AssignedCoordinator[ShareGroups, HeartbeatAnswer, Assigne
         return ShareOffset(topic_partition=topic_partition, topic_id=topic.topic_id, summary=summary)
 
     async def alter_offsets(self, group: str, offsets: Sequence[tuple[TopicPartition, int]]) -> list[RequestError | None]:
-        """Let a group without members read from there; one answer for each, in order. A group that nobody knows is made.
+        """Set the start offsets of a group without members; an unknown group is created. Returns one answer for each, in order.
         Raises RequestError for all of them: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. Cancelled: it is done all the same."""
         states = self._keeper(group)
         if not offsets:
@@ -164,7 +164,7 @@ class ShareCoordinator(AssignedCoordinator[ShareGroups, HeartbeatAnswer, Assigne
                     wanted[partition] = offset
                     names[partition[0]] = topic_partition.topic
             with trio.CancelScope(shield=True):
-                failed = await self._begin_anew(group, states, wanted, names)
+                failed = await self._begin_again(group, states, wanted, names)
         return [each if isinstance(each, RequestError) else failed.get(each) for each in found]
 
     def _alterable(self, topic_partition: TopicPartition, offset: int) -> TopicPartitionId | RequestError:
@@ -175,10 +175,10 @@ class ShareCoordinator(AssignedCoordinator[ShareGroups, HeartbeatAnswer, Assigne
             return InvalidRequestError(f"{topic_partition}: reading cannot begin at offset {offset}")
         return topic.topic_id, topic_partition.partition
 
-    async def _begin_anew(
+    async def _begin_again(
         self, group: str, states: ShareStates, wanted: Mapping[TopicPartitionId, int], names: Mapping[bytes, str]
     ) -> dict[TopicPartitionId, RequestError]:
-        """Answers which have failed. Raises NON_EMPTY_GROUP."""
+        """Begin states at these offsets. Returns those that have failed. Raises NON_EMPTY_GROUP."""
         plan = self._groups.plan_states(group, frozenset(wanted), names, self._wall_ms())
         await self._carry_out(plan)
         failed: dict[TopicPartitionId, RequestError] = {}
@@ -192,8 +192,8 @@ class ShareCoordinator(AssignedCoordinator[ShareGroups, HeartbeatAnswer, Assigne
         return failed
 
     async def delete_offsets(self, group: str, topics: Sequence[str]) -> list[RequestError | None]:
-        """Forget where a group without members reads topics; one answer for each, in order. Raises RequestError for all of
-        them: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP. Cancelled: it is done all the same."""
+        """Forget the start offsets of topics in a group without members. Returns one answer for each, in order. Raises
+        RequestError for all of them: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP. Cancelled: it is done all the same."""
         self._check_serving(group)
         answers: list[RequestError | None] = []
         async with self._changing(group, may_be_new=False):
@@ -208,7 +208,7 @@ class ShareCoordinator(AssignedCoordinator[ShareGroups, HeartbeatAnswer, Assigne
         return answers
 
     async def _forget_states(self, group: str, topic_ids: frozenset[bytes]) -> None:
-        """Raises NON_EMPTY_GROUP, also where there is nothing to forget."""
+        """Delete the states of topics. Raises NON_EMPTY_GROUP, also without topics."""
         with trio.CancelScope(shield=True):
             await self._carry_out(self._groups.plan_deletion(group, topic_ids, self._wall_ms()))
             await self._delete_states(group, self._groups.known(group).states.deleting)
@@ -229,7 +229,7 @@ class ShareCoordinator(AssignedCoordinator[ShareGroups, HeartbeatAnswer, Assigne
                 await self._store(self._groups.plan_removal(group), lambda: self._groups.forget(group))
 
     def partitions(self, group: str) -> Partitions:
-        """Those that a group has a share state of, or is about to have; none for a group that is not of this kind."""
+        """Return the partitions that a group has a share state of, or is about to have; none for a group of another kind."""
         found = self._groups.find(group)
         return NO_PARTITIONS if found is None else found.states.known
 

@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): their members and the partitions that each reads. What becomes of records is in `server.sharing`."""
+"""Share groups (KIP-932): their members and the partitions that each reads. The states of records are in `server.sharing`."""

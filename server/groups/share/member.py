@@ -1,6 +1,5 @@
-"""One member of a share group: what it subscribes to and what it reads (KIP-932; Kafka: ShareGroupMember). A partition need not
-be given up before another member gets it, so a member has at once what it is to have.
-"""
+"""One member of a share group: its subscription and its partitions (KIP-932; Kafka: ShareGroupMember). A partition need not be
+given up before another member gets it, so a member reaches its target at once."""
 
 from __future__ import annotations
 

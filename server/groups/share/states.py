@@ -57,7 +57,7 @@ class ShareStates(Protocol):
     def read_summary(self, group: str, topic_id: bytes, partition: int) -> ShareStateSummary | None: ...
 
     async def delete(self, group: str, topic_id: bytes, partition: int) -> None:
-        """Have no state; that there is none is fine."""
+        """Delete a state, if it exists."""
 
 
 @attrs.frozen(kw_only=True)
@@ -81,14 +81,14 @@ class StatePartitions:
 
     @property
     def known(self) -> Partitions:
-        """All for which there may be a state."""
+        """All partitions that may have a state."""
         return self.initializing | self.initialized
 
     def of_topic(self, topic_id: bytes) -> Partitions:
         return frozenset(each for each in self.known if each[0] == topic_id)
 
     def begin(self, partitions: Partitions, names: Mapping[bytes, str]) -> StatePartitions:
-        """States are asked for: those of their topics that were to go begin anew instead."""
+        """Request states. Those of their topics that were to be deleted begin again instead."""
         return attrs.evolve(
             self,
             initializing=self.initializing | partitions,
@@ -97,7 +97,7 @@ class StatePartitions:
         )
 
     def done(self, partitions: Partitions) -> StatePartitions:
-        """It is there."""
+        """Note that these states exist."""
         return attrs.evolve(self, initializing=self.initializing - partitions, initialized=self.initialized | partitions)
 
     def begin_deletion(self, topic_ids: frozenset[bytes]) -> StatePartitions:
@@ -105,7 +105,7 @@ class StatePartitions:
         return attrs.evolve(kept, deleting=kept.deleting | topic_ids, names=self.names)
 
     def without(self, topic_ids: frozenset[bytes]) -> StatePartitions:
-        """Nothing of these topics is there any more."""
+        """Forget everything of these topics."""
         return attrs.evolve(
             self,
             initializing=_outside(self.initializing, topic_ids),
@@ -131,7 +131,7 @@ class StatePartitions:
 
     @classmethod
     def of(cls, value: ShareGroupStatePartitionMetadataValue | None) -> StatePartitions:
-        """None: nothing is there."""
+        """Read a record; None: there is none."""
         if value is None:
             return cls()
         names = {each.topic_id: each.topic_name for each in value.deleting_topics}

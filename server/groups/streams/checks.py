@@ -59,7 +59,7 @@ def _check_join(request: StreamsHeartbeat) -> None:
 
 
 def check_tasks(subtopologies: Mapping[str, ConfiguredSubtopology], tasks: TaskIds | None) -> None:
-    """Raises INVALID_REQUEST for tasks that are none."""
+    """Raises INVALID_REQUEST for tasks that do not exist."""
     for task in sorted(tasks or ()):
         part = subtopologies.get(task.subtopology_id)
         if part is None:

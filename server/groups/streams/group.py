@@ -139,7 +139,7 @@ class StreamsGroup(AssignedGroup[StreamsMember, Tasks]):
         )
 
     def _described_parts(self) -> list[SubtopologyDescription]:
-        """With their numbers of partitions when all topics are there, otherwise as the application has said them."""
+        """Return the subtopologies, with numbers of partitions when all topics exist, else as the application states them."""
         configured = self.memory.configured
         if configured is not None and configured.is_ready and configured.subtopologies is not None:
             return [part.described() for part in configured.subtopologies.values()]

@@ -145,7 +145,7 @@ class StreamsGroups(AssignedGroups[StreamsGroup]):
     # ---- time ------------------------------------------------------------------------------------------------------------
 
     def expire(self, key: TimerKey, wall_ms: int) -> Plan[StreamsGroup] | None:
-        """As for other groups. One that has waited for more members gets its tasks."""
+        """As for other groups. A group that has waited for more members gets its tasks."""
         if key.kind is not TimerKind.INITIAL:
             return super().expire(key, wall_ms)
         group = self.find(key.group_id)
@@ -189,7 +189,7 @@ def _stale(topology: Topology | None, member: StreamsMember) -> list[StreamsStat
 
 
 def _topology(draft: StreamsDraft, request: StreamsHeartbeat) -> Topology:
-    """The group's topology, which is that of its first member. Raises INVALID_REQUEST for another one."""
+    """Return the group's topology, which is that of its first member. Raises INVALID_REQUEST for another one."""
     known, said = draft.base.topology, request.topology
     if known is None:
         if said is None:
@@ -210,7 +210,7 @@ def _reconcile(draft: StreamsDraft, member: StreamsMember, target: Tasks, reques
 
 
 def _statuses(memory: GroupMemory, *, is_delayed: bool) -> Iterator[StreamsStatus]:
-    """What every member is told beside its tasks."""
+    """Yield the statuses that every member gets beside its tasks."""
     if is_delayed:
         yield DELAYED
     if memory.configured is not None and memory.configured.problem is not None:
@@ -236,8 +236,8 @@ def _endpoint_partitions(
 def _read_by(
     tasks: TaskIds, configured: ConfiguredTopology | None, topics: TopicImage
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Partitions of the topics that tasks read. A topic with fewer partitions than there are tasks here has the first ones, as
-    in Kafka."""
+    """Return the partitions of the topics that tasks read. A topic with fewer partitions than tasks has the first ones, as in
+    Kafka."""
     parts = (None if configured is None else configured.subtopologies) or {}
     found = []
     for subtopology_id, numbers in by_subtopology(tasks):

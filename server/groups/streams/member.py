@@ -1,6 +1,5 @@
-"""One member of a Streams group: a thread of an instance of the application, what it runs, and how that becomes what it is to
-run (KIP-1071; Kafka: StreamsGroupMember, CurrentAssignmentBuilder).
-"""
+"""One member of a Streams group, a thread of an instance of the application: its tasks, and its steps towards its target
+(KIP-1071; Kafka: StreamsGroupMember, CurrentAssignmentBuilder)."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ _STATES: Final = {int(state): state for state in MemberState}
 
 
 class Holders(Protocol):
-    """Which processes have a task, or have not given it up yet: the group."""
+    """The processes that have a task, or have not given it up yet: the group."""
 
     @property
     def active(self) -> Mapping[TaskId, str]: ...
@@ -112,8 +111,8 @@ class StreamsMember(AssignedMember):
     # ---- assignment ------------------------------------------------------------------------------------------------------
 
     def reconciled(self, target: Tasks, target_epoch: int, owned: Tasks | None, holders: Holders) -> StreamsMember:
-        """A step, if one can be made, towards what it is to have. `owned`: what it says that it has. Raises
-        FENCED_MEMBER_EPOCH in a state that is not known."""
+        """Return the member a step closer to its target, if one can be made. `owned`: what it states that it has. Raises
+        FENCED_MEMBER_EPOCH in an unknown state."""
         if self.is_reconciled_to(target_epoch):
             return self
         epoch = self.epoch
@@ -161,7 +160,7 @@ class StreamsMember(AssignedMember):
         return self.process_id in holders.copies.get(task, ())
 
     def _free(self, tasks: TaskIds, holders: Holders) -> TaskIds:
-        """Those of which this process has nothing in any role."""
+        """Return the tasks of which this process has nothing in any role."""
         return frozenset(
             task for task in tasks if holders.active.get(task) != self.process_id and not self._copies(holders, task)
         )

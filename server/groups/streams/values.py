@@ -23,7 +23,7 @@ STREAMS_TYPE: Final = "streams"
 
 
 class StreamsStatusCode(enum.IntEnum):
-    """What an application is told beside its tasks."""
+    """What members of an application learn beside their tasks."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -48,7 +48,7 @@ class StreamsTimes(MemberTimes):
 
 
 class Endpoint(NamedTuple):
-    """Where an instance answers queries of its state."""
+    """The place where an instance answers queries of its state."""
 
     host: str
     port: int
@@ -73,7 +73,7 @@ class StreamsHeartbeat(MemberHeartbeat):
 
     @property
     def owned(self) -> Tasks | None:
-        """What it has at this moment. None confirms nothing."""
+        """The tasks that it has at this moment. None confirms nothing."""
         if self.active is None or self.standby is None or self.warmup is None:
             return None
         return Tasks(self.active, self.standby, self.warmup)
@@ -89,7 +89,7 @@ class EndpointPartitions(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class InternalTopic:
-    """A topic that the application needs and the server makes."""
+    """A topic that the application needs and the server creates."""
 
     name: str
     partitions: int
@@ -140,14 +140,14 @@ class SubtopologyDescription:
     repartition_source_topics: tuple[InternalTopic, ...]
 
     def sources(self) -> Iterator[str]:
-        """Every topic that it reads."""
+        """Yield every topic that it reads."""
         yield from self.source_topics
         yield from (topic.name for topic in self.repartition_source_topics)
 
 
 @attrs.frozen(kw_only=True)
 class StreamsGroupDescription:
-    """A group as StreamsGroupDescribe shows it, and what its members are told beside their tasks."""
+    """A group as StreamsGroupDescribe shows it, with the statuses of its members."""
 
     group_id: str
     state: GroupState
@@ -162,11 +162,12 @@ class StreamsGroupDescription:
     """Who has asked for the end of the application."""
 
     def source_topics(self) -> frozenset[str]:
-        """Every topic that the application reads, its own among them."""
+        """Return every topic that the application reads, its own included."""
         return frozenset(name for part in self.subtopologies for name in part.sources())
 
     def read_by(self, member: StreamsMemberDescription) -> Iterator[TopicPartition]:
-        """What a member's active tasks read; a topic may have fewer partitions than a subtopology has tasks."""
+        """Yield the partitions that a member's active tasks read; a topic may have fewer partitions than a subtopology has
+        tasks."""
         parts = {part.subtopology_id: part for part in self.subtopologies}
         for task in sorted(member.assignment.active):
             part = parts.get(task.subtopology_id)

@@ -1,1 +1,1 @@
-"""What becomes of the records that members of share groups are given. No trio, no clock, no disk."""
+"""States of the records that members of share groups are given. No trio, no clock, no disk."""

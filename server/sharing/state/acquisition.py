@@ -1,9 +1,9 @@
-"""What a fetch of a share group gives to a member (Kafka: SharePartition.acquire; KIP-932, KIP-1206).
+"""The records that a fetch of a share group gives to a member (Kafka: SharePartition.acquire; KIP-932, KIP-1206).
 
-Records that come again are given as they were acquired: a whole batch, also where that is more than the member wants. New
-ones are given in whole record batches, in pieces of about the size that the member likes. In record-limit mode it gets one
-range, and not more than it wants. What was delivered in vain often comes in ever smaller pieces, the last time alone: whatever
-breaks its members does not take others with it.
+Records that come again are given as they were acquired: a whole batch, also where that is more than the member wants. New ones
+are given in whole record batches, in pieces of about the member's batch size. In record-limit mode a member gets one range,
+and not more than it wants. Records that failed often come in ever smaller pieces, the last time alone: a record that breaks
+its members does not take others with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MIN_THROTTLED_COUNT: Final = 2
 
 @attrs.define(eq=False, repr=False)
 class Acquisition:
-    """One fetch of one member. Owner: whoever makes it, for the time of a call."""
+    """One fetch of one member. Lives as long as a call."""
 
     state: SharePartitionState
     member: str
@@ -47,8 +47,8 @@ class Acquisition:
         max_records: int,
         aborted: Sequence[OffsetRange] = (),
     ) -> list[AcquiredRecords]:
-        """Acquire up to about `max_records` of what was read from `fetch_offset` on. `fetched`: the record batches; `aborted`:
-        those whose transaction came to nothing, where the group reads what is committed."""
+        """Acquire up to about `max_records` of the records that were read from `fetch_offset` on. `fetched`: the record
+        batches; `aborted`: those of aborted transactions, where the group reads committed records."""
         state = self.state
         if not fetched or max_records <= 0 or fetched[-1].last < state.start_offset:
             return []
@@ -65,7 +65,7 @@ class Acquisition:
         return self._acquired
 
     def _limits(self, fetch_offset: int, max_records: int, last: int) -> tuple[int, int]:
-        """How many records, and up to which offset: at the limit of locks only what was given before."""
+        """Return how many records, and up to which offset: at the limit of locks only those that were given before."""
         state = self.state
         limit = min(max_records, state.config.partition_max_record_locks - state.in_flight_count)
         if limit > 0 or fetch_offset >= state.next_offset:
@@ -91,7 +91,7 @@ class Acquisition:
     # ---- what comes again ------------------------------------------------------------------------------------------------
 
     def _take_known(self, batch: InFlightBatch, base: int, last: int) -> bool:
-        """Acquire what is available of a batch; answers whether that is to be all."""
+        """Acquire the available records of a batch. Returns whether the fetch ends with them."""
         is_throttled = self._is_throttled(batch, base, last)
         if is_throttled and self._count:
             return True
@@ -114,7 +114,7 @@ class Acquisition:
 
     @property
     def _throttled_count(self) -> int:
-        """Deliveries after which records come in smaller pieces."""
+        """The number of deliveries after which records come in smaller pieces."""
         return max(MIN_THROTTLED_COUNT, -(-self.state.config.delivery_count_limit // 2))
 
     def _take_part(self, batch: InFlightBatch, base: int, last: int, left: int) -> None:
@@ -157,7 +157,7 @@ class Acquisition:
     # ---- what comes for the first time -----------------------------------------------------------------------------------
 
     def _take_gap(self, gap: InFlightBatch, base: int, last: int) -> None:
-        """Acquire from offsets that nobody is known to have had, as if they were new."""
+        """Acquire from offsets that no member is known to have had, as if they were new."""
         state = self.state
         first, end = max(gap.first, base), min(gap.last, last)
         index = state.index_of(gap.first)
@@ -170,7 +170,7 @@ class Acquisition:
             state.may_have_available = True
 
     def _take_new(self, first: int, last: int) -> int:
-        """Acquire offsets that no batch has; answers the last one that has one now."""
+        """Acquire offsets that no batch has. Returns the last one that has one now."""
         left = self._limit - self._count
         if left < last - first + 1:
             last = min(self._end_of_batch(first + left - 1), last)
@@ -193,7 +193,7 @@ class Acquisition:
         return last
 
     def _end_of_batch(self, offset: int) -> int:
-        """The end of the record batch with an offset; the offset itself between two of them."""
+        """Return the end of the record batch with an offset; the offset itself between two of them."""
         end = offset
         for batch in self._fetched:
             if batch.first > offset:
@@ -202,7 +202,7 @@ class Acquisition:
         return end
 
     def _pieces(self, first: int, last: int) -> list[OffsetRange]:
-        """The offsets in pieces that end with record batches."""
+        """Return the offsets in pieces that end with record batches."""
         pieces, start = [], first
         if last - first + 1 > self.batch_size:
             for batch in self._fetched:
@@ -214,7 +214,7 @@ class Acquisition:
     # ---- what came to nothing --------------------------------------------------------------------------------------------
 
     def _archive(self, aborted: Sequence[OffsetRange]) -> None:
-        """Give up records of transactions that were aborted: nobody gets them."""
+        """Archive records of aborted transactions: no member gets them."""
         for first, last in aborted:
             for batch in self.state.overlapping(first, last):
                 for run in [run for run in batch.overlapping(first, last) if run.is_owned_by(self.member)]:
@@ -231,7 +231,7 @@ def _gap(first: int, last: int) -> InFlightBatch:
 
 
 def _without(acquired: AcquiredRecords, first: int, last: int) -> list[AcquiredRecords]:
-    """What is left of a range without these offsets."""
+    """Return the rest of a range without these offsets."""
     if acquired.last_offset < first or acquired.first_offset > last:
         return [acquired]
     left = []

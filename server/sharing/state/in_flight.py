@@ -1,8 +1,8 @@
 """Records that a share group has begun and not finished (Kafka: InFlightBatch, InFlightState).
 
-A batch is what was acquired at once: as long as all of its records have the same fate it is given and taken back whole. When
-they have not it is *split*, which it then stays. What is alike is one *run*, so that a batch takes as much memory as there are
-differences in it, and not as it has records.
+A batch was acquired at once: as long as all of its records are in the same state it is given and taken back whole. When they
+are not it is *split*, and stays so. Equal neighbours are one *run*, so a batch takes memory for its differences, not for its
+records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .values import RecordState
 
 @attrs.define(eq=False, repr=False)
 class Run:
-    """Offsets of one batch that are alike, both ends included."""
+    """Offsets of one batch in the same state, both ends included."""
 
     first: int
     last: int
@@ -42,20 +42,20 @@ class Run:
         return self.target is None and self.state.is_terminal
 
     def acquire(self, member: str, deadline_ms: int) -> None:
-        """Give them to a member once more."""
+        """Give them to a member again."""
         self.state, self.member, self.deadline_ms = RecordState.ACQUIRED, member, deadline_ms
         self.delivery_count += 1
 
     def settle(self, state: RecordState) -> None:
-        """Nobody has them any more."""
+        """End the lock: no member has them any more."""
         self.state, self.member, self.deadline_ms, self.target = state, None, None, None
 
     def is_owned_by(self, member: str) -> bool:
-        """Whether a member may say what becomes of them."""
+        """Whether a member may acknowledge them."""
         return self.state is RecordState.ACQUIRED and self.target is None and self.member == member
 
     def cut(self, offset: int) -> Run:
-        """End before `offset`; answers the rest."""
+        """End before `offset`. Returns the rest."""
         rest = attrs.evolve(self, first=offset)
         self.last = offset - 1
         return rest
@@ -95,7 +95,7 @@ class InFlightBatch:
         return self.runs[-1].last
 
     def between(self, first: int, last: int) -> list[Run]:
-        """The runs inside these offsets; those that reach over an end are cut there."""
+        """Return the runs inside these offsets; a run that reaches over an end is cut there."""
         if first > self.first or last < self.last:
             self.is_split = True
         self._cut_at(first)
@@ -109,7 +109,7 @@ class InFlightBatch:
                 return
 
     def overlapping(self, first: int, last: int) -> list[Run]:
-        """The runs that have some of these offsets, as they are."""
+        """Return the runs that have some of these offsets, uncut."""
         return [run for run in self.runs if run.first <= last and run.last >= first]
 
     def drop_before(self, offset: int) -> None:
@@ -119,7 +119,7 @@ class InFlightBatch:
         self.is_split = True
 
     def merge(self) -> None:
-        """Make one run of neighbours that are alike."""
+        """Join neighbours in the same state."""
         merged = self.runs[:1]
         for run in self.runs[1:]:
             if merged[-1].is_like(run) and run.target is None:

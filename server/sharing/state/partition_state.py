@@ -38,7 +38,7 @@ from .values import (
 
 @attrs.define(eq=False, repr=False)
 class Change:
-    """What is to become of records, once it is stored."""
+    """New states of records, until they are stored."""
 
     batches: list[StateBatch] = attrs.field(factory=list)
     """To be stored."""
@@ -74,8 +74,7 @@ class SharePartitionState:
         config: ShareConfig = DEFAULT_SHARE_CONFIG,
         counters: ShareCounters | None = None,
     ) -> Self:
-        """As it was stored. What the log says nothing about, between what it does, was given to somebody or to nobody: it comes
-        again."""
+        """Return a stored state. Offsets between stored batches may have been given to a member: they come again."""
         state = cls(start_offset, config, counters or ShareCounters())
         for batch in sorted(stored):
             first = max(batch.first_offset, state.next_offset)
@@ -95,21 +94,21 @@ class SharePartitionState:
 
     @property
     def in_flight_count(self) -> int:
-        """Offsets from the first that is not done to the last that was given."""
+        """Number of offsets from the first unfinished one to the last that was given."""
         return self.next_offset - self.start_offset
 
     @property
     def delivery_complete_count(self) -> int:
-        """How many of them are done, or about to be."""
+        """Number of these that are finished, or about to be."""
         return sum(run.count for batch in self.batches for run in batch.runs if (run.target or run.state).is_terminal)
 
     @property
     def acquired_count(self) -> int:
-        """How many of them members have."""
+        """Number of these that members have."""
         return sum(run.count for batch in self.batches for run in batch.runs if run.state is RecordState.ACQUIRED)
 
     def next_fetch_offset(self) -> int:
-        """From where on there may be records for a member."""
+        """Return the first offset that may have records for a member."""
         if self.may_have_available:
             for batch in self.batches:
                 for run in batch.runs:
@@ -119,27 +118,27 @@ class SharePartitionState:
         return self.next_offset
 
     def can_acquire(self) -> bool:
-        """Whether a fetch may be given something."""
+        """Whether a fetch may get records."""
         return self.in_flight_count < self.config.partition_max_record_locks or self.next_fetch_offset() != self.next_offset
 
     def runs(self) -> Iterator[Run]:
-        """Everything in flight, by offset."""
+        """Yield everything in flight, by offset."""
         for batch in self.batches:
             yield from batch.runs
 
     # ---- where things are ------------------------------------------------------------------------------------------------
 
     def index_of(self, offset: int) -> int:
-        """Of the last batch that begins at an offset or before it; -1 where none does."""
+        """Return the index of the last batch that begins at an offset or before it; -1 where none does."""
         return bisect.bisect_right(self.batches, offset, key=_first) - 1
 
     def beginning_in(self, first: int, last: int) -> list[InFlightBatch]:
-        """The batches that begin at these offsets."""
+        """Return the batches that begin at these offsets."""
         start = bisect.bisect_left(self.batches, first, key=_first)
         return self.batches[start : bisect.bisect_right(self.batches, last, key=_first)]
 
     def overlapping(self, first: int, last: int) -> list[InFlightBatch]:
-        """The batches that have some of these offsets."""
+        """Return the batches that have some of these offsets."""
         index = self.index_of(first)
         before = [self.batches[index]] if index >= 0 and self.batches[index].last >= first else []
         return [*before, *self.beginning_in(first + 1, last)]
@@ -147,7 +146,7 @@ class SharePartitionState:
     # ---- locks -----------------------------------------------------------------------------------------------------------
 
     def lock_until(self, now_ms: int) -> int:
-        """The end of a lock that begins now."""
+        """Return the end of a lock that begins now."""
         deadline_ms = now_ms + self.config.record_lock_duration_ms
         self._look_at(deadline_ms)
         return deadline_ms
@@ -157,7 +156,7 @@ class SharePartitionState:
             self.next_deadline_ms = deadline_ms
 
     def expire(self, now_ms: int) -> list[StateBatch]:
-        """Take back what members have had for too long; answers what is to be stored of it."""
+        """Take back records whose lock has ended. Returns the batches to be stored."""
         if self.next_deadline_ms is None or self.next_deadline_ms > now_ms:
             return []
         self.next_deadline_ms = None
@@ -179,15 +178,15 @@ class SharePartitionState:
         return expired
 
     def _given_back(self, run: Run) -> RecordState:
-        """What becomes of records that were delivered in vain."""
+        """Return the state of records after a delivery that nothing came of."""
         is_last = run.delivery_count >= self.config.delivery_count_limit
         return RecordState.ARCHIVED if is_last else RecordState.AVAILABLE
 
     # ---- what members say ------------------------------------------------------------------------------------------------
 
     def acknowledge(self, member: str, said: Sequence[Acknowledgement], now_ms: int) -> Change:
-        """What a member says of records that it has: all of it is right, or nothing has happened but renewals. Raises
-        RequestError: INVALID_RECORD_STATE, INVALID_REQUEST."""
+        """Plan acknowledgements of a member: all of them are valid, or nothing has happened but renewals. Raises RequestError:
+        INVALID_RECORD_STATE, INVALID_REQUEST."""
         change = Change()
         try:
             for each in said:
@@ -210,7 +209,7 @@ class SharePartitionState:
                 self._take(change, batch, kind, (start, stop), now_ms)
 
     def _acknowledged(self, said: Acknowledgement) -> list[InFlightBatch]:
-        """The batches that an acknowledgement is about."""
+        """Return the batches that an acknowledgement names."""
         index = self.index_of(said.first_offset)
         if index < 0 and said.first_offset <= self.start_offset:
             index = self.index_of(self.start_offset)
@@ -253,7 +252,7 @@ class SharePartitionState:
         change.batches.append(_stored(run, run.target))
 
     def release(self, member: str) -> Change:
-        """A member is gone: what it has others may get."""
+        """Plan to take back the records of a member that is gone."""
         change = Change()
         for batch in self.batches:
             for run in batch.runs:
@@ -263,7 +262,7 @@ class SharePartitionState:
         return change
 
     def commit(self, change: Change) -> None:
-        """It is stored."""
+        """Make a change true that is stored."""
         self.counters.add(change.counted)
         for _, run in change.runs:
             assert run.target is not None
@@ -274,7 +273,7 @@ class SharePartitionState:
         self.advance_start()
 
     def roll_back(self, change: Change) -> None:
-        """It is not, and has not happened. Locks that have ended meanwhile are over with the next `expire`."""
+        """Undo a change that is not stored. Locks that have ended meanwhile end with the next `expire`."""
         for _, run in change.runs:
             run.target = None
             if run.deadline_ms is not None:
@@ -283,7 +282,7 @@ class SharePartitionState:
     # ---- the start -------------------------------------------------------------------------------------------------------
 
     def archive_available(self, first: int, last: int) -> None:
-        """There are no records at these offsets any more."""
+        """Archive offsets that have no records any more."""
         for batch in self.overlapping(first, last):
             for run in batch.overlapping(first, last):
                 if run.is_available:
@@ -294,7 +293,7 @@ class SharePartitionState:
         self.advance_start()
 
     def move_start(self, log_start_offset: int) -> None:
-        """The log begins there now: what was before it is over, whoever has it."""
+        """Forget everything before the new start of the log, whichever member has it."""
         if log_start_offset <= self.start_offset:
             return
         self.start_offset = log_start_offset
@@ -303,7 +302,7 @@ class SharePartitionState:
         self.advance_start()
 
     def advance_start(self) -> None:
-        """Pass over what is done."""
+        """Skip finished records at the start."""
         for batch in self.batches:
             for run in batch.runs:
                 if not run.is_done:
@@ -333,7 +332,7 @@ def _stored(run: Run, state: RecordState) -> StateBatch:
 
 
 def _alike(said: Acknowledgement, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """(type, first offset, last offset) of neighbours that the same is said of."""
+    """Yield (type, first offset, last offset) of neighbours with the same acknowledgement."""
     types = said.types
     if len(types) == 1:
         yield types[0], first, last

@@ -34,7 +34,7 @@ MAX_PARTITIONS: Final = 200_000
 
 @attrs.define(eq=False, repr=False)
 class ShareSession:
-    """One member's."""
+    """The session of one member."""
 
     group_id: str
     member_id: str
@@ -48,7 +48,7 @@ class ShareSession:
 
     @property
     def held_bytes(self) -> int:
-        """Memory that it takes; the name of its group counts twice, since the connection remembers it."""
+        """Memory of the session; the name of its group counts twice, since the connection remembers it."""
         names = 2 * sys.getsizeof(self.group_id) + sys.getsizeof(self.member_id)
         return SESSION_BYTES + names + PARTITION_BYTES * len(self.partitions)
 
@@ -76,7 +76,7 @@ class ShareSessions:
     def begin(
         self, group_id: str, member_id: str, partitions: Collection[ShareKey], connection: object, *, says_something: bool
     ) -> ShareSession:
-        """A new session of these partitions. Raises RequestError: INVALID_REQUEST, SHARE_SESSION_LIMIT_REACHED."""
+        """Begin a session of these partitions. Raises RequestError: INVALID_REQUEST, SHARE_SESSION_LIMIT_REACHED."""
         if says_something:
             raise RequestError("the first request of a share session acknowledges records", ErrorCode.INVALID_REQUEST)
         _check_size(len(partitions))
@@ -96,8 +96,8 @@ class ShareSessions:
     def go_on(
         self, group_id: str, member_id: str, epoch: int, added: Iterable[ShareKey] = (), forgotten: Iterable[ShareKey] = ()
     ) -> ShareSession:
-        """The session that a request goes on with. Raises RequestError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH,
-        INVALID_REQUEST for too many partitions."""
+        """Return the session that a request continues. Raises RequestError: SHARE_SESSION_NOT_FOUND,
+        INVALID_SHARE_SESSION_EPOCH, INVALID_REQUEST for too many partitions."""
         session = self._found(group_id, member_id)
         if epoch == FINAL_SHARE_EPOCH:
             return session
@@ -130,13 +130,13 @@ class ShareSessions:
             self._account.put(session, session.held_bytes)
 
     def acknowledge(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """The same for a request that only acknowledges: none begins a session."""
+        """Return the session of a request that only acknowledges: it begins none."""
         if epoch == INITIAL_SHARE_EPOCH:
             raise RequestError("an acknowledgement begins no share session", ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         return self.go_on(group_id, member_id, epoch)
 
     def remove(self, group_id: str, member_id: str) -> ShareSession | None:
-        """It is over, if there is one."""
+        """End a session, if it exists."""
         session = self._sessions.pop((group_id, member_id), None)
         if session is not None:
             self._partitions -= len(session.partitions)
@@ -144,8 +144,8 @@ class ShareSessions:
         return session
 
     def disconnected(self, connection: object) -> tuple[list[ShareSession], set[str]]:
-        """A connection is no more: neither are the sessions that were begun on it. Answers them, and the groups of these and of
-        those that were over before."""
+        """End the sessions that were begun on a connection. Returns them, and the groups of these and of those that had ended
+        before."""
         ended = [session for session in self._sessions.values() if session.connection is connection]
         for session in ended:
             self.remove(session.group_id, session.member_id)
@@ -153,7 +153,7 @@ class ShareSessions:
         return ended, groups.union(session.group_id for session in ended)
 
     def forget_group(self, group_id: str, connection: object) -> None:
-        """Nothing of the group is to be closed when the connection ends, but its sessions."""
+        """Close nothing of the group when the connection ends, except its sessions."""
         groups = self._groups.get(connection)
         if groups is not None:
             groups.discard(group_id)

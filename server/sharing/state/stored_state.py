@@ -1,8 +1,8 @@
-"""What `__share_group_state` says of one share-partition: a snapshot, and the updates since (Kafka: ShareCoordinatorShard,
-ShareGroupOffset, PersisterStateBatchCombiner).
+"""The stored state of one share-partition in `__share_group_state`: a snapshot, and the updates since (Kafka:
+ShareCoordinatorShard, ShareGroupOffset, PersisterStateBatchCombiner).
 
-Whoever writes plans a record and applies it when it is in the log; a replay applies the same records. So there is one way in
-which this state changes.
+A writer plans a record and applies it when it is in the log; a replay applies the same records. So this state changes in one
+way.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class StoredShare:
 
 
 def plan_initial(before: StoredShare | None, *, state_epoch: int, start_offset: int, now_ms: int) -> ShareSnapshotValue:
-    """The record that begins a share-partition, or lets it begin anew. From an offset that is known, nothing behind it is done
-    with; else nobody knows."""
+    """Return the record that begins a share-partition, or lets it begin again. From a known offset on nothing is finished; else
+    that is unknown."""
     done = UNKNOWN_DELIVERY_COMPLETE_COUNT if start_offset == NO_START_OFFSET else 0
     return ShareSnapshotValue(
         snapshot_epoch=0 if before is None else before.snapshot_epoch + 1,
@@ -73,7 +73,7 @@ def plan_write(
     leader_epoch: int,
     now_ms: int,
 ) -> ShareStateValue:
-    """The record that says what has become of records: an update, or, when there are many since the last one, a snapshot."""
+    """Return the record of new states: an update, or, after many updates, a snapshot."""
     if before.updates < UPDATES_PER_SNAPSHOT:
         return ShareUpdateValue(
             snapshot_epoch=before.snapshot_epoch,
@@ -95,7 +95,7 @@ def plan_write(
 
 
 def plan_snapshot(before: StoredShare, *, now_ms: int) -> ShareSnapshotValue:
-    """The same state once more: what is before this record is needed no longer."""
+    """Return the same state once more: the records before this one are not needed any more."""
     return ShareSnapshotValue(
         snapshot_epoch=before.snapshot_epoch + 1,
         state_epoch=before.state_epoch,
@@ -109,7 +109,7 @@ def plan_snapshot(before: StoredShare, *, now_ms: int) -> ShareSnapshotValue:
 
 
 def applied(before: StoredShare | None, value: ShareStateValue) -> StoredShare:
-    """What a record makes of the state. Raises InvalidRecordError for an update of nothing, and for states that are none."""
+    """Return the state after a record. Raises InvalidRecordError for an update without a snapshot, and for unknown states."""
     batches = [_read(each) for each in value.state_batches]
     if isinstance(value, ShareSnapshotValue):
         return StoredShare(
@@ -136,7 +136,7 @@ def applied(before: StoredShare | None, value: ShareStateValue) -> StoredShare:
 
 
 def overlaid(old: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """Batches with others laid over them, from `start_offset` on; neighbours that say the same are one."""
+    """Return batches with others laid over them, from `start_offset` on; equal neighbours are joined."""
     batches = list(old)
     for each in new:
         _lay(batches, each)

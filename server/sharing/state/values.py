@@ -16,7 +16,7 @@ from ...config.group_keys import GroupConfig
 
 
 class OffsetReset(enum.Enum):
-    """Where a group begins in a partition that it has never read: `share.auto.offset.reset`."""
+    """The offset where a group begins in a partition that it has never read: `share.auto.offset.reset`."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -70,7 +70,7 @@ DEFAULT_SHARE_CONFIG: Final = ShareConfig()
 
 
 class RecordState(enum.IntEnum):
-    """What has become of a record; the numbers stand in the log (Kafka: RecordState)."""
+    """The state of a record; the numbers are in the log (Kafka: RecordState)."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -94,7 +94,7 @@ class AcquireMode(enum.IntEnum):
 
 
 class AcknowledgeType(enum.IntEnum):
-    """What a member says of an offset."""
+    """The acknowledgement of an offset."""
 
     GAP = 0
     """There is no record for it."""
@@ -142,7 +142,7 @@ class OffsetRange(NamedTuple):
 
 
 class AcquiredRecords(NamedTuple):
-    """Offsets that a member was given, both ends included, and how often they have been given by now."""
+    """Offsets that a member was given, both ends included, with their delivery count."""
 
     first_offset: int
     last_offset: int
@@ -150,7 +150,7 @@ class AcquiredRecords(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """What a member says of offsets, both ends included: one type for all, or one for each."""
+    """Acknowledgements of offsets, both ends included: one type for all, or one for each."""
 
     first_offset: int
     last_offset: int
@@ -168,7 +168,7 @@ class StateBatch(NamedTuple):
 
 @attrs.define(eq=False, repr=False)
 class ShareCounters:
-    """What has become of records since the start, over all groups. Owner: `SharePartitions`, whose share-partitions count."""
+    """Counts of record states since the start, over all groups. Owner: `SharePartitions`, whose share-partitions count."""
 
     acquired: int = 0
     """Given to a member, each time."""
@@ -184,6 +184,6 @@ class ShareCounters:
     """Given up: they were given back after the last delivery there may be."""
 
     def add(self, counted: Counter[str]) -> None:
-        """By name of the outcome."""
+        """Add counts by name of the outcome."""
         for name, count in counted.items():
             setattr(self, name, getattr(self, name) + count)
