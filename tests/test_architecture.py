@@ -38,6 +38,7 @@ FLOORS: Final = {
     "server.config": 4,
     "server.security": 5,
     "server.groups": 5,
+    "server.sharing.state": 5,
     "server.telemetry": 5,
     "server.storage.child_process": 4,
     "server.storage.errors": 4,
@@ -58,8 +59,9 @@ FLOORS: Final = {
     "server.actors.compaction": 18,
     "server.actors.coordinators": 18,
     "server.actors.wear": 18,
-    "server.actors.share": 19,
     "server.actors.stages": 19,
+    "server.groups.coordinators": 19,
+    "server.sharing": 19,
     "server.broker": 20,
     "server.listeners.connections": 21,
     "server.figures": 22,
@@ -91,6 +93,8 @@ FLOORS: Final = {
 
 THREADS: Final = ("trio", "threading", "_thread", "concurrent", "multiprocessing", "asyncio", "queue")
 SOCKETS: Final = ("socket", "ssl", "select", "selectors")
+GROUP_ROOMS: Final = ("values", "timers", "classic", "assigned", "consumer", "share", "streams")
+"""Where groups are decided; `server.groups.coordinators` waits, and stores."""
 NEVER: Final = {
     "protocol": (*THREADS, *SOCKETS, "time", "datetime", "os", "pathlib"),
     "server.storage": (*THREADS, *SOCKETS, "protocol.native", "msgpack"),
@@ -107,7 +111,10 @@ NEVER: Final = {
         "os",
         "pathlib",
     ),
-    "server.groups": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "os", "pathlib"),
+    **dict.fromkeys(
+        (*(f"server.groups.{room}" for room in GROUP_ROOMS), "server.sharing.state"),
+        (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "os", "pathlib"),
+    ),
 }
 """The cores know neither threads nor sockets; the protocol and the groups neither clock nor files, log and groups no wire
 messages."""

@@ -16,7 +16,7 @@ from tests.support.kafka_asking import ask
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
 
-# A broker starts. The commit tier has the rules: server/groups/test_consumer.py.
+# A broker starts. The commit tier has the rules: server/groups/consumer/test_groups.py.
 
 GROUP, TOPIC, PARTITIONS = "group", "topic", 6
 TRIES: Final = 3

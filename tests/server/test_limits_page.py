@@ -30,7 +30,7 @@ OF_ONE_REQUEST: Final = {
 
 def constants() -> Iterator[str]:
     """Every MAX_* of the packages whose objects outlive a request."""
-    for package in ("actors", "broker", "groups", "listeners", "security", "telemetry"):
+    for package in ("actors", "broker", "groups", "listeners", "security", "sharing", "telemetry"):
         for path in sorted((SERVER / package).rglob("*.py")):
             place = path.relative_to(SERVER).as_posix()
             if not any(place.startswith(each) for each in OF_ONE_REQUEST):

@@ -11,7 +11,7 @@ from ....protocol.coordinator.classic_group_records import CONSUMER_PROTOCOL_TYP
 from ....protocol.errors import ErrorCode, RequestError, TriologError
 from ....protocol.types import TopicPartition
 from ...broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember, ShareHeartbeat, StreamsHeartbeat
-from ...groups.consumer_values import LEAVE_EPOCH
+from ...groups.assigned.values import LEAVE_EPOCH
 from ...groups.values import GroupState
 from ..faults.spelling import hint
 from ..waiting import PATIENCE_S, look_until

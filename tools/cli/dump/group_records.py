@@ -18,7 +18,7 @@ from ....protocol.coordinator.classic_group_records import (
     decode_assignment,
 )
 from ....protocol.errors import RemoteProtocolError
-from ....server.groups.consumer_member import MemberState
+from ....server.groups.consumer.member import MemberState
 from ....server.storage.disk.checkpoints import encode_uuid
 
 
