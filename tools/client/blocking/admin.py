@@ -15,15 +15,14 @@ T = TypeVar("T")
 
 
 def _blocking(function: Callable[Concatenate[Admin, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
-    @functools.wraps(function)
-    def call(self: BlockingAdmin, *arguments: P.args, **options: P.kwargs) -> T:
+    def call(self: BlockingAdmin, /, *arguments: P.args, **options: P.kwargs) -> T:
         try:
             function(self._admin, *arguments, **options).send(None)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
         raise AssertionError(f"{function.__name__} waits for something else than a call")
 
-    return call
+    return functools.update_wrapper(call, function)
 
 
 class _Caller:

@@ -20,9 +20,9 @@ from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.listeners.connections.tls import distinguished_name, server_context
 from triolog.server.listeners.opening import Addresses, Listeners
 
+from tests.support import forwarding
 from tests.support.brokers import broker_config, running_broker, until
 from tests.support.certificates import HOST, Certificates
-from tests.support.forwarding import until
 from tests.support.kafka_server import batch, fetch_partition, fetch_request, produce_request
 from tests.support.kafka_wire import KafkaWire
 
@@ -115,7 +115,7 @@ def test_certificates_of_clients(
             except ssl.SSLError as exc:
                 said = str(exc).upper()
             assert ("CERTIFICATE" in said or "UNKNOWN_CA" in said) is (shown in kept_out), shown
-        until(lambda: failed(broker) >= len(kept_out), "the count that follows the alert")
+        forwarding.until(lambda: failed(broker) >= len(kept_out), "the count that follows the alert")
         assert failed(broker) == len(kept_out)
 
 
