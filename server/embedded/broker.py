@@ -17,6 +17,7 @@ from ...protocol.errors import RequestError
 from ...protocol.limits import MIB
 from ...protocol.types import NO_OFFSET, Bytes, Record, TopicPartition, range_of
 from ..broker import Broker, BrokerStatistics, PlainRecord, TopicDescription
+from ..broker.procedures import perform
 from ..control.audited import EMBEDDED, noted
 from ..control.clock import MovedClock
 from ..control.life import Life
@@ -318,7 +319,7 @@ class EmbeddedBroker:
         self, questions: Sequence[tuple[TopicPartition, int]]
     ) -> list[TimestampAndOffset | RequestError]:
         """`offset_for_time` for many partitions at once, in the order asked."""
-        return await self.core.reader.offsets_for_times(questions)
+        return await perform(self.core.reader.offsets_for_times(questions))
 
     def follow(
         self,

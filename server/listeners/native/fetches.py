@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import attrs
 import trio
@@ -11,9 +11,10 @@ import trio
 from ....protocol.errors import InvalidRequestError
 from ....protocol.limits import INT64_MAX, MIB
 from ....protocol.native import messages
-from ...broker import Broker, FetchAnswer, FetchPartition, ReaderView, note_gaps
-from ..connections.connection_task import Work
-from .fetched import fetch_body, fetch_body_steps
+from ...broker import Broker, FetchPartition, ReaderView, note_gaps
+from ...broker.procedures import Procedure, perform
+from ..access.judging import finish
+from .fetched import fetch_body_steps
 from .session import NativeSession
 
 FRAME_RESERVE: Final = MIB
@@ -59,9 +60,8 @@ class Fetches:
     _late_answers: trio.Lock = attrs.field(factory=trio.Lock)
     _ends_long_polls: bool = False
 
-    def take(self, correlation_id: int, message: messages.FetchRequest) -> Work | None:
-        """Answer a fetch, or answer what does it where something is to be waited for. More records are waited for in a task of
-        its own, so that nothing behind it is held up."""
+    def fetch(self, correlation_id: int, message: messages.FetchRequest) -> Procedure[None]:
+        """Answer a fetch. More records are waited for in a task of its own, so that nothing behind it is held up."""
         fetch = _Fetch(
             correlation_id,
             message,
@@ -74,24 +74,7 @@ class Fetches:
             min(message.max_bytes, self.broker.config.max_frame_bytes - FRAME_RESERVE),
             ReaderView(message.isolation, None if message.gaps is None else message.gaps is messages.Gaps.SKIP),
         )
-        is_small = len(fetch.partitions) <= PARTITIONS_AT_ONCE and message.format is messages.Format.BATCHES
-        found = self._read_if_cached(fetch) if is_small else None
-        if found is None:
-            return partial(self._fetch, fetch)
-        answers, is_enough = found
-        if is_enough or message.max_wait_ms <= 0:
-            for each in answers:
-                if each.fetched is None or each.fetched.passed:  # seldom: a call for each fetch would cost more than the look
-                    self._note_gaps(answers)
-                    break
-            self.session.respond(correlation_id, None, fetch_body(answers, fetch.partitions, message))
-        else:
-            self.session.nursery.start_soon(self._answer_late, fetch)
-        return None
-
-    async def _fetch(self, fetch: _Fetch) -> None:
-        if not await self._answer(fetch, wants_more=fetch.message.max_wait_ms > 0):
-            self.session.nursery.start_soon(self._answer_late, fetch)
+        yield from self._answer(fetch, wants_more=message.max_wait_ms > 0)
 
     def end_long_polls(self) -> None:
         """Answer fetches with what is there from now on: the peer has sent its last request, or the server stops."""
@@ -112,43 +95,32 @@ class Fetches:
         self._long_polls.discard(waiting)
         async with self._late_answers:
             await self.session.room_to_answer()
-            await self._answer(fetch, wants_more=False)
+            await perform(self._answer(fetch, wants_more=False))
 
-    def _read_if_cached(self, fetch: _Fetch) -> tuple[list[FetchAnswer], bool] | None:
-        """What is there, as far as there is memory for it; None where that has to be waited for."""
-        transport, wanted = self.session.transport, fetch.wanted_bytes
+    def _answer(self, fetch: _Fetch, *, wants_more: bool) -> Procedure[None]:
+        """Answer with what is there, as far as there is memory for it; later, when more is wanted."""
+        session, message, reader = self.session, fetch.message, self.broker.reader
+        transport, wanted = session.transport, fetch.wanted_bytes
         room = transport.reserve(wanted)
         max_bytes = room if room < wanted else fetch.max_bytes
         try:
-            return self.broker.reader.fetch_if_cached(
-                fetch.partitions, max_bytes=max_bytes, min_bytes=min(fetch.message.min_bytes, max_bytes), view=fetch.view
+            answers, is_enough = yield from reader.read(
+                fetch.partitions, max_bytes=max_bytes, min_bytes=min(message.min_bytes, max_bytes), view=fetch.view
+            )
+            if wants_more and not is_enough:
+                session.nursery.start_soon(self._answer_late, fetch)
+                return
+            for each in answers:
+                if each.fetched is None or each.fetched.passed:  # seldom: a call for each fetch would cost more than the look
+                    note_gaps(self.broker.gaps.passes, session.client_id, session.transport.host, answers)
+                    break
+            plain = None
+            if message.format is messages.Format.RECORDS:
+                plain = yield partial(reader.unpack, answers, fetch.partitions, max_bytes=max_bytes)
+            steps = fetch_body_steps(answers, fetch.partitions, message, plain)
+            is_small = len(answers) <= PARTITIONS_AT_ONCE
+            session.respond(
+                fetch.correlation_id, None, finish(steps) if is_small else (yield partial(self.broker.in_steps, steps))
             )
         finally:
             transport.unreserve(room)
-
-    async def _answer(self, fetch: _Fetch, *, wants_more: bool) -> bool:
-        """Answer with what is there, as far as there is memory for it. False, and no answer, when more is wanted."""
-        transport, wanted = self.session.transport, fetch.wanted_bytes
-        room = transport.reserve(wanted)
-        max_bytes = room if room < wanted else fetch.max_bytes
-        try:
-            answers, is_enough = await self.broker.reader.fetch_now(
-                fetch.partitions, max_bytes=max_bytes, min_bytes=min(fetch.message.min_bytes, max_bytes), view=fetch.view
-            )
-            if is_enough or not wants_more:
-                self._note_gaps(answers)
-                self.session.respond(fetch.correlation_id, None, await self._body(fetch, answers, max_bytes))
-                return True
-            return False
-        finally:
-            transport.unreserve(room)
-
-    def _note_gaps(self, answers: list[FetchAnswer]) -> None:
-        session = self.session
-        note_gaps(self.broker.gaps.passes, session.client_id, session.transport.host, answers)
-
-    async def _body(self, fetch: _Fetch, answers: list[FetchAnswer], max_bytes: int) -> Any:
-        plain = None
-        if fetch.message.format is messages.Format.RECORDS:
-            plain = await self.broker.reader.unpack(answers, fetch.partitions, max_bytes=max_bytes)
-        return await self.broker.in_steps(fetch_body_steps(answers, fetch.partitions, fetch.message, plain))

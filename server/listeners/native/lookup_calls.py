@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from ....protocol.errors import InvalidRequestError, RequestError
 from ....protocol.native import messages
-from ....protocol.types import TopicPartition
 from ...broker import Broker, TimestampAndOffset
+from ...broker.procedures import Procedure, mapped
+from ...broker.reader import Question
 from ..connections.in_turns import in_turns
 
 EXPLAINED_PER_TURN: Final = 4
 
-Question = tuple[TopicPartition, int]
+
+def offsets_for_times(broker: Broker, message: messages.OffsetsForTimesRequest) -> Procedure[messages.OffsetsForTimesResponse]:
+    questions = [(each.topic_partition, each.timestamp) for each in message.partitions]
+    answers = yield from broker.reader.offsets_for_times(questions, message.isolation)
+    return messages.OffsetsForTimesResponse(tuple((yield from mapped(_answer, zip(questions, answers, strict=True)))))
 
 
-def offsets_for_times_at_once(
-    broker: Broker, message: messages.OffsetsForTimesRequest
-) -> messages.OffsetsForTimesResponse | None:
-    """`offsets_for_times` if the answers are cached."""
-    questions = _questions(message)
-    answers = broker.reader.offsets_for_times_if_cached(questions, message.isolation)
-    return None if answers is None else _found(questions, answers)
-
-
-async def offsets_for_times(broker: Broker, message: messages.OffsetsForTimesRequest) -> messages.OffsetsForTimesResponse:
-    questions = _questions(message)
-    answers = await broker.reader.offsets_for_times(questions, message.isolation)
-    pairs = zip(questions, answers, strict=True)
-    return messages.OffsetsForTimesResponse(tuple([_answer(*each) async for each in in_turns(pairs)]))
-
-
-def _questions(message: messages.OffsetsForTimesRequest) -> list[Question]:
-    return [(each.topic_partition, each.timestamp) for each in message.partitions]
-
-
-def _found(
-    questions: Sequence[Question], answers: Sequence[TimestampAndOffset | RequestError]
-) -> messages.OffsetsForTimesResponse:
-    return messages.OffsetsForTimesResponse(tuple(map(_answer, questions, answers)))
-
-
-def _answer(question: Question, answer: TimestampAndOffset | RequestError) -> messages.OffsetsForTimesPartitionResponse:
+def _answer(pair: tuple[Question, TimestampAndOffset | RequestError]) -> messages.OffsetsForTimesPartitionResponse:
+    question, answer = pair
     if isinstance(answer, RequestError):
         return messages.OffsetsForTimesPartitionResponse(*question[0], answer)
     return messages.OffsetsForTimesPartitionResponse(*question[0], None, answer.offset, answer.timestamp, answer.leader_epoch)

@@ -16,6 +16,7 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.actors.share import share_state_log
 from triolog.server.actors.share.share_state_log import ShareStateLog
 from triolog.server.broker import Broker, FetchPartition
+from triolog.server.broker.procedures import perform
 from triolog.server.groups.share.stored_state import UPDATES_PER_SNAPSHOT, StoredShare, plan_write
 from triolog.server.groups.share.values import RecordState, ShareKey, StateBatch
 
@@ -45,7 +46,7 @@ def end_of_log(broker: Broker) -> int:
 
 async def batches_after(broker: Broker, offset: int) -> list[int]:
     """How many records each batch has from there on."""
-    answers, _ = await broker.reader.fetch_now([FetchPartition(LOG, offset, 4 * MIB)], max_bytes=4 * MIB)
+    answers, _ = await perform(broker.reader.read([FetchPartition(LOG, offset, 4 * MIB)], max_bytes=4 * MIB))
     assert answers[0].fetched is not None
     return [header.last_offset - header.base_offset + 1 for header, _ in iter_batches(answers[0].fetched.records)]
 

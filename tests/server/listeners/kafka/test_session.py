@@ -274,8 +274,7 @@ async def test_a_bug_ends_the_connection_that_meets_it_and_no_other(
     def handler(call: Call, body: object) -> object:
         raise ZeroDivisionError("planted")
 
-    known = calls.handler_of
-    monkeypatch.setattr(calls, "handler_of", lambda key: handler if key is ApiKey.METADATA else known(key))
+    monkeypatch.setitem(calls.IN_TURN, ApiKey.METADATA, handler)
     with caplog.at_level(logging.ERROR):
         await client.send(ask("Metadata", topics=None, include_cluster_authorized_operations=False), 5)
         assert await client.is_closed_by_server()
