@@ -18,6 +18,7 @@ import trio
 
 from ...broker import Gathering
 from .deadlines import Deadlines
+from .states import READING, State
 
 SOCKETS_PER_TURN: Final = 64
 """That are served before others have their turn; the kernel tells of the rest again, the longest waiting first."""
@@ -35,8 +36,8 @@ class Reads(Protocol):
         """Of its socket."""
 
     @property
-    def wants_bytes(self) -> bool:
-        """Whether it would read now."""
+    def state(self) -> State:
+        """READING: it would read now."""
 
     def on_bytes(self) -> None:
         """There may be something to be received: bytes, the end, or an error."""
@@ -98,7 +99,7 @@ class Reactor:
                     if watched is None:
                         continue
                     try:
-                        if watched.session.wants_bytes:
+                        if watched.session.state == READING:
                             watched.session.on_bytes()
                         else:
                             self._notice(descriptor, watched, events)

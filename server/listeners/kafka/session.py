@@ -32,6 +32,7 @@ from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALL
 from ..connections.deadlines import Expires
 from ..connections.meter import Meter
 from ..connections.session import Session
+from ..connections.states import DRAINING, READING
 from .error_answers import error_codes
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -302,7 +303,7 @@ class KafkaSession(Session[Request]):
             self._keep_only(kept_bytes)
         with trio.move_on_after(seconds) as scope:
             self._parked = scope
-            if self.takes_no_more or (ends_with_peer and self._peer_sends_no_more):
+            if self.state == DRAINING or (ends_with_peer and self._peer_sends_no_more):
                 scope.cancel()
             try:
                 with self.watching() if ends_with_peer else nullcontext():
@@ -341,7 +342,7 @@ class KafkaSession(Session[Request]):
                 self.transport.send(turn.buffers)
         if share.accounts:
             share.give_back()
-        if not self.wants_bytes:
+        if self.state != READING:
             self.go_on()
 
     # ---- end -----------------------------------------------------------------------------------------------------------

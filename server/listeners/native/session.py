@@ -29,6 +29,7 @@ from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters
 from ..connections.deadlines import Expires
 from ..connections.meter import Meter
 from ..connections.session import Session
+from ..connections.states import DRAINING
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -252,7 +253,7 @@ class NativeSession(Session[NativeRequest]):
     async def pause(self, seconds: float) -> None:
         """Wait, but no longer than requests are taken."""
         with trio.move_on_after(seconds) as self._pause:
-            if self.takes_no_more:
+            if self.state == DRAINING:
                 return
             with self.watching():
                 await trio.sleep_forever()

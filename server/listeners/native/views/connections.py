@@ -48,7 +48,7 @@ def _told(broker: Broker, listener: Listener, session: Session[Any], since: floa
         received_bytes=over_wire.received,
         sent_bytes=over_wire.sent,
         is_encrypted=transport.encrypts,
-        is_throttled=session.is_muted,
+        is_throttled=session.muted_until > 0,
     )
 
 
