@@ -1,7 +1,9 @@
-"""What Kafka clients are told of topic keys: value, where it comes from, the server's key behind it, type, explanation.
+"""What Kafka clients are told of the keys of topics, groups and client metrics: value, where it comes from, the server's key
+behind it, type, explanation.
 
 All keys are listed that Kafka 4.3 has, those of ours, and what else a topic was configured with. The server's key behind a
-topic key has the name that Kafka gives it. Source: KIP-226 (sources, synonyms), KIP-569, ServerTopicConfigSynonyms.
+topic key has the name that Kafka gives it. Source: KIP-226 (sources, synonyms), KIP-569, ServerTopicConfigSynonyms,
+GroupConfig.ALL_GROUP_CONFIG_SYNONYMS, ConfigHelper (4.3.1).
 """
 
 from __future__ import annotations
@@ -13,6 +15,11 @@ from typing import Final, NamedTuple
 from ...broker import ALL_BROKERS, Broker
 from ...config import KEPT_KEYS, KNOWN_KEYS, TOPIC_KEYS, LogConfig
 from ...config.broker_keys import SERVER_KEYS
+from ...config.client_metrics_keys import CLIENT_METRICS_KEYS
+from ...config.group_keys import GROUP_KEYS
+
+WITHOUT_SERVER_KEY: Final = frozenset({"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"})
+"""All others follow a key of the server that has `group.` before the name."""
 
 
 class Source(enum.IntEnum):
@@ -108,3 +115,41 @@ def _started_with(broker: Broker, key: str) -> tuple[str, Source]:
     value = getattr(broker.broker_configs.started_with.topic_defaults, known.attribute)
     is_ours = value == getattr(LogConfig(), known.attribute)
     return known.write(value), Source.DEFAULT if is_ours else Source.STATIC_BROKER
+
+
+def client_metrics_entries(broker: Broker, name: str) -> list[Entry]:
+    """Every key of a subscription, whether it is there or not."""
+    overrides = broker.client_metrics.overrides().get(name, {})
+    return [_client_metrics_entry(key, overrides.get(key)) for key in CLIENT_METRICS_KEYS]
+
+
+def _client_metrics_entry(name: str, override: str | None) -> Entry:
+    key = CLIENT_METRICS_KEYS[name]
+    behind = Synonym(name, key.write(key.default), Source.DEFAULT)
+    value, source, synonyms = behind.value, behind.source, [behind]
+    if override is not None:
+        value, source = key.write(key.read(override)), Source.DYNAMIC_CLIENT_METRICS
+        synonyms = [Synonym(name, value, source), behind]
+    return Entry(
+        name=name, value=value, source=source, type=TYPES[key.type], doc=key.doc, is_read_only=False, synonyms=synonyms
+    )
+
+
+def group_entries(broker: Broker, name: str) -> list[Entry]:
+    """Every key of a group, whether it is there or not."""
+    overrides = broker.group_configs.overrides().get(name, {})
+    return [_group_entry(broker, key, overrides.get(key)) for key in GROUP_KEYS]
+
+
+def _group_entry(broker: Broker, name: str, override: str | None) -> Entry:
+    key, default = GROUP_KEYS[name], broker.group_configs.defaults[name]
+    source = Source.DEFAULT if default == key.default else Source.STATIC_BROKER
+    behind = Synonym(name if name in WITHOUT_SERVER_KEY else f"group.{name}", key.write(default), source)
+    synonyms = [behind]
+    value = behind.value
+    if override is not None:
+        value, source = key.write(key.read(override)), Source.DYNAMIC_GROUP
+        synonyms = [Synonym(name, value, source), behind]
+    return Entry(
+        name=name, value=value, source=source, type=TYPES[key.type], doc=key.doc, is_read_only=False, synonyms=synonyms
+    )

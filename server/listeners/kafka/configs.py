@@ -21,12 +21,10 @@ from ....protocol.kafka.messages.admin.configs import (
     ListConfigResourcesResponse,
 )
 from ...broker import ALL_BROKERS, check_topic_name
-from ..connections.in_turns import in_turns
+from ...broker.procedures import in_turns
 from .broker_entries import broker_entries, entries_of_all_brokers
-from .client_metrics_entries import client_metrics_entries
-from .config_entries import Entry, topic_entries
+from .config_entries import Entry, client_metrics_entries, group_entries, topic_entries
 from .door import Call, error_code, error_message
-from .group_entries import group_entries
 
 RESOURCES_PER_TURN: Final = 2
 """Each has forty keys."""

@@ -22,8 +22,7 @@ from ....protocol.kafka.messages.consumer_groups import (
 )
 from ...broker import ConsumerGroupDescription, ConsumerHeartbeat, ConsumerHeartbeatAnswer, ConsumerMemberDescription
 from ...broker.procedures import Procedure
-from .assigned_topics import Partitions, by_topic, named_topics
-from .described_groups import described_groups
+from .described_groups import Partitions, by_topic, described_groups, named_topics
 from .door import Call
 from .patterns import check_subscription
 

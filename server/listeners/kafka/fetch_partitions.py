@@ -25,7 +25,7 @@ from ....protocol.types import CompressionType, TopicPartition
 from ...broker import FetchAnswer
 from .door import Call
 from .fetch_sessions import Asked, FetchSession, Key
-from .leader_epoch import NOT_CHECKED, check_leader_epoch
+from .list_offsets import NOT_CHECKED, check_leader_epoch
 
 FIRST_WITH_TOPIC_IDS: Final = 13
 FIRST_WITH_ZSTD: Final = 10

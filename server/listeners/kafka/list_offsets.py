@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from ....protocol.errors import InvalidRequestError, RequestError, UnsupportedVersionError
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnsupportedVersionError
 from ....protocol.kafka.given_answers import LISTED
 from ....protocol.kafka.messages.list_offsets import (
     EpochEndOffset,
@@ -22,13 +22,12 @@ from ....protocol.kafka.messages.list_offsets import (
     OffsetForLeaderTopicResult,
 )
 from ....protocol.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Isolation, TopicPartition
-from ...broker import TimestampAndOffset
-from ...broker.procedures import PAUSE, Procedure, mapped
+from ...broker import Broker, TimestampAndOffset
+from ...broker.procedures import PAUSE, Procedure, in_turns, mapped
 from ...broker.reader import Question
-from ..connections.in_turns import in_turns
 from .door import ENTRIES_PER_TURN, Call, Given, error_code, topics_of_answer
-from .leader_epoch import NOT_CHECKED, check_leader_epoch
 
+NOT_CHECKED: Final = -1
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
 LATEST_TIERED_TIMESTAMP: Final = -5
 EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
@@ -172,3 +171,20 @@ def _end_offset(call: Call, topic: str, asked: OffsetForLeaderPartition) -> Epoc
     except RequestError as exc:
         error = exc.as_answer()
     return EpochEndOffset(error_code=error_code(error), partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+
+
+def check_leader_epoch(broker: Broker, topic_partition: TopicPartition, epoch: int) -> None:
+    """Raises RequestError: FENCED_LEADER_EPOCH for an epoch below the log's, UNKNOWN_LEADER_EPOCH above it, and what looking
+    at the partition raises."""
+    if epoch == NOT_CHECKED:
+        return
+    current = broker.reader.snapshot(topic_partition).leader_epoch
+    if epoch < current:
+        raise RequestError(
+            f"{topic_partition}: leader epoch {epoch} is below the current one, {current}; ask for metadata",
+            ErrorCode.FENCED_LEADER_EPOCH,
+        )
+    if epoch > current:
+        raise RequestError(
+            f"{topic_partition}: leader epoch {epoch} is above the current one, {current}", ErrorCode.UNKNOWN_LEADER_EPOCH
+        )

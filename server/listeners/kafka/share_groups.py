@@ -19,8 +19,7 @@ from ....protocol.kafka.messages.share_groups import (
 )
 from ...broker import ShareGroupDescription, ShareHeartbeat, ShareHeartbeatAnswer, ShareMemberDescription
 from ...broker.procedures import Procedure
-from .assigned_topics import by_topic, named_topics
-from .described_groups import described_groups
+from .described_groups import by_topic, described_groups, named_topics
 from .door import Call
 
 

@@ -24,7 +24,7 @@ from ..connections.connection_task import Work
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
-from . import file_calls, gap_calls, group_calls, group_descriptions, lookup_calls, quota_calls, stage_calls, topic_calls
+from . import group_calls, group_descriptions, log_calls, quota_calls, stage_calls, topic_calls
 from .access.audited import AUDITED, NATIVE
 from .access.guard import RULES, Judged, judge_steps, judged
 from .access.login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
@@ -167,7 +167,7 @@ class NativeCalls(Asker):
                 return self._in_turn(correlation_id, partial(self._stage, correlation_id, message))
             case messages.OffsetsForTimesRequest():
                 is_small = len(message.partitions) <= LOOKUPS_PER_TURN
-                return self._begin(correlation_id, lookup_calls.offsets_for_times(self.broker, message), beside=not is_small)
+                return self._begin(correlation_id, log_calls.offsets_for_times(self.broker, message), beside=not is_small)
             case messages.HelloRequest():
                 self._respond(correlation_id, self._hello(message))
                 if self.login is None:
@@ -291,7 +291,7 @@ def _is_unanswered(message: messages.RequestMessage) -> bool:
 
 
 _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = {
-    messages.ExplainRequest: lookup_calls.explain,
+    messages.ExplainRequest: log_calls.explain,
     messages.CreateTopicsRequest: topic_calls.create_topics,
     messages.DeleteTopicsRequest: topic_calls.delete_topics,
     messages.CreatePartitionsRequest: topic_calls.create_partitions,
@@ -311,11 +311,11 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = 
     messages.AlterShareGroupOffsetsRequest: group_calls.alter_share_group_offsets,
     messages.DescribeQuotasRequest: quota_calls.describe_quotas,
     messages.AlterQuotasRequest: quota_calls.alter_quotas,
-    messages.ListGapsRequest: gap_calls.list_gaps,
-    messages.AcceptGapsRequest: gap_calls.accept_gaps,
+    messages.ListGapsRequest: log_calls.list_gaps,
+    messages.AcceptGapsRequest: log_calls.accept_gaps,
     messages.DescribeSegmentsRequest: segments.describe_segments,
-    messages.SplitPointsRequest: file_calls.split_points,
-    messages.LeaseSegmentsRequest: file_calls.lease_segments,
+    messages.SplitPointsRequest: log_calls.split_points,
+    messages.LeaseSegmentsRequest: log_calls.lease_segments,
     messages.CommitStageRequest: stage_calls.commit_stage,
     messages.AbortStageRequest: stage_calls.abort_stage,
     messages.LastCommitRequest: stage_calls.last_commit,

@@ -1,22 +1,24 @@
-"""The fetches of one connection: answered at once, or when what they wait for is there."""
+"""The fetches of one connection: answered at once, or when what they wait for is there; as batches or as plain records."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import attrs
 import trio
 
-from ....protocol.errors import InvalidRequestError
+from ....protocol.errors import InvalidRequestError, RequestError
 from ....protocol.limits import INT64_MAX, MIB
 from ....protocol.native import messages
-from ...broker import Broker, FetchPartition, ReaderView, note_gaps
+from ....protocol.types import Isolation
+from ...broker import Broker, FetchAnswer, FetchedRecords, FetchPartition, PlainRecords, ReaderView, aborted_pairs, note_gaps
 from ...broker.procedures import Procedure, perform
-from ..access.judging import finish
-from .fetched import fetch_body_steps
+from ..access.judging import Steps, finish
 from .session import NativeSession
 
+ENTRIES_PER_PAUSE: Final = 64
 FRAME_RESERVE: Final = MIB
 """Room for the map around the records of an answer."""
 PARTITIONS_AT_ONCE: Final = 16
@@ -124,3 +126,59 @@ class Fetches:
             )
         finally:
             transport.unreserve(room)
+
+
+def fetch_body_steps(
+    answers: Sequence[FetchAnswer],
+    asked: Sequence[FetchPartition],
+    request: messages.FetchRequest,
+    plain: Sequence[PlainRecords | RequestError | None] | None = None,
+) -> Steps[Any]:
+    """The body of an answer, with pauses: one entry per partition asked for. `plain` has what `unpack` has made of the answers,
+    if that was wanted."""
+    entries = []
+    is_empty = True
+    for slot, (answer, question) in enumerate(zip(answers, asked, strict=True)):
+        if slot and not slot % ENTRIES_PER_PAUSE:
+            yield
+        unpacked = None if plain is None else plain[slot]
+        if answer.fetched is None:
+            entries.append(messages.FetchPartitionResponse(*answer.topic_partition, answer.error))
+            continue
+        if isinstance(unpacked, RequestError):
+            entries.append(messages.FetchPartitionResponse(*answer.topic_partition, unpacked))
+        else:
+            entries.append(_entry(answer.fetched, unpacked, question, request, is_first=is_empty))
+        is_empty = is_empty and not answer.fetched.records
+    return messages.FetchResponse(tuple(entries)).to_body()
+
+
+def _entry(
+    fetched: FetchedRecords,
+    plain: PlainRecords | None,
+    question: FetchPartition,
+    request: messages.FetchRequest,
+    *,
+    is_first: bool,
+) -> messages.FetchPartitionResponse:
+    """`is_first`: nothing came before it in the answer, so that a batch would be there if the log had one."""
+    next_offset = fetched.next_offset if plain is None else plain.next_offset
+    range_ended = None
+    if question.times is not None:
+        range_ended = fetched.ends_range and next_offset >= fetched.next_offset
+    elif is_first and not fetched.records:
+        committed = request.isolation is Isolation.READ_COMMITTED
+        end = fetched.last_stable_offset if committed else fetched.high_watermark
+        if question.offset < end:
+            next_offset = end
+    return messages.FetchPartitionResponse(
+        *question.topic_partition,
+        None,
+        fetched.high_watermark,
+        fetched.last_stable_offset,
+        fetched.log_start_offset,
+        aborted_pairs(fetched) if plain is None else (),
+        fetched.records if plain is None else plain.records,
+        next_offset,
+        range_ended,
+    )

@@ -23,9 +23,8 @@ from ....protocol.native.fields import Body
 from ....protocol.native.state import State
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ...broker import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
-from ..connections.bugs import report_bug
 from ..connections.connection_task import Work
-from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters
+from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters, report_bug
 from ..connections.deadlines import Expires
 from ..connections.meter import Meter
 from ..connections.session import Session
