@@ -328,7 +328,7 @@ class Session(ABC, Generic[RequestT]):
         """Receive what there is, and take up what is whole. Raises nothing."""
         try:
             try:
-                data = self.transport.receive_now()
+                data = self.transport.read_available()
             except (OSError, trio.BrokenResourceError):
                 self.end_reading()
                 return
@@ -337,7 +337,7 @@ class Session(ABC, Generic[RequestT]):
             share = self.share
             self.connection.receive_data(data)
             share.held += len(data)
-            if share.held > FREE_BYTES and not share.charge_now():
+            if share.held > FREE_BYTES and not share.try_charge():
                 self.work_on(self._charge, ends_with_reading=True)
             self._go_on()
         except Exception as exc:

@@ -110,7 +110,7 @@ class _Fetch:
     def _within_quota(self, max_bytes: int) -> int:
         """What may be read in one go: who got more would be above his quota by that alone."""
         session = self.call.session
-        most = session.quotas.most_at_once(CONSUMER_BYTE_RATE, session.user, session.asking_client, trio.current_time())
+        most = session.quotas.largest_burst(CONSUMER_BYTE_RATE, session.user, session.asking_client, trio.current_time())
         return int(min(max_bytes, most))
 
     def throttled(self, answers: Iterable[FetchAnswer]) -> FetchResponse | None:

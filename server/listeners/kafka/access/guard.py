@@ -110,7 +110,7 @@ def _on(kind: ResourceType, operation: AclOperation) -> Rule:
     return Rule(_right(operation, kind), rule)
 
 
-def _at_once(says: str, refusal: Callable[[Call, Any], ErrorCode | None]) -> Rule:
+def _one_name(says: str, refusal: Callable[[Call, Any], ErrorCode | None]) -> Rule:
     """A rule that looks at one name: (call, request) -> why it is refused."""
 
     def rule(call: Call, _: Api, body: Any) -> Steps[ErrorCode | None]:
@@ -232,7 +232,7 @@ _OLD_TOPICS: Final = Each(TOPIC_NAME, "DELETE TOPIC, or DELETE CLUSTER", _old_to
 _DESCRIBED_CONFIGS: Final = Each(RESOURCE_NAME, "DESCRIBE_CONFIGS TOPIC, GROUP or CLUSTER", _described_configs)
 _ALTERED_CONFIGS: Final = Each(RESOURCE_NAME, "ALTER_CONFIGS TOPIC, GROUP or CLUSTER", _altered_configs, once=True)
 _OFFSETS_OF_GROUP: Final = _named(TOPIC, AclOperation.READ, is_of_group=True)
-_ONE_GROUP: Final = _at_once(_right(AclOperation.DESCRIBE, GROUP), _one_group)
+_ONE_GROUP: Final = _one_name(_right(AclOperation.DESCRIBE, GROUP), _one_group)
 
 RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.JOIN_GROUP: Rules((_IN_GROUP,)),
@@ -257,14 +257,14 @@ RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.LIST_GROUPS: Rules(hide=seen_answers.listed_groups),
     ApiKey.DELETE_GROUPS: Rules(each=_named(GROUP, AclOperation.DELETE)),
     ApiKey.FIND_COORDINATOR: Rules(
-        (_at_once(COORDINATOR, _one_coordinator),), Each(COORDINATOR_KEY, COORDINATOR, _coordinator)
+        (_one_name(COORDINATOR, _one_coordinator),), Each(COORDINATOR_KEY, COORDINATOR, _coordinator)
     ),
-    ApiKey.INIT_PRODUCER_ID: Rules((_IN_TRANSACTION, _at_once(WITHOUT_ID, _idempotent_producer))),
+    ApiKey.INIT_PRODUCER_ID: Rules((_IN_TRANSACTION, _one_name(WITHOUT_ID, _idempotent_producer))),
     ApiKey.ADD_PARTITIONS_TO_TXN: Rules((_IN_TRANSACTION,)),
     ApiKey.ADD_OFFSETS_TO_TXN: Rules((_IN_TRANSACTION, _IN_GROUP)),
     ApiKey.TXN_OFFSET_COMMIT: Rules((_IN_TRANSACTION, _IN_GROUP), _named(TOPIC, AclOperation.READ)),
     ApiKey.END_TXN: Rules((_IN_TRANSACTION,)),
-    ApiKey.WRITE_TXN_MARKERS: Rules((_at_once("ALTER CLUSTER, or CLUSTER_ACTION CLUSTER", _markers),)),
+    ApiKey.WRITE_TXN_MARKERS: Rules((_one_name("ALTER CLUSTER, or CLUSTER_ACTION CLUSTER", _markers),)),
     ApiKey.DESCRIBE_PRODUCERS: Rules(each=_named(TOPIC, AclOperation.READ)),
     ApiKey.DESCRIBE_TRANSACTIONS: Rules(each=_named(TRANSACTION, AclOperation.DESCRIBE), hide=seen_answers.transactions),
     ApiKey.LIST_TRANSACTIONS: Rules(hide=seen_answers.listed_transactions),
