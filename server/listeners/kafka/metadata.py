@@ -6,6 +6,7 @@ was deleted a moment ago is made too, but said to be unknown once more.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -45,9 +46,8 @@ def metadata(call: Call, body: MetadataRequest) -> Procedure[MetadataResponse]:
     topics: list[MetadataResponseTopic] = []
     left = PARTITIONS_PER_TURN
     is_about_all = body.topics is None or (call.version == 0 and not body.topics)
-    for each in (
-        _all_topics(call) if is_about_all else {(each.name, each.topic_id): each for each in body.topics or ()}.values()
-    ):
+    once = {(each.name, each.topic_id): each for each in body.topics or ()}
+    for each in _all_topics(call) if is_about_all else once.values():
         if left <= 0:
             left = PARTITIONS_PER_TURN
             yield PAUSE
@@ -75,10 +75,11 @@ def metadata(call: Call, body: MetadataRequest) -> Procedure[MetadataResponse]:
     )
 
 
-def _all_topics(call: Call) -> list[MetadataRequestTopic]:
+def _all_topics(call: Call) -> Iterator[MetadataRequestTopic]:
     """All topics that the client may see, as if it had asked for them."""
-    names = [name for name in call.broker.topics.names() if call.authorize(*_SEE_TOPIC, name, quietly=True)]
-    return [MetadataRequestTopic(name=name, topic_id=NO_TOPIC_ID) for name in names]
+    for name in call.broker.topics.names():
+        if call.authorize(*_SEE_TOPIC, name, quietly=True):
+            yield MetadataRequestTopic(name=name, topic_id=NO_TOPIC_ID)
 
 
 def _tell_operations(call: Call, topic: MetadataResponseTopic) -> None:
