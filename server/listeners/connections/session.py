@@ -179,13 +179,13 @@ class Session(ABC, Generic[RequestT]):
 
     @property
     @abstractmethod
-    def has_unanswered(self) -> bool:
-        """Whether a request is under way."""
-
-    @property
-    @abstractmethod
     def requests_in_flight(self) -> int:
         """How many are under way."""
+
+    @property
+    def has_unanswered(self) -> bool:
+        """Whether a request is under way."""
+        return self.requests_in_flight > 0
 
     def known_as(self, principal: str) -> None:
         """Who the peer is, as far as it has said."""

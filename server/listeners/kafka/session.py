@@ -257,10 +257,6 @@ class KafkaSession(Session[Request]):
         self.give_back(request.size_bytes + LENGTH_BYTES)
 
     @property
-    def has_unanswered(self) -> bool:
-        return bool(self._turns)
-
-    @property
     def requests_in_flight(self) -> int:
         return len(self._turns)
 

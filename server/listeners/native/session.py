@@ -231,10 +231,6 @@ class NativeSession(Session[NativeRequest]):
         self.give_back(request.size_bytes + LENGTH_BYTES)
 
     @property
-    def has_unanswered(self) -> bool:
-        return bool(self._taken)
-
-    @property
     def requests_in_flight(self) -> int:
         return len(self._taken)
 

@@ -124,9 +124,7 @@ async def test_commits_of_one_turn_share_a_write_and_are_answered_in_order(broke
     with broker.disk.gathering:
         for group in "cab":
             wanted = [Commit(PARTITION, 5)]
-            assert broker.offsets.enqueue(
-                group, wanted, NO_MEMBER, lambda answers, group=group: told.append((group, answers))
-            )
+            assert broker.offsets.enqueue(group, wanted, NO_MEMBER, lambda answers, group=group: told.append((group, answers)))
         assert told == []
     assert told == [("c", [None]), ("a", [None]), ("b", [None])]
     assert actor_of(broker, OFFSETS).statistics().groups == groups + 1
