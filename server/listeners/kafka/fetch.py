@@ -116,8 +116,6 @@ class _Fetch:
     def throttled(self, answers: Iterable[FetchAnswer]) -> FetchResponse | None:
         """An answer without records, if these would be more than the client may have now; it asks for them again."""
         session = self.call.session
-        if not session.quotas.is_active:
-            return None
         size = sum(len(each.fetched.records) for each in answers if each.fetched is not None)
         use, now = session.quotas.use_if_allowed, trio.current_time()
         session.owed_s = use(CONSUMER_BYTE_RATE, session.user, session.asking_client, size, now)
