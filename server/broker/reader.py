@@ -257,7 +257,6 @@ class LogReader:
             else:
                 return answers
         yield PAUSE
-        turns.spend(STEPS_PER_LOOKUP)  # of a turn that begins now, if nothing did fit the one before
         for question in questions[len(answers) :]:
             try:
                 answers.append(self._answer_nowait(isolation, False, question))
