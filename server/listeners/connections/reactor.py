@@ -18,10 +18,12 @@ import trio
 
 from ...broker import Gathering
 from .deadlines import Deadlines
-from .states import READING, State
 
 SOCKETS_PER_TURN: Final = 64
 """That are served before others have their turn; the kernel tells of the rest again, the longest waiting first."""
+
+READING: Final = "reading"
+"""The only state of a session in which it is read from."""
 
 IN: Final = select.EPOLLIN
 _LEFT: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
@@ -36,7 +38,7 @@ class Reads(Protocol):
         """Of its socket."""
 
     @property
-    def state(self) -> State:
+    def state(self) -> str:
         """READING: it would read now."""
 
     def on_bytes(self) -> None:

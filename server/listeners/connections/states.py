@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from .reactor import READING as READING
+
 State = Literal["reading", "held", "working", "muted", "draining", "lingering", "closed"]
 Event = Literal["hold", "resume", "work", "worked", "mute", "unmute", "stop", "linger", "close"]
 
-READING: Final = "reading"
 HELD: Final = "held"
 WORKING: Final = "working"
 MUTED: Final = "muted"
