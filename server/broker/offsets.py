@@ -45,7 +45,7 @@ class OffsetCommits:
         await self.join_transaction(transactional_id, producer_id, producer_epoch, group)
         return await self._coordinator.commit(group, commits, member, producer_id=producer_id, producer_epoch=producer_epoch)
 
-    def enqueue(self, group: str, commits: Sequence[Commit], member: CommittingMember, answer: AnswerCommit) -> bool:
+    def commit_now(self, group: str, commits: Sequence[Commit], member: CommittingMember, answer: AnswerCommit) -> bool:
         """`commit` outside of a transaction, on the spot: what that answers or raises is given to `answer`, now or when it is
         stored. False, and nothing has happened: await `commit`. Raises RequestError."""
         return self._coordinator.commit_now(group, commits, member, answer)

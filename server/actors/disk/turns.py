@@ -51,6 +51,10 @@ class Turns:
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
 
+    def has_room(self, steps: int) -> bool:
+        """Whether `fit` would spend them."""
+        return self._steps + steps < STEPS_PER_TURN
+
     def fit(self, steps: int) -> bool:
         """Spend steps if they fit this turn beside others. False: nothing was done, and whoever spends next does the last that
         fits."""

@@ -127,7 +127,7 @@ def _commit(
         if transaction is not None and call.version < FIRST_THAT_JOINS:
             offsets.check_in_transaction(*transaction, group)
         is_small = transaction is None and len(wanted) <= PARTITIONS_AT_ONCE
-        if is_small and offsets.enqueue(group, wanted, member, reply.put):
+        if is_small and offsets.commit_now(group, wanted, member, reply.put):
             return _codes(asked, (yield reply))
         return _codes(asked, (yield partial(offsets.commit, group, wanted, transaction=transaction, member=member)))
     except RequestError as exc:
