@@ -155,7 +155,7 @@ JUDGES: Final = frozenset(
 JUDGES_BY_THEMSELVES: Final = frozenset(
     {
         *("door", "guard", "seen_answers"),
-        *("produce", "fetch_partitions", "metadata", "describe_topic_partitions", "add_partitions", "acls", "scram_users"),
+        *("produce", "fetch_partitions", "metadata", "describe_topic_partitions", "add_partitions", "acls", "sasl"),
         *("share_fetch", "share_acknowledgements", "streams_topologies"),
     }
 )

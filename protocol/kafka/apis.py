@@ -59,6 +59,8 @@ class ApiKey(enum.IntEnum):
         key._value_, key.row = number, row
         return key
 
+    __hash__ = int.__hash__  # an enum's is a function of Python: two calls for each look into a table
+
     # Tier A. Produce is advertised from version 0 on: librdkafka looks there whether a broker knows gzip, snappy and lz4.
     PRODUCE = 0, "records", 0, 13, 9, ServedBy.LEADER, 3
     FETCH = 1, "records", 4, 18, 12, ServedBy.LEADER

@@ -22,7 +22,7 @@ from ...protocol.types import Isolation, TimeRange, TopicPartition
 from ..actors.disk.disk import Disk, WouldWaitError
 from ..actors.manager.log_manager import LogManager
 from ..actors.partition.waiters import Waiters, waiting_on
-from ..storage.disk.diskops import Procedure
+from ..storage.disk.diskops import Procedure as DiskProcedure
 from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.log.leader_epochs import LeaderEpochs
 from ..storage.log.log_snapshot import LogSnapshot
@@ -34,8 +34,11 @@ from ..storage.lookups.time_range import fetch_range
 from ..storage.lookups.timestamps import check_timestamp, first_at_once, offset_for_timestamp
 from ..storage.segments.segment_view import TimestampAndOffset
 from .fetches import DEFAULT_VIEW, FetchAnswer, Fetched, FetchPartition, ReaderView
+from .procedures import PAUSE, Procedure, perform
 
 T = TypeVar("T")
+Question = tuple[TopicPartition, int]
+"""(partition, timestamp in ms, or -1 latest, -2 earliest, -3 max timestamp)"""
 
 READER_TASKS: Final = 16
 """Partitions of one request that are looked up at a time."""
@@ -75,22 +78,22 @@ class LogReader:
 
         When less than `min_bytes` is there, wait up to `max_wait_s` for more. An error of a partition ends the wait, and a
         range of times is not waited for: it ends with what is there. What is cached is answered on the spot, as by
-        `fetch_now`; it can be cancelled all the same.
+        `read`; it can be cancelled all the same.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        answers, is_enough = await self.fetch_now(partitions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
+        answers, is_enough = await perform(self.read(partitions, max_bytes=max_bytes, min_bytes=min_bytes, view=view))
         if is_enough or max_wait_s <= 0:
             return answers
         del answers
         with trio.move_on_after(max_wait_s):
             await self.wait_for_bytes(partitions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
-        answers, _ = await self.fetch_now(partitions, max_bytes=max_bytes, view=view)
+        answers, _ = await perform(self.read(partitions, max_bytes=max_bytes, view=view))
         return answers
 
     async def wait_for_bytes(
         self, partitions: Sequence[FetchPartition], *, max_bytes: int, min_bytes: int, view: ReaderView = DEFAULT_VIEW
     ) -> None:
-        """Wait until `fetch_now` would answer `min_bytes`, or an error. Nothing is read and held meanwhile."""
+        """Wait until `read` would return `min_bytes`, or an error. Nothing is read and held meanwhile."""
         while True:
             with waiting_on(await self._waiters(partitions)) as moved:
                 if await self.has_bytes(partitions, max_bytes, min_bytes, view):
@@ -98,7 +101,7 @@ class LogReader:
                 await moved.wait()
 
     async def has_bytes(self, partitions: Sequence[FetchPartition], max_bytes: int, min_bytes: int, view: ReaderView) -> bool:
-        """Whether `fetch_now` would answer `min_bytes`, or an error. Nothing is read."""
+        """Whether `read` would return `min_bytes`, or an error. Nothing is read."""
         size = 0
         for number, each in enumerate(partitions, 1):
             if not number % PARTITIONS_PER_TURN:
@@ -132,43 +135,29 @@ class LogReader:
                 found.append(self._manager.topics.actor(each.topic_partition).waiters)
         return found
 
-    def fetch_if_cached(
+    def read(
         self,
         partitions: Sequence[FetchPartition],
         *,
         max_bytes: int,
         min_bytes: int = 1,
         view: ReaderView = DEFAULT_VIEW,
-    ) -> tuple[list[FetchAnswer], bool] | None:
-        """`fetch_now` on the spot. None where something has to be waited for, or others are to have their turn."""
+    ) -> Procedure[tuple[list[FetchAnswer], bool]]:
+        """Read what is available now. Returns also whether waiting for more is pointless: `min_bytes` are there, or there is an
+        error, or a read ended with its segment (Kafka: DelayedFetch), or no partition is named. Yields for each partition that
+        is not cached, and a pause when the turn is used up."""
         fetched = Fetched(max_bytes)
-        turns = self._disk.turns
-        for each in partitions:
-            if not turns.fit(STEPS_PER_LOOKUP) or not self._take_cached(fetched, each, view):
-                return None
-        turns.done(fetched.size // BYTES_PER_STEP)
-        fetched.count()
-        return fetched.answers, fetched.is_enough or fetched.size >= min_bytes or not partitions
-
-    async def fetch_now(
-        self,
-        partitions: Sequence[FetchPartition],
-        *,
-        max_bytes: int,
-        min_bytes: int = 1,
-        view: ReaderView = DEFAULT_VIEW,
-    ) -> tuple[list[FetchAnswer], bool]:
-        """What is there now, and whether waiting for more is pointless: `min_bytes` are there, or there is an error, or a read
-        ended with its segment (Kafka: DelayedFetch), or no partition is named. Where it is all cached there is no checkpoint of
-        trio in it, but for one after as much as fits a turn."""
-        fetched = Fetched(max_bytes)
+        turns, before = self._disk.turns, 0
         try:
             for each in partitions:
+                steps = STEPS_PER_LOOKUP + (fetched.size - before) // BYTES_PER_STEP
                 before = fetched.size
+                if not turns.fit(steps):
+                    yield PAUSE
+                    turns.spend(steps)
                 if not self._take_cached(fetched, each, view):
-                    await self._take(fetched, each, view)
-                if self._disk.turns.spend(STEPS_PER_LOOKUP + (fetched.size - before) // BYTES_PER_STEP):
-                    await trio.lowlevel.checkpoint()
+                    yield partial(self._take, fetched, each, view)
+            turns.done((fetched.size - before) // BYTES_PER_STEP)
         finally:
             fetched.count()
         return fetched.answers, fetched.is_enough or fetched.size >= min_bytes or not partitions
@@ -248,45 +237,39 @@ class LogReader:
         _check_timestamp(topic_partition, timestamp)
         return await self._look(topic_partition, partial(offset_for_timestamp, timestamp=timestamp, isolation=isolation))
 
-    async def offsets_for_times(
+    def offsets_for_times(
         self,
-        questions: Sequence[tuple[TopicPartition, int]],
+        questions: Sequence[Question],
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
-    ) -> list[TimestampAndOffset | RequestError]:
-        """`offset_for_time` for many partitions, in the order asked: on the spot as long as nothing has to be waited for, the
-        rest by at most READER_TASKS tasks."""
+    ) -> Procedure[list[TimestampAndOffset | RequestError]]:
+        """`offset_for_time` for many partitions, in the order asked: without yielding while all is cached and fits the turn;
+        the rest by at most READER_TASKS tasks."""
         answers: list[TimestampAndOffset | RequestError] = []
-        for topic_partition, timestamp in questions:
+        turns = self._disk.turns
+        if turns.fit(STEPS_AT_ONCE * len(questions)):
             try:
-                answers.append(self._answer_nowait(topic_partition, timestamp, isolation))
+                # What is found before the exception stays in `answers`.
+                answers.extend(map(partial(self._answer_nowait, isolation, True), questions))
+            except WouldWaitError:
+                """Continue below."""
+            else:
+                return answers
+        yield PAUSE
+        for question in questions[len(answers) :]:
+            try:
+                answers.append(self._answer_nowait(isolation, False, question))
             except WouldWaitError:
                 break
-            if self._disk.turns.spend(STEPS_PER_LOOKUP):
-                await trio.lowlevel.checkpoint()
+            if turns.spend(STEPS_PER_LOOKUP):
+                yield PAUSE
         if len(answers) < len(questions):
-            answers += await self._look_up_all(questions[len(answers) :], isolation)
+            answers += yield partial(self._look_up_all, questions[len(answers) :], isolation)
         return answers
 
-    def may_look_up_now(self, count: int) -> bool:
-        """Whether it is worth asking for so many offsets on the spot."""
-        return self._disk.turns.has_room(STEPS_AT_ONCE * count)
-
-    def offsets_for_times_if_cached(
-        self, questions: Sequence[tuple[TopicPartition, int]], isolation: Isolation = Isolation.READ_UNCOMMITTED
-    ) -> list[TimestampAndOffset | RequestError] | None:
-        """`offsets_for_times` on the spot. None where something has to be waited for, or others are to have their turn."""
-        if not self._disk.turns.fit(STEPS_AT_ONCE * len(questions)):
-            return None
-        try:
-            return [self._answer_nowait(*question, isolation, within_turn=True) for question in questions]
-        except WouldWaitError:
-            return None
-
-    def _answer_nowait(
-        self, topic_partition: TopicPartition, timestamp: int, isolation: Isolation, *, within_turn: bool = False
-    ) -> TimestampAndOffset | RequestError:
-        """What `offset_for_time` answers or raises where nothing has to be waited for. Raises WouldWaitError where something
+    def _answer_nowait(self, isolation: Isolation, within_turn: bool, question: Question) -> TimestampAndOffset | RequestError:
+        """What `offset_for_time` returns or raises where nothing has to be waited for. Raises WouldWaitError where something
         has, or does not fit this turn, and where reading did not work: `_look` says what becomes of that."""
+        topic_partition, timestamp = question
         try:
             if not 0 <= timestamp <= INT64_MAX:
                 _check_timestamp(topic_partition, timestamp)
@@ -339,7 +322,7 @@ class LogReader:
         known of all segments afterwards. Raises RequestError."""
         assert [offset, timestamp, times].count(None) == 2
         is_cached = self._manager.topics.actor(topic_partition).disk.is_cached
-        explained: Callable[[LogSnapshot], Procedure[Walk]]
+        explained: Callable[[LogSnapshot], DiskProcedure[Walk]]
         if times is not None:
             explained = partial(explain_range, times=times, is_cached=is_cached)
         elif offset is not None:
@@ -363,7 +346,7 @@ class LogReader:
         procedure = partial(split_points, start=start, end=end, target_bytes=target_bytes, max_points=max_points)
         return await self._look(topic_partition, procedure)
 
-    async def _look(self, topic_partition: TopicPartition, procedure: Callable[[LogSnapshot], Procedure[T]]) -> T:
+    async def _look(self, topic_partition: TopicPartition, procedure: Callable[[LogSnapshot], DiskProcedure[T]]) -> T:
         """Run a reader's procedure on a snapshot; on a new one when files were cut or deleted under the old one."""
         why = ""
         for _ in range(SNAPSHOT_ATTEMPTS):

@@ -23,6 +23,7 @@ from ..sharing.state.values import AcquiredRecords, AcquireMode, OffsetRange, Sh
 from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords
 from .fetches import FetchPartition, ReaderView
+from .procedures import perform
 from .reader import LogReader
 
 NOTHING: Final = b""
@@ -169,7 +170,7 @@ class ShareFetches:
     async def _read(self, asked: dict[SharePartition, FetchPartition], fetch: ShareFetch) -> list[ShareFetched]:
         if not asked:
             return []
-        answers, _ = await self._reader.fetch_now(list(asked.values()), max_bytes=fetch.max_bytes, view=_view(asked))
+        answers, _ = await perform(self._reader.read(list(asked.values()), max_bytes=fetch.max_bytes, view=_view(asked)))
         taken: list[ShareFetched] = []
         settled: list[tuple[SharePartition, Sequence[StateBatch]]] = []
         left, style = fetch.max_records, AcquireStyle(fetch.mode, fetch.batch_size)

@@ -17,6 +17,7 @@ from ...protocol.errors import RequestError
 from ...protocol.limits import MIB
 from ...protocol.types import NO_OFFSET, Bytes, Record, TopicPartition, range_of
 from ..broker import Broker, BrokerStatistics, PlainRecord, TopicDescription
+from ..broker.procedures import perform
 from ..config.broker_config import Address, BrokerConfig
 from ..fake.audited import EMBEDDED, noted
 from ..fake.clock import MovedClock
@@ -317,7 +318,7 @@ class EmbeddedBroker:
         self, questions: Sequence[tuple[TopicPartition, int]]
     ) -> list[TimestampAndOffset | RequestError]:
         """`offset_for_time` for many partitions at once, in the order asked."""
-        return await self.core.reader.offsets_for_times(questions)
+        return await perform(self.core.reader.offsets_for_times(questions))
 
     def follow(
         self,

@@ -119,7 +119,7 @@ class ClientQuotas:
 
     # ---- requests ----------------------------------------------------------------------------------------------------------
 
-    def most_at_once(self, key: str, user: str, client_id: str, now_s: float) -> float:
+    def largest_burst(self, key: str, user: str, client_id: str, now_s: float) -> float:
         """What may be used without being above the quota, by who has used nothing yet; infinite where nothing is said."""
         limit = self._limit(key, user, client_id, now_s)
         return math.inf if limit is None else limit.bound * LEAST_WINDOW_S

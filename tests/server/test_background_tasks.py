@@ -392,6 +392,7 @@ OTHER_LOOPS: Final = {
     "actors/compaction/cleaner_process.py:next": "of a round of compaction",
     "actors/disk/disk.py:_go_on": "of one procedure",
     "actors/partition/partition.py:_wait_for_room": "of one append",
+    "broker/procedures.py:perform": "of one procedure",
     "broker/reader.py:wait_for_bytes": "of a request",
     "broker/share_fetches.py:wait": "of a request",
     "service/log_lines.py:tell_regularly": "writes lines of the log; a handler raises nothing",

@@ -22,6 +22,7 @@ from triolog.protocol.errors import RequestError
 from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
+from triolog.server.broker.procedures import perform
 from triolog.server.storage.errors import StorageError
 
 from tests.support.broker_image import (
@@ -256,7 +257,7 @@ class Case:
         except RequestError:
             assert self.is_damaged(partition)
         for timestamp in [*(START_MS + 1000 * number for number in (0, 4, 9, 15)), START_MS + 10**9]:
-            [found] = await broker.reader.offsets_for_times([(partition, timestamp)])
+            [found] = await perform(broker.reader.offsets_for_times([(partition, timestamp)]))
             if isinstance(found, RequestError):
                 assert self.is_damaged(partition), f"{partition}: {found}"
                 continue

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -16,6 +17,7 @@ from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.server.actors.disk.turns import STEPS_PER_TURN
 from triolog.server.broker import LOOKUPS_PER_TURN, READER_TASKS, Broker, FetchAnswer, FetchPartition
+from triolog.server.broker.procedures import Procedure, perform
 from triolog.server.broker.reader import BYTES_PER_STEP, STEPS_AT_ONCE, STEPS_OF_LONG_LOOKUP, STEPS_PER_LOOKUP
 from triolog.server.storage.errors import LogOfflineError
 from triolog.server.storage.log.changes import truncate_to
@@ -96,7 +98,9 @@ async def test_lookups_fetches_and_descriptions_do_not_wait_for_an_append(tmp_pa
                     assert await broker.reader.offset_for_time(PARTITION, types.EARLIEST_TIMESTAMP) == (-1, 0, 0)
                     assert await broker.reader.offset_for_time(PARTITION, types.MAX_TIMESTAMP) == (START_MS + 19, 19, 0)
                     assert await broker.reader.offset_for_time(PARTITION, START_MS + 100) == NONE
-                    many = await broker.reader.offsets_for_times([(PARTITION, START_MS + number) for number in range(20)])
+                    many = await perform(
+                        broker.reader.offsets_for_times([(PARTITION, START_MS + number) for number in range(20)])
+                    )
                     assert [found.offset for found in many if isinstance(found, TimestampAndOffset)] == list(range(20))
                     assert await values_from(broker) == [str(number).encode() for number in range(20)]
                     assert (await broker.reader.explain(PARTITION, timestamp=START_MS + 7))["answer"]["offset"] == 7
@@ -148,7 +152,7 @@ async def test_lookups_fan_out_to_at_most_sixteen_readers_and_answer_in_order(tm
         answers: list[TimestampAndOffset | errors.RequestError] = []
 
         async def ask() -> None:
-            answers.extend(await broker.reader.offsets_for_times([(partition, START_MS) for partition in asked]))
+            answers.extend(await perform(broker.reader.offsets_for_times([(partition, START_MS) for partition in asked])))
 
         async with trio.open_nursery() as nursery:
             with fs.hold("read", ".log") as gate:
@@ -165,7 +169,7 @@ async def test_lookups_fan_out_to_at_most_sixteen_readers_and_answer_in_order(tm
 async def test_lookups_of_what_is_cached_take_no_task_and_no_thread(broker: Broker) -> None:
     await fill(broker, 20)
     questions = [(PARTITION, START_MS + number % 20) for number in range(40)]
-    await broker.reader.offsets_for_times(questions)
+    await perform(broker.reader.offsets_for_times(questions))
     spawned: list[trio.lowlevel.Task] = []
 
     class Spawned(trio.abc.Instrument):
@@ -174,7 +178,7 @@ async def test_lookups_of_what_is_cached_take_no_task_and_no_thread(broker: Brok
 
     watching, before = Spawned(), actor_of(broker).disk.statistics()
     trio.lowlevel.add_instrument(watching)
-    answers = await broker.reader.offsets_for_times(questions)
+    answers = await perform(broker.reader.offsets_for_times(questions))
     trio.lowlevel.remove_instrument(watching)
     after = actor_of(broker).disk.statistics()
     assert [answer.offset for answer in answers if isinstance(answer, TimestampAndOffset)] == [*range(20), *range(20)]
@@ -194,24 +198,33 @@ async def test_many_lookups_let_others_have_their_turn(broker: Broker) -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(count)
-        await broker.reader.offsets_for_times([(PARTITION, START_MS)] * 4_800)
+        await perform(broker.reader.offsets_for_times([(PARTITION, START_MS)] * 4_800))
         assert turns >= 9 * (4_800 * STEPS_PER_LOOKUP // STEPS_PER_TURN) // 10
         nursery.cancel_scope.cancel()
+
+
+def in_turn(procedure: Procedure[Any]) -> Any:
+    """What a procedure returns without waiting for anything; None where it waits."""
+    try:
+        next(procedure)
+    except StopIteration as stop:
+        return stop.value
+    return None
 
 
 async def test_what_is_cached_is_answered_on_the_spot_as_it_is_by_who_waits(broker: Broker) -> None:
     await fill(broker, 3)
     gone = types.TopicPartition("gone", 0)
     asked = [FetchPartition(PARTITION, 1, 100), FetchPartition(gone, 0, 100), FetchPartition(PARTITION, 3, 100)]
-    at_once = broker.reader.fetch_if_cached(asked, max_bytes=1_000)
-    answers, is_enough = await broker.reader.fetch_now(asked, max_bytes=1_000)
+    at_once = in_turn(broker.reader.read(asked, max_bytes=1_000))
+    answers, is_enough = await perform(broker.reader.read(asked, max_bytes=1_000))
     assert at_once is not None
     assert at_once[1] is is_enough
     assert [(each.topic_partition, each.fetched) for each in at_once[0]] == [
         (each.topic_partition, each.fetched) for each in answers
     ]
     questions = [(PARTITION, START_MS), (gone, 0), (PARTITION, -1), (PARTITION, -17)]
-    told = [broker.reader.offsets_for_times_if_cached(questions), await broker.reader.offsets_for_times(questions)]
+    told = [in_turn(broker.reader.offsets_for_times(questions)), await perform(broker.reader.offsets_for_times(questions))]
     first, second = ([getattr(each, "code", each) for each in answers or ()] for answers in told)
     assert first == second
     assert len(first) == 4
@@ -222,10 +235,10 @@ async def test_what_has_to_be_waited_for_is_not_answered_on_the_spot_and_not_cou
     async with one_partition(tmp_path, fs=fs) as broker:
         await fill(broker, 3)
         asked = [FetchPartition(PARTITION, 3, 100), FetchPartition(PARTITION, 1, 100)]
-        assert broker.reader.fetch_if_cached(asked, max_bytes=1_000) is None
-        assert broker.reader.offsets_for_times_if_cached([(PARTITION, -1), (PARTITION, START_MS)]) is None
+        assert in_turn(broker.reader.read(asked, max_bytes=1_000)) is None
+        assert in_turn(broker.reader.offsets_for_times([(PARTITION, -1), (PARTITION, START_MS)])) is None
         assert actor_of(broker).fetched_bytes == 0
-        answers, _ = await broker.reader.fetch_now(asked, max_bytes=1_000)
+        answers, _ = await perform(broker.reader.read(asked, max_bytes=1_000))
         assert (
             actor_of(broker).fetched_bytes == sum(len(each.fetched.records) for each in answers if each.fetched is not None) > 0
         )
@@ -236,25 +249,25 @@ async def test_no_more_is_answered_on_the_spot_than_fits_a_turn(broker: Broker) 
     turns = broker.disk.turns
     turns.begin()
     fits = (STEPS_PER_TURN - 1) // (STEPS_AT_ONCE + STEPS_OF_LONG_LOOKUP)
-    assert broker.reader.offsets_for_times_if_cached([(PARTITION, -1)] * (fits + 1)) is None, "they need not be short"
+    assert in_turn(broker.reader.offsets_for_times([(PARTITION, -1)] * (fits + 1))) is None, "they need not be short"
     turns.begin()
-    assert broker.reader.offsets_for_times_if_cached([(PARTITION, -1)] * fits) is not None
+    assert in_turn(broker.reader.offsets_for_times([(PARTITION, -1)] * fits)) is not None
     turns.begin()
     fits = (STEPS_PER_TURN - 1) // STEPS_AT_ONCE
-    assert broker.reader.offsets_for_times_if_cached([(PARTITION, START_MS)] * fits) is not None
-    assert broker.reader.offsets_for_times_if_cached([(PARTITION, START_MS)]) is None
-    assert broker.reader.fetch_if_cached([FetchPartition(PARTITION, 0, 100)], max_bytes=100) is None
+    assert in_turn(broker.reader.offsets_for_times([(PARTITION, START_MS)] * fits)) is not None
+    assert in_turn(broker.reader.offsets_for_times([(PARTITION, START_MS)])) is None
+    assert in_turn(broker.reader.read([FetchPartition(PARTITION, 0, 100)], max_bytes=100)) is None
     turns.begin()
-    assert broker.reader.fetch_if_cached([FetchPartition(PARTITION, 0, 100)], max_bytes=100) is not None
+    assert in_turn(broker.reader.read([FetchPartition(PARTITION, 0, 100)], max_bytes=100)) is not None
 
 
 async def test_a_large_answer_takes_the_turn_from_what_follows(broker: Broker) -> None:
     await broker.writer.append(PARTITION, build_batch([(START_MS, None, bytes(limits.MIB - 1_000), ())]))
     asked = [FetchPartition(PARTITION, 0, limits.MIB)]
-    count = STEPS_PER_TURN * BYTES_PER_STEP // limits.MIB + 1
+    count = (STEPS_PER_TURN - 1) // (STEPS_PER_LOOKUP + limits.MIB // BYTES_PER_STEP)
     broker.disk.turns.begin()
-    assert broker.reader.fetch_if_cached(asked * count, max_bytes=count * limits.MIB) is not None
-    assert broker.reader.fetch_if_cached(asked, max_bytes=limits.MIB) is None
+    assert in_turn(broker.reader.read(asked * count, max_bytes=count * limits.MIB)) is not None
+    assert in_turn(broker.reader.read(asked * 2, max_bytes=2 * limits.MIB)) is None
 
 
 async def test_an_error_of_one_lookup_is_its_answer_and_the_others_are_answered(broker: Broker) -> None:
@@ -265,14 +278,14 @@ async def test_an_error_of_one_lookup_is_its_answer_and_the_others_are_answered(
         (PARTITION, -17),
         (PARTITION._replace(partition=9), 0),
     ]
-    answers = await broker.reader.offsets_for_times(questions * 10)
+    answers = await perform(broker.reader.offsets_for_times(questions * 10))
     assert len(answers) == 40
     for first, gone, refused, beyond in zip(*[iter(answers)] * 4, strict=True):
         assert first == (START_MS, 0, 0)
         assert isinstance(gone, errors.UnknownTopicOrPartitionError)
         assert isinstance(refused, errors.RequestError)
         assert isinstance(beyond, errors.UnknownTopicOrPartitionError)
-    assert await broker.reader.offsets_for_times([]) == []
+    assert await perform(broker.reader.offsets_for_times([])) == []
 
 
 async def test_a_fetch_answers_each_partition_in_order_with_its_own_error(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class Share:
     _gained_at: float = 0.0
     _is_closed: bool = False
 
-    def charge_now(self) -> bool:
+    def try_charge(self) -> bool:
         """Have what was received counted, if that takes no waiting; otherwise nothing happens, and `charge` is to be called."""
         return self.held <= self.budget.most_per_connection and self._try() is None
 

@@ -14,7 +14,7 @@ Work = Callable[[], Awaitable[None]]
 
 @attrs.define(eq=False, repr=False)
 class ConnectionTask:
-    """Owner: a session. `rest` and `work_now` belong to the task itself, the others may be called from anywhere."""
+    """Owner: a session. `rest` and `do_work` belong to the task itself, the others may be called from anywhere."""
 
     work: Work | None = None
     """What is waited for, or will be when the task comes to it."""
@@ -36,7 +36,7 @@ class ConnectionTask:
         """Whether what is waited for belongs to a request that was not taken up yet."""
         return self._ends_early is not None
 
-    async def work_now(self) -> None:
+    async def do_work(self) -> None:
         """Wait for it."""
         assert self.work is not None
         try:

@@ -2,18 +2,31 @@
 
 A request costs two readings of the clock and a handful of additions, which `test_counters.py` bounds. There is a place for
 each API of a protocol, and in it one for each error that it has answered: sets that no client can enlarge.
+
+A peer, or a lack of descriptors, could repeat a log line many times a second. Each is logged once a minute, or a few times
+(`Seldom`). An unhandled exception ends the connection and nothing else: it is counted with its protocol and logged with its
+traceback, each place in the code once a minute (`report_bug`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import logging
+import traceback
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 import attrs
+import trio
 
 from ...broker import Durations
-from .seldom import Seldom
 
+LOGGER: Final = logging.getLogger(__name__)
+AGAIN_S: Final = 60.0
+LINES: Final = 10
+"""Warnings of one kind within that time."""
+MAX_LINE_CHARS: Final = 1000
+"""Peers choose their names."""
 STALLED: Final = "stalled"
 """A frame stood still while others waited for memory."""
 NEWCOMER: Final = "newcomer"
@@ -22,6 +35,42 @@ OUT_OF_MEMORY: Final = "out_of_memory"
 BROKEN_PROTOCOL: Final = "broken_protocol"
 FAILED: Final = "failed"
 """Two more kinds of ends that are said a few times a minute: the bytes made no sense, or a request has no other answer."""
+
+
+@attrs.define
+class _Said:
+    at_s: float
+    times: int = 1
+    left_out: int = 0
+
+
+@attrs.define(eq=False, repr=False)
+class Seldom:
+    """What was said when. Keys are chosen by us, so they are few."""
+
+    _said: dict[Hashable, _Said] = attrs.field(factory=dict)
+
+    def left_out(self, key: Hashable, now_s: float, most: int = 1) -> int | None:
+        """How often it was not said since the last time; None when it is not to be said now either:
+        it was, `most` times."""
+        said = self._said.get(key)
+        if said is not None and now_s < said.at_s + AGAIN_S:
+            if said.times < most:
+                said.times += 1
+                return 0
+            said.left_out += 1
+            return None
+        self._said[key] = _Said(now_s)
+        return 0 if said is None else said.left_out
+
+    def warn(self, logger: logging.Logger, key: Hashable, line: str) -> None:
+        """A few times a minute; the other times it is there for who debugs."""
+        line = line if len(line) <= MAX_LINE_CHARS else f"{line[:MAX_LINE_CHARS]}..."
+        left_out = self.left_out(key, trio.current_time(), LINES)
+        if left_out is None:
+            logger.debug("%s", line)
+        else:
+            logger.warning("%s%s", line, f" ({left_out} more like it were not said)" if left_out else "")
 
 
 @attrs.define(eq=False, repr=False)
@@ -71,3 +120,25 @@ class ProtocolCounters:
         if found is None:
             found = self.apis[name] = ApiCounters()
         return found
+
+
+def report_bug(counters: ProtocolCounters, what: str, error: BaseException) -> None:
+    """Count and log what `what` ended with. Raises nothing: there may be no memory left to say it."""
+    counters.bugs += 1
+    with contextlib.suppress(Exception):
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]  # the groups of nurseries say nothing
+        left_out = counters.said.left_out(_place(error), trio.current_time())
+        if left_out is not None:
+            again = f" ({left_out} more like it were not said)" if left_out else ""
+            LOGGER.error("%s met a bug%s", what, again, exc_info=error)
+
+
+def _place(error: BaseException) -> tuple[str, str, int]:
+    """(class, file, line) where it was raised; of a group the first one's."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    file, line = "", 0
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        file, line = frame.f_code.co_filename, number
+    return type(error).__name__, file, line

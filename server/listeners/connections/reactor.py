@@ -22,6 +22,9 @@ from .deadlines import Deadlines
 SOCKETS_PER_TURN: Final = 64
 """That are served before others have their turn; the kernel tells of the rest again, the longest waiting first."""
 
+READING: Final = "reading"
+"""The only state of a session in which it is read from."""
+
 IN: Final = select.EPOLLIN
 _LEFT: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _ALL: Final = IN | select.EPOLLRDHUP
@@ -35,8 +38,8 @@ class Reads(Protocol):
         """Of its socket."""
 
     @property
-    def wants_bytes(self) -> bool:
-        """Whether it would read now."""
+    def state(self) -> str:
+        """READING: it would read now."""
 
     def on_bytes(self) -> None:
         """There may be something to be received: bytes, the end, or an error."""
@@ -98,7 +101,7 @@ class Reactor:
                     if watched is None:
                         continue
                     try:
-                        if watched.session.wants_bytes:
+                        if watched.session.state == READING:
                             watched.session.on_bytes()
                         else:
                             self._notice(descriptor, watched, events)

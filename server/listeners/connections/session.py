@@ -24,6 +24,22 @@ from .connection_task import ConnectionTask, Work
 from .counters import STALLED
 from .deadlines import Deadlines
 from .reactor import Reactor
+from .states import (
+    CLOSE,
+    DRAINING,
+    HELD,
+    HOLD,
+    LINGER,
+    MUTE,
+    READING,
+    RESUME,
+    STOP,
+    TRANSITIONS,
+    UNMUTE,
+    WORK,
+    WORKED,
+    State,
+)
 from .transport import Transport
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -84,17 +100,14 @@ class Session(ABC, Generic[RequestT]):
     nursery: trio.Nursery = attrs.field(init=False)
     """For what goes on beside the requests. All of it is cancelled when they are answered."""
     task: ConnectionTask = attrs.field(factory=ConnectionTask)
-    takes_no_more: bool = False
-    wants_bytes: bool = True
-    """Whether it takes up what it receives; the first to keep it from that is noticed when requests are taken up."""
+    state: State = READING
+    """Changed by `TRANSITIONS` alone."""
     deadlines: Deadlines = attrs.field(init=False)
     """Of requests that have a timeout."""
-    is_muted: bool = False
-    """Whether nothing more is received or taken up for a while: its peer is above a quota."""
     client: Payer | None = None
     """Who pays for what is kept; None until `known_client` is asked."""
-    _muted_until: float = 0.0
-    """In trio's time."""
+    muted_until: float = 0.0
+    """In trio's time; nothing more is received or taken up before, because its peer is above a quota. 0: it may be."""
     _held_up: RequestT | None = None
     """A request that cannot be taken up yet."""
     _has_more: bool = False
@@ -166,13 +179,13 @@ class Session(ABC, Generic[RequestT]):
 
     @property
     @abstractmethod
-    def has_unanswered(self) -> bool:
-        """Whether a request is under way."""
-
-    @property
-    @abstractmethod
     def requests_in_flight(self) -> int:
         """How many are under way."""
+
+    @property
+    def has_unanswered(self) -> bool:
+        """Whether a request is under way."""
+        return self.requests_in_flight > 0
 
     def known_as(self, principal: str) -> None:
         """Who the peer is, as far as it has said."""
@@ -228,9 +241,10 @@ class Session(ABC, Generic[RequestT]):
                 finally:
                     self.reactor.remove(self)
                 if self.lingers:
+                    self.state = TRANSITIONS[self.state][LINGER]
                     await transport.linger()
         finally:
-            self.takes_no_more, self.wants_bytes = True, False  # what lies behind a request that was cancelled is dropped
+            self.state = TRANSITIONS[self.state][CLOSE]  # what lies behind a request that was cancelled is dropped
             self.forget()
             self.task.forget()
             self._held_up = None
@@ -258,11 +272,14 @@ class Session(ABC, Generic[RequestT]):
         task, done = self.task, 0
         while True:
             if task.work is not None:
-                await task.work_now()
+                await task.do_work()
+                self.state = TRANSITIONS[self.state][WORKED]
+                if self.muted_until:
+                    self.state = TRANSITIONS[self.state][MUTE]
                 done += 1
                 if not done % REQUESTS_PER_TURN:
                     await trio.lowlevel.checkpoint()
-            elif self.takes_no_more:
+            elif self.state == DRAINING:
                 return
             elif self._has_more and self._is_awaited:
                 await trio.lowlevel.checkpoint()
@@ -281,18 +298,21 @@ class Session(ABC, Generic[RequestT]):
         """Receive nothing and take nothing up for so long; what was taken up is answered. At most as long as a peer may be
         idle: nobody reads from it, so that nobody would hear that it is gone."""
         until = trio.current_time() + min(seconds, self.idle_timeout_s)
-        self.is_muted, self._muted_until = True, max(until, self._muted_until)
-        self.wants_bytes = self.share.is_receiving = False
+        self.muted_until = max(until, self.muted_until)
+        self.state = TRANSITIONS[self.state][MUTE]
+        self.share.is_receiving = False
         self.task.ring_at(until, self._unmute)
         self.task.wake()
 
     def _unmute(self) -> None:
-        self.is_muted = trio.current_time() < self._muted_until
+        if self.muted_until and trio.current_time() >= self.muted_until:
+            self.muted_until = 0.0
+            self.state = TRANSITIONS[self.state][UNMUTE]
 
     @property
     def is_busy(self) -> bool:
         """Whether a request is under way, so that silence is no idleness."""
-        return self.has_unanswered or not self.wants_bytes
+        return self.has_unanswered or self.state != READING
 
     def end_idle(self) -> None:
         """End the connection of a peer that has asked for nothing for too long."""
@@ -308,7 +328,7 @@ class Session(ABC, Generic[RequestT]):
         """Receive what there is, and take up what is whole. Raises nothing."""
         try:
             try:
-                data = self.transport.receive_now()
+                data = self.transport.read_available()
             except (OSError, trio.BrokenResourceError):
                 self.end_reading()
                 return
@@ -317,7 +337,7 @@ class Session(ABC, Generic[RequestT]):
             share = self.share
             self.connection.receive_data(data)
             share.held += len(data)
-            if share.held > FREE_BYTES and not share.charge_now():
+            if share.held > FREE_BYTES and not share.try_charge():
                 self.work_on(self._charge, ends_with_reading=True)
             self._go_on()
         except Exception as exc:
@@ -332,7 +352,7 @@ class Session(ABC, Generic[RequestT]):
         if self._progress is not None:
             self._progress.set()
             self._progress = None
-        if not (self._is_going or self.wants_bytes or self._has_more):
+        if self.state == HELD and not (self._is_going or self._has_more):
             try:
                 self._go_on()
             except Exception as exc:
@@ -349,18 +369,18 @@ class Session(ABC, Generic[RequestT]):
             wants_bytes = self._take_requests()
         finally:
             self._is_going = False
-        self.share.is_receiving = wants_bytes
-        if wants_bytes is not self.wants_bytes:
-            self.wants_bytes = wants_bytes
-            if wants_bytes:
-                self.reactor.expect(self)
-        if self.takes_no_more:
-            self.task.wake()
+        state = self.state
+        if state == READING and not wants_bytes:
+            self.state = TRANSITIONS[state][HOLD]
+        elif state == HELD and wants_bytes:
+            self.state = TRANSITIONS[state][RESUME]
+            self.reactor.expect(self)
+        self.share.is_receiving = self.state == READING
 
     def _take_requests(self) -> bool:
-        """Whether all are taken up, and nothing keeps it from receiving more."""
+        """Whether all are taken up, and nothing keeps it from receiving more, if its state lets it."""
         left, transport = REQUESTS_PER_TURN, self.transport
-        while not (self.takes_no_more or self.is_muted) and self.task.work is None:
+        while self.state == READING or self.state == HELD:
             request = self._held_up
             if request is None:
                 if transport.unsent_bytes and transport.is_full:
@@ -384,7 +404,7 @@ class Session(ABC, Generic[RequestT]):
             self.take(request)
             if self._has_left is None and not (self.connection.unread_bytes or self.connection.end_received):
                 break  # nothing is left that could be a request, nor an end to be told of
-        return self.task.work is None and not (self.takes_no_more or self.is_muted) and self.may_receive()
+        return self.may_receive()
 
     def may_receive(self) -> bool:
         """Whether the protocol lets more requests come in."""
@@ -393,8 +413,8 @@ class Session(ABC, Generic[RequestT]):
     def work_on(self, work: Work, *, ends_with_reading: bool = False) -> None:
         """Have the task wait for something before the next request is taken up. `ends_with_reading`: nobody wants it when no
         more requests are taken."""
+        self.state = TRANSITIONS[self.state][WORK]
         self.task.work_on(work, ends_with_reading=ends_with_reading)
-        self.wants_bytes = False
 
     def hold_up(self, request: RequestT) -> None:
         """What `work_on` was for: the next request that is taken up."""
@@ -428,20 +448,20 @@ class Session(ABC, Generic[RequestT]):
     def end_with(self, error: Exception) -> None:
         """Something that nobody expected, or a lack of memory: it ends the connection and nobody else's."""
         self._error = error
-        self.takes_no_more, self.wants_bytes = True, False
+        self.state = TRANSITIONS[self.state][STOP]
         self._scope.cancel()
 
     # ---- end -----------------------------------------------------------------------------------------------------------
 
     def end_reading(self) -> None:
         """The peer sends no more, or is gone: nothing that is not whole will be a request."""
-        self.takes_no_more, self.wants_bytes = True, False
+        self.state = TRANSITIONS[self.state][STOP]
         self.task.wake()
 
     def stop_reading(self) -> None:
         """Take no more requests. The one that is being taken up is not interrupted; what was taken is still answered."""
-        if not self.takes_no_more:
-            self.takes_no_more, self.wants_bytes = True, False
+        before, self.state = self.state, TRANSITIONS[self.state][STOP]
+        if before != self.state:
             unread = bool(self.connection.unread_bytes) or self.transport.has_unread_bytes()
             self.lingers = unread or self.has_unanswered or bool(self.transport.unsent_bytes)
         self.task.end_reading()

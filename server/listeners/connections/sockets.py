@@ -16,8 +16,7 @@ import trio
 from ...broker import ClientQuotas, Gathering
 from ...config.broker_config import Address, BrokerConfig
 from .budget import InFlightBudget
-from .bugs import report_bug
-from .counters import NEWCOMER, OUT_OF_MEMORY, ProtocolCounters
+from .counters import NEWCOMER, OUT_OF_MEMORY, ProtocolCounters, report_bug
 from .places import ListenerPlaces, Places
 from .reactor import Reactor
 from .session import Session

@@ -151,8 +151,8 @@ class TlsTransport(Transport):
         certificate = self._tls.getpeercert()
         return ANONYMOUS if not certificate else f"User:{distinguished_name(certificate)}"
 
-    def receive_now(self) -> bytes | None:
-        """What the peer has sent, as one piece; see `Transport.receive_now`. Bytes that are no TLS raise OSError
+    def read_available(self) -> bytes | None:
+        """What the peer has sent, as one piece; see `Transport.read_available`. Bytes that are no TLS raise OSError
         (ssl.SSLError)."""
         while True:
             plain = self._decrypt()
@@ -160,7 +160,7 @@ class TlsTransport(Transport):
                 self.send([b""])  # what TLS itself answers goes out with the next piece, or alone
             if plain is not None:
                 return plain
-            data = super().receive_now()
+            data = super().read_available()
             if not data:
                 return data  # its end comes without a farewell from many clients: requests have lengths, nothing is cut off
             self._incoming.write(data)

@@ -124,14 +124,14 @@ class Transport:
     # ---- receiving -----------------------------------------------------------------------------------------------------
 
     async def receive(self) -> bytes:
-        """What the peer sent, empty at its end, as `receive_now`; waits for it. Raises OSError, trio.BrokenResourceError,
+        """What the peer sent, empty at its end, as `read_available`; waits for it. Raises OSError, trio.BrokenResourceError,
         trio.ClosedResourceError."""
         await trio.lowlevel.checkpoint()
-        while (data := self.receive_now()) is None:
+        while (data := self.read_available()) is None:
             await trio.lowlevel.wait_readable(self.stream.socket)
         return data
 
-    def receive_now(self) -> bytes | None:
+    def read_available(self) -> bytes | None:
         """What the peer has sent, empty at its end, None where there is nothing. A read that fills its buffer is followed by
         one of twice the size. Raises OSError."""
         size = self._receive_bytes

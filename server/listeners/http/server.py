@@ -11,7 +11,7 @@ from functools import partial
 from ....protocol.limits import MIB
 from ...config.broker_config import Address
 from ...system.open_files import http_connections
-from ..connections.bugs import report_bug
+from ..connections.counters import report_bug
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
 from .messages import Answer

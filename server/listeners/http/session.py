@@ -164,12 +164,12 @@ class HttpSession:
         events.append(h11.EndOfMessage())
         data = b"".join(self._connection.send(event) or b"" for event in events)
         try:
-            left = memoryview(data)[self._send_now(data) :]
+            left = memoryview(data)[self._try_send(data) :]
         finally:
             taken()
         await self._send_bytes(left)
 
-    def _send_now(self, data: bytes) -> int:
+    def _try_send(self, data: bytes) -> int:
         """Answers how many bytes the kernel takes at once. Raises OSError."""
         if not isinstance(self.stream, trio.SocketStream):
             return 0

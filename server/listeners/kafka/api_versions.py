@@ -1,4 +1,5 @@
-"""ApiVersions: what is spoken here. Source: KIP-511, KIP-584; KAFKA-17492 for features whose lowest level is 0;
+"""ApiVersions: what is spoken here. UpdateFeatures: the levels of features are what the program speaks, and cannot be changed.
+Source: KIP-511, KIP-584, KIP-1022, FeatureControlManager; KAFKA-17492 for features whose lowest level is 0;
 KIP-1242 for clients that have reached somebody else."""
 
 from __future__ import annotations
@@ -14,9 +15,14 @@ from ....protocol.kafka.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     ApiVersionsSupportedFeatureKey,
+    UpdateFeaturesFeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+    UpdateFeaturesUpdatableFeatureResult,
 )
 from .door import Call
 
+LAST_WITH_RESULTS: Final = 1
 FEATURES: Final = {
     "group.version": (1, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1),
     "share.version": (1, ApiKey.SHARE_FETCH, 2),
@@ -79,3 +85,29 @@ def _response(call: Call, error: ErrorCode, keys: list[ApiVersion], *, with_leve
         ],
         zk_migration_ready=False,
     )
+
+
+def update_features(call: Call, body: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Set all feature levels or none. Only the levels in effect can be set, which changes nothing."""
+    features = features_of(call.door.apis)
+    for update in body.feature_updates:
+        why_not = _why_not(features, update)
+        if why_not is not None:
+            return UpdateFeaturesResponse(
+                error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=f"no feature is updated: {why_not}", results=[]
+            )
+    results = [
+        UpdateFeaturesUpdatableFeatureResult(feature=update.feature, error_message=None)
+        for update in body.feature_updates
+        if call.version <= LAST_WITH_RESULTS
+    ]
+    return UpdateFeaturesResponse(error_message=None, results=results)
+
+
+def _why_not(features: Mapping[str, int], update: UpdateFeaturesFeatureUpdateKey) -> str | None:
+    level = features.get(update.feature)
+    if level is None:
+        return f"there is no feature {update.feature!r}; there are {', '.join(features)}"
+    if update.max_version_level != level:
+        return f"feature {update.feature} has level {level} and keeps it, {update.max_version_level} was asked for"
+    return None

@@ -1,13 +1,11 @@
-"""Which function answers which API. The modules are loaded when there is a listener for them, all before it listens: a server
-that has no descriptor left could not read them when they are asked for."""
+"""The function that answers each API. They are loaded when there is a listener for them, all before it listens: a server that
+has no descriptor left could not read them later."""
 
 from __future__ import annotations
 
-import functools
-import importlib
-import inspect
-import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import GeneratorType
 from typing import Any, Final, Protocol
 
 import attrs
@@ -19,29 +17,52 @@ from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
 from ....protocol.schema.fields import has_more_elements
 from ...broker import Broker
+from ...broker.procedures import PENDING, Procedure, Reply, Wait, perform
 from ...config.broker_config import Address
 from ...system.client_memory import PAYER
 from ..access.audited import note_change
 from ..connections.connection_task import Work
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
+from . import (
+    acls,
+    add_partitions,
+    alter_configs,
+    api_versions,
+    cluster,
+    configs,
+    consumer_groups,
+    create_topics,
+    describe_topic_partitions,
+    fetch,
+    group_views,
+    groups,
+    list_offsets,
+    log_dirs,
+    metadata,
+    offset_commits,
+    offsets,
+    quorum,
+    quotas,
+    sasl,
+    share_acknowledgements,
+    share_fetch,
+    share_group_offsets,
+    share_groups,
+    streams_group_views,
+    streams_groups,
+    telemetry,
+    topics,
+    transaction_views,
+    transactions,
+)
 from .access.audited import AUDITED, KAFKA
-from .access.guarded import guarded
+from .access.guarded import guarded, served
 from .access.login import KafkaLogin
-from .door import Call, KafkaDoor
+from .door import Call, Given, KafkaDoor
 from .error_answers import error_codes, error_codes_steps, error_response
-from .fetch import take_fetch
-from .list_offsets import take_list_offsets
-from .offset_commits import take_offset_commit
 from .produce import take_produce
 from .session import KafkaSession, TakeUp, Turn
-
-Handler = Callable[[Call, Any], Any]
-"""(call, the request's body) -> the answer's, or an awaitable of it."""
-AtOnce = Callable[[Call, Any], Any]
-"""(call, the request's body) -> the answer's; None where it has to be waited for, and nothing has happened."""
-Taking = Callable[[Call, Turn, Any], Work | None]
-"""(call, turn, the request's body) -> what is to be waited for; None: it is answered, or will be."""
 
 
 class Watch(Protocol):
@@ -52,72 +73,83 @@ class Watch(Protocol):
         ...
 
 
-HANDLER_MODULES: Final = (
-    *(
-        "acls",
-        "add_partitions",
-        "alter_configs",
-        "api_versions",
-        "cluster",
-        "configs",
-        "consumer_groups",
-        "create_topics",
-        "describe_topic_partitions",
-    ),
-    *("features", "fetch", "find_coordinator", "group_views", "groups", "list_offsets", "log_dirs", "metadata"),
-    *("offset_commits", "offsets", "quorum", "quotas", "sasl", "scram_users", "share_acknowledge", "share_fetch"),
-    *(
-        "share_group_offsets",
-        "share_groups",
-        "streams_group_views",
-        "streams_groups",
-        "telemetry",
-        "topics",
-        "transaction_views",
-        "transactions",
-    ),
-)
-"""Where the functions are that answer: each has its API's name in small letters. Produce has none: `take_produce` is it."""
-
-TAKEN: Final[dict[ApiKey, Taking]] = {
-    ApiKey.FETCH: take_fetch,
-    ApiKey.LIST_OFFSETS: take_list_offsets,
-    ApiKey.OFFSET_COMMIT: take_offset_commit,
+IN_TURN: Final[dict[ApiKey, Callable[[Call, Any], Any]]] = {
+    ApiKey.FETCH: fetch.fetch,
+    ApiKey.LIST_OFFSETS: list_offsets.list_offsets,
+    ApiKey.METADATA: metadata.metadata,
+    ApiKey.API_VERSIONS: api_versions.api_versions,
+    ApiKey.FIND_COORDINATOR: cluster.find_coordinator,
+    ApiKey.OFFSET_COMMIT: offset_commits.offset_commit,
+    ApiKey.TXN_OFFSET_COMMIT: offset_commits.txn_offset_commit,
+    ApiKey.OFFSET_FETCH: offsets.offset_fetch,
+    ApiKey.HEARTBEAT: groups.heartbeat,
+    ApiKey.LEAVE_GROUP: groups.leave_group,
+    ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
+    ApiKey.SASL_HANDSHAKE: sasl.sasl_handshake,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.consumer_group_heartbeat,
+    ApiKey.SHARE_GROUP_HEARTBEAT: share_groups.share_group_heartbeat,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: streams_groups.streams_group_heartbeat,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: cluster.list_partition_reassignments,
+    ApiKey.DESCRIBE_ACLS: acls.describe_acls,
+    ApiKey.DESCRIBE_QUORUM: quorum.describe_quorum,
+    ApiKey.UPDATE_FEATURES: api_versions.update_features,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: telemetry.get_telemetry_subscriptions,
+    ApiKey.LIST_CONFIG_RESOURCES: configs.list_config_resources,
 }
-"""What is begun on the spot and may be answered later; the handlers of these are for what is large or guarded."""
+"""(call, the request's body) -> the answer's, or a procedure that returns it. They begin in the reactor's turn, so none may
+take longer than a turn's share."""
 
-
-@functools.cache
-def _handlers() -> dict[ApiKey, Handler]:
-    modules = [importlib.import_module(f".{name}", __package__) for name in HANDLER_MODULES]
-    return {
-        key: vars(module)[name]
-        for module in modules
-        for key in ApiKey
-        if (name := key.name.lower()) in vars(module) and vars(module)[name].__module__ == module.__name__
-    }
-
-
-@functools.cache
-def _at_once() -> dict[ApiKey, AtOnce]:
-    """Of the APIs that can be answered without waiting: a handler that has nothing to wait for, or the function beside it whose
-    name ends with `_at_once`."""
-    found: dict[ApiKey, AtOnce] = {}
-    for key, handler in _handlers().items():
-        beside = getattr(sys.modules[handler.__module__], f"{handler.__name__}_at_once", None)
-        if beside is not None or not inspect.iscoroutinefunction(handler):
-            found[key] = beside or handler
-    return found
-
-
-def handler_of(key: ApiKey) -> Handler:
-    """The function that answers an API."""
-    return _handlers()[key]
+IN_TASK: Final[dict[ApiKey, Callable[[Call, Any], Awaitable[Any]]]] = {
+    ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: list_offsets.offset_for_leader_epoch,
+    ApiKey.JOIN_GROUP: groups.join_group,
+    ApiKey.SYNC_GROUP: groups.sync_group,
+    ApiKey.DESCRIBE_GROUPS: group_views.describe_groups,
+    ApiKey.LIST_GROUPS: group_views.list_groups,
+    ApiKey.DELETE_GROUPS: group_views.delete_groups,
+    ApiKey.OFFSET_DELETE: offsets.offset_delete,
+    ApiKey.CREATE_TOPICS: create_topics.create_topics,
+    ApiKey.DELETE_TOPICS: topics.delete_topics,
+    ApiKey.DELETE_RECORDS: topics.delete_records,
+    ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+    ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
+    ApiKey.ALTER_CONFIGS: alter_configs.alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: alter_configs.incremental_alter_configs,
+    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions.add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,
+    ApiKey.END_TXN: transactions.end_txn,
+    ApiKey.WRITE_TXN_MARKERS: transactions.write_txn_markers,
+    ApiKey.DESCRIBE_PRODUCERS: transaction_views.describe_producers,
+    ApiKey.DESCRIBE_TRANSACTIONS: transaction_views.describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: transaction_views.list_transactions,
+    ApiKey.SASL_AUTHENTICATE: sasl.sasl_authenticate,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: sasl.describe_user_scram_credentials,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: sasl.alter_user_scram_credentials,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.consumer_group_describe,
+    ApiKey.SHARE_GROUP_DESCRIBE: share_groups.share_group_describe,
+    ApiKey.SHARE_FETCH: share_fetch.share_fetch,
+    ApiKey.SHARE_ACKNOWLEDGE: share_acknowledgements.share_acknowledge,
+    ApiKey.STREAMS_GROUP_DESCRIBE: streams_group_views.streams_group_describe,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_group_offsets.describe_share_group_offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: share_group_offsets.alter_share_group_offsets,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_group_offsets.delete_share_group_offsets,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.describe_topic_partitions,
+    ApiKey.DESCRIBE_LOG_DIRS: log_dirs.describe_log_dirs,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: log_dirs.alter_replica_log_dirs,
+    ApiKey.ELECT_LEADERS: cluster.elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: cluster.alter_partition_reassignments,
+    ApiKey.CREATE_ACLS: acls.create_acls,
+    ApiKey.DELETE_ACLS: acls.delete_acls,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: quotas.describe_client_quotas,
+    ApiKey.ALTER_CLIENT_QUOTAS: quotas.alter_client_quotas,
+    ApiKey.PUSH_TELEMETRY: telemetry.push_telemetry,
+}
+"""The same for requests that always wait, or may always take long: the connection's task runs them."""
 
 
 def load_calls() -> None:
     """Import everything that a request can need."""
-    assert _handlers().keys() == APIS.keys() - {ApiKey.PRODUCE}, "an API has no handler"
+    assert IN_TURN.keys() | IN_TASK.keys() == APIS.keys() - {ApiKey.PRODUCE}, "an API has no handler"
     for api in APIS.values():
         api.load()
     load_codecs()
@@ -132,7 +164,6 @@ class KafkaCalls:
     session: KafkaSession
     watch: Watch | None = None
     login: KafkaLogin | None = None
-    _at_once: dict[ApiKey, AtOnce] = attrs.field(factory=_at_once)
     _calls: dict[int, Call] = attrs.field(factory=dict)
     """By version; they differ in nothing else."""
 
@@ -160,35 +191,70 @@ class KafkaCalls:
         request = turn.request
         call = self._calls.get(request.version)
         if call is None:
-            call = self._calls[request.version] = Call(self.door, self.session, request.version, self.login)
+            call = self._calls[request.version] = Call(
+                self.door, self.session, request.version, self.login, self.watch is not None or self.door.guard is not None
+            )
         key = request.api.key
         if key is ApiKey.PRODUCE:
             return take_produce(call, turn, request.body)
         if key is not ApiKey.FETCH:
             PAYER.set(self.session.client or self.session.known_client())  # `pay`, with one call less for each request
-        if not request.is_large and (self.door.guard is None or request.body is None):
-            if (take := TAKEN.get(key)) is not None:
-                return take(call, turn, request.body)
-            at_once = self._at_once.get(key)
-            if at_once is not None and (answer := at_once(call, request.body)) is not None:
-                turn.answer(answer)
+        handler = IN_TURN.get(key)
+        if handler is None or request.is_large or (self.door.guard is not None and request.body is not None):
+            return partial(self._serve_in_task, turn, call)
+        answer = handler(call, request.body)
+        if answer.__class__ is GeneratorType:
+            try:
+                wait = answer.send(None)
+            except StopIteration as stop:
+                answer = stop.value
+            else:
+                if wait.__class__ is not Reply:
+                    return partial(self._continue, turn, answer, wait)
+                wait.then = partial(self._replied, turn, answer)
+                if wait.result is not PENDING:
+                    wait.then(wait.result)
                 return None
-        return functools.partial(self._serve_later, turn, call)
+        if answer.__class__ is Given:
+            _answer_given(turn, answer)
+        else:
+            turn.answer(answer)
+        return None
 
-    async def _serve_later(self, turn: Turn, call: Call) -> None:
+    def _replied(self, turn: Turn, procedure: Procedure[Any], reply: Any) -> None:
+        """Called by who has the reply, a log's actor for example. Raises nothing: it serves others too."""
+        try:
+            try:
+                procedure.send(reply)
+            except StopIteration as stop:
+                turn.answer(stop.value)
+            else:
+                raise AssertionError("a procedure waits for something after a reply")
+        except Exception as exc:
+            turn.met_bug(exc)
+
+    async def _continue(self, turn: Turn, procedure: Procedure[Any], wait: Wait) -> None:
+        await self._answer(turn, await perform(procedure, wait))
+
+    async def _serve_in_task(self, turn: Turn, call: Call) -> None:
         request = turn.request
-        handler = handler_of(request.api.key)
+        key = request.api.key
+        handler = IN_TURN.get(key) or IN_TASK[key]
         if self.door.guard is not None and request.body is not None:
             answer = await guarded(call, request.api, request.body, handler)
         else:
-            answer = handler(call, request.body)
-            if inspect.isawaitable(answer):
-                answer = await answer
+            answer = await served(call, request.body, handler)
         audit = self.door.broker.security.audit
-        names = None if audit is None or request.body is None else AUDITED.get(request.api.key)
+        names = None if audit is None or request.body is None else AUDITED.get(key)
         if names is not None and not getattr(request.body, "validate_only", False):
             note_change(audit, call, KAFKA, request.api.name, names(request.body), error_codes(answer))
-        if request.is_large or has_more_elements(answer, FEW_ELEMENTS):
+        await self._answer(turn, answer)
+
+    async def _answer(self, turn: Turn, answer: Any) -> None:
+        request = turn.request
+        if answer.__class__ is Given:
+            _answer_given(turn, answer)
+        elif request.is_large or has_more_elements(answer, FEW_ELEMENTS):
             if self.session.quotas.is_active:
                 answer = turn.charged(answer)
             in_steps = self.door.broker.in_steps
@@ -196,6 +262,11 @@ class KafkaCalls:
             turn.answer(answer, buffers, await in_steps(error_codes_steps(answer)))
         else:
             turn.answer(answer)
+
+
+def _answer_given(turn: Turn, given: Given) -> None:
+    throttle_ms = turn.charge() if turn.session.quotas.is_active else 0
+    turn.answer(None, given.form.buffers(turn.request, (throttle_ms, given.elements)), ())
 
 
 def kafka_listener(

@@ -1,10 +1,13 @@
-"""DescribeCluster, and what moves between nodes elsewhere: elections and reassignments, of which one node needs none.
+"""DescribeCluster; FindCoordinator: which broker serves a group or a transactional id; and what moves between nodes elsewhere:
+elections and reassignments, of which one node needs none.
 
-Source: AuthHelper.computeDescribeClusterResponse, ReplicationControlManager (electLeaders, alterPartitionReassignments).
+Source: KIP-699 (several keys), AuthHelper.computeDescribeClusterResponse, ReplicationControlManager (electLeaders,
+alterPartitionReassignments).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
@@ -24,12 +27,17 @@ from ....protocol.kafka.messages.cluster import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from ....protocol.kafka.messages.groups import FindCoordinatorCoordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ....protocol.limits import INT32_MIN
 from ....protocol.types import TopicPartition
-from ..connections.in_turns import in_turns
-from .door import Call, error_code, error_message
+from ...broker.procedures import Procedure, in_turns, mapped
+from .door import Call, Node, error_code, error_message
 from .replicas import check_assignment
 
+GROUP: Final = 0
+TRANSACTION: Final = 1
+FIRST_WITH_SEVERAL_KEYS: Final = 4
+NOBODY: Final = Node(-1, "", -1)
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 """Types of endpoints (KIP-919)."""
@@ -160,3 +168,30 @@ def _reassigned(
 def list_partition_reassignments(_call: Call, _body: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
     """No reassignments: there is only one node."""
     return ListPartitionReassignmentsResponse(error_message=None, topics=[])
+
+
+def find_coordinator(call: Call, body: FindCoordinatorRequest) -> Procedure[FindCoordinatorResponse]:
+    """This broker, for every group and every transactional id."""
+    node = call.door.nodes(call.session)[0]
+    keys = body.coordinator_keys if call.version >= FIRST_WITH_SEVERAL_KEYS else [body.key]
+    found = yield from mapped(partial(_coordinator, node, body.key_type), keys)
+    if call.version >= FIRST_WITH_SEVERAL_KEYS:
+        return FindCoordinatorResponse(error_message=None, node_id=-1, host="", port=-1, coordinators=found)
+    [only] = found
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+        coordinators=[],
+    )
+
+
+def _coordinator(node: Node, key_type: int, key: str) -> FindCoordinatorCoordinator:
+    error, message = ErrorCode.NONE, None
+    if key_type not in (GROUP, TRANSACTION):
+        error, message, node = ErrorCode.INVALID_REQUEST, f"key type {key_type}: 0 is a group, 1 a transactional id", NOBODY
+    return FindCoordinatorCoordinator(
+        key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=error, error_message=message
+    )

@@ -4,6 +4,7 @@ Source: KIP-848, KIP-1082 (the client makes the member id), KIP-1099 (the kind o
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from ....protocol.errors import RequestError
@@ -20,8 +21,8 @@ from ....protocol.kafka.messages.groups import (
     ConsumerGroupHeartbeatTopicPartitions,
 )
 from ...broker import ConsumerGroupDescription, ConsumerHeartbeat, ConsumerHeartbeatAnswer, ConsumerMemberDescription
-from .assigned_topics import Partitions, by_topic, named_topics
-from .described_groups import described_groups
+from ...broker.procedures import Procedure
+from .described_groups import Partitions, by_topic, described_groups, named_topics
 from .door import Call
 from .patterns import check_subscription
 
@@ -30,21 +31,16 @@ CONSUMER_MEMBER: Final = 1
 """A member that speaks this protocol, and not the classic one."""
 
 
-def consumer_group_heartbeat_at_once(call: Call, body: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | None:
-    """`consumer_group_heartbeat` for a member that has nothing to say, and is told nothing."""
-    news = body.subscribed_topic_names, body.subscribed_topic_regex, body.topic_partitions
-    if news != (None, None, None):
-        return None
-    answer = call.broker.groups.consumers.heartbeat_now(_heartbeat(call, body))
-    return None if answer is None else _told(answer)
-
-
-async def consumer_group_heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+def consumer_group_heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) -> Procedure[ConsumerGroupHeartbeatResponse]:
     """Join, stay, or leave; the answer has what the member may read from now on, if that has changed."""
+    news = body.subscribed_topic_names, body.subscribed_topic_regex, body.topic_partitions
+    heartbeat = _heartbeat(call, body)
+    answer = call.broker.groups.consumers.heartbeat_now(heartbeat) if news == (None, None, None) else None
     try:
         if body.subscribed_topic_regex:
             check_subscription()
-        answer = await call.broker.groups.consumer_heartbeat(_heartbeat(call, body))
+        if answer is None:
+            answer = yield partial(call.broker.groups.consumer_heartbeat, heartbeat)
     except RequestError as exc:
         return ConsumerGroupHeartbeatResponse(
             error_code=exc.code, error_message=exc.message, member_epoch=0, heartbeat_interval_ms=0

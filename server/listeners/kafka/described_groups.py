@@ -1,13 +1,13 @@
-"""What the descriptions of all groups have in common whose assignments the server makes, whatever kind they are of."""
+"""What answers about all groups have in common whose assignments the server makes, whatever kind they are of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from ....protocol.errors import RequestError
 from ....protocol.kafka.authorization import ResourceType
-from ..connections.in_turns import in_turns
+from ...broker.procedures import in_turns
 from .door import Call
 
 D = TypeVar("D")
@@ -49,3 +49,24 @@ async def described_groups(
                 answer.authorized_operations = call.authorized_operations(ResourceType.GROUP, group)
         answers.append(answer)
     return answers
+
+
+Partitions = Iterable[tuple[bytes, int]]
+"""(topic id, number)."""
+
+
+def by_topic(partitions: Partitions) -> list[tuple[bytes, list[int]]]:
+    """(topic id, partition numbers) for each topic, in order."""
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, number in sorted(partitions):
+        topics.setdefault(topic_id, []).append(number)
+    return list(topics.items())
+
+
+def named_topics(call: Call, partitions: Partitions) -> Iterator[tuple[bytes, str, list[int]]]:
+    """(topic id, name, partition numbers) for each topic, without deleted ones, which have no name."""
+    for topic_id, numbers in by_topic(partitions):
+        try:
+            yield topic_id, call.broker.topics.named(topic_id), numbers
+        except RequestError:
+            continue

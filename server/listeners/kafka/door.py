@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeVar
 
 import attrs
 import trio
@@ -10,8 +14,10 @@ import trio
 from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ....protocol.kafka.apis import APIS, Api, ApiKey
 from ....protocol.kafka.authorization import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType, bit_field
+from ....protocol.kafka.connection import GivenAnswer
 from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
+from ...broker.procedures import Procedure, mapped
 from ...config.broker_config import Address
 from ..access.rights import Asker
 from ..connections.session import IDLE_TIMEOUT_S
@@ -19,9 +25,17 @@ from .access.login import KafkaLogin
 from .fetch_sessions import FetchSessions
 from .session import KafkaSession
 
+Q = TypeVar("Q", bound=Any)
+A = TypeVar("A")
+R = TypeVar("R")
+T = TypeVar("T")
+
 NO_TOPIC_ID: Final = bytes(16)
 TELEMETRY: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 """Advertised where clients are asked for metrics."""
+ENTRIES_PER_TURN: Final = 512
+"""Partitions, or topics, whose entries of an answer are made before other tasks run."""
+_PARTITIONS: Final = attrgetter("partitions")
 _SEE_CLUSTER: Final = (AclOperation.DESCRIBE, ResourceType.CLUSTER)
 
 
@@ -84,6 +98,13 @@ class KafkaDoor:
         return Address(host, port)
 
 
+class Given(NamedTuple):
+    """An answer that is written from its numbers, without the message's objects."""
+
+    form: GivenAnswer
+    elements: Sequence[Any]
+
+
 @attrs.frozen
 class Call(Asker):
     """A connection's requests in one version, seen by who answers them."""
@@ -93,6 +114,8 @@ class Call(Asker):
     version: int
     login: KafkaLogin | None = None
     """None where nobody logs in."""
+    needs_message: bool = True
+    """Whether somebody looks at the answer before it leaves, so that it must not be `Given`."""
     guard: Security | None = attrs.field(init=False, default=attrs.Factory(lambda call: call.door.guard, takes_self=True))
     """The door's."""
 
@@ -136,6 +159,16 @@ class Call(Asker):
             raise UnknownTopicOrPartitionError(
                 f"topic {topic_partition.topic!r} has partitions 0 to {count - 1}, not {topic_partition.partition}"
             )
+
+
+def topics_of_answer(
+    topics: Sequence[Q], answers: Iterable[A], partition: Callable[[tuple[Any, A]], R], topic: Callable[[Iterator[R], Q], T]
+) -> Procedure[list[T]]:
+    """The topics of an answer: `partition` makes its entry from (partition of the request, its answer), `topic` takes its
+    entries from an iterator and gets the topic of the request. `answers` are in the order of the request."""
+    pairs = zip(chain.from_iterable(map(_PARTITIONS, topics)), answers, strict=True)
+    entries = iter((yield from mapped(partition, pairs, ENTRIES_PER_TURN)))
+    return (yield from mapped(partial(topic, entries), topics, ENTRIES_PER_TURN))
 
 
 def error_code(error: RequestError | None) -> int:

@@ -21,19 +21,15 @@ from ....protocol.kafka.messages.records import FetchPartition as RequestedParti
 from ....protocol.limits import MIB
 from ....protocol.types import Isolation, TopicPartition
 from ...broker import CONSUMER_BYTE_RATE, DEFAULT_VIEW, FetchAnswer, FetchPartition, ReaderView, note_gaps
-from ..connections.connection_task import Work
-from ..connections.in_turns import in_turns
+from ...broker.procedures import Procedure, mapped
 from .door import Call
 from .fetch_partitions import FIRST_WITH_TOPIC_IDS, WantedPartition, partition_data, resolve
 from .fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Asked, FetchSession, Key, Seen
-from .session import KEPT_PARTITION_BYTES, Turn
+from .session import KEPT_PARTITION_BYTES
 
 MAX_FETCH_BYTES: Final = 55 * MIB
 """Of one answer (Kafka: fetch.max.bytes of the broker)."""
 MAX_WAIT_MS: Final = 300_000
-PARTITIONS_AT_ONCE: Final = 16
-"""Of a request, and of its session, that may be answered without a turn of the scheduler."""
-
 
 Topics = dict[tuple[str, bytes], FetchableTopicResponse]
 """What is told, by name and id."""
@@ -72,9 +68,6 @@ class _Fetch:
     is_incremental: bool
     """Whether only what is new is told."""
 
-    def resolve(self, key: Key, asked: Asked) -> WantedPartition:
-        return resolve(self.call, self.body, self.session, key, asked)
-
     def question(self, wanted: Sequence[WantedPartition]) -> _Question:
         body = self.body
         readable = {
@@ -92,7 +85,7 @@ class _Fetch:
         """Whether it is answered later, after this was found."""
         return not is_enough and self.body.max_wait_ms > 0 and all(each.can_be_read for each in wanted)
 
-    def tell(self, topics: Topics, each: WantedPartition, answers: Answers) -> None:
+    def tell(self, topics: Topics, answers: Answers, each: WantedPartition) -> None:
         """Put what is told of a partition into an answer, if anything is."""
         data = partition_data(self.call, self.body, each, answers)
         if self.session is not None:
@@ -117,14 +110,12 @@ class _Fetch:
     def _within_quota(self, max_bytes: int) -> int:
         """What may be read in one go: who got more would be above his quota by that alone."""
         session = self.call.session
-        most = session.quotas.most_at_once(CONSUMER_BYTE_RATE, session.user, session.asking_client, trio.current_time())
+        most = session.quotas.largest_burst(CONSUMER_BYTE_RATE, session.user, session.asking_client, trio.current_time())
         return int(min(max_bytes, most))
 
     def throttled(self, answers: Iterable[FetchAnswer]) -> FetchResponse | None:
         """An answer without records, if these would be more than the client may have now; it asks for them again."""
         session = self.call.session
-        if not session.quotas.is_active:
-            return None
         size = sum(len(each.fetched.records) for each in answers if each.fetched is not None)
         use, now = session.quotas.use_if_allowed, trio.current_time()
         session.owed_s = use(CONSUMER_BYTE_RATE, session.user, session.asking_client, size, now)
@@ -142,81 +133,43 @@ class _Fetch:
         return FetchResponse(session_id=session_id, responses=list(topics.values()))
 
 
-def take_fetch(call: Call, turn: Turn, body: FetchRequest) -> Work | None:
-    """Answer a fetch, or answer what does it where something is to be waited for."""
+def fetch(call: Call, body: FetchRequest) -> Procedure[FetchResponse]:
+    """A full answer, or an incremental one within a fetch session."""
+    pairs = [(topic, each) for topic in body.topics for each in topic.partitions]
+    named = dict((yield from mapped(_asked, pairs)))
     try:
-        named = dict([_asked(topic, each) for topic in body.topics for each in topic.partitions])
         begun = _begin(call, body, named)
     except RequestError as exc:
-        turn.answer(_refused(exc))
-        return None
-    if len(begun.partitions) > PARTITIONS_AT_ONCE:
-        return partial(_finish, turn, begun)
-    wanted = [begun.resolve(key, asked) for key, asked in begun.partitions.items()]
-    found = _read_if_cached(call, begun.question(wanted))
-    if found is None:
-        return partial(_finish, turn, begun, wanted)
-    answers, is_enough = found
+        return _refused(exc)
+    wanted = yield from mapped(partial(resolve, call, body, begun.session), begun.partitions.items())
+    question = begun.question(wanted)
+    answers, is_enough = yield from _read(call, question)
     if begun.waits(wanted, is_enough=is_enough):
-        return partial(_finish, turn, begun, wanted, waits=True)
-    if (throttled := begun.throttled(answers)) is not None:
-        turn.answer(throttled)
-        return None
-    for each in answers:
-        if each.fetched is None or each.fetched.passed:  # seldom: a call for each fetch would cost more than the look
+        del answers
+        yield partial(_park, call, body, question, len(wanted))
+        answers, _ = yield from _read(call, question._replace(min_bytes=0))
+    if call.session.quotas.is_active and (throttled := begun.throttled(answers)) is not None:
+        return throttled
+    for answer in answers:
+        if answer.fetched is None or answer.fetched.passed:  # seldom: a call for each fetch would cost more than the look
             begun.note_gaps(answers)
             break
     by_partition = {answer.topic_partition: answer for answer in answers}
     topics: Topics = {}
-    for one in wanted:
-        begun.tell(topics, one, by_partition)
-    turn.answer(begun.response(topics))
-    return None
+    yield from mapped(partial(begun.tell, topics, by_partition), wanted)
+    return begun.response(topics)
 
 
-async def _finish(turn: Turn, begun: _Fetch, wanted: Sequence[WantedPartition] | None = None, *, waits: bool = False) -> None:
-    turn.answer(await _answer(begun, wanted, waits=waits))
-
-
-async def fetch(call: Call, body: FetchRequest) -> FetchResponse:
-    """A full answer, or an incremental one within a fetch session."""
-    each_of_all = ((topic, each) for topic in body.topics for each in topic.partitions)
-    named = dict([_asked(topic, each) async for topic, each in in_turns(each_of_all)])
-    try:
-        return await _answer(_begin(call, body, named))
-    except RequestError as exc:
-        return _refused(exc)
+async def _park(call: Call, body: FetchRequest, question: _Question, partitions: int) -> None:
+    """Wait until enough can be read, or the request's time is over."""
+    with call.session.parked(min(body.max_wait_ms, MAX_WAIT_MS) / 1000, _kept_bytes(body, partitions)):
+        await call.broker.reader.wait_for_bytes(
+            question.partitions, max_bytes=question.max_bytes, min_bytes=question.min_bytes, view=question.view
+        )
 
 
 def _refused(error: RequestError) -> FetchResponse:
     return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
-
-
-async def _answer(begun: _Fetch, wanted: Sequence[WantedPartition] | None = None, *, waits: bool = False) -> FetchResponse:
-    """`wanted`: where the partitions were looked up already. `waits`: there was too little in them."""
-    call, body = begun.call, begun.body
-    if wanted is None:
-        wanted = [begun.resolve(key, asked) async for key, asked in in_turns(begun.partitions.items())]
-    question = begun.question(wanted)
-    answers: list[FetchAnswer] = []
-    if not waits:
-        answers, is_enough = await _read_now(call, question)
-        waits = begun.waits(wanted, is_enough=is_enough)
-    if waits:
-        answers = []
-        with call.session.parked(min(body.max_wait_ms, MAX_WAIT_MS) / 1000, _kept_bytes(body, len(wanted))):
-            await call.broker.reader.wait_for_bytes(
-                question.partitions, max_bytes=question.max_bytes, min_bytes=question.min_bytes, view=question.view
-            )
-        answers, _ = await _read_now(call, question._replace(min_bytes=0))
-    if (throttled := begun.throttled(answers)) is not None:
-        return throttled
-    begun.note_gaps(answers)
-    by_partition = {answer.topic_partition: answer for answer in answers}
-    topics: Topics = {}
-    async for each in in_turns(wanted):
-        begun.tell(topics, each, by_partition)
-    return begun.response(topics)
 
 
 # ---- what is asked ---------------------------------------------------------------------------------------------------------
@@ -247,7 +200,8 @@ def _begin(call: Call, body: FetchRequest, named: dict[Key, Asked]) -> _Fetch:
     return _Fetch(call, body, OrderedDict(session.partitions), session, True)
 
 
-def _asked(topic: FetchTopic, each: RequestedPartition) -> tuple[Key, Asked]:
+def _asked(pair: tuple[FetchTopic, RequestedPartition]) -> tuple[Key, Asked]:
+    topic, each = pair
     asked = Asked(each.fetch_offset, each.partition_max_bytes, each.current_leader_epoch, each.last_fetched_epoch)
     return Key(topic.topic, topic.topic_id, each.partition), asked
 
@@ -255,27 +209,16 @@ def _asked(topic: FetchTopic, each: RequestedPartition) -> tuple[Key, Asked]:
 # ---- what is read ----------------------------------------------------------------------------------------------------------
 
 
-def _read_if_cached(call: Call, question: _Question) -> tuple[list[FetchAnswer], bool] | None:
-    """Read what is there now, as far as there is memory for it; None where that has to be waited for."""
+def _read(call: Call, question: _Question) -> Procedure[tuple[list[FetchAnswer], bool]]:
+    """Read what is available now, as far as there is memory for it."""
     transport, wanted = call.session.transport, question.wanted_bytes
     room = transport.reserve(wanted)
     asked = question if room >= wanted else question.within(room)
     try:
-        return call.broker.reader.fetch_if_cached(
-            asked.partitions, max_bytes=asked.max_bytes, min_bytes=asked.min_bytes, view=asked.view
-        )
-    finally:
-        transport.unreserve(room)
-
-
-async def _read_now(call: Call, question: _Question) -> tuple[list[FetchAnswer], bool]:
-    """The same; it is waited for."""
-    transport, wanted = call.session.transport, question.wanted_bytes
-    room = transport.reserve(wanted)
-    asked = question if room >= wanted else question.within(room)
-    try:
-        return await call.broker.reader.fetch_now(
-            asked.partitions, max_bytes=asked.max_bytes, min_bytes=asked.min_bytes, view=asked.view
+        return (
+            yield from call.broker.reader.read(
+                asked.partitions, max_bytes=asked.max_bytes, min_bytes=asked.min_bytes, view=asked.view
+            )
         )
     finally:
         transport.unreserve(room)

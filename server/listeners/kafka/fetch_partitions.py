@@ -25,7 +25,7 @@ from ....protocol.types import CompressionType, TopicPartition
 from ...broker import FetchAnswer
 from .door import Call
 from .fetch_sessions import Asked, FetchSession, Key
-from .leader_epoch import NOT_CHECKED, check_leader_epoch
+from .list_offsets import NOT_CHECKED, check_leader_epoch
 
 FIRST_WITH_TOPIC_IDS: Final = 13
 FIRST_WITH_ZSTD: Final = 10
@@ -51,8 +51,9 @@ class WantedPartition(NamedTuple):
         return self.error is None and self.diverging is None
 
 
-def resolve(call: Call, body: FetchRequest, session: FetchSession | None, key: Key, asked: Asked) -> WantedPartition:
+def resolve(call: Call, body: FetchRequest, session: FetchSession | None, wanted: tuple[Key, Asked]) -> WantedPartition:
     """Look up one partition; one that cannot be read gets its error."""
+    key, asked = wanted
     topic_partition = None
     try:
         name = key.topic if call.version < FIRST_WITH_TOPIC_IDS else _topic_name(call, session, key)

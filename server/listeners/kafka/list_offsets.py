@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from itertools import islice
 from typing import Any, Final
 
-import trio
-
-from ....protocol.errors import InvalidRequestError, RequestError, UnsupportedVersionError
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnsupportedVersionError
 from ....protocol.kafka.connection import LISTED
 from ....protocol.kafka.messages.records import (
     EpochEndOffset,
@@ -16,6 +14,7 @@ from ....protocol.kafka.messages.records import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -23,13 +22,12 @@ from ....protocol.kafka.messages.records import (
     OffsetForLeaderTopicResult,
 )
 from ....protocol.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Isolation, TopicPartition
-from ...broker import TimestampAndOffset
-from ..connections.connection_task import Work
-from ..connections.in_turns import in_turns
-from .door import Call, error_code
-from .leader_epoch import NOT_CHECKED, check_leader_epoch
-from .session import Turn
+from ...broker import Broker, TimestampAndOffset
+from ...broker.procedures import PAUSE, Procedure, in_turns, mapped
+from ...broker.reader import Question
+from .door import ENTRIES_PER_TURN, Call, Given, error_code, topics_of_answer
 
+NOT_CHECKED: Final = -1
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
 LATEST_TIERED_TIMESTAMP: Final = -5
 EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
@@ -43,137 +41,73 @@ FIRST_VERSIONS: Final = {
 ABOUT_TIERS: Final = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP)
 """What is asked of remote storage: here nothing is in it, and nothing waits to get there."""
 
-NAMED_PER_TURN: Final = 512
-"""Partitions, and topics, of which only the names are looked at, or that are answered with what was found."""
+GIVEN_PARTITIONS: Final = 128
+"""The most partitions of an answer that is written from its numbers, in one go."""
 
-PARTITIONS_AT_ONCE: Final = 128
-"""Of a request that may be answered without a turn of the scheduler, if that many lookups fit it."""
-
-Question = tuple[TopicPartition, int]
 Answer = TimestampAndOffset | RequestError
 
 
-def take_list_offsets(call: Call, turn: Turn, body: ListOffsetsRequest) -> Work | None:
-    """Answer a request, or answer what does it where something is to be waited for."""
-    answers = _answers_at_once(call, body)
-    if answers is None:
-        return partial(_take_list_offsets_later, call, turn, body)
-    if call.version == 0 or turn.needs_body or set(map(type, answers)) != {TimestampAndOffset}:
-        left = iter(answers)
-        told = [
-            ListOffsetsTopicResponse(name=topic.name, partitions=[_partition(each, next(left)) for each in topic.partitions])
-            for topic in body.topics
-        ]
-        turn.answer(ListOffsetsResponse(topics=told))
-    else:
-        found: Iterator[Any] = iter(answers)
-        topics = [
-            # Partitions first: where they end, `zip` has taken nothing more of what was found.
-            (topic.name, [(each.partition_index, *told) for each, told in zip(topic.partitions, found, strict=False)])
-            for topic in body.topics
-        ]
-        throttle_ms = turn.charge() if turn.session.quotas.is_active else 0
-        turn.answer(None, LISTED.buffers(turn.request, (throttle_ms, topics)), ())
-    return None
-
-
-def _answers_at_once(call: Call, body: ListOffsetsRequest) -> Sequence[Answer] | None:
-    """The answers where few partitions are asked for, each once, and all is cached."""
+def list_offsets(call: Call, body: ListOffsetsRequest) -> Procedure[ListOffsetsResponse | Given]:
+    """The first record with a timestamp >= the one asked for; no offset and no error when there is none."""
+    isolation = Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
+    questions: list[Question] = []
     known: dict[TopicPartition, Answer | None] = {}
-    lookups: list[Question] = []
-    count = sum([len(topic.partitions) for topic in body.topics])
-    if count > PARTITIONS_AT_ONCE or not call.broker.reader.may_look_up_now(count):
-        return None
+    """Answers that need no lookup."""
+    is_plain, left = True, ENTRIES_PER_TURN
     for topic in body.topics:
         name = topic.name
         for each in topic.partitions:
+            left -= 1
+            if not left:
+                left = ENTRIES_PER_TURN
+                yield PAUSE
             # What TopicPartition(...) makes, without its Python-level call.
             topic_partition = tuple.__new__(TopicPartition, (name, each.partition_index))
             timestamp = each.timestamp
             if timestamp >= 0 and each.current_leader_epoch == NOT_CHECKED:
-                answer = None
+                known[topic_partition] = None
             else:
-                answer = _without_lookup(call, topic_partition, each, is_repeated=False)
+                is_plain = False
+                known[topic_partition] = _without_lookup(call, topic_partition, each)
                 timestamp = _asked_timestamp(each)
-            known[topic_partition] = answer
-            if answer is None:
-                lookups.append((topic_partition, timestamp))
-    if count != len(known):
-        return None
-    found = call.broker.reader.offsets_for_times_if_cached(lookups, _isolation(body))
-    if found is None or len(found) == count:
-        return found
-    left = iter(found)
-    return [answer or next(left) for answer in known.values()]
-
-
-async def _take_list_offsets_later(call: Call, turn: Turn, body: ListOffsetsRequest) -> None:
-    turn.answer(await list_offsets(call, body))
-
-
-async def list_offsets(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse:
-    """The first record with a timestamp >= the one asked for; no offset and no error when there is none."""
-    asked: list[ListOffsetsPartition] = []
-    questions: list[Question] = []
-    names: set[TopicPartition] = set()
-    is_plain = True
-    async for topic in in_turns(body.topics, NAMED_PER_TURN):
-        for each in topic.partitions:
-            topic_partition = TopicPartition(topic.name, each.partition_index)
-            names.add(topic_partition)
-            asked.append(each)
-            questions.append((topic_partition, each.timestamp))
-            is_plain = is_plain and _is_lookup(each)
-            if not len(asked) % NAMED_PER_TURN:
-                await trio.lowlevel.checkpoint()
-    if is_plain and len(names) == len(questions):
-        answers = await call.broker.reader.offsets_for_times(questions, _isolation(body))
+            questions.append((topic_partition, timestamp))
+    count = len(questions)
+    if len(known) < count:
+        is_plain = False
+        yield from _refuse_repeated(questions, known)
+    if is_plain:
+        answers = yield from call.broker.reader.offsets_for_times(questions, isolation)
     else:
-        answers = await _look_up(call, asked, questions, _isolation(body))
-    return await _answered(body, answers)
+        lookups = yield from mapped(lambda each: None if known[each[0]] else each, questions, ENTRIES_PER_TURN)
+        found = iter((yield from call.broker.reader.offsets_for_times(list(filter(None, lookups)), isolation)))
+        answers = yield from mapped(lambda each: known[each[0]] or next(found), questions, ENTRIES_PER_TURN)
+    if call.needs_message or not call.version or count > GIVEN_PARTITIONS or set(map(type, answers)) != {TimestampAndOffset}:
+        return ListOffsetsResponse(topics=(yield from topics_of_answer(body.topics, answers, _partition, _topic)))
+    left_answers: Iterator[Any] = iter(answers)
+    return Given(
+        LISTED,
+        [
+            # Partitions first: where they end, `zip` has taken nothing more of the answers.
+            (
+                topic.name,
+                [(each.partition_index, *answer) for each, answer in zip(topic.partitions, left_answers, strict=False)],
+            )
+            for topic in body.topics
+        ],
+    )
 
 
-def _isolation(body: ListOffsetsRequest) -> Isolation:
-    return Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
-
-
-def _is_lookup(asked: ListOffsetsPartition) -> bool:
-    """Whether the log alone has the answer; it may have others' too, see `_without_lookup`."""
-    return asked.timestamp >= 0 and asked.current_leader_epoch == NOT_CHECKED
-
-
-async def _look_up(
-    call: Call, asked: Sequence[ListOffsetsPartition], questions: Sequence[Question], isolation: Isolation
-) -> list[Answer]:
-    """The answers to questions of which not all are lookups."""
+def _refuse_repeated(questions: Sequence[Question], known: dict[TopicPartition, Answer | None]) -> Procedure[None]:
+    """Answer each partition that is named more than once with an error."""
     seen: set[TopicPartition] = set()
-    repeated: set[TopicPartition] = set()
-    async for topic_partition, _ in in_turns(questions, NAMED_PER_TURN):
-        (repeated if topic_partition in seen else seen).add(topic_partition)
-    answers: list[Answer | None] = []
-    lookups: list[Question] = []
-    async for each, (topic_partition, _) in in_turns(zip(asked, questions, strict=True)):
-        answer = _without_lookup(call, topic_partition, each, is_repeated=topic_partition in repeated)
-        if answer is None:
-            lookups.append((topic_partition, _asked_timestamp(each)))
-        answers.append(answer)
-    found = iter(await call.broker.reader.offsets_for_times(lookups, isolation))
-    return [next(found) if answer is None else answer async for answer in in_turns(answers, NAMED_PER_TURN)]
 
+    def refuse(question: Question) -> None:
+        topic_partition = question[0]
+        if topic_partition in seen:
+            known[topic_partition] = InvalidRequestError(f"{topic_partition} is named more than once").as_answer()
+        seen.add(topic_partition)
 
-async def _answered(body: ListOffsetsRequest, answers: Sequence[Answer]) -> ListOffsetsResponse:
-    """The answers in the places of their questions."""
-    topics: list[ListOffsetsTopicResponse] = []
-    count = 0
-    async for topic in in_turns(body.topics, NAMED_PER_TURN):
-        partitions: list[ListOffsetsPartitionResponse] = []
-        for each in topic.partitions:
-            partitions.append(_partition(each, answers[count]))
-            count += 1
-            if not count % NAMED_PER_TURN:
-                await trio.lowlevel.checkpoint()
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
-    return ListOffsetsResponse(topics=topics)
+    yield from mapped(refuse, questions, ENTRIES_PER_TURN)
 
 
 def _asked_timestamp(asked: ListOffsetsPartition) -> int:
@@ -181,13 +115,9 @@ def _asked_timestamp(asked: ListOffsetsPartition) -> int:
     return EARLIEST_TIMESTAMP if asked.timestamp == EARLIEST_LOCAL_TIMESTAMP else asked.timestamp
 
 
-def _without_lookup(
-    call: Call, topic_partition: TopicPartition, asked: ListOffsetsPartition, *, is_repeated: bool
-) -> TimestampAndOffset | RequestError | None:
+def _without_lookup(call: Call, topic_partition: TopicPartition, asked: ListOffsetsPartition) -> Answer | None:
     """The answer for a special timestamp that needs no lookup, else None."""
     try:
-        if is_repeated:
-            raise InvalidRequestError(f"{topic_partition} is named more than once")
         first_version = FIRST_VERSIONS.get(asked.timestamp, 0)
         if call.version < first_version or asked.timestamp < EARLIEST_PENDING_UPLOAD_TIMESTAMP:
             raise UnsupportedVersionError(f"{topic_partition}: ListOffsets v{call.version} has no timestamp {asked.timestamp}")
@@ -200,7 +130,12 @@ def _without_lookup(
     return None
 
 
-def _partition(asked: ListOffsetsPartition, answer: Answer) -> ListOffsetsPartitionResponse:
+def _topic(entries: Iterator[ListOffsetsPartitionResponse], topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+    return ListOffsetsTopicResponse(name=topic.name, partitions=list(islice(entries, len(topic.partitions))))
+
+
+def _partition(pair: tuple[ListOffsetsPartition, Answer]) -> ListOffsetsPartitionResponse:
+    asked, answer = pair
     if isinstance(answer, RequestError):
         return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=answer.code, old_style_offsets=[])
     timestamp, offset, leader_epoch = answer
@@ -236,3 +171,20 @@ def _end_offset(call: Call, topic: str, asked: OffsetForLeaderPartition) -> Epoc
     except RequestError as exc:
         error = exc.as_answer()
     return EpochEndOffset(error_code=error_code(error), partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+
+
+def check_leader_epoch(broker: Broker, topic_partition: TopicPartition, epoch: int) -> None:
+    """Raises RequestError: FENCED_LEADER_EPOCH for an epoch below the log's, UNKNOWN_LEADER_EPOCH above it, and what looking
+    at the partition raises."""
+    if epoch == NOT_CHECKED:
+        return
+    current = broker.reader.snapshot(topic_partition).leader_epoch
+    if epoch < current:
+        raise RequestError(
+            f"{topic_partition}: leader epoch {epoch} is below the current one, {current}; ask for metadata",
+            ErrorCode.FENCED_LEADER_EPOCH,
+        )
+    if epoch > current:
+        raise RequestError(
+            f"{topic_partition}: leader epoch {epoch} is above the current one, {current}", ErrorCode.UNKNOWN_LEADER_EPOCH
+        )

@@ -6,9 +6,9 @@ was deleted a moment ago is made too, but said to be unknown once more.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from contextlib import suppress
-from typing import Final
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
@@ -22,15 +22,15 @@ from ....protocol.kafka.messages.topics import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import TopicMetadata, check_topic_name, is_internal
+from ...broker.procedures import PAUSE, Procedure, mapped
 from ..access.audited import note_change
-from ..connections.in_turns import in_turns
 from .access.audited import KAFKA
 from .door import NO_TOPIC_ID, Call
 
-TOPICS_AT_ONCE: Final = 16
-PARTITIONS_AT_ONCE: Final = 256
-"""Of a request that may be answered without a turn of the scheduler, and of its topics."""
-STEPS_PER_PARTITION: Final = 2
+PARTITIONS_PER_TURN: Final = 256
+"""Of an answer, that are described before other tasks run."""
+PARTITIONS_PER_TOPIC: Final = 16
+"""A topic costs as much as so many of them."""
 NO_LEADER: Final = -1
 _SEE_TOPIC: Final = (AclOperation.DESCRIBE, ResourceType.TOPIC)
 TOLD_OPERATIONS: Final = frozenset(
@@ -41,59 +41,28 @@ FIRST_WITH_TOPIC_IDS: Final = 12
 """Versions 10 and 11 have a field for them, and are refused when it is used (Kafka: KafkaApis)."""
 
 
-def metadata_at_once(call: Call, body: MetadataRequest) -> MetadataResponse | None:
-    """`metadata` of few topics that are named, none of which is to be made."""
-    if _is_about_all(call, body) or len(body.topics or ()) > TOPICS_AT_ONCE:
-        return None
-    topics: list[MetadataResponseTopic] = []
-    left = PARTITIONS_AT_ONCE
-    for each in _once(body):
-        topic = _known(call, each, may_create=body.allow_auto_topic_creation)
-        if topic is None:
-            return None
-        if type(topic) is TopicMetadata:
-            left -= len(topic.leader_epochs)
-            if left < 0:
-                return None
-            topic = _found(call, topic)
-        topics.append(topic)
-    if body.include_topic_authorized_operations:
-        for topic in topics:
-            _tell_operations(call, topic)
-    return _response(call, body, topics)
-
-
-async def metadata(call: Call, body: MetadataRequest) -> MetadataResponse:
+def metadata(call: Call, body: MetadataRequest) -> Procedure[MetadataResponse]:
     """All topics for a null list (an empty one in version 0), else those asked for, by name or from version 10 on by id."""
-    if _is_about_all(call, body):
-        names = [name for name in call.broker.topics.names() if call.authorize(*_SEE_TOPIC, name, quietly=True)]
-        topics = []
-        async for name in in_turns(names):
-            with suppress(RequestError):  # it was deleted meanwhile
-                topics.append(await _found_in_turns(call, call.broker.topics.metadata(name)))
-    else:
-        topics = [await _topic(call, each, may_create=body.allow_auto_topic_creation) async for each in in_turns(_once(body))]
+    topics: list[MetadataResponseTopic] = []
+    left = PARTITIONS_PER_TURN
+    is_about_all = body.topics is None or (call.version == 0 and not body.topics)
+    once = {(each.name, each.topic_id): each for each in body.topics or ()}
+    for each in _all_topics(call) if is_about_all else once.values():
+        if left <= 0:
+            left = PARTITIONS_PER_TURN
+            yield PAUSE
+        known: Any = _known(call, each, may_create=body.allow_auto_topic_creation and not is_about_all)
+        if known is None:
+            known = yield partial(_made, call, each)
+        if known.__class__ is TopicMetadata:
+            left -= len(known.leader_epochs)
+            known = yield from _found(call, known)
+        elif is_about_all:
+            continue  # it was deleted meanwhile
+        left -= PARTITIONS_PER_TOPIC
+        topics.append(known)
     if body.include_topic_authorized_operations:
-        async for topic in in_turns(topics):
-            _tell_operations(call, topic)
-    return _response(call, body, topics)
-
-
-def _is_about_all(call: Call, body: MetadataRequest) -> bool:
-    return body.topics is None or (call.version == 0 and not body.topics)
-
-
-def _once(body: MetadataRequest) -> Collection[MetadataRequestTopic]:
-    """The topics that are named, each once."""
-    return {(each.name, each.topic_id): each for each in body.topics or ()}.values()
-
-
-def _tell_operations(call: Call, topic: MetadataResponseTopic) -> None:
-    if topic.error_code in TOLD_OPERATIONS:
-        topic.topic_authorized_operations = call.authorized_operations(ResourceType.TOPIC, topic.name or "")
-
-
-def _response(call: Call, body: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+        yield from mapped(partial(_tell_operations, call), topics)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=None)
@@ -106,14 +75,16 @@ def _response(call: Call, body: MetadataRequest, topics: list[MetadataResponseTo
     )
 
 
-async def _topic(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -> MetadataResponseTopic:
-    known = _known(call, asked, may_create=may_create)
-    if isinstance(known, MetadataResponseTopic):
-        return known
-    try:
-        return await _found_in_turns(call, known or await _made(call, asked.name or ""))
-    except RequestError as exc:
-        return _missing(asked.name, asked.topic_id, exc.code)
+def _all_topics(call: Call) -> Iterator[MetadataRequestTopic]:
+    """All topics that the client may see, as if it had asked for them."""
+    for name in call.broker.topics.names():
+        if call.authorize(*_SEE_TOPIC, name, quietly=True):
+            yield MetadataRequestTopic(name=name, topic_id=NO_TOPIC_ID)
+
+
+def _tell_operations(call: Call, topic: MetadataResponseTopic) -> None:
+    if topic.error_code in TOLD_OPERATIONS:
+        topic.topic_authorized_operations = call.authorized_operations(ResourceType.TOPIC, topic.name or "")
 
 
 def _known(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -> TopicMetadata | MetadataResponseTopic | None:
@@ -136,42 +107,38 @@ def _known(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -> Topi
         return _missing(name_or_none, asked.topic_id, exc.code)
 
 
-async def _made(call: Call, name: str) -> TopicMetadata:
-    """A topic that is made by being asked for. Raises RequestError."""
-    if not call.authorize(AclOperation.CREATE, ResourceType.CLUSTER):
-        call.check_authorized(AclOperation.CREATE, ResourceType.TOPIC, name)
+async def _made(call: Call, asked: MetadataRequestTopic) -> TopicMetadata | MetadataResponseTopic:
+    """A topic that is created by being asked for, or what the client is told instead."""
+    name = asked.name or ""
     codes: list[ErrorCode] = []
+    try:
+        if not call.authorize(AclOperation.CREATE, ResourceType.CLUSTER):
+            call.check_authorized(AclOperation.CREATE, ResourceType.TOPIC, name)
+    except RequestError as exc:
+        return _missing(asked.name, asked.topic_id, exc.code)
     try:
         return await call.broker.topics.create_asked_for(name, call.broker.config.num_partitions)
     except RequestError as exc:
         if exc.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             codes = [exc.code]
-        raise
+        return _missing(asked.name, asked.topic_id, exc.code)
     finally:
         note_change(call.broker.security.audit, call, KAFKA, "Metadata", [name], codes)
 
 
-def _found(call: Call, topic: TopicMetadata) -> MetadataResponseTopic:
-    nodes = [call.door.node_id]
+def _found(call: Call, topic: TopicMetadata) -> Procedure[MetadataResponseTopic]:
+    describe = partial(_partition, [call.door.node_id])
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(number, epoch, nodes) for number, epoch in enumerate(topic.leader_epochs)],
+        partitions=(yield from mapped(describe, enumerate(topic.leader_epochs), PARTITIONS_PER_TURN)),
     )
 
 
-async def _found_in_turns(call: Call, topic: TopicMetadata) -> MetadataResponseTopic:
-    nodes, partitions = [call.door.node_id], list[MetadataResponsePartition]()
-    for first in range(0, len(topic.leader_epochs), PARTITIONS_AT_ONCE):
-        some = topic.leader_epochs[first : first + PARTITIONS_AT_ONCE]
-        partitions += [_partition(number, epoch, nodes) for number, epoch in enumerate(some, first)]
-        await call.broker.disk.turns.checkpoint(STEPS_PER_PARTITION * len(some))
-    return MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions)
-
-
-def _partition(number: int, epoch: int | RequestError, nodes: list[int]) -> MetadataResponsePartition:
+def _partition(nodes: list[int], partition: tuple[int, int | RequestError]) -> MetadataResponsePartition:
     """One that is offline has no leader, so that clients ask again until it is back."""
+    number, epoch = partition
     if isinstance(epoch, RequestError):
         return MetadataResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE,

@@ -6,8 +6,9 @@ A group that nobody knows has no offsets, which is not an error.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.messages.offsets import (
@@ -26,8 +27,8 @@ from ....protocol.kafka.messages.offsets import (
 )
 from ....protocol.types import NO_OFFSET, TopicPartition
 from ...broker import GroupOffset
+from ...broker.procedures import Procedure, in_turns
 from ..access.judging import Steps, finish, map_steps
-from ..connections.in_turns import in_turns
 from .door import NO_TOPIC_ID, Call, error_code
 
 FIRST_WITH_SEVERAL_GROUPS: Final = 8
@@ -54,31 +55,24 @@ class _Found(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-def offset_fetch_at_once(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse | None:
-    """`offset_fetch` of few partitions that are named."""
-    if call.version < FIRST_WITH_SEVERAL_GROUPS:
-        numbers = None if body.topics is None else [each.partition_indexes for each in body.topics]
-        return finish(_only_group_steps(call, body)) if numbers is not None and _are_few(numbers) else None
-    lists = [each.partition_indexes for group in body.groups for each in group.topics or ()]
-    if any(group.topics is None for group in body.groups) or len(body.groups) > PARTITIONS_AT_ONCE or not _are_few(lists):
-        return None
-    return OffsetFetchResponse(topics=[], groups=[finish(_group_steps(call, body, group)) for group in _different(body)])
-
-
-def _are_few(numbers: Sequence[Sequence[int]]) -> bool:
-    return len(numbers) <= PARTITIONS_AT_ONCE and sum(map(len, numbers)) <= PARTITIONS_AT_ONCE
-
-
-async def offset_fetch(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse:
+def offset_fetch(call: Call, body: OffsetFetchRequest) -> Procedure[OffsetFetchResponse]:
     """What groups have committed, for each group and partition once; no topics ask for all."""
     if call.version < FIRST_WITH_SEVERAL_GROUPS:
-        return await call.broker.in_steps(_only_group_steps(call, body))
-    groups = [await call.broker.in_steps(_group_steps(call, body, group)) for group in _different(body)]
+        asked: list[Any] = [body.topics]
+        steps = _only_group_steps(call, body)
+    else:
+        asked = [group.topics for group in body.groups]
+        steps = _groups_steps(call, body)
+    lists = [each.partition_indexes for topics in asked for each in topics or ()]
+    is_small = None not in asked and max(len(asked), len(lists), sum(map(len, lists))) <= PARTITIONS_AT_ONCE
+    return finish(steps) if is_small else (yield partial(call.broker.in_steps, steps))
+
+
+def _groups_steps(call: Call, body: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
+    groups = []
+    for group in {group.group_id: group for group in body.groups}.values():
+        groups.append((yield from _group_steps(call, body, group)))
     return OffsetFetchResponse(topics=[], groups=groups)
-
-
-def _different(body: OffsetFetchRequest) -> Collection[OffsetFetchRequestGroup]:
-    return {group.group_id: group for group in body.groups}.values()
 
 
 def _group_steps(call: Call, body: OffsetFetchRequest, group: OffsetFetchRequestGroup) -> Steps[OffsetFetchResponseGroup]:

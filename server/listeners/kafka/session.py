@@ -26,12 +26,12 @@ from ....protocol.limits import INT32_MAX
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import Bytes
 from ...broker import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
-from ..connections.bugs import report_bug
 from ..connections.connection_task import Work
-from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED
+from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED, report_bug
 from ..connections.deadlines import Expires
 from ..connections.meter import Meter
 from ..connections.session import Session
+from ..connections.states import DRAINING, READING
 from .error_answers import error_codes
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -257,10 +257,6 @@ class KafkaSession(Session[Request]):
         self.give_back(request.size_bytes + LENGTH_BYTES)
 
     @property
-    def has_unanswered(self) -> bool:
-        return bool(self._turns)
-
-    @property
     def requests_in_flight(self) -> int:
         return len(self._turns)
 
@@ -308,7 +304,7 @@ class KafkaSession(Session[Request]):
             self._keep_only(kept_bytes)
         with trio.move_on_after(seconds) as scope:
             self._parked = scope
-            if self.takes_no_more or (ends_with_peer and self._peer_sends_no_more):
+            if self.state == DRAINING or (ends_with_peer and self._peer_sends_no_more):
                 scope.cancel()
             try:
                 with self.watching() if ends_with_peer else nullcontext():
@@ -347,7 +343,7 @@ class KafkaSession(Session[Request]):
                 self.transport.send(turn.buffers)
         if share.accounts:
             share.give_back()
-        if not self.wants_bytes:
+        if self.state != READING:
             self.go_on()
 
     # ---- end -----------------------------------------------------------------------------------------------------------

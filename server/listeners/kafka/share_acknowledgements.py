@@ -1,5 +1,5 @@
-"""What members of share groups say of records, in ShareFetch and in ShareAcknowledge: checked, carried out. Source: KIP-932,
-KIP-1222; Kafka's KafkaApis.validateAcknowledgementBatches for the order of the checks."""
+"""ShareAcknowledge; what members of share groups say of records, there and in ShareFetch: checked, carried out. Source:
+KIP-932, KIP-1222; Kafka's KafkaApis.validateAcknowledgementBatches for the order of the checks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ import trio
 
 from ....protocol.errors import AuthorizationError, ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
-from ....protocol.kafka.messages.share_groups import ShareAcknowledgementBatch
+from ....protocol.kafka.messages.share_groups import (
+    ShareAcknowledgementBatch,
+    ShareAcknowledgePartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+    ShareLeaderIdAndEpoch,
+)
 from ....protocol.types import TopicPartition
-from ...broker import Acknowledgement, AcknowledgeType, ShareKey
-from .door import Call
+from ...broker import FINAL_SHARE_EPOCH, Acknowledgement, AcknowledgeType, ShareKey
+from .door import Call, error_code, error_message
 
 MAX_MEMBER_ID_CHARS: Final = 36
 FIRST_WITH_RENEWALS: Final = 2
@@ -111,3 +118,32 @@ def is_allowed(call: Call, key: ShareKey) -> bool:
 def refusal(key: ShareKey) -> RequestError:
     """What is answered where it is not."""
     return RequestError(f"{key}: the topic may not be read", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+async def share_acknowledge(call: Call, body: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+    """Answered when it is stored. At the final epoch what the member still has is given back too."""
+    shares = call.broker.shares
+    try:
+        group, member = member_of(body)
+        shares.sessions_at(call.door.node_id).acknowledge(group, member, body.share_session_epoch)
+    except RequestError as exc:
+        return ShareAcknowledgeResponse(error_code=exc.code, error_message=exc.message, responses=[], node_endpoints=[])
+    outcome = await acknowledge(call, member, said_in(group, body), renews=body.is_renew_ack)
+    if body.share_session_epoch == FINAL_SHARE_EPOCH:
+        await shares.release_member(group, member, call.door.node_id)
+    topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
+    for key, error in outcome.items():
+        topic = topics.setdefault(key.topic_id, ShareAcknowledgeTopicResponse(topic_id=key.topic_id, partitions=[]))
+        topic.partitions.append(
+            ShareAcknowledgePartitionData(
+                partition_index=key.partition,
+                error_code=error_code(error),
+                error_message=error_message(error),
+                current_leader=ShareLeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+            )
+        )
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=shares.config_of(group).record_lock_duration_ms,
+        responses=list(topics.values()),
+        node_endpoints=[],
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ....protocol.errors import RequestError
 from ....protocol.kafka.messages.share_groups import (
     ShareGroupDescribeAssignment,
@@ -16,23 +18,18 @@ from ....protocol.kafka.messages.share_groups import (
     ShareGroupHeartbeatTopicPartitions,
 )
 from ...broker import ShareGroupDescription, ShareHeartbeat, ShareHeartbeatAnswer, ShareMemberDescription
-from .assigned_topics import by_topic, named_topics
-from .described_groups import described_groups
+from ...broker.procedures import Procedure
+from .described_groups import by_topic, described_groups, named_topics
 from .door import Call
 
 
-def share_group_heartbeat_at_once(call: Call, body: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | None:
-    """`share_group_heartbeat` for a member that has nothing to say, and is told nothing."""
-    if body.subscribed_topic_names is not None:
-        return None
-    answer = call.broker.groups.share.heartbeat_now(_heartbeat(call, body))
-    return None if answer is None else _told(answer)
-
-
-async def share_group_heartbeat(call: Call, body: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
+def share_group_heartbeat(call: Call, body: ShareGroupHeartbeatRequest) -> Procedure[ShareGroupHeartbeatResponse]:
     """Join, stay, or leave; the answer has what the member may read from now on, if that has changed."""
+    members, heartbeat = call.broker.groups.share, _heartbeat(call, body)
     try:
-        answer = await call.broker.groups.share.heartbeat(_heartbeat(call, body))
+        answer = members.heartbeat_now(heartbeat) if body.subscribed_topic_names is None else None
+        if answer is None:
+            answer = yield partial(members.heartbeat, heartbeat)
     except RequestError as exc:
         return ShareGroupHeartbeatResponse(
             error_code=exc.code, error_message=exc.message, member_epoch=0, heartbeat_interval_ms=0

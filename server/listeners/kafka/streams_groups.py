@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from ....protocol.errors import RequestError
 from ....protocol.kafka.messages.streams_groups import (
@@ -25,26 +26,23 @@ from ...broker import (
     by_subtopology,
     task_ids,
 )
+from ...broker.procedures import Procedure
 from .door import Call
 from .streams_topologies import check_topics, in_records_words, with_topics_made
 
 
-def streams_group_heartbeat_at_once(call: Call, body: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse | None:
-    """`streams_group_heartbeat` for a member that has nothing to say, and is told of no other tasks."""
-    if body.topology is not None or body.active_tasks is not None:
-        return None
-    answer = call.broker.groups.streams.heartbeat_now(_heartbeat(call, body))
-    return None if answer is None else _told(answer, answer.statuses)
-
-
-async def streams_group_heartbeat(call: Call, body: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
+def streams_group_heartbeat(call: Call, body: StreamsGroupHeartbeatRequest) -> Procedure[StreamsGroupHeartbeatResponse]:
     """Join, stay, or leave; the answer has the tasks that the member is to run from now on, if they have changed, and what is
     wrong with the application's topics. Internal topics that are missing are made."""
+    groups, heartbeat = call.broker.groups, _heartbeat(call, body)
     try:
+        is_silent = body.topology is None and body.active_tasks is None
+        if is_silent and (answer := groups.streams.heartbeat_now(heartbeat)) is not None:
+            return _told(answer, answer.statuses)
         if body.topology is not None:
             check_topics(call, body.topology)
-        answer = await call.broker.groups.streams_heartbeat(_heartbeat(call, body))
-        statuses = await with_topics_made(call, answer.missing_topics, answer.statuses)
+        answer = yield partial(groups.streams_heartbeat, heartbeat)
+        statuses = yield partial(with_topics_made, call, answer.missing_topics, answer.statuses)
     except RequestError as exc:
         return StreamsGroupHeartbeatResponse(
             error_code=exc.code,

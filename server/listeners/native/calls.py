@@ -15,6 +15,7 @@ from ....protocol.native.connection import NativeConnection, NativeRequest
 from ....protocol.native.state import Role
 from ....protocol.records.compression import load_codecs
 from ...broker import LOOKUPS_PER_TURN, AuditLog, Broker, Security
+from ...broker.procedures import Procedure, perform
 from ...config.broker_config import Address
 from ...config.version import VERSION
 from ..access.audited import note_change
@@ -23,7 +24,7 @@ from ..connections.connection_task import Work
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
-from . import file_calls, gap_calls, group_calls, group_descriptions, lookup_calls, quota_calls, stage_calls, topic_calls
+from . import group_calls, group_descriptions, log_calls, quota_calls, stage_calls, topic_calls
 from .access.audited import AUDITED, NATIVE
 from .access.guard import RULES, Judged, judge_steps, judged
 from .access.login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
@@ -33,8 +34,8 @@ from .session import NativeSession, TakeUp, error_codes
 from .statistics import statistics
 from .views import connections, segments, transactions
 
-Answering = Callable[[], Awaitable[messages.ResponseMessage]]
-"""What is done for a request; raises RequestError."""
+Answering = Callable[[], Awaitable[messages.ResponseMessage | None]]
+"""Serves a request; None: it has responded. Raises RequestError."""
 
 
 def native_listener(
@@ -160,14 +161,13 @@ class NativeCalls(Asker):
             case messages.ProduceRequest():
                 return self._in_turn(correlation_id, self.produces.take(correlation_id, message))
             case messages.FetchRequest():
-                return self._in_turn(correlation_id, self.fetches.take(correlation_id, message))
+                return self._begin(correlation_id, self.fetches.fetch(correlation_id, message))
             case messages.StageRequest():
                 self.session.pay()
                 return self._in_turn(correlation_id, partial(self._stage, correlation_id, message))
-            case messages.OffsetsForTimesRequest() if len(message.partitions) <= LOOKUPS_PER_TURN:
-                if (found := lookup_calls.offsets_for_times_at_once(self.broker, message)) is None:
-                    return partial(self._answer, correlation_id, partial(lookup_calls.offsets_for_times, self.broker, message))
-                self._respond(correlation_id, found)
+            case messages.OffsetsForTimesRequest():
+                is_small = len(message.partitions) <= LOOKUPS_PER_TURN
+                return self._begin(correlation_id, log_calls.offsets_for_times(self.broker, message), beside=not is_small)
             case messages.HelloRequest():
                 self._respond(correlation_id, self._hello(message))
                 if self.login is None:
@@ -177,9 +177,7 @@ class NativeCalls(Asker):
                     raise RequestError(NOBODY_LOGS_IN, ErrorCode.ILLEGAL_SASL_STATE)
                 return self._in_turn(correlation_id, partial(self.login.authenticate, correlation_id, message))
             case messages.MetadataRequest():
-                if (told := topic_calls.metadata_at_once(self.broker, message)) is None:
-                    return partial(self._answer, correlation_id, partial(topic_calls.metadata, self.broker, message))
-                self._respond(correlation_id, told)
+                return self._begin(correlation_id, topic_calls.metadata(self.broker, message))
             case messages.DescribeConfigsRequest():
                 return partial(self._answer, correlation_id, partial(topic_calls.describe_configs, self.broker, message))
             case messages.ListTransactionsRequest():
@@ -205,6 +203,23 @@ class NativeCalls(Asker):
         sees = RULES[type(message)].sees
         return None if self.guard is None or sees is None else partial(sees, self)
 
+    def _begin(
+        self, correlation_id: int, procedure: Procedure[messages.ResponseMessage | None], *, beside: bool = False
+    ) -> Work | None:
+        """Begin a procedure, and respond with what it returns, if that is anything. What it waits for holds up the requests
+        after it, unless it goes on `beside` them."""
+        try:
+            wait = procedure.send(None)
+        except StopIteration as stop:
+            if stop.value is not None:
+                self._respond(correlation_id, stop.value)
+            return None
+        rest = partial(perform, procedure, wait)
+        if not beside:
+            return partial(self._answer, correlation_id, rest)
+        self._answer_beside(correlation_id, rest)
+        return None
+
     def _in_turn(self, correlation_id: int, work: Work | None) -> Work | None:
         """Work that holds up what comes behind it, with its errors answered."""
 
@@ -225,13 +240,14 @@ class NativeCalls(Asker):
 
     async def _audited(
         self, audit: AuditLog | None, message: messages.RequestMessage, names: Callable[[Any], Iterable[str]], call: Answering
-    ) -> messages.ResponseMessage:
+    ) -> messages.ResponseMessage | None:
         """Have a change noted, with what became of it."""
         try:
             answer = await call()
         except RequestError as exc:
             note_change(audit, self, NATIVE, message.api, names(message), [exc.code])
             raise
+        assert answer is not None
         note_change(audit, self, NATIVE, message.api, names(message), error_codes(answer.to_body()))
         return answer
 
@@ -240,13 +256,15 @@ class NativeCalls(Asker):
 
     async def _answer(self, correlation_id: int, call: Answering) -> None:
         try:
-            body = (await call()).to_body()
+            answer = await call()
+            body = None if answer is None else answer.to_body()
         except RequestError as exc:
             self.session.respond(correlation_id, exc.as_answer(), None)
         except Exception as exc:
             self.session.met_bug(exc)
         else:
-            self.session.respond(correlation_id, None, body)
+            if body is not None:
+                self.session.respond(correlation_id, None, body)
 
     def _respond(self, correlation_id: int, answer: messages.ResponseMessage) -> None:
         self.session.respond(correlation_id, None, answer.to_body())
@@ -273,8 +291,7 @@ def _is_unanswered(message: messages.RequestMessage) -> bool:
 
 
 _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = {
-    messages.OffsetsForTimesRequest: lookup_calls.offsets_for_times,
-    messages.ExplainRequest: lookup_calls.explain,
+    messages.ExplainRequest: log_calls.explain,
     messages.CreateTopicsRequest: topic_calls.create_topics,
     messages.DeleteTopicsRequest: topic_calls.delete_topics,
     messages.CreatePartitionsRequest: topic_calls.create_partitions,
@@ -294,11 +311,11 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = 
     messages.AlterShareGroupOffsetsRequest: group_calls.alter_share_group_offsets,
     messages.DescribeQuotasRequest: quota_calls.describe_quotas,
     messages.AlterQuotasRequest: quota_calls.alter_quotas,
-    messages.ListGapsRequest: gap_calls.list_gaps,
-    messages.AcceptGapsRequest: gap_calls.accept_gaps,
+    messages.ListGapsRequest: log_calls.list_gaps,
+    messages.AcceptGapsRequest: log_calls.accept_gaps,
     messages.DescribeSegmentsRequest: segments.describe_segments,
-    messages.SplitPointsRequest: file_calls.split_points,
-    messages.LeaseSegmentsRequest: file_calls.lease_segments,
+    messages.SplitPointsRequest: log_calls.split_points,
+    messages.LeaseSegmentsRequest: log_calls.lease_segments,
     messages.CommitStageRequest: stage_calls.commit_stage,
     messages.AbortStageRequest: stage_calls.abort_stage,
     messages.LastCommitRequest: stage_calls.last_commit,

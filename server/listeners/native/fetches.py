@@ -1,21 +1,24 @@
-"""The fetches of one connection: answered at once, or when what they wait for is there."""
+"""The fetches of one connection: answered at once, or when what they wait for is there; as batches or as plain records."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import attrs
 import trio
 
-from ....protocol.errors import InvalidRequestError
+from ....protocol.errors import InvalidRequestError, RequestError
 from ....protocol.limits import INT64_MAX, MIB
 from ....protocol.native import messages
-from ...broker import Broker, FetchAnswer, FetchPartition, ReaderView, note_gaps
-from ..connections.connection_task import Work
-from .fetched import fetch_body, fetch_body_steps
+from ....protocol.types import Isolation
+from ...broker import Broker, FetchAnswer, FetchedRecords, FetchPartition, PlainRecords, ReaderView, aborted_pairs, note_gaps
+from ...broker.procedures import Procedure, perform
+from ..access.judging import Steps, finish
 from .session import NativeSession
 
+ENTRIES_PER_PAUSE: Final = 64
 FRAME_RESERVE: Final = MIB
 """Room for the map around the records of an answer."""
 PARTITIONS_AT_ONCE: Final = 16
@@ -59,9 +62,8 @@ class Fetches:
     _late_answers: trio.Lock = attrs.field(factory=trio.Lock)
     _ends_long_polls: bool = False
 
-    def take(self, correlation_id: int, message: messages.FetchRequest) -> Work | None:
-        """Answer a fetch, or answer what does it where something is to be waited for. More records are waited for in a task of
-        its own, so that nothing behind it is held up."""
+    def fetch(self, correlation_id: int, message: messages.FetchRequest) -> Procedure[None]:
+        """Answer a fetch. More records are waited for in a task of its own, so that nothing behind it is held up."""
         fetch = _Fetch(
             correlation_id,
             message,
@@ -74,24 +76,7 @@ class Fetches:
             min(message.max_bytes, self.broker.config.max_frame_bytes - FRAME_RESERVE),
             ReaderView(message.isolation, None if message.gaps is None else message.gaps is messages.Gaps.SKIP),
         )
-        is_small = len(fetch.partitions) <= PARTITIONS_AT_ONCE and message.format is messages.Format.BATCHES
-        found = self._read_if_cached(fetch) if is_small else None
-        if found is None:
-            return partial(self._fetch, fetch)
-        answers, is_enough = found
-        if is_enough or message.max_wait_ms <= 0:
-            for each in answers:
-                if each.fetched is None or each.fetched.passed:  # seldom: a call for each fetch would cost more than the look
-                    self._note_gaps(answers)
-                    break
-            self.session.respond(correlation_id, None, fetch_body(answers, fetch.partitions, message))
-        else:
-            self.session.nursery.start_soon(self._answer_late, fetch)
-        return None
-
-    async def _fetch(self, fetch: _Fetch) -> None:
-        if not await self._answer(fetch, wants_more=fetch.message.max_wait_ms > 0):
-            self.session.nursery.start_soon(self._answer_late, fetch)
+        yield from self._answer(fetch, wants_more=message.max_wait_ms > 0)
 
     def end_long_polls(self) -> None:
         """Answer fetches with what is there from now on: the peer has sent its last request, or the server stops."""
@@ -112,43 +97,88 @@ class Fetches:
         self._long_polls.discard(waiting)
         async with self._late_answers:
             await self.session.room_to_answer()
-            await self._answer(fetch, wants_more=False)
+            await perform(self._answer(fetch, wants_more=False))
 
-    def _read_if_cached(self, fetch: _Fetch) -> tuple[list[FetchAnswer], bool] | None:
-        """What is there, as far as there is memory for it; None where that has to be waited for."""
-        transport, wanted = self.session.transport, fetch.wanted_bytes
+    def _answer(self, fetch: _Fetch, *, wants_more: bool) -> Procedure[None]:
+        """Answer with what is there, as far as there is memory for it; later, when more is wanted."""
+        session, message, reader = self.session, fetch.message, self.broker.reader
+        transport, wanted = session.transport, fetch.wanted_bytes
         room = transport.reserve(wanted)
         max_bytes = room if room < wanted else fetch.max_bytes
         try:
-            return self.broker.reader.fetch_if_cached(
-                fetch.partitions, max_bytes=max_bytes, min_bytes=min(fetch.message.min_bytes, max_bytes), view=fetch.view
+            answers, is_enough = yield from reader.read(
+                fetch.partitions, max_bytes=max_bytes, min_bytes=min(message.min_bytes, max_bytes), view=fetch.view
+            )
+            if wants_more and not is_enough:
+                session.nursery.start_soon(self._answer_late, fetch)
+                return
+            for each in answers:
+                if each.fetched is None or each.fetched.passed:  # seldom: a call for each fetch would cost more than the look
+                    note_gaps(self.broker.gaps.passes, session.client_id, session.transport.host, answers)
+                    break
+            plain = None
+            if message.format is messages.Format.RECORDS:
+                plain = yield partial(reader.unpack, answers, fetch.partitions, max_bytes=max_bytes)
+            steps = fetch_body_steps(answers, fetch.partitions, message, plain)
+            is_small = len(answers) <= PARTITIONS_AT_ONCE
+            session.respond(
+                fetch.correlation_id, None, finish(steps) if is_small else (yield partial(self.broker.in_steps, steps))
             )
         finally:
             transport.unreserve(room)
 
-    async def _answer(self, fetch: _Fetch, *, wants_more: bool) -> bool:
-        """Answer with what is there, as far as there is memory for it. False, and no answer, when more is wanted."""
-        transport, wanted = self.session.transport, fetch.wanted_bytes
-        room = transport.reserve(wanted)
-        max_bytes = room if room < wanted else fetch.max_bytes
-        try:
-            answers, is_enough = await self.broker.reader.fetch_now(
-                fetch.partitions, max_bytes=max_bytes, min_bytes=min(fetch.message.min_bytes, max_bytes), view=fetch.view
-            )
-            if is_enough or not wants_more:
-                self._note_gaps(answers)
-                self.session.respond(fetch.correlation_id, None, await self._body(fetch, answers, max_bytes))
-                return True
-            return False
-        finally:
-            transport.unreserve(room)
 
-    def _note_gaps(self, answers: list[FetchAnswer]) -> None:
-        session = self.session
-        note_gaps(self.broker.gaps.passes, session.client_id, session.transport.host, answers)
+def fetch_body_steps(
+    answers: Sequence[FetchAnswer],
+    asked: Sequence[FetchPartition],
+    request: messages.FetchRequest,
+    plain: Sequence[PlainRecords | RequestError | None] | None = None,
+) -> Steps[Any]:
+    """The body of an answer, with pauses: one entry per partition asked for. `plain` has what `unpack` has made of the answers,
+    if that was wanted."""
+    entries = []
+    is_empty = True
+    for slot, (answer, question) in enumerate(zip(answers, asked, strict=True)):
+        if slot and not slot % ENTRIES_PER_PAUSE:
+            yield
+        unpacked = None if plain is None else plain[slot]
+        if answer.fetched is None:
+            entries.append(messages.FetchPartitionResponse(*answer.topic_partition, answer.error))
+            continue
+        if isinstance(unpacked, RequestError):
+            entries.append(messages.FetchPartitionResponse(*answer.topic_partition, unpacked))
+        else:
+            entries.append(_entry(answer.fetched, unpacked, question, request, is_first=is_empty))
+        is_empty = is_empty and not answer.fetched.records
+    return messages.FetchResponse(tuple(entries)).to_body()
 
-    async def _body(self, fetch: _Fetch, answers: list[FetchAnswer], max_bytes: int) -> Any:
-        plain = None
-        if fetch.message.format is messages.Format.RECORDS:
-            plain = await self.broker.reader.unpack(answers, fetch.partitions, max_bytes=max_bytes)
-        return await self.broker.in_steps(fetch_body_steps(answers, fetch.partitions, fetch.message, plain))
+
+def _entry(
+    fetched: FetchedRecords,
+    plain: PlainRecords | None,
+    question: FetchPartition,
+    request: messages.FetchRequest,
+    *,
+    is_first: bool,
+) -> messages.FetchPartitionResponse:
+    """`is_first`: nothing came before it in the answer, so that a batch would be there if the log had one."""
+    next_offset = fetched.next_offset if plain is None else plain.next_offset
+    range_ended = None
+    if question.times is not None:
+        range_ended = fetched.ends_range and next_offset >= fetched.next_offset
+    elif is_first and not fetched.records:
+        committed = request.isolation is Isolation.READ_COMMITTED
+        end = fetched.last_stable_offset if committed else fetched.high_watermark
+        if question.offset < end:
+            next_offset = end
+    return messages.FetchPartitionResponse(
+        *question.topic_partition,
+        None,
+        fetched.high_watermark,
+        fetched.last_stable_offset,
+        fetched.log_start_offset,
+        aborted_pairs(fetched) if plain is None else (),
+        fetched.records if plain is None else plain.records,
+        next_offset,
+        range_ended,
+    )

@@ -23,12 +23,12 @@ from ....protocol.native.kinds import Body
 from ....protocol.native.state import State
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ...broker import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
-from ..connections.bugs import report_bug
 from ..connections.connection_task import Work
-from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters
+from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters, report_bug
 from ..connections.deadlines import Expires
 from ..connections.meter import Meter
 from ..connections.session import Session
+from ..connections.states import DRAINING
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -231,10 +231,6 @@ class NativeSession(Session[NativeRequest]):
         self.give_back(request.size_bytes + LENGTH_BYTES)
 
     @property
-    def has_unanswered(self) -> bool:
-        return bool(self._taken)
-
-    @property
     def requests_in_flight(self) -> int:
         return len(self._taken)
 
@@ -252,7 +248,7 @@ class NativeSession(Session[NativeRequest]):
     async def pause(self, seconds: float) -> None:
         """Wait, but no longer than requests are taken."""
         with trio.move_on_after(seconds) as self._pause:
-            if self.takes_no_more:
+            if self.state == DRAINING:
                 return
             with self.watching():
                 await trio.sleep_forever()

@@ -2,53 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
+from functools import partial
 from typing import Final
 
 from ....protocol.errors import RequestError
 from ....protocol.native import messages
-from ...broker import Broker, PartitionDescription, TopicDescription
-from ..connections.in_turns import in_turns
+from ...broker import Broker, PartitionDescription
+from ...broker.procedures import PAUSE, Procedure, in_turns, mapped
 
 TOPICS_PER_TURN: Final = 4
-"""Whose whole configuration is told, or all partitions on the spot."""
-PARTITIONS_AT_ONCE: Final = 64
+"""Whose whole configuration is described before other tasks run."""
+PARTITIONS_PER_TURN: Final = 64
+"""Of an answer, that are described before other tasks run."""
+PARTITIONS_PER_TOPIC: Final = 16
+"""A topic costs as much as so many of them."""
 
 
-def metadata_at_once(broker: Broker, message: messages.MetadataRequest) -> messages.MetadataResponse | None:
-    """`metadata` of few topics with few partitions."""
-    if message.topics is None or len(message.topics) > TOPICS_PER_TURN:
-        return None
-    told, left = [], PARTITIONS_AT_ONCE
-    for name in message.topics:
-        try:
-            left -= broker.topics.partition_count(name)
-            if left < 0:
-                return None
-            topic = broker.topics.describe(name)
-        except RequestError as exc:
-            told.append(messages.TopicMetadata(name, exc.as_answer()))
-        else:
-            told.append(_topic(topic, map(_partition, topic.partitions)))
-    return messages.MetadataResponse(tuple(told))
-
-
-async def metadata(broker: Broker, message: messages.MetadataRequest) -> messages.MetadataResponse:
+def metadata(broker: Broker, message: messages.MetadataRequest) -> Procedure[messages.MetadataResponse]:
     """Of all topics those that are there in the end."""
-    told = []
-    async for name in in_turns(broker.topics.names() if message.topics is None else message.topics):
+    described, left = [], PARTITIONS_PER_TURN
+    for name in broker.topics.names() if message.topics is None else message.topics:
+        if left <= 0:
+            left = PARTITIONS_PER_TURN
+            yield PAUSE
+        left -= PARTITIONS_PER_TOPIC
         try:
-            topic = await broker.topics.describe_in_turns(name)
+            count = broker.topics.partition_count(name)
+            left -= count
+            is_small = count <= PARTITIONS_PER_TURN
+            topic = broker.topics.describe(name) if is_small else (yield partial(broker.topics.describe_in_turns, name))
         except RequestError as exc:
             if message.topics is not None:
-                told.append(messages.TopicMetadata(name, exc.as_answer()))
+                described.append(messages.TopicMetadata(name, exc.as_answer()))
         else:
-            told.append(_topic(topic, [_partition(each) async for each in in_turns(topic.partitions)]))
-    return messages.MetadataResponse(tuple(told))
-
-
-def _topic(topic: TopicDescription, partitions: Iterable[messages.PartitionMetadata]) -> messages.TopicMetadata:
-    return messages.TopicMetadata(topic.name, None, topic.topic_id, topic.configs, tuple(partitions))
+            partitions = tuple((yield from mapped(_partition, topic.partitions, PARTITIONS_PER_TURN)))
+            described.append(messages.TopicMetadata(topic.name, None, topic.topic_id, topic.configs, partitions))
+    return messages.MetadataResponse(tuple(described))
 
 
 def _partition(each: PartitionDescription) -> messages.PartitionMetadata:

@@ -37,7 +37,7 @@ def with_quotas(*quotas: tuple[quota_entities.QuotaEntity, float], key: str = KE
 
 
 def bound_of(quotas: ClientQuotas, user: str = "u", client_id: str = "c") -> float:
-    return quotas.most_at_once(KEY, user, client_id, 0.0) / 10
+    return quotas.largest_burst(KEY, user, client_id, 0.0) / 10
 
 
 def test_of_several_quotas_the_first_in_order_holds() -> None:

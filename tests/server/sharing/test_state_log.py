@@ -14,6 +14,7 @@ from triolog.protocol.limits import MIB
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, FetchPartition
+from triolog.server.broker.procedures import perform
 from triolog.server.sharing import state_log
 from triolog.server.sharing.state.stored_state import UPDATES_PER_SNAPSHOT, StoredShare, plan_write
 from triolog.server.sharing.state.values import RecordState, ShareKey, StateBatch
@@ -45,7 +46,7 @@ def end_of_log(broker: Broker) -> int:
 
 async def batches_after(broker: Broker, offset: int) -> list[int]:
     """How many records each batch has from there on."""
-    answers, _ = await broker.reader.fetch_now([FetchPartition(LOG, offset, 4 * MIB)], max_bytes=4 * MIB)
+    answers, _ = await perform(broker.reader.read([FetchPartition(LOG, offset, 4 * MIB)], max_bytes=4 * MIB))
     assert answers[0].fetched is not None
     return [header.last_offset - header.base_offset + 1 for header, _ in iter_batches(answers[0].fetched.records)]
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
+from types import GeneratorType
 from typing import Any, Final
 
 from .....protocol.errors import AuthorizationError, ErrorCode
 from .....protocol.kafka.apis import Api, ApiTable, lists_naming, names_of
 from .....protocol.kafka.authorization import DENIED
+from ....broker.procedures import perform
 from ...access.judging import Steps, divide_steps, each_steps
 from ...access.rules import Denied, check_steps
 from ..door import Call
@@ -38,6 +39,14 @@ PATHS: Final = ApiTable(_paths)
 Handler = Callable[[Call, Any], Any]
 
 
+async def served(call: Call, body: Any, handler: Handler) -> Any:
+    """Return the answer of a handler of any kind."""
+    answer = handler(call, body)
+    if answer.__class__ is GeneratorType:
+        return await perform(answer)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
 async def guarded(call: Call, api: Api, body: Any, handler: Handler) -> Any:
     """Answer a request under ACLs: refuse it, serve the elements that are allowed, hide what the client may not see."""
     rules, in_steps = RULES.get(api.key, NO_RULES), call.broker.in_steps
@@ -47,7 +56,7 @@ async def guarded(call: Call, api: Api, body: Any, handler: Handler) -> Any:
         return await in_steps(error_response_steps(api, call.version, body, exc.code, MESSAGE))
     path = next((path for path in PATHS[api.key] if getattr(body, path)), None)
     if rules.each is None or path is None:
-        answer = await _served(call, body, handler)
+        answer = await served(call, body, handler)
     else:
         answer = await _divided(call, api, body, rules.each, path, handler)
     if rules.hide is not None:
@@ -55,17 +64,12 @@ async def guarded(call: Call, api: Api, body: Any, handler: Handler) -> Any:
     return answer
 
 
-async def _served(call: Call, body: Any, handler: Handler) -> Any:
-    answer = handler(call, body)
-    return await answer if inspect.isawaitable(answer) else answer
-
-
 async def _divided(call: Call, api: Api, body: Any, each: Each, path: str, handler: Handler) -> Any:
     in_steps = call.broker.in_steps
     kept, refused = await in_steps(_judge_steps(call, body, each, getattr(body, path)))
     if not refused:
-        return await _served(call, body, handler)
-    answer = await _served(call, _with(body, path, kept), handler) if kept or each.is_of_group else api.response()
+        return await served(call, body, handler)
+    answer = await served(call, _with(body, path, kept), handler) if kept or each.is_of_group else api.response()
     if getattr(answer, "error_code", 0):
         return answer
     for code, elements in refused.items():

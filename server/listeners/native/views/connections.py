@@ -9,8 +9,8 @@ import trio
 
 from .....protocol.native import messages
 from ....broker import Broker
+from ....broker.procedures import in_turns
 from ....system.tcp_info import TcpBytes, tcp_bytes
-from ...connections.in_turns import in_turns
 from ...connections.session import NOT_SAID, Session
 from ...connections.sockets import Admission, Listener
 
@@ -48,7 +48,7 @@ def _told(broker: Broker, listener: Listener, session: Session[Any], since: floa
         received_bytes=over_wire.received,
         sent_bytes=over_wire.sent,
         is_encrypted=transport.encrypts,
-        is_throttled=session.is_muted,
+        is_throttled=session.muted_until > 0,
     )
 
 

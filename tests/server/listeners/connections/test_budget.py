@@ -43,7 +43,7 @@ class Peer:
         self.share.is_receiving = False
         self.unread += size
         self.share.held += size
-        if self.share.held > FREE_BYTES and not self.share.charge_now():  # as the sessions do
+        if self.share.held > FREE_BYTES and not self.share.try_charge():  # as the sessions do
             await self.share.charge()
         self.share.is_receiving = True
 

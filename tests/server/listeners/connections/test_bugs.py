@@ -18,8 +18,7 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import NEED_DATA, LastError
 from triolog.server.config.broker_config import Address
-from triolog.server.listeners.connections.bugs import report_bug
-from triolog.server.listeners.connections.counters import OUT_OF_MEMORY, ProtocolCounters
+from triolog.server.listeners.connections.counters import OUT_OF_MEMORY, ProtocolCounters, report_bug
 from triolog.server.listeners.connections.sockets import Admission, Listener, Served
 from triolog.server.listeners.connections.transport import Transport
 from triolog.server.listeners.kafka import pending_produce

@@ -11,6 +11,7 @@ import trio
 import trio.testing
 from triolog.server.actors.disk.gathering import Gathering
 from triolog.server.listeners.connections.reactor import SOCKETS_PER_TURN, Reactor
+from triolog.server.listeners.connections.states import HELD, READING, State
 
 
 @attrs.define(eq=False)
@@ -20,7 +21,7 @@ class Peer:
     near: socket.socket
     far: socket.socket
     gathering: Gathering
-    wants_bytes: bool = True
+    state: State = READING
     read: list[bytes] = attrs.field(factory=list)
     departures: list[bool] = attrs.field(factory=list)
     errors: list[Exception] = attrs.field(factory=list)
@@ -103,11 +104,11 @@ async def test_one_that_floods_takes_one_turn_in_each(reactor: Reactor) -> None:
 
 async def test_one_that_wants_no_bytes_is_left_alone_until_it_does(reactor: Reactor) -> None:
     peer = peer_of(reactor)
-    peer.wants_bytes = False
+    peer.state = HELD
     peer.far.send(b"xy")
     await settled()
     assert (peer.read, peer.departures) == ([], [])
-    peer.wants_bytes = True
+    peer.state = READING
     await settled()
     assert peer.read == [], "it is not asked for again until it says so"
     reactor.expect(peer)
@@ -120,7 +121,7 @@ async def test_one_that_wants_no_bytes_is_left_alone_until_it_does(reactor: Reac
 @pytest.mark.parametrize("is_gone", [False, True])
 async def test_a_departure_is_told_once_while_nobody_reads(reactor: Reactor, *, is_gone: bool, sends_first: bool) -> None:
     peer = peer_of(reactor)
-    peer.wants_bytes = False
+    peer.state = HELD
     if sends_first:
         peer.far.send(b"x")
         await settled()
@@ -130,7 +131,7 @@ async def test_a_departure_is_told_once_while_nobody_reads(reactor: Reactor, *, 
         peer.far.shutdown(socket.SHUT_WR)
     await settled()
     assert peer.departures == [is_gone]
-    peer.wants_bytes = True
+    peer.state = READING
     reactor.expect(peer)
     while b"" not in peer.read:
         await trio.lowlevel.checkpoint()
@@ -162,7 +163,7 @@ async def test_one_that_asks_for_it_in_a_turn_goes_on_in_the_next_one_with_those
 
 async def test_one_that_was_removed_is_not_served_and_may_be_removed_after_a_departure(reactor: Reactor) -> None:
     removed, gone = peer_of(reactor), peer_of(reactor)
-    gone.wants_bytes = False
+    gone.state = HELD
     gone.far.close()
     await settled()
     reactor.remove(removed)
@@ -189,7 +190,7 @@ async def test_a_session_that_raises_is_ended_and_the_others_are_served(reactor:
             raise TypeError
 
     broken, other = peer_of(reactor, Broken), peer_of(reactor)
-    broken.wants_bytes = error is not KeyError
+    broken.state = HELD if error is KeyError else READING
     broken.far.send(b"xy")
     other.far.send(b"ab")
     if error is KeyError:

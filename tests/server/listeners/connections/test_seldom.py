@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 import trio
-from triolog.server.listeners.connections.seldom import AGAIN_S, LINES, Seldom
+from triolog.server.listeners.connections.counters import AGAIN_S, LINES, Seldom
 
 from tests.support.attackers import both_listeners
 from tests.support.kafka_server import batch, kafka_server, produce_request

@@ -11,8 +11,8 @@ import attrs
 import pytest
 import trio
 from triolog.protocol.kafka.messages.groups import FindCoordinatorRequest
+from triolog.server.broker.procedures import in_turns
 from triolog.server.listeners.connections import unsent
-from triolog.server.listeners.connections.in_turns import in_turns
 from triolog.server.listeners.connections.session import REQUESTS_PER_TURN, Session
 
 from tests.support import kafka_server as support

@@ -49,7 +49,7 @@ def test_every_field_of_every_request_is_read_or_has_a_reason(source: Source) ->
             "transaction_version=marker.transaction_version,",
             "WriteTxnMarkersWritableTxnMarker.transaction_version",
         ),
-        (ApiKey.OFFSET_COMMIT, "offset_commits", "body.retention_time_ms,", "OffsetCommitRequest.retention_time_ms"),
+        (ApiKey.OFFSET_COMMIT, "offset_commits", ", body.retention_time_ms", "OffsetCommitRequest.retention_time_ms"),
         (ApiKey.FETCH, "fetch_partitions", ", body.replica_state.replica_id", "FetchReplicaState.replica_id"),
     ],
 )

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import trio
 from triolog.protocol.kafka.apis import ApiKey
+from triolog.protocol.kafka.messages.groups import HeartbeatResponse
 from triolog.protocol.limits import MAX_REQUEST_BYTES
 from triolog.protocol.types import TopicPartition
+from triolog.server.broker.procedures import PAUSE, Procedure, Reply
 from triolog.server.listeners.connections.unsent import FREE_BYTES, MAX_UNSENT_BYTES
 from triolog.server.listeners.kafka import calls
 from triolog.server.listeners.kafka.door import Call
@@ -274,14 +276,65 @@ async def test_a_bug_ends_the_connection_that_meets_it_and_no_other(
     def handler(call: Call, body: object) -> object:
         raise ZeroDivisionError("planted")
 
-    known = calls.handler_of
-    monkeypatch.setattr(calls, "handler_of", lambda key: handler if key is ApiKey.METADATA else known(key))
+    monkeypatch.setitem(calls.IN_TURN, ApiKey.METADATA, handler)
     with caplog.at_level(logging.ERROR):
         await client.send(ask("Metadata", topics=None, include_cluster_authorized_operations=False), 5)
         assert await client.is_closed_by_server()
     assert "ZeroDivisionError: planted" in caplog.text
     assert await is_serving(kafka)
     assert kafka.admission.budget.held == 0
+
+
+def heartbeat() -> object:
+    return ask("Heartbeat", group_id="group", generation_id=1, member_id="member", group_instance_id=None)
+
+
+async def test_a_procedure_waits_in_the_task_of_its_connection_and_holds_up_what_follows(
+    client: KafkaStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def code() -> int:
+        await trio.sleep(0)
+        return 27
+
+    def handler(call: Call, body: object) -> Procedure[HeartbeatResponse]:
+        return HeartbeatResponse(error_code=(yield code))
+
+    monkeypatch.setitem(calls.IN_TURN, ApiKey.HEARTBEAT, handler)
+    await client.send(heartbeat(), 4)
+    await client.send(HELLO, 3)
+    assert [(await client.receive()).error_code for _ in range(2)] == [27, 0]
+
+
+async def test_a_procedure_continues_where_its_reply_is_put(client: KafkaStream, monkeypatch: pytest.MonkeyPatch) -> None:
+    replies: list[Reply] = []
+
+    def handler(call: Call, body: object) -> Procedure[HeartbeatResponse]:
+        replies.append(Reply())
+        return HeartbeatResponse(error_code=(yield replies[-1]))
+
+    monkeypatch.setitem(calls.IN_TURN, ApiKey.HEARTBEAT, handler)
+    for code in (27, 25):
+        await client.send(heartbeat(), 4)
+        await until(lambda: len(replies) == 1)
+        replies.pop().put(code)
+        assert (await client.receive()).error_code == code
+
+
+async def test_what_waits_after_its_reply_is_a_bug_that_ends_its_connection(
+    kafka: KafkaServer, client: KafkaStream, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handler(call: Call, body: object) -> Procedure[None]:
+        reply = Reply()
+        reply.put(0)
+        yield reply
+        yield PAUSE
+
+    monkeypatch.setitem(calls.IN_TURN, ApiKey.HEARTBEAT, handler)
+    with caplog.at_level(logging.ERROR):
+        await client.send(heartbeat(), 4, expects_answer=False)
+        assert await client.is_closed_by_server()
+    assert "waits for something after a reply" in caplog.text
+    assert await is_serving(kafka)
 
 
 async def test_a_request_that_comes_a_byte_at_a_time_is_answered(client: KafkaStream) -> None:

@@ -7,7 +7,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.steps import BatchLimits
 from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.broker import FetchAnswer, FetchedRecords, FetchPartition
-from triolog.server.listeners.native.fetched import fetch_body
+from triolog.server.listeners.native.fetches import fetch_body_steps
 from triolog.server.storage.disk.diskops import compute
 from triolog.server.storage.lookups.fetched_records import WantedRecords, plain_partitions
 
@@ -31,7 +31,7 @@ def unpacked(fetched: FetchedRecords, partitions: int, max_bytes: int) -> list[t
     answers = [FetchAnswer(question.topic_partition, fetched, None) for question in asked]
     wanted = [WantedRecords(fetched, 0, LARGE)] * partitions
     plain = compute(plain_partitions(wanted, max_bytes=max_bytes, limits=BatchLimits()))
-    body = fetch_body(answers, asked, REQUEST, plain)
+    body = compute(fetch_body_steps(answers, asked, REQUEST, plain))
     return [(len(entry["records"]), entry["next_offset"]) for entry in body["partitions"]]
 
 

@@ -18,6 +18,7 @@ from triolog.protocol.native.state import Role
 from triolog.server.actors.disk.gathering import Gathering
 from triolog.server.listeners.connections.budget import FREE_BYTES, InFlightBudget
 from triolog.server.listeners.connections.reactor import Reactor
+from triolog.server.listeners.connections.states import DRAINING
 from triolog.server.listeners.connections.transport import Transport
 from triolog.server.listeners.native.session import NativeSession
 
@@ -64,7 +65,7 @@ async def test_a_session_whose_socket_is_closed_can_still_be_told_to_stop() -> N
         await served.session.transport.stream.aclose()
         served.session.stop_reading()
         assert not served.session.lingers
-        assert not served.session.wants_bytes
+        assert served.session.state == DRAINING
 
 
 async def test_a_session_with_unread_bytes_lingers_when_it_is_told_to_stop() -> None:

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.listeners.native import file_calls
+from triolog.server.listeners.native import log_calls
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.procedures.groups import fetch_offsets
 from triolog.tools.spark.source.broker import close_connections
@@ -136,7 +136,7 @@ def test_a_maximum_of_bytes_is_kept_by_what_the_log_has_between_offsets(server: 
 
 
 def test_a_maximum_of_bytes_is_kept_in_a_backlog_of_any_size(server: BlockingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_calls, "MAX_SPLIT_POINTS", 16)
+    monkeypatch.setattr(log_calls, "MAX_SPLIT_POINTS", 16)
     server.create_topic("events", 1, KEEP)
     for _ in range(100):
         server.append("events", [b"x" * 1000] * 8)
