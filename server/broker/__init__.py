@@ -86,6 +86,7 @@ from ..storage.disk.paths import check_topic_name as check_topic_name
 from ..storage.disk.paths import is_internal as is_internal
 from ..storage.log.append import AppendResult as AppendResult
 from ..storage.log.plain_records import PlainRecord as PlainRecord
+from ..storage.log.prepare import PreparedAppend as PreparedAppend
 from ..storage.lookups.fetch import FetchedRecords as FetchedRecords
 from ..storage.lookups.fetched_records import PlainRecords as PlainRecords
 from ..storage.lookups.fetched_records import aborted_pairs as aborted_pairs
@@ -118,5 +119,7 @@ from .share_views import SharedRecords as SharedRecords
 from .share_views import SharePartitionView as SharePartitionView
 from .statistics import BrokerStatistics as BrokerStatistics
 from .statistics import TopicFigures as TopicFigures
-from .writer import PartitionAppend as PartitionAppend
-from .writer import expecting as expecting
+from .writer import PARTITIONS_AT_ONCE as PARTITIONS_AT_ONCE
+from .writer import PARTITIONS_PER_TURN as PARTITIONS_PER_TURN
+from .writer import LogWriter as LogWriter
+from .writer import PendingProduce as PendingProduce

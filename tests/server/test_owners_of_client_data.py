@@ -55,7 +55,7 @@ NOT_KEPT: Final = {
     "lives as long as a request, a turn or a round of work; requests have a budget of their own": """
         GroupCoordinator._callers GroupRecords._waiting GroupTurns._turns ShareCoordinator._claims
         GroupOffsets.commits_under_way
-        Fetched.answers Fetched.read Collector.topics Collector.partitions Portion.topics PendingProduce._log_starts
+        Fetched.answers Fetched.read Collector.topics Collector.partitions Portion.topics KafkaProduce._log_starts
         GroupDraft.records Draft.touched Effects._answers Effects._stores _Kind.partitions _Run.active _Run.standby
         Process.counts Process.tasks Acquisition._acquired Acquisition.archived
         Change.batches Change.runs Change.counted Mailbox._items

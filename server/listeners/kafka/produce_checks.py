@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
 from ....protocol.errors import (
@@ -12,7 +11,6 @@ from ....protocol.errors import (
     RequestError,
     UnsupportedCompressionTypeError,
 )
-from ....protocol.kafka.messages.produce import ProducePartition, ProduceRequest
 from ....protocol.records.batch import (
     COMPRESSION_MASK,
     LOG_OVERHEAD,
@@ -27,45 +25,19 @@ ACKS: Final = (-1, 0, 1)
 FIRST_WITH_ZSTD: Final = 7
 ZSTD: Final = CompressionType.ZSTD.value
 MAGIC_POSITION: Final = 16
-_FRAMING: Final = struct.Struct(">8xi4xb4xh")
-"""Of a batch: its length, magic and attributes."""
 LEAST_SIZE: Final = LOG_OVERHEAD + 14
 """Of what Kafka's reader takes for a batch, of whatever format: that is a record of version 0 without anything in it."""
 
 
-def checked_records(call: Call, request: ProduceRequest, topic_partition: TopicPartition, asked: ProducePartition) -> Bytes:
-    """What is to be appended. Raises the RequestError that is the partition's answer."""
-    records = asked.records
-    if not records or request.acks not in ACKS or not is_one_batch(call, records):
-        _check_odd(call, request, topic_partition, records or b"")
-    if request.transactional_id is not None:
-        call.check_partition(topic_partition)  # before it joins
-    return records or b""
-
-
-def is_one_batch(call: Call, records: Bytes) -> bool:
-    """Whether all is well with the framing of the records: most of the time, and then nothing else is asked."""
-    if len(records) < RECORD_BATCH_OVERHEAD:
-        return False
-    size, magic, attributes = _FRAMING.unpack_from(records)
-    return (
-        magic == MAGIC
-        and len(records) == LOG_OVERHEAD + size
-        and (attributes & COMPRESSION_MASK != ZSTD or call.version >= FIRST_WITH_ZSTD)
-    )
-
-
-def _check_odd(call: Call, request: ProduceRequest, topic_partition: TopicPartition, records: Bytes) -> None:
+def check_odd_records(call: Call, acks: int, topic_partition: TopicPartition, records: Bytes) -> None:
     """Say what is wrong with it, in Kafka's order, if anything is: raises RequestError."""
     _check_readable(topic_partition, records)
     try:
         if not records:
             raise InvalidRecordError(f"{topic_partition}: there are no records in the request")
         _check_format(call, topic_partition, records)
-        if request.acks not in ACKS:
-            raise RequestError(
-                f"{topic_partition}: acks={request.acks}, expected one of {ACKS}", ErrorCode.INVALID_REQUIRED_ACKS
-            )
+        if acks not in ACKS:
+            raise RequestError(f"{topic_partition}: acks={acks}, expected one of {ACKS}", ErrorCode.INVALID_REQUIRED_ACKS)
     except RequestError:
         call.check_partition(topic_partition)  # Kafka says first that there is none
         raise

@@ -11,7 +11,7 @@ from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceReq
 from triolog.protocol.limits import MIB
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType, TopicPartition
-from triolog.server.listeners.kafka.pending_produce import PendingProduce
+from triolog.server.broker import PendingProduce
 from triolog.server.storage.log.prepare import MAX_RECORD_ERRORS
 
 from tests.support.brokers import values_from
