@@ -125,11 +125,11 @@ class Appender:
                 pending.popleft().answer(error)
 
     def append_now(self, appends: list[AppendCommand]) -> FailedGroup | bool:
-        """Append what came in without waiting for anything. False: that cannot be done, and nothing was. A group that failed is
-        for `settle`."""
+        """Append what came in without waiting for anything, where durability is not `fsync`. False: that cannot be done, and
+        nothing was. A group that failed is for `settle`."""
         log = self.log
         config = log.config
-        if log.refusal is not None or config.durability.mode is DurabilityMode.FSYNC:
+        if log.refusal is not None:
             return False
         if config.flush_messages != INT64_MAX and self._syncs_now(appends):
             return False
