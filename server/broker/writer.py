@@ -229,19 +229,10 @@ class PendingProduce(ABC):
     """The protocol's, with `acks` and `timeout_ms`."""
     _missing: int
     """Partitions without a result."""
-    results: list[AppendResult | RequestError | None] = attrs.field(init=False)
+    results: list[AppendResult | RequestError | None]
     """By slot."""
 
-    def __attrs_post_init__(self) -> None:
-        self.results = [None] * self._missing
-        if self.request.acks:
-            self.expect_results(self.request.timeout_ms / 1000)
-
     # ---- what a protocol says --------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def expect_results(self, seconds: float) -> None:
-        """Have `expire` called after so long, unless the request is answered before."""
 
     @abstractmethod
     def respond(self) -> None:
@@ -252,8 +243,8 @@ class PendingProduce(ABC):
         """Everything is enqueued, and the request has no response."""
 
     @abstractmethod
-    def fail(self, error: RequestError) -> None:
-        """End the connection, because a partition refused records of a produce that has no response."""
+    def note_refusal(self, slot: int, error: RequestError, *, by_log: bool) -> None:
+        """Note that records were refused, by the log or before it saw them. With acks 0 end the connection."""
 
     @abstractmethod
     def met_bug(self, error: Exception) -> None:
@@ -309,16 +300,16 @@ class PendingProduce(ABC):
 
     # ---- results ---------------------------------------------------------------------------------------------------------
 
-    def put(self, slot: int, result: AppendResult | RequestError) -> None:
+    def put(self, slot: int, result: AppendResult | RequestError, *, by_log: bool = True) -> None:
         """Take the result of a partition. Raises nothing: the actor that calls it serves others too."""
         self.results[slot] = result
         self._missing -= 1
         try:
-            if self.request.acks:
-                if not self._missing:
-                    self.respond()
-            elif isinstance(result, RequestError):
-                self.fail(result)
+            if result.__class__ is not AppendResult:
+                assert isinstance(result, RequestError)
+                self.note_refusal(slot, result, by_log=by_log)
+            if not self._missing and self.request.acks:
+                self.respond()
         except Exception as exc:
             self.met_bug(exc)
 

@@ -70,7 +70,12 @@ def take_produce(call: Call, turn: Turn, request: ProduceRequest) -> Work | None
     """Offer the partitions of a request their records, or return what does it."""
     entries = [(topic, asked) for topic in request.topic_data for asked in topic.partition_data]
     count = len(entries)
-    produce = KafkaProduce(request, count, entries, call, turn)
+    produce = KafkaProduce(request, count, [None] * count, entries, call, turn)
+    if request.acks and not turn.is_answered:
+        # Nothing is waited for but the device, so that a timeout of 0, which some clients send, must not be over before the
+        # append was tried: the deadlines are not that exact.
+        turn.expires = produce
+        turn.session.deadlines.add(produce, request.timeout_ms / 1000)
     if request.transactional_id is not None:
         return partial(produce.join_and_offer, request.transactional_id)
     for _, asked in entries:
@@ -94,14 +99,6 @@ class KafkaProduce(PendingProduce):
     _log_starts: dict[int, int] = attrs.field(factory=dict)
     """By slot, of logs that refused their records."""
 
-    def expect_results(self, seconds: float) -> None:
-        turn = self.turn
-        if not turn.is_answered:
-            # Nothing is waited for but the device, so that a timeout of 0, which some clients send, must not be over before the
-            # append was tried: the deadlines are not that exact.
-            turn.expires = self
-            turn.session.deadlines.add(self, seconds)
-
     # ---- offers ----------------------------------------------------------------------------------------------------------
 
     def offer(self, slot: int, entry: Entry) -> Work | None:
@@ -109,7 +106,7 @@ class KafkaProduce(PendingProduce):
         try:
             topic_partition, records = self._checked(*entry)
         except RequestError as exc:
-            self._refuse(slot, exc.as_answer())
+            self.put(slot, exc.as_answer(), by_log=False)
             return None
         return self.call.door.broker.writer.offer(topic_partition, records, self.request.acks, partial(self.put, slot))
 
@@ -149,7 +146,7 @@ class KafkaProduce(PendingProduce):
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         )
         for slot in range(len(self.results)):
-            self._refuse(slot, error)
+            self.put(slot, error, by_log=False)
 
     async def join_and_offer(self, transactional_id: str) -> None:
         """Let the partitions join their producer's transaction, or check that they have: all do, or all are refused.
@@ -163,13 +160,13 @@ class KafkaProduce(PendingProduce):
             try:
                 wanted[slot] = self._checked(*entry)
             except RequestError as exc:
-                self._refuse(slot, exc.as_answer())
+                self.put(slot, exc.as_answer(), by_log=False)
         try:
             await self._join(transactional_id, wanted.values())
         except RequestError as exc:
             error = self._error_of_transaction(exc)
             for slot in wanted:
-                self._refuse(slot, error)
+                self.put(slot, error, by_log=False)
             wanted = {}
         await self.offer_all(wanted.items(), self._offer_joined)
 
@@ -197,19 +194,16 @@ class KafkaProduce(PendingProduce):
 
     # ---- results ---------------------------------------------------------------------------------------------------------
 
-    def _refuse(self, slot: int, error: RequestError) -> None:
-        """Refuse a partition's records before its log has seen them."""
-        super().put(slot, error)
-
-    def put(self, slot: int, result: AppendResult | RequestError) -> None:
-        """Take the result of a log. Kafka says where the log begins with most of the errors that a log finds."""
-        if result.__class__ is not AppendResult and isinstance(result, RequestError) and result.code in ERRORS_WITH_LOG_START:
+    def note_refusal(self, slot: int, error: RequestError, *, by_log: bool) -> None:
+        """Kafka says where the log begins with most of the errors that a log finds."""
+        if by_log and error.code in ERRORS_WITH_LOG_START:
             topic, asked = self.entries[slot]
             with suppress(RequestError):
                 name = self.call.topic_name(topic.name, topic.topic_id, by_id=self.call.version >= FIRST_WITH_TOPIC_IDS)
                 snapshot = self.call.broker.reader.snapshot(TopicPartition(name, asked.index))
                 self._log_starts[slot] = snapshot.log_start_offset
-        super().put(slot, result)
+        if not self.request.acks:
+            self.turn.session.fail(f"a produce with acks=0 failed: {error}")
 
     def respond(self) -> None:
         turn = self.turn
@@ -225,9 +219,6 @@ class KafkaProduce(PendingProduce):
 
     def discard(self) -> None:
         self.turn.discard()
-
-    def fail(self, error: RequestError) -> None:
-        self.turn.session.fail(f"a produce with acks=0 failed: {error}")
 
     def met_bug(self, error: Exception) -> None:
         self.turn.met_bug(error)

@@ -22,10 +22,13 @@ FLAGS_POSITION = 22
 def take_produce(session: NativeSession, broker: Broker, correlation_id: int, message: messages.ProduceRequest) -> Work | None:
     """Offer the partitions of a request their records, or return what does it. The answer comes with the last of theirs."""
     partitions = message.partitions
-    produce = NativeProduce(message, len(partitions), session, broker, correlation_id)
+    count = len(partitions)
+    produce = NativeProduce(message, count, [None] * count, session, broker, correlation_id)
+    if message.acks:
+        session.expire_after(correlation_id, produce, message.timeout_ms / 1000)
     if message.transactional_id is not None:
         return produce.join_and_offer
-    if len(partitions) > PARTITIONS_AT_ONCE:
+    if count > PARTITIONS_AT_ONCE:
         return partial(produce.offer_all, enumerate(partitions), produce.offer)
     return produce.offer_now(enumerate(partitions), produce.offer)
 
@@ -38,9 +41,6 @@ class NativeProduce(PendingProduce):
     broker: Broker
     correlation_id: int
     _is_answered: bool = attrs.field(init=False, default=False)
-
-    def expect_results(self, seconds: float) -> None:
-        self.session.expire_after(self.correlation_id, self, seconds)
 
     # ---- offers ----------------------------------------------------------------------------------------------------------
 
@@ -114,8 +114,9 @@ class NativeProduce(PendingProduce):
         if not self.session.failed:
             self.session.discard(self.correlation_id)
 
-    def fail(self, error: RequestError) -> None:
-        self.session.fail(error)
+    def note_refusal(self, slot: int, error: RequestError, *, by_log: bool) -> None:
+        if not self.request.acks:
+            self.session.fail(error)
 
     def met_bug(self, error: Exception) -> None:
         self.session.met_bug(error)
