@@ -9,7 +9,6 @@ from ..actors.coordinators.committed_offsets import GroupOffset as GroupOffset
 from ..actors.coordinators.managed.share_coordinator import ShareOffset as ShareOffset
 from ..actors.disk.durations import DURATION_BOUNDS_S as DURATION_BOUNDS_S
 from ..actors.disk.durations import Durations as Durations
-from ..actors.disk.gathering import Gathering as Gathering
 from ..actors.manager.descriptions import DirectoryContents as DirectoryContents
 from ..actors.manager.descriptions import PartitionDescription as PartitionDescription
 from ..actors.manager.descriptions import TopicDescription as TopicDescription
@@ -121,5 +120,4 @@ from .statistics import BrokerStatistics as BrokerStatistics
 from .statistics import TopicFigures as TopicFigures
 from .writer import PARTITIONS_AT_ONCE as PARTITIONS_AT_ONCE
 from .writer import PARTITIONS_PER_TURN as PARTITIONS_PER_TURN
-from .writer import LogWriter as LogWriter
 from .writer import PendingProduce as PendingProduce

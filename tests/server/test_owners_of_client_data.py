@@ -16,7 +16,7 @@ from triolog.server.actors.coordinators.managed.share_coordinator import ShareCo
 from triolog.server.actors.coordinators.managed.streams_coordinator import StreamsCoordinator
 
 SERVER: Final = Path(ledger.__file__).parents[1]
-PACKAGES: Final = ("actors", "broker", "groups", "listeners", "security", "telemetry")
+PACKAGES: Final = ("actors", "broker", "groups", "listeners", "loop", "security", "telemetry")
 COLLECTIONS: Final = {"dict", "set", "list", "deque", "Counter", "OrderedDict", "defaultdict"}
 
 ACCOUNTED: Final = {

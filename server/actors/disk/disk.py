@@ -29,16 +29,16 @@ from ....protocol.errors import RequestError
 from ....protocol.limits import KIB, MIB
 from ....protocol.records.steps import STEPS_PER_PAUSE
 from ....protocol.types import Bytes
+from ...loop.gathering import Gathering
+from ...loop.turns import Turns
 from ...storage.disk.diskops import Compute, DiskOp, FileHandle, Map, Procedure, Read, Sync, name_file
 from ...storage.disk.filesystem import CachedReadUnsupportedError, FileSystem
 from ...storage.errors import SnapshotExpiredError, SyncFailedError
 from .descriptors import DescriptorBudget
 from .durations import Durations
-from .gathering import Gathering
 from .open_files import OpenFiles
 from .room import Rooms
 from .task_errors import TaskErrors
-from .turns import Turns
 from .writes_at_once import WritesAtOnce
 
 T = TypeVar("T")

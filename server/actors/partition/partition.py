@@ -26,6 +26,7 @@ import trio
 from ....protocol.errors import RequestError, UnknownTopicOrPartitionError
 from ....protocol.types import TopicPartition
 from ...config import DurabilityMode, LogConfig
+from ...loop.waiters import Waiters
 from ...storage.disk.diskops import Procedure
 from ...storage.errors import LogOfflineError, StorageError
 from ...storage.log.log import Log
@@ -37,7 +38,6 @@ from ..disk.writes_at_once import MAX_BYTES
 from .appender import MAX_GROUP_BYTES, MAX_GROUP_COMMANDS, Answer, AppendCommand, Appender, FailedGroup
 from .flusher import Flusher
 from .mailbox import Mailbox, MailboxClosedError
-from .waiters import Waiters
 
 LOGGER: Final = logging.getLogger(__name__)
 

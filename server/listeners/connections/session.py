@@ -18,12 +18,12 @@ import attrs
 import trio
 
 from ....protocol.types import ANONYMOUS, Bytes
+from ...loop.connection_task import ConnectionTask, Work
+from ...loop.deadlines import Deadlines
+from ...loop.reactor import Reactor
 from ...system.client_memory import PAYER, Payer, new_payer
 from .budget import FREE_BYTES, InFlightBudget, Share
-from .connection_task import ConnectionTask, Work
 from .counters import STALLED
-from .deadlines import Deadlines
-from .reactor import Reactor
 from .transport import Transport
 
 LOGGER: Final = logging.getLogger(__name__)

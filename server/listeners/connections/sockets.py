@@ -13,13 +13,14 @@ from typing import Any, Final, NamedTuple
 import attrs
 import trio
 
-from ...broker import ClientQuotas, Gathering
+from ...broker import ClientQuotas
+from ...loop.gathering import Gathering
+from ...loop.reactor import Reactor
 from ...settings.broker_config import Address, BrokerConfig
 from .budget import InFlightBudget
 from .bugs import report_bug
 from .counters import NEWCOMER, OUT_OF_MEMORY, ProtocolCounters
 from .places import ListenerPlaces, Places
-from .reactor import Reactor
 from .session import Session
 from .tls import TlsServer, TlsTransport
 from .transport import MIN_RECEIVE_BYTES, Transport, host_of

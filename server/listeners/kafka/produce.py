@@ -38,7 +38,7 @@ from ....protocol.records.batch import (
 )
 from ....protocol.types import Bytes, TopicPartition
 from ...broker import PARTITIONS_AT_ONCE, PARTITIONS_PER_TURN, AppendResult, PendingProduce
-from ..connections.connection_task import Work
+from ...loop.connection_task import Work
 from .door import Call
 from .produce_checks import ACKS, FIRST_WITH_ZSTD, ZSTD, check_odd_records
 from .session import Turn

@@ -23,7 +23,7 @@ from ....protocol.kafka.messages.transactions import (
     ListTransactionsTransactionState,
 )
 from ....protocol.types import TopicPartition
-from ..connections.in_turns import in_turns
+from ...loop.in_turns import in_turns
 from .door import Call
 from .patterns import pattern_of
 

@@ -14,9 +14,9 @@ from trio.testing import assert_checkpoints
 from triolog.protocol.errors import CorruptRecordError, InvalidTopicError, UnknownTopicOrPartitionError
 from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.actors.disk.disk import STEPS_PER_PROCEDURE
-from triolog.server.actors.disk.turns import STEPS_PER_TURN
 from triolog.server.broker import Broker
 from triolog.server.broker.writer import STEPS_PER_APPEND
+from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.storage.log.prepare_one import BYTES_PER_STEP, SMALL_BYTES, steps_of
 
 from tests.server.actors.partition.appending import Answered, answered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 import trio.testing
-from triolog.server.actors.partition.waiters import Waiters, waiting_on
+from triolog.server.loop.waiters import Waiters, waiting_on
 
 
 async def test_waking_wakes_all_who_wait() -> None:

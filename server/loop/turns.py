@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 import trio
 
-from ....protocol.records.steps import STEPS_PER_PAUSE
+from ...protocol.records.steps import STEPS_PER_PAUSE
 
 STEPS_PER_TURN: Final = 6 * STEPS_PER_PAUSE
 """Below 2 ms."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 import pytest
-from triolog.server.actors.disk.gathering import Gathering
+from triolog.server.loop.gathering import Gathering
 
 
 @attrs.define(eq=False)

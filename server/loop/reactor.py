@@ -16,8 +16,8 @@ from typing import Final, Protocol
 import attrs
 import trio
 
-from ...broker import Gathering
 from .deadlines import Deadlines
+from .gathering import Gathering
 
 SOCKETS_PER_TURN: Final = 64
 """That are served before others have their turn; the kernel tells of the rest again, the longest waiting first."""

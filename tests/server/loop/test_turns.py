@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from triolog.server.actors.disk.turns import STEPS_PER_TURN, Turns
+from triolog.server.loop.turns import STEPS_PER_TURN, Turns
 
 
 def test_the_step_that_fills_a_turn_is_the_last_and_the_next_turn_is_empty() -> None:
