@@ -18,7 +18,7 @@ from ..actors.manager.gaps.passes import GapPasses
 from ..actors.manager.topics import Topics
 from ..actors.share.share_partition import SharePartition, Wanted
 from ..groups.share.values import AcquiredRecords, AcquireMode, OffsetRange, ShareKey, StateBatch
-from ..loop.waiters import Waiters, waiting_on
+from ..loop.waiting import Waiters, waiting_on
 from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords
 from .fetches import FetchPartition, ReaderView

@@ -27,7 +27,7 @@ from ..groups.share.partition_state import SharePartitionState
 from ..groups.share.sessions import MAX_SESSIONS, ShareSession, ShareSessions
 from ..groups.share.stored_state import StoredShare
 from ..groups.share.values import Acknowledgement, ShareCounters, ShareKey, StateBatch
-from ..loop.waiters import Waiters
+from ..loop.waiting import Waiters
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs
 from .reader import LogReader

@@ -395,7 +395,7 @@ OTHER_LOOPS: Final = {
     "broker/reader.py:wait_for_bytes": "of a request",
     "broker/share_fetches.py:wait": "of a request",
     "service/log_lines.py:tell_regularly": "writes lines of the log; a handler raises nothing",
-    "loop/deadlines.py:run": "requests raise nothing when they expire",
+    "loop/waiting.py:run": "requests raise nothing when they expire",
     "loop/reactor.py:run": "sessions end with what they raise",
     "listeners/connections/session.py:_attend": "of one connection",
     "listeners/connections/sockets.py:_accept": "contains what accepting raises",

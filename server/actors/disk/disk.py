@@ -29,8 +29,7 @@ from ....protocol.errors import RequestError
 from ....protocol.limits import KIB, MIB
 from ....protocol.records.steps import STEPS_PER_PAUSE
 from ....protocol.types import Bytes
-from ...loop.gathering import Gathering
-from ...loop.turns import Turns
+from ...loop.turns import Gathering, Turns
 from ...storage.disk.diskops import Compute, DiskOp, FileHandle, Map, Procedure, Read, Sync, name_file
 from ...storage.disk.filesystem import CachedReadUnsupportedError, FileSystem
 from ...storage.errors import SnapshotExpiredError, SyncFailedError

@@ -22,7 +22,7 @@ import trio
 from ....protocol.errors import RequestError
 from ....protocol.limits import INT64_MAX
 from ...config import DurabilityMode
-from ...loop.waiters import Waiters
+from ...loop.waiting import Waiters
 from ...storage.disk.diskops import Procedure
 from ...storage.errors import AppendFailedError, LogOfflineError, SyncFailedError
 from ...storage.log.append import AppendPlan

@@ -26,7 +26,7 @@ import trio
 from ....protocol.errors import RequestError, UnknownTopicOrPartitionError
 from ....protocol.types import TopicPartition
 from ...config import DurabilityMode, LogConfig
-from ...loop.waiters import Waiters
+from ...loop.waiting import Waiters
 from ...storage.disk.diskops import Procedure
 from ...storage.errors import LogOfflineError, StorageError
 from ...storage.log.log import Log

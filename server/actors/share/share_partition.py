@@ -20,7 +20,7 @@ from ...groups.share.acquisition import Acquisition
 from ...groups.share.partition_state import Change, SharePartitionState
 from ...groups.share.stored_state import StoredShare, plan_write
 from ...groups.share.values import Acknowledgement, AcquiredRecords, AcquireMode, OffsetRange, ShareKey, StateBatch
-from ...loop.waiters import Waiters
+from ...loop.waiting import Waiters
 from ...system.clock import NowMs
 from ..coordinators.alarm import Alarm, deadline_now_ms
 from .share_state_log import ShareStateLog, fenced

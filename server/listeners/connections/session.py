@@ -19,8 +19,8 @@ import trio
 
 from ....protocol.types import ANONYMOUS, Bytes
 from ...loop.connection_task import ConnectionTask, Work
-from ...loop.deadlines import Deadlines
 from ...loop.reactor import Reactor
+from ...loop.waiting import Deadlines
 from ...system.client_memory import PAYER, Payer, new_payer
 from .budget import FREE_BYTES, InFlightBudget, Share
 from .counters import STALLED

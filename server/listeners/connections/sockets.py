@@ -14,8 +14,8 @@ import attrs
 import trio
 
 from ...broker import ClientQuotas
-from ...loop.gathering import Gathering
 from ...loop.reactor import Reactor
+from ...loop.turns import Gathering
 from ...settings.broker_config import Address, BrokerConfig
 from .budget import InFlightBudget
 from .bugs import report_bug

@@ -21,8 +21,8 @@ import trio
 
 from ....protocol.limits import KIB, MIB
 from ....protocol.types import ANONYMOUS, Bytes
-from ...loop.gathering import Gathering
 from ...loop.reactor import Reactor
+from ...loop.turns import Gathering
 from .counters import ProtocolCounters
 from .unsent import FREE_BYTES, SEND_TIMEOUT_S, SEND_TIMEOUT_UNDER_PRESSURE_S, UnsentAnswers
 

@@ -27,7 +27,7 @@ from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import Bytes
 from ...broker import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
 from ...loop.connection_task import Work
-from ...loop.deadlines import Expires
+from ...loop.waiting import Expires
 from ..connections.bugs import report_bug
 from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED
 from ..connections.meter import Meter

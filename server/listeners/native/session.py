@@ -24,7 +24,7 @@ from ....protocol.native.state import State
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ...broker import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
 from ...loop.connection_task import Work
-from ...loop.deadlines import Expires
+from ...loop.waiting import Expires
 from ..connections.bugs import report_bug
 from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters
 from ..connections.meter import Meter

@@ -9,8 +9,8 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from triolog.server.loop.gathering import Gathering
 from triolog.server.loop.reactor import SOCKETS_PER_TURN, Reactor
+from triolog.server.loop.turns import Gathering
 
 
 @attrs.define(eq=False)

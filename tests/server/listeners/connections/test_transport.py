@@ -13,7 +13,7 @@ import trio
 import trio.testing
 from triolog.protocol.limits import MIB
 from triolog.server.listeners.connections import transport as transports
-from triolog.server.loop.gathering import Gathering
+from triolog.server.loop.turns import Gathering
 
 from tests.support.brokers import until
 

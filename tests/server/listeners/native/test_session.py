@@ -18,8 +18,8 @@ from triolog.protocol.native.state import Role
 from triolog.server.listeners.connections.budget import FREE_BYTES, InFlightBudget
 from triolog.server.listeners.connections.transport import Transport
 from triolog.server.listeners.native.session import NativeSession
-from triolog.server.loop.gathering import Gathering
 from triolog.server.loop.reactor import Reactor
+from triolog.server.loop.turns import Gathering
 
 from tests.support.attackers import NativeStream, both_listeners
 from tests.support.brokers import PARTITION, until, values_from
