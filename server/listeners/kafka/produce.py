@@ -16,7 +16,13 @@ from typing import Final
 import attrs
 import trio
 
-from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.errors import (
+    CorruptRecordError,
+    ErrorCode,
+    InvalidRecordError,
+    RequestError,
+    UnsupportedCompressionTypeError,
+)
 from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.given_answers import PRODUCED, PartitionProduced, TopicProduced
 from ....protocol.kafka.messages.produce import (
@@ -36,13 +42,18 @@ from ....protocol.records.batch import (
     TRANSACTIONAL_FLAG,
     parse_header,
 )
-from ....protocol.types import Bytes, TopicPartition
+from ....protocol.types import Bytes, CompressionType, TopicPartition
 from ...broker import PARTITIONS_AT_ONCE, PARTITIONS_PER_TURN, AppendResult, PendingProduce
 from ...loop.connection_task import Work
 from .door import Call
-from .produce_checks import ACKS, FIRST_WITH_ZSTD, ZSTD, check_odd_records
 from .session import Turn
 
+ACKS: Final = (-1, 0, 1)
+FIRST_WITH_ZSTD: Final = 7
+ZSTD: Final = CompressionType.ZSTD.value
+MAGIC_POSITION: Final = 16
+LEAST_SIZE: Final = LOG_OVERHEAD + 14
+"""Of what Kafka's reader takes for a batch, of whatever format: that is a record of version 0 without anything in it."""
 FIRST_WITH_ABORTABLE: Final = 11
 FIRST_THAT_JOINS: Final = 12
 """From this version on producing joins a transaction; before it AddPartitionsToTxn does (KIP-890)."""
@@ -134,7 +145,7 @@ class KafkaProduce(PendingProduce):
             is_one_batch = magic == MAGIC and size == LOG_OVERHEAD + length
             is_one_batch &= attributes & COMPRESSION_MASK != ZSTD or version >= FIRST_WITH_ZSTD
         if not is_one_batch or request.acks not in ACKS:
-            check_odd_records(call, request.acks, topic_partition, records or b"")
+            _check_odd_records(call, request.acks, topic_partition, records or b"")
         if request.transactional_id is not None:
             call.check_partition(topic_partition)  # before it joins
         return topic_partition, records or b""
@@ -274,3 +285,46 @@ class KafkaProduce(PendingProduce):
             ],
             error_message=result.message,
         )
+
+
+def _check_odd_records(call: Call, acks: int, topic_partition: TopicPartition, records: Bytes) -> None:
+    """Raise the RequestError for what is wrong with the records of a partition, in Kafka's order, if anything is."""
+    _check_readable(topic_partition, records)
+    try:
+        if not records:
+            raise InvalidRecordError(f"{topic_partition}: there are no records in the request")
+        _check_format(call, topic_partition, records)
+        if acks not in ACKS:
+            raise RequestError(f"{topic_partition}: acks={acks}, expected one of {ACKS}", ErrorCode.INVALID_REQUIRED_ACKS)
+    except RequestError:
+        call.check_partition(topic_partition)  # Kafka says first that there is none
+        raise
+
+
+def _check_readable(topic_partition: TopicPartition, records: Bytes) -> None:
+    """Raises CorruptRecordError for what Kafka cannot read at all; it says so even for a missing partition."""
+    if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] > MAGIC:
+        raise CorruptRecordError(f"{topic_partition}: the records have magic {records[MAGIC_POSITION]}, expected {MAGIC}")
+    if len(records) >= LOG_OVERHEAD and (size := _first_size(records)) < LEAST_SIZE:
+        raise CorruptRecordError(f"{topic_partition}: a batch of {size} bytes, expected at least {LEAST_SIZE}")
+
+
+def _check_format(call: Call, topic_partition: TopicPartition, records: Bytes) -> None:
+    """Kafka calls older formats than that of the batches invalid, not damaged. The codec counts that the client chose."""
+    if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] < MAGIC:
+        raise InvalidRecordError(f"{topic_partition}: the records have magic {records[MAGIC_POSITION]}, expected {MAGIC}")
+    size = _first_size(records)
+    if len(records) < LOG_OVERHEAD or len(records) < size:
+        raise InvalidRecordError(f"{topic_partition}: there is no whole batch in {len(records)} bytes")
+    has_header = len(records) >= RECORD_BATCH_OVERHEAD
+    if call.version < FIRST_WITH_ZSTD and has_header and parse_header(records).attributes & COMPRESSION_MASK == ZSTD:
+        raise UnsupportedCompressionTypeError(f"{topic_partition}: zstd needs Produce v{FIRST_WITH_ZSTD}")
+    if size < RECORD_BATCH_OVERHEAD:
+        raise CorruptRecordError(f"{topic_partition}: a batch of {size} bytes has less than a batch's header")
+    if len(records) >= size + LOG_OVERHEAD and len(records) - size >= _first_size(records[size:]):
+        raise InvalidRecordError(f"{topic_partition}: a produce has one record batch for a partition, there is more behind it")
+
+
+def _first_size(records: Bytes) -> int:
+    """Bytes of the first batch, as its header says."""
+    return LOG_OVERHEAD + int.from_bytes(records[LOG_OVERHEAD - 4 : LOG_OVERHEAD], "big", signed=True)
