@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -17,7 +17,6 @@ from ..actors.disk.disk import STEPS_PER_PROCEDURE
 from ..actors.manager.log_manager import LogManager
 from ..actors.partition.appender import ACKS_ALL, Answer
 from ..actors.partition.partition import PartitionActor
-from ..loop.connection_task import Work
 from ..storage.disk.diskops import Procedure
 from ..storage.disk.paths import INTERNAL_TOPICS
 from ..storage.log.append import AppendResult
@@ -41,6 +40,8 @@ NOT_ACKNOWLEDGED: Final = AppendResult(-1, -1, -1, -1)
 BATCHES: Final = (memoryview, bytes, bytearray)
 Records = Bytes | Sequence[PlainRecord]
 """Record batches, stored as they are, or records that the server packs into one batch."""
+Work = Callable[[], Awaitable[None]]
+"""What is left of an offer: to be awaited before anything else is offered over the same connection."""
 
 
 @attrs.frozen(eq=False, repr=False)

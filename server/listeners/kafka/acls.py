@@ -23,7 +23,7 @@ from ....protocol.kafka.messages.admin.acls import (
     DescribeAclsResponse,
 )
 from ...broker import Acl, AclFilter, check_new_acl
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call, error_code, error_message
 
 E = TypeVar("E", bound=enum.IntEnum)

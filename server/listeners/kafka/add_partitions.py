@@ -18,7 +18,7 @@ from ....protocol.kafka.messages.transactions import (
 )
 from ....protocol.types import TopicPartition
 from ...broker import is_internal
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call
 from .transactions import transaction_code
 

@@ -25,7 +25,7 @@ from ....protocol.kafka.messages.admin.configs import (
     IncrementalAlterConfigsResponse,
 )
 from ...config import KNOWN_KEYS, TOPIC_KEYS, LogConfig
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .configs import ResourceType, check_broker_name, check_group_name, unknown_type
 from .door import Call, error_code, error_message
 

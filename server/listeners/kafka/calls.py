@@ -19,10 +19,10 @@ from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
 from ....protocol.schema.fields import has_more_elements
 from ...broker import Broker
-from ...loop.connection_task import Work
 from ...settings.broker_config import Address
 from ...system.client_memory import PAYER
 from ..access.audited import note_change
+from ..connections.connection_task import Work
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
 from .access.audited import AUDITED, KAFKA

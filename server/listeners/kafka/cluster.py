@@ -26,7 +26,7 @@ from ....protocol.kafka.messages.admin.cluster import (
 )
 from ....protocol.limits import INT32_MIN
 from ....protocol.types import TopicPartition
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call, error_code, error_message
 from .replicas import check_assignment
 

@@ -21,7 +21,7 @@ from ....protocol.kafka.messages.admin.configs import (
     ListConfigResourcesResponse,
 )
 from ...broker import ALL_BROKERS, check_topic_name
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .broker_entries import broker_entries, entries_of_all_brokers
 from .client_metrics_entries import client_metrics_entries
 from .config_entries import Entry, topic_entries

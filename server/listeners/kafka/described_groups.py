@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from ....protocol.errors import RequestError
 from ....protocol.kafka.authorization import ResourceType
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call
 
 D = TypeVar("D")

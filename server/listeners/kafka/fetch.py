@@ -21,8 +21,8 @@ from ....protocol.kafka.messages.fetch import FetchPartition as RequestedPartiti
 from ....protocol.limits import MIB
 from ....protocol.types import Isolation, TopicPartition
 from ...broker import CONSUMER_BYTE_RATE, DEFAULT_VIEW, FetchAnswer, FetchPartition, ReaderView, note_gaps
-from ...loop.connection_task import Work
-from ...loop.in_turns import in_turns
+from ..connections.connection_task import Work
+from ..connections.in_turns import in_turns
 from .door import Call
 from .fetch_partitions import FIRST_WITH_TOPIC_IDS, WantedPartition, partition_data, resolve
 from .fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Asked, FetchSession, Key, Seen

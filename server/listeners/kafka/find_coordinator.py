@@ -11,7 +11,7 @@ from ....protocol.kafka.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call, Node
 
 GROUP: Final = 0

@@ -21,7 +21,7 @@ from ....protocol.kafka.messages.groups import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import GroupDescription, GroupState
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call
 
 FIRST_WITH_UNKNOWN_GROUP: Final = 6

@@ -24,8 +24,8 @@ from ....protocol.kafka.messages.list_offsets import (
 )
 from ....protocol.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Isolation, TopicPartition
 from ...broker import TimestampAndOffset
-from ...loop.connection_task import Work
-from ...loop.in_turns import in_turns
+from ..connections.connection_task import Work
+from ..connections.in_turns import in_turns
 from .door import Call, error_code
 from .leader_epoch import NOT_CHECKED, check_leader_epoch
 from .session import Turn

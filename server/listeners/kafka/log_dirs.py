@@ -20,7 +20,7 @@ from ....protocol.kafka.messages.admin.log_dirs import (
 )
 from ....protocol.types import TopicPartition
 from ...broker import DirectoryContents
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call, error_code
 
 LOGGER: Final = logging.getLogger(__name__)

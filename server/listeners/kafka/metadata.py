@@ -22,8 +22,8 @@ from ....protocol.kafka.messages.metadata import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import TopicMetadata, check_topic_name, is_internal
-from ...loop.in_turns import in_turns
 from ..access.audited import note_change
+from ..connections.in_turns import in_turns
 from .access.audited import KAFKA
 from .door import NO_TOPIC_ID, Call
 

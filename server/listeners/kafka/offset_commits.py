@@ -24,8 +24,8 @@ from ....protocol.kafka.messages.transactions import (
 )
 from ....protocol.types import TopicPartition
 from ...broker import Commit, CommittingMember
-from ...loop.connection_task import Work
-from ...loop.in_turns import in_turns
+from ..connections.connection_task import Work
+from ..connections.in_turns import in_turns
 from .door import Call, error_code
 from .session import Turn
 

@@ -26,8 +26,8 @@ from ....protocol.kafka.messages.offsets import (
 )
 from ....protocol.types import NO_OFFSET, TopicPartition
 from ...broker import GroupOffset
-from ...loop.in_turns import in_turns
 from ..access.judging import Steps, finish, map_steps
+from ..connections.in_turns import in_turns
 from .door import NO_TOPIC_ID, Call, error_code
 
 FIRST_WITH_SEVERAL_GROUPS: Final = 8

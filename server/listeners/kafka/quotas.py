@@ -22,7 +22,7 @@ from ....protocol.kafka.messages.admin.quotas import (
     DescribeClientQuotasValueData,
 )
 from ...broker import ENTITY_TYPES, IP, QuotaEntity, check_quota, checked_entity
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call, error_code, error_message
 
 EXACT: Final = 0

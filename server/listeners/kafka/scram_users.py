@@ -23,7 +23,7 @@ from ....protocol.kafka.messages.sasl import (
     DescribeUserScramCredentialsResult,
 )
 from ....protocol.kafka.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call
 
 MAX_SALT_BYTES: Final = 1024

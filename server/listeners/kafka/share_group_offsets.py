@@ -25,7 +25,7 @@ from ....protocol.kafka.messages.share_group_offsets import (
 )
 from ....protocol.types import TopicPartition
 from ...broker import ShareOffset
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import NO_TOPIC_ID, Call, error_code, error_message
 
 NO_OFFSET: Final = -1

@@ -21,8 +21,8 @@ from ....protocol.kafka.messages.streams_groups import (
 )
 from ....protocol.limits import MAX_PARTITIONS_PER_REQUEST
 from ...broker import InternalTopic, StreamsStatus, StreamsStatusCode, check_topic_name, is_internal
-from ...loop.in_turns import in_turns
 from ..access.audited import note_change
+from ..connections.in_turns import in_turns
 from .access.audited import KAFKA
 from .create_topics import TOPICS_PER_TURN, create_topic
 from .door import Call

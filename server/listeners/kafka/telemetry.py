@@ -18,7 +18,7 @@ from ....protocol.kafka.messages.admin.telemetry import (
     PushTelemetryResponse,
 )
 from ...broker import ACCEPTED_COMPRESSION, Compute, Point, Procedure, Push, point_steps, unpack
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call
 
 POINTS_PER_TURN: Final = 256

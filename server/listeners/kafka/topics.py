@@ -21,7 +21,7 @@ from ....protocol.kafka.messages.admin.topics import (
     DeleteTopicsResponse,
 )
 from ....protocol.types import TopicPartition
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import NO_TOPIC_ID, Call, error_code, error_message
 from .replicas import check_addition
 

@@ -23,7 +23,7 @@ from ....protocol.kafka.messages.transactions import (
     ListTransactionsTransactionState,
 )
 from ....protocol.types import TopicPartition
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call
 from .patterns import pattern_of
 

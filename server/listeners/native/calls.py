@@ -15,11 +15,11 @@ from ....protocol.native.connection import NativeConnection, NativeRequest
 from ....protocol.native.state import Role
 from ....protocol.records.compression import load_codecs
 from ...broker import LOOKUPS_PER_TURN, AuditLog, Broker, Security
-from ...loop.connection_task import Work
 from ...settings.broker_config import Address
 from ...settings.version import VERSION
 from ..access.audited import note_change
 from ..access.rights import Asker
+from ..connections.connection_task import Work
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport

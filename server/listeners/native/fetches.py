@@ -12,7 +12,7 @@ from ....protocol.errors import InvalidRequestError
 from ....protocol.limits import INT64_MAX, MIB
 from ....protocol.native import messages
 from ...broker import Broker, FetchAnswer, FetchPartition, ReaderView, note_gaps
-from ...loop.connection_task import Work
+from ..connections.connection_task import Work
 from .fetched import fetch_body, fetch_body_steps
 from .session import NativeSession
 

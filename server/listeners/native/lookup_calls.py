@@ -9,7 +9,7 @@ from ....protocol.errors import InvalidRequestError, RequestError
 from ....protocol.native import messages
 from ....protocol.types import TopicPartition
 from ...broker import Broker, TimestampAndOffset
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 
 EXPLAINED_PER_TURN: Final = 4
 

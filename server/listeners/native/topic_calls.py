@@ -8,7 +8,7 @@ from typing import Final
 from ....protocol.errors import RequestError
 from ....protocol.native import messages
 from ...broker import Broker, PartitionDescription, TopicDescription
-from ...loop.in_turns import in_turns
+from ..connections.in_turns import in_turns
 
 TOPICS_PER_TURN: Final = 4
 """Whose whole configuration is told, or all partitions on the spot."""

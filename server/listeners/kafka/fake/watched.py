@@ -24,8 +24,8 @@ from .....protocol.types import Bytes
 from ....faults.faults import Fault, Faults
 from ....faults.requests import LoggedRequest, RequestLog
 from ....faults.rules import Intercept, Intercepted, Subject
-from ....loop.connection_task import Work
 from ....system.clock import NowMs
+from ...connections.connection_task import Work
 from ..door import KafkaDoor
 from ..error_answers import error_codes, error_response
 from ..session import Turn

@@ -15,9 +15,9 @@ from .....protocol.errors import ErrorCode, InvalidConfigError, RequestError, Sa
 from .....protocol.native import messages
 from .....protocol.native.connection import NativeRequest
 from ....broker import Broker
-from ....loop.connection_task import Work
 from ....settings.listener_security import PLAIN
 from ...access.login import EXPIRED, Login
+from ...connections.connection_task import Work
 from ..session import NativeSession, TakeUp
 
 ADMITTED: Final = frozenset({messages.HelloRequest.api, messages.AuthenticateRequest.api})

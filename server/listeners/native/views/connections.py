@@ -9,8 +9,8 @@ import trio
 
 from .....protocol.native import messages
 from ....broker import Broker
-from ....loop.in_turns import in_turns
 from ....system.tcp_info import TcpBytes, tcp_bytes
+from ...connections.in_turns import in_turns
 from ...connections.session import NOT_SAID, Session
 from ...connections.sockets import Admission, Listener
 

@@ -12,8 +12,8 @@ import pytest
 import trio
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from triolog.server.listeners.connections import unsent
+from triolog.server.listeners.connections.in_turns import in_turns
 from triolog.server.listeners.connections.session import REQUESTS_PER_TURN, Session
-from triolog.server.loop.in_turns import in_turns
 
 from tests.support import kafka_server as support
 from tests.support.brokers import until
