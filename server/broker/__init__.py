@@ -7,8 +7,8 @@ asked at once, because the others still succeed.
 from ..actors.coordinators.commit_batch import Commit as Commit
 from ..actors.coordinators.committed_offsets import GroupOffset as GroupOffset
 from ..actors.coordinators.managed.share_coordinator import ShareOffset as ShareOffset
-from ..actors.disk.durations import DURATION_BOUNDS_S as DURATION_BOUNDS_S
-from ..actors.disk.durations import Durations as Durations
+from ..actors.disk.disk import DURATION_BOUNDS_S as DURATION_BOUNDS_S
+from ..actors.disk.disk import Durations as Durations
 from ..actors.manager.descriptions import DirectoryContents as DirectoryContents
 from ..actors.manager.descriptions import PartitionDescription as PartitionDescription
 from ..actors.manager.descriptions import TopicDescription as TopicDescription
