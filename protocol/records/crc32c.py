@@ -5,11 +5,10 @@ The work is done by the `crc32c` package: the processor's instruction where ther
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from crc32c import crc32c as _crc32c
 
-from ..types import Bytes
-
-
-def crc32c(data: Bytes, crc: int = 0) -> int:
-    """Return the unsigned checksum of `data`, continued from `crc` (the checksum of what came before it)."""
-    return _crc32c(data, crc)
+crc32c: Final[Callable[..., int]] = _crc32c
+"""(data, crc=0) -> the unsigned checksum of `data`, continued from `crc` (the checksum of what came before it)."""

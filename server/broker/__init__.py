@@ -6,9 +6,8 @@ asked at once, because the others still succeed.
 
 from ..actors.coordinators.commit_batch import Commit as Commit
 from ..actors.coordinators.committed_offsets import GroupOffset as GroupOffset
-from ..actors.disk.durations import DURATION_BOUNDS_S as DURATION_BOUNDS_S
-from ..actors.disk.durations import Durations as Durations
-from ..actors.disk.gathering import Gathering as Gathering
+from ..actors.disk.disk import DURATION_BOUNDS_S as DURATION_BOUNDS_S
+from ..actors.disk.disk import Durations as Durations
 from ..actors.manager.descriptions import DirectoryContents as DirectoryContents
 from ..actors.manager.descriptions import PartitionDescription as PartitionDescription
 from ..actors.manager.descriptions import TopicDescription as TopicDescription
@@ -89,6 +88,7 @@ from ..storage.disk.diskops import Procedure as Procedure
 from ..storage.disk.paths import check_topic_name as check_topic_name
 from ..storage.disk.paths import is_internal as is_internal
 from ..storage.log.append import AppendResult as AppendResult
+from ..storage.log.prepare import PreparedAppend as PreparedAppend
 from ..storage.log.prepare_one import PlainRecord as PlainRecord
 from ..storage.lookups.fetch import FetchedRecords as FetchedRecords
 from ..storage.lookups.fetched_records import PlainRecords as PlainRecords
@@ -115,8 +115,9 @@ from .share_fetches import ShareFetch as ShareFetch
 from .share_fetches import ShareFetched as ShareFetched
 from .statistics import BrokerStatistics as BrokerStatistics
 from .statistics import TopicFigures as TopicFigures
-from .writer import PartitionAppend as PartitionAppend
-from .writer import expecting as expecting
+from .writer import PARTITIONS_AT_ONCE as PARTITIONS_AT_ONCE
+from .writer import PARTITIONS_PER_TURN as PARTITIONS_PER_TURN
+from .writer import PendingProduce as PendingProduce
 
 ConsumerGroupDescription = AssignedGroupDescription
 ShareGroupDescription = AssignedGroupDescription

@@ -21,7 +21,7 @@ from ...protocol.records.steps import UNTOLD_STEPS
 from ...protocol.types import Isolation, TimeRange, TopicPartition
 from ..actors.disk.disk import Disk, WouldWaitError
 from ..actors.manager.log_manager import LogManager
-from ..actors.partition.waiters import Waiters, waiting_on
+from ..loop.waiting import Waiters, waiting_on
 from ..storage.disk.diskops import Procedure as DiskProcedure
 from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.log.leader_epochs import LeaderEpochs

@@ -16,7 +16,7 @@ from ...protocol.records.batch import BatchHeader, iter_batches
 from ...protocol.types import Bytes
 from ..actors.manager.gaps.passes import GapPasses
 from ..actors.manager.topics import Topics
-from ..actors.partition.waiters import Waiters, waiting_on
+from ..loop.waiting import Waiters, waiting_on
 from ..sharing.partition import AcquireStyle, SharePartition
 from ..sharing.partitions import NeverBegunError, SharePartitions
 from ..sharing.state.values import AcquiredRecords, AcquireMode, OffsetRange, ShareKey, StateBatch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -49,6 +49,10 @@ class TopicAdmin:
     _manager: LogManager
     _committed_offsets: CommittedOffsets
     _shares: SharePartitions
+    named: Callable[[bytes], str] = attrs.field(
+        init=False, default=attrs.Factory(lambda admin: admin._manager.topics.name_of, takes_self=True)
+    )
+    """The name of the topic with an id of 16 bytes. Raises RequestError: UNKNOWN_TOPIC_ID."""
 
     async def create(
         self,
@@ -97,10 +101,6 @@ class TopicAdmin:
     def names(self) -> Iterator[str]:
         """Names of all topics, in order."""
         return (hosted.topic.name for hosted in self._manager.topics)
-
-    def named(self, topic_id: bytes) -> str:
-        """The name of the topic with an id of 16 bytes. Raises RequestError: UNKNOWN_TOPIC_ID."""
-        return self._manager.topics.name_of(topic_id)
 
     def named_partitions(self, partitions: Iterable[tuple[bytes, int]]) -> list[TopicPartition]:
         """Partitions of topics with these ids by name, in order. A topic that was deleted meanwhile is left out."""

@@ -18,7 +18,7 @@ from ...protocol.coordinator.share_group_records import ShareStateValue
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.types import TopicPartition
 from ..actors.coordinators.alarm import Alarm, deadline_now_ms
-from ..actors.partition.waiters import Waiters
+from ..loop.waiting import Waiters
 from ..system.clock import NowMs
 from .state.acquisition import Acquisition
 from .state.partition_state import Change, SharePartitionState

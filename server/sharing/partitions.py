@@ -21,8 +21,8 @@ from ...protocol.limits import INT64_MAX
 from ...protocol.types import TopicPartition
 from ..actors.coordinators.alarm import Alarm
 from ..actors.manager.topics import Topics
-from ..actors.partition.waiters import Waiters
 from ..groups.share.states import ShareStateSummary
+from ..loop.waiting import Waiters
 from ..storage.segments.segment_view import TimestampAndOffset
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs

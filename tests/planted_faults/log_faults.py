@@ -143,9 +143,9 @@ TRANSACTIONS: Final = {
     "marker-above-the-high-watermark": Fault(
         why="Records of a transaction are shown as committed before its marker is on the device.",
         file="server/storage/producers/producer_state.py",
-        old="        if self._unreplicated and self._unreplicated[0].last_offset < offset:\n"
-        "            while self._unreplicated and self._unreplicated[0].last_offset < offset:\n",
-        new="        if self._unreplicated:\n            while self._unreplicated:\n",
+        old="        if self.unreplicated and self.unreplicated[0].last_offset < offset:\n"
+        "            while self.unreplicated and self.unreplicated[0].last_offset < offset:\n",
+        new="        if self.unreplicated:\n            while self.unreplicated:\n",
         tests=(f"{PRODUCER_STATE}::test_the_first_unstable_offset_moves_when_the_marker_is_below_the_high_watermark",),
     ),
     "stable-offset-in-an-entry": Fault(

@@ -261,7 +261,7 @@ MEMORY: Final = {
     ),
     "departure-unseen": Fault(
         why="A peer that left keeps its connection for as long as its fetch wanted to wait.",
-        file="server/listeners/connections/reactor.py",
+        file="server/loop/reactor.py",
         old="        if events & _LEFT:\n",
         new="        if events & select.EPOLLHUP:\n",
         tests=(f"{ATTACKS_TESTS}::test_peers_that_leave_parked_requests_behind_give_their_places_back",),

@@ -396,15 +396,15 @@ OTHER_LOOPS: Final = {
     "broker/reader.py:wait_for_bytes": "of a request",
     "broker/share_fetches.py:wait": "of a request",
     "service/log_lines.py:tell_regularly": "writes lines of the log; a handler raises nothing",
-    "listeners/connections/deadlines.py:run": "requests raise nothing when they expire",
-    "listeners/connections/reactor.py:run": "sessions end with what they raise",
+    "loop/waiting.py:run": "requests raise nothing when they expire",
+    "loop/reactor.py:run": "sessions end with what they raise",
     "listeners/connections/session.py:_attend": "of one connection",
     "listeners/connections/sockets.py:_accept": "contains what accepting raises",
     "listeners/connections/tls.py:_shake_hands": "of one connection",
 }
 """Loops of coroutines that are no background tasks over many ids, or contain errors themselves. Those of a connection, of a
 request to the control port and of an embedding program are left out by their folders."""
-FOLDERS: Final = ("actors", "broker", "service", "system", "groups", "sharing", "listeners/connections")
+FOLDERS: Final = ("actors", "broker", "loop", "service", "system", "groups", "sharing", "listeners/connections")
 
 
 def endless_loops() -> Iterator[str]:

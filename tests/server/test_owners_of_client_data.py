@@ -15,7 +15,7 @@ from triolog.server.groups.coordinators.group_coordinator import ConsumerCoordin
 from triolog.server.groups.coordinators.share import ShareCoordinator
 
 SERVER: Final = Path(ledger.__file__).parents[1]
-PACKAGES: Final = ("actors", "broker", "groups", "listeners", "security", "sharing", "telemetry")
+PACKAGES: Final = ("actors", "broker", "groups", "listeners", "loop", "security", "sharing", "telemetry")
 COLLECTIONS: Final = {"dict", "set", "list", "deque", "Counter", "OrderedDict", "defaultdict"}
 
 ACCOUNTED: Final = {
@@ -53,7 +53,7 @@ NOT_KEPT: Final = {
     "lives as long as a request, a turn or a round of work; requests have a budget of their own": """
         GroupCoordinator._callers GroupRecords._waiting KeyedLocks._locks ShareCoordinator._claims
         GroupOffsets.commits_under_way
-        Fetched.answers Fetched.read Collector.topics Collector.partitions Portion.topics PendingProduce._log_starts
+        Fetched.answers Fetched.read Collector.topics Collector.partitions Portion.topics KafkaProduce._log_starts
         GroupDraft.records GroupDraft.touched Effects._answers Effects._stores _Kind.partitions _Run.active _Run.standby
         Process.counts Process.tasks Acquisition._acquired Acquisition.archived
         Change.batches Change.runs Change.counted Mailbox._items

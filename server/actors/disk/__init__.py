@@ -1,1 +1,1 @@
-"""Where disk operations run: threads, descriptors, turns of the event loop."""
+"""Where disk operations run: threads and descriptors."""

@@ -15,9 +15,9 @@ from typing import Final
 import attrs
 
 from ....protocol.limits import KIB, MIB
+from ...loop.turns import Turns
 from ...storage.disk.diskops import DiskOp, Write
 from ...storage.disk.filesystem import FileSystem
-from .turns import Turns
 
 MAX_BYTES: Final = MIB
 """More than that is worth a thread: it is copied while others are served."""

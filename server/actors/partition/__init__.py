@@ -1,1 +1,1 @@
-"""The actor of one partition, its mailbox, its flushes, and who waits for it."""
+"""The actor of one partition, its mailbox, and its flushes."""

@@ -125,18 +125,18 @@ class Appender:
                 pending.popleft().answer(error)
 
     def append_now(self, appends: list[AppendCommand]) -> FailedGroup | bool:
-        """Append what came in without waiting for anything. False: that cannot be done, and nothing was. A group that failed is
-        for `settle`."""
+        """Append what came in without waiting for anything, where durability is not `fsync`. False: that cannot be done, and
+        nothing was. A group that failed is for `settle`."""
         log = self.log
         config = log.config
-        if log.refusal is not None or config.durability.mode is DurabilityMode.FSYNC:
+        if log.offline is not None or log.waiting is not None:
             return False
         if config.flush_messages != INT64_MAX and self._syncs_now(appends):
             return False
         plan = plan_append(log, list(map(PREPARED, appends)), sync=False)
         if plan.roll is not None:
             return False
-        if plan.writes:
+        if plan.cursor.buffers:
             size = plan.cursor.size - plan.segment.size
             # What `_has_room` answers, without its call.
             if size + FILE_BLOCK_BYTES > self._room.left_bytes and not self._is_internal:

@@ -22,12 +22,12 @@ import trio
 from ....protocol.errors import RequestError
 from ....protocol.limits import INT64_MAX
 from ...config import DurabilityMode
+from ...loop.waiting import Waiters
 from ...storage.disk.diskops import Procedure
 from ...storage.errors import AppendFailedError, LogOfflineError, SyncFailedError
 from ...storage.log.append import AppendPlan
 from ...storage.log.log import FlushPlan, Log
 from ..disk.disk import Disk, OperationFailedError
-from .waiters import Waiters
 
 LOGGER: Final = logging.getLogger(__name__)
 

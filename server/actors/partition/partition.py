@@ -25,7 +25,8 @@ import trio
 
 from ....protocol.errors import RequestError, UnknownTopicOrPartitionError
 from ....protocol.types import TopicPartition
-from ...config import LogConfig
+from ...config import DurabilityMode, LogConfig
+from ...loop.waiting import Waiters
 from ...storage.disk.diskops import Procedure
 from ...storage.errors import LogOfflineError, StorageError
 from ...storage.log.log import Log
@@ -37,7 +38,6 @@ from ..disk.writes_at_once import MAX_BYTES
 from .appender import MAX_GROUP_BYTES, MAX_GROUP_COMMANDS, Answer, AppendCommand, Appender, FailedGroup
 from .flusher import Flusher
 from .mailbox import Mailbox, MailboxClosedError
-from .waiters import Waiters
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -295,8 +295,8 @@ class PartitionActor:
         return bool(commands)
 
     def _has_mail(self) -> None:
-        """Something came in while the task waits."""
-        if self.disk.gathering.is_open:
+        """Something came in while the task waits. With `fsync` it is the task's in any case: a sync takes a thread."""
+        if self.disk.gathering.is_open and self.log.config.durability.mode is not DurabilityMode.FSYNC:
             self.disk.gathering.write_later(self)
         else:
             self._mailbox.wake()

@@ -13,12 +13,13 @@ from typing import Any, Final, NamedTuple, Protocol
 import attrs
 import trio
 
-from ...broker import ClientQuotas, Gathering
+from ...broker import ClientQuotas
 from ...config.broker_config import Address, BrokerConfig
+from ...loop.reactor import Reactor
+from ...loop.turns import Gathering
 from .budget import InFlightBudget
 from .counters import NEWCOMER, OUT_OF_MEMORY, ProtocolCounters, report_bug
 from .places import ListenerPlaces, Places
-from .reactor import Reactor
 from .session import Session
 from .tls import TlsServer, TlsTransport
 from .transport import MIN_RECEIVE_BYTES, Transport, host_of

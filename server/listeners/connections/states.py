@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from .reactor import READING as READING
+from ...loop.reactor import READING as READING
 
 State = Literal["reading", "held", "working", "muted", "draining", "lingering", "closed"]
 Event = Literal["hold", "resume", "work", "worked", "mute", "unmute", "stop", "linger", "close"]

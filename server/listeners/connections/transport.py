@@ -21,9 +21,9 @@ import trio
 
 from ....protocol.limits import KIB, MIB
 from ....protocol.types import ANONYMOUS, Bytes
-from ...broker import Gathering
+from ...loop.reactor import Reactor
+from ...loop.turns import Gathering
 from .counters import ProtocolCounters
-from .reactor import Reactor
 from .unsent import FREE_BYTES, SEND_TIMEOUT_S, SEND_TIMEOUT_UNDER_PRESSURE_S, UnsentAnswers
 
 LOGGER: Final = logging.getLogger(__name__)

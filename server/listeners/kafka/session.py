@@ -26,9 +26,9 @@ from ....protocol.limits import INT32_MAX
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import Bytes
 from ...broker import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
+from ...loop.waiting import Expires
 from ..connections.connection_task import Work
 from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED, report_bug
-from ..connections.deadlines import Expires
 from ..connections.meter import Meter
 from ..connections.session import Session
 from ..connections.states import DRAINING, READING

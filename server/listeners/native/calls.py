@@ -29,7 +29,7 @@ from .access.audited import AUDITED, NATIVE
 from .access.guard import RULES, Judged, judge_steps, judged
 from .access.login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
 from .fetches import Fetches
-from .produce import Produces
+from .produce import take_produce
 from .session import NativeSession, TakeUp, error_codes
 from .statistics import statistics
 from .views import connections, segments, transactions
@@ -90,13 +90,11 @@ class NativeCalls(Asker):
     """None where nobody logs in."""
     guard: Security | None = None
     """Who knows what a principal may do; None: everybody may do everything."""
-    produces: Produces = attrs.field(init=False)
     fetches: Fetches = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         security = self.broker.security
         self.guard = None if security.authorizer is None else security
-        self.produces = Produces(self.session, self.broker)
         self.fetches = Fetches(self.session, self.broker)
         self.session.departed = self.fetches.end_long_polls
 
@@ -159,7 +157,7 @@ class NativeCalls(Asker):
     def _serve(self, correlation_id: int, message: messages.RequestMessage) -> Work | None:
         match message:
             case messages.ProduceRequest():
-                return self._in_turn(correlation_id, self.produces.take(correlation_id, message))
+                return self._in_turn(correlation_id, take_produce(self.session, self.broker, correlation_id, message))
             case messages.FetchRequest():
                 return self._begin(correlation_id, self.fetches.fetch(correlation_id, message))
             case messages.StageRequest():

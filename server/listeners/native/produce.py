@@ -1,85 +1,105 @@
-"""The produces of one connection: their appends, the answers that they wait for, and the transactions they belong to."""
+"""Produce: records to partitions, the answers that a produce waits for, and the transaction it belongs to."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
-from typing import Final
 
 import attrs
-import trio
 
-from ....protocol.errors import (
-    ErrorCode,
-    ExpectedOffsetError,
-    InvalidRequestError,
-    InvalidTxnStateError,
-    RequestError,
-    RequestTimedOutError,
-)
+from ....protocol.errors import ExpectedOffsetError, InvalidTxnStateError, RequestError
 from ....protocol.native import messages
-from ....protocol.records.batch import BatchHeader
-from ....protocol.types import TopicPartition
-from ...broker import AppendResult, Broker, PartitionAppend, expecting
+from ....protocol.records.batch import TRANSACTIONAL_FLAG, BatchHeader
+from ....protocol.types import Bytes, TopicPartition
+from ...broker import PARTITIONS_AT_ONCE, AppendResult, Broker, PendingProduce, PreparedAppend
 from ..connections.connection_task import Work
 from .session import NativeSession
 
-PARTITIONS_AT_ONCE: Final = 16
-"""Of a request that may be enqueued without a turn of the scheduler."""
-PARTITIONS_PER_TURN: Final = 128
-"""Appends of a request that are enqueued before others have their turn."""
+FLAGS_POSITION = 22
+"""The lower byte of a batch's attributes."""
+
+
+def take_produce(session: NativeSession, broker: Broker, correlation_id: int, message: messages.ProduceRequest) -> Work | None:
+    """Offer the partitions of a request their records, or return what does it. The answer comes with the last of theirs."""
+    partitions = message.partitions
+    count = len(partitions)
+    produce = NativeProduce(message, count, [None] * count, session, broker, correlation_id)
+    if message.acks:
+        session.expire_after(correlation_id, produce, message.timeout_ms / 1000)
+    if message.transactional_id is not None:
+        return produce.join_and_offer
+    if count > PARTITIONS_AT_ONCE:
+        return partial(produce.offer_all, enumerate(partitions), produce.offer)
+    return produce.offer_now(enumerate(partitions), produce.offer)
 
 
 @attrs.define(eq=False, repr=False)
-class UnansweredProduce:
-    """A produce that waits for its partitions' answers, which come from their actors' tasks."""
+class NativeProduce(PendingProduce):
+    """A produce that waits for its partitions' answers. Owner: the partitions, until the last one has answered."""
 
     session: NativeSession
+    broker: Broker
     correlation_id: int
-    message: messages.ProduceRequest
-    _results: list[AppendResult | RequestError | None] = attrs.field(init=False)
-    _missing: int = attrs.field(init=False)
     _is_answered: bool = attrs.field(init=False, default=False)
 
-    def __attrs_post_init__(self) -> None:
-        self._missing = len(self.message.partitions)
-        self._results = [None] * self._missing
-        if self.message.acks:
-            self.session.expire_after(self.correlation_id, self, self.message.timeout_ms / 1000)
+    # ---- offers ----------------------------------------------------------------------------------------------------------
 
-    def put(self, slot: int, result: AppendResult | RequestError) -> None:
-        """One partition's answer; the last one sends the response. With acks 0 there is none, so a failure ends the
-        connection: a producer that never hears of errors must not go on as if all were well. Raises nothing: the actor that
-        calls it serves others too."""
-        self._results[slot] = result
-        self._missing -= 1
+    def offer(self, slot: int, asked: messages.ProducePartition) -> Work | None:
+        """Offer a partition its records. Raises RequestError."""
+        if _is_flagged(asked.records):
+            return partial(self._offer_flagged, slot, asked)
+        writer, answer = self.broker.writer, partial(self.put, slot)
+        return writer.offer(asked.topic_partition, asked.records, self.request.acks, answer, asked.expected_offset)
+
+    async def _offer_flagged(self, slot: int, asked: messages.ProducePartition) -> None:
+        await self._submission(slot, await self._check(asked))()
+
+    def _submission(self, slot: int, prepared: PreparedAppend) -> Work:
+        asked, answer = self.request.partitions[slot], partial(self.put, slot)
+        submit = self.broker.writer.submit
+        return partial(submit, asked.topic_partition, prepared, self.request.acks, answer, asked.expected_offset)
+
+    async def _check(self, asked: messages.ProducePartition) -> PreparedAppend:
+        """Check a partition's records, and whether they are of the request's transaction. Raises RequestError."""
+        prepared = await self.broker.writer.check(asked.topic_partition, asked.records)
+        check_transaction(self.request.transactional_id, asked.topic_partition, prepared.batches[0][0])
+        return prepared
+
+    async def join_and_offer(self) -> None:
+        """Check all records, then let the partitions of those that are sound join their producer's transaction: all do, or all
+        are refused."""
+        checked: dict[int, PreparedAppend] = {}
+        for slot, asked in enumerate(self.request.partitions):
+            try:
+                checked[slot] = await self._check(asked)
+            except RequestError as exc:
+                self.put(slot, exc.as_answer())
         try:
-            if self.message.acks:
-                if not self._missing:
-                    self.answer()
-            elif isinstance(result, RequestError):
-                self.session.fail(result)
-        except Exception as exc:
-            self.session.met_bug(exc)
+            await self._join(checked.items())
+        except RequestError as exc:
+            for slot in checked:
+                self.put(slot, exc.as_answer())
+            checked = {}
+        await self.offer_all(checked.items(), self._submission)
 
-    def expire(self) -> None:
-        for slot, result in enumerate(self._results):
-            if result is None:
-                self._results[slot] = RequestTimedOutError(
-                    f"no acknowledgement within timeout_ms={self.message.timeout_ms}; the outcome is unknown",
-                    ErrorCode.REQUEST_TIMED_OUT,
-                )
-        try:
-            self.answer()
-        except Exception as exc:
-            self.session.met_bug(exc)
+    async def _join(self, checked: Iterable[tuple[int, PreparedAppend]]) -> None:
+        partitions: dict[tuple[int, int], list[TopicPartition]] = {}
+        for slot, prepared in checked:
+            header = prepared.batches[0][0]
+            joining = partitions.setdefault((header.producer_id, header.producer_epoch), [])
+            joining.append(self.request.partitions[slot].topic_partition)
+        for producer, joining in partitions.items():
+            await self.broker.transactions.add_partitions(self.request.transactional_id, *producer, joining)
 
-    def answer(self) -> None:
+    # ---- results ---------------------------------------------------------------------------------------------------------
+
+    def respond(self) -> None:
         """Send the response, once; later answers of partitions find nobody: the id may belong to another request then."""
         if self._is_answered:
             return
         self._is_answered = True
         entries = []
-        for each, result in zip(self.message.partitions, self._results, strict=True):
+        for each, result in zip(self.request.partitions, self.results, strict=True):
             if isinstance(result, AppendResult):
                 response = messages.ProducePartitionResponse(
                     each.topic, each.partition, None, result.base_offset, result.log_append_time, result.log_start_offset
@@ -90,113 +110,23 @@ class UnansweredProduce:
             entries.append(response)
         self.session.respond(self.correlation_id, None, messages.ProduceResponse(tuple(entries)).to_body())
 
+    def discard(self) -> None:
+        if not self.session.failed:
+            self.session.discard(self.correlation_id)
 
-@attrs.define(eq=False, repr=False)
-class Produces:
-    """How the produces of a connection are taken up."""
+    def note_refusal(self, slot: int, error: RequestError, *, by_log: bool) -> None:
+        if not self.request.acks:
+            self.session.fail(error)
 
-    session: NativeSession
-    broker: Broker
+    def met_bug(self, error: Exception) -> None:
+        self.session.met_bug(error)
 
-    def take(self, correlation_id: int, message: messages.ProduceRequest) -> Work | None:
-        """Enqueue the appends, or answer what does it; that waits only for room in a mailbox. The answer comes with the last of
-        theirs."""
-        pending = UnansweredProduce(self.session, correlation_id, message)
-        appends = self._prepared_now(message) if message.transactional_id is None else None
-        if appends is None:
-            return partial(self._take_later, pending)
-        for slot, append in enumerate(appends):
-            if isinstance(append, RequestError):
-                pending.put(slot, append)
-        waiting = {slot: append for slot, append in enumerate(appends) if not isinstance(append, RequestError)}
-        while waiting:
-            slot = next(iter(waiting))
-            actor, prepared = waiting[slot]
-            if not actor.try_append(prepared, message.acks, partial(pending.put, slot)):
-                return partial(self._enqueue, pending, waiting)
-            del waiting[slot]
-        self._settle(pending)
-        return None
 
-    def _prepared_now(self, message: messages.ProduceRequest) -> list[PartitionAppend | RequestError] | None:
-        """What can be appended, or why not, by slot. None, and nothing has happened: it takes a longer look."""
-        if len(message.partitions) > PARTITIONS_AT_ONCE:
-            return None
-        appends: list[PartitionAppend | RequestError] = []
-        for each in message.partitions:
-            if isinstance(each.records, tuple):
-                return None
-            try:
-                topic_partition = each.topic_partition
-                append = self.broker.writer.prepare_now(topic_partition, each.records)
-                if append is None:
-                    return None
-                check_transaction(None, topic_partition, append[1].batches[0][0])
-                appends.append(append if each.expected_offset is None else expecting(append, each.expected_offset))
-            except RequestError as exc:
-                appends.append(exc.as_answer())
-            except ValueError as exc:
-                appends.append(InvalidRequestError(f"{each.topic}-{each.partition}: {exc}"))
-        return appends
-
-    async def _take_later(self, pending: UnansweredProduce) -> None:
-        appends = await self._prepare(pending.message, pending)
-        if pending.message.transactional_id is not None:
-            appends = await self._join_transaction(pending.message.transactional_id, appends, pending)
-        await self._enqueue(pending, appends)
-
-    async def _enqueue(self, pending: UnansweredProduce, appends: dict[int, PartitionAppend]) -> None:
-        for slot, (actor, prepared) in appends.items():
-            await self.broker.writer.submit(actor, prepared, pending.message.acks, partial(pending.put, slot))
-            if not slot % PARTITIONS_PER_TURN and slot:
-                await trio.lowlevel.checkpoint()
-        self._settle(pending)
-
-    def _settle(self, pending: UnansweredProduce) -> None:
-        """Everything is enqueued."""
-        if not pending.message.acks:
-            if not self.session.failed:
-                self.session.discard(pending.correlation_id)
-        elif not pending.message.partitions:
-            pending.answer()
-
-    async def _prepare(self, message: messages.ProduceRequest, pending: UnansweredProduce) -> dict[int, PartitionAppend]:
-        """What can be appended, by slot; the other partitions have their answers."""
-        appends: dict[int, PartitionAppend] = {}
-        for slot, each in enumerate(message.partitions):
-            try:
-                topic_partition = each.topic_partition
-                if isinstance(each.records, tuple):
-                    append = await self.broker.writer.prepare_records(topic_partition, each.records)
-                else:
-                    now = self.broker.writer.prepare_now(topic_partition, each.records)
-                    append = now or await self.broker.writer.prepare(topic_partition, each.records)
-                check_transaction(message.transactional_id, topic_partition, append[1].batches[0][0])
-                appends[slot] = append if each.expected_offset is None else expecting(append, each.expected_offset)
-            except RequestError as exc:
-                pending.put(slot, exc.as_answer())
-            except ValueError as exc:
-                pending.put(slot, InvalidRequestError(f"{each.topic}-{each.partition}: {exc}"))
-        return appends
-
-    async def _join_transaction(
-        self, transactional_id: str, appends: dict[int, PartitionAppend], pending: UnansweredProduce
-    ) -> dict[int, PartitionAppend]:
-        """Let the partitions join their producer's transaction: all do, or the request is answered with why not."""
-        partitions: dict[tuple[int, int], list[TopicPartition]] = {}
-        for slot, (_, prepared) in appends.items():
-            header = prepared.batches[0][0]
-            each = pending.message.partitions[slot]
-            producer = header.producer_id, header.producer_epoch
-            partitions.setdefault(producer, []).append(each.topic_partition)
-        try:
-            for producer, joining in partitions.items():
-                await self.broker.transactions.add_partitions(transactional_id, *producer, joining)
-        except RequestError as exc:
-            for slot in appends:
-                pending.put(slot, exc.as_answer())
-            return {}
-        return appends
+def _is_flagged(records: Bytes | tuple[messages.PlainRecord, ...]) -> bool:
+    """Whether they say of themselves that they are transactional, which is not checked yet."""
+    if isinstance(records, tuple):
+        return False
+    return len(records) > FLAGS_POSITION and bool(records[FLAGS_POSITION] & TRANSACTIONAL_FLAG)
 
 
 def check_transaction(transactional_id: str | None, topic_partition: TopicPartition, header: BatchHeader) -> None:

@@ -23,9 +23,9 @@ from ....protocol.native.kinds import Body
 from ....protocol.native.state import State
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ...broker import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
+from ...loop.waiting import Expires
 from ..connections.connection_task import Work
 from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters, report_bug
-from ..connections.deadlines import Expires
 from ..connections.meter import Meter
 from ..connections.session import Session
 from ..connections.states import DRAINING

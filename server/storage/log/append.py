@@ -99,13 +99,28 @@ def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> A
         # What AppendResult(...) makes, without its Python-level call.
         answers.append(tuple.__new__(AppendResult, (base_offset, last_offset, told_time, log_start_offset)))
         next_offset = last_offset + 1
-    operations: list[DiskOp] = [*segment.writes_for(cursor)]
+    operations = segment.writes_for(cursor)
     files = segment.files_for(cursor)
     if sync and cursor.buffers:
         _add_sync(log, segment, operations, files)
-    values = (answers, len(answers), roll, segment, cursor, producers, next_offset, operations, files, sync)
     # What AppendPlan(...) makes, without its Python-level call.
-    return tuple.__new__(AppendPlan, (*values, log.names_created, log.unsynced_snapshot))
+    return tuple.__new__(
+        AppendPlan,
+        (
+            answers,
+            len(answers),
+            roll,
+            segment,
+            cursor,
+            producers,
+            next_offset,
+            operations,
+            files,
+            sync,
+            log.names_created,
+            log.unsynced_snapshot,
+        ),
+    )
 
 
 class Rest(NamedTuple):

@@ -196,7 +196,8 @@ class Log:
         self.high_watermark = offset
         self.high_watermark_segment = segment
         self.high_watermark_position = position
-        self.producers.on_high_watermark(offset)
+        if self.producers.unreplicated:
+            self.producers.on_high_watermark(offset)
         if not self.sync_metadata:
             self.producers.on_recovery_point(offset)
         self._snapshot = None

@@ -32,7 +32,6 @@ class ProducerState:
 
     __slots__ = (
         "_ongoing",
-        "_unreplicated",
         "_unsynced",
         "end_offset",
         "entries",
@@ -40,6 +39,7 @@ class ProducerState:
         "has_newest_only",
         "log_start_offset",
         "snapshot_offset",
+        "unreplicated",
     )
 
     def __init__(self, end_offset: int = 0, entries: dict[int, ProducerEntry] | None = None) -> None:
@@ -55,9 +55,9 @@ class ProducerState:
             for entry in self.entries.values()
             if entry.current_txn_first_offset is not None
         }
-        # Those whose marker is not below the high watermark yet, without those that begin behind one that ends later: first and
-        # last offsets ascend, and the first of them begins first.
-        self._unreplicated: deque[CompletedTxn] = deque()
+        self.unreplicated: deque[CompletedTxn] = deque()
+        """Those whose marker is not below the high watermark yet, without those that begin behind one that ends later: first
+        and last offsets ascend, and the first of them begins first."""
         self._unsynced = UnsyncedTransactions()
         self.first_unstable_offset: int | None = None
         """First offset of the earliest transaction that is open, or whose marker is not below the high watermark yet."""
@@ -114,9 +114,9 @@ class ProducerState:
 
     def on_high_watermark(self, offset: int) -> None:
         """Transactions whose marker lies below the high watermark are decided for every reader."""
-        if self._unreplicated and self._unreplicated[0].last_offset < offset:
-            while self._unreplicated and self._unreplicated[0].last_offset < offset:
-                self._unreplicated.popleft()
+        if self.unreplicated and self.unreplicated[0].last_offset < offset:
+            while self.unreplicated and self.unreplicated[0].last_offset < offset:
+                self.unreplicated.popleft()
             self._find_first_unstable()
 
     def on_recovery_point(self, offset: int) -> None:
@@ -155,14 +155,14 @@ class ProducerState:
 
     def _complete(self, txn: CompletedTxn) -> None:
         """One that begins earlier and ends later than another one is undecided for longer, and from further back."""
-        while self._unreplicated and self._unreplicated[-1].first_offset >= txn.first_offset:
-            self._unreplicated.pop()
-        self._unreplicated.append(txn)
+        while self.unreplicated and self.unreplicated[-1].first_offset >= txn.first_offset:
+            self.unreplicated.pop()
+        self.unreplicated.append(txn)
 
     def _find_first_unstable(self) -> None:
         first = min(self._ongoing.values(), default=None)
-        if self._unreplicated:
-            undecided = self._unreplicated[0].first_offset
+        if self.unreplicated:
+            undecided = self.unreplicated[0].first_offset
             first = undecided if first is None else min(first, undecided)
         self.first_unstable_offset = first
 

@@ -137,17 +137,22 @@ class LogSegment:
     # ---- append: plan on a cursor, write, take the cursor over -------------------------------------------------------
 
     def cursor(self) -> SegmentCursor:
+        offset_index, time_index, config = self.offset_index, self.time_index, self.config
+        # What `max_entries` and `max_segment_ms` answer, without their calls.
+        most_offset_entries = (offset_index.file.create_bytes or 0) // offset_index.entry_size
+        most_time_entries = (time_index.file.create_bytes or 0) // time_index.entry_size - 1
+        segment_ms = config.max_segment_ms if "compact" in config.cleanup_policy else config.segment_ms
         return SegmentCursor(
             self.size,
             self.bytes_since_last_index_entry,
             self.max_timestamp,
             self.offset_of_max_timestamp,
             self.rolling_based_timestamp,
-            self.offset_index.tail,
-            self.time_index.tail,
-            self.offset_index.max_entries,
-            self.time_index.max_entries - 1,
-            self.config.max_segment_ms - self.roll_jitter_ms,
+            offset_index.tail,
+            time_index.tail,
+            most_offset_entries,
+            most_time_entries,
+            segment_ms - self.roll_jitter_ms,
             self.least_timestamps.since,
         )
 
@@ -225,9 +230,9 @@ class LogSegment:
             files.append(self.transaction_index.file)
         return files
 
-    def writes_for(self, cursor: SegmentCursor) -> list[Write]:
+    def writes_for(self, cursor: SegmentCursor) -> list[DiskOp]:
         """Log first, then the indexes: an index never points behind the log's end."""
-        writes = [Write(self.log, self.size, cursor.buffers)] if cursor.buffers else []
+        writes: list[DiskOp] = [Write(self.log, self.size, cursor.buffers)] if cursor.buffers else []
         if cursor.offset_entries:
             writes.append(Write(self.offset_index.file, self.offset_index.size_in_bytes, [cursor.offset_entries]))
         if cursor.time_entries:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.disk.durations import DURATION_BOUNDS_S, Durations
+from triolog.server.actors.disk.disk import DURATION_BOUNDS_S, Durations
 from triolog.server.broker import FetchPartition, statistics
 from triolog.server.figures.as_map import statistics_map
 from triolog.server.figures.prometheus import scrape

@@ -1,4 +1,4 @@
-"""Appends in two steps: what is checked on the spot, and what is left to those who wait."""
+"""Offers of records: what is checked and enqueued on the spot, and what is left to those who wait."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from trio.testing import assert_checkpoints
 from triolog.protocol.errors import CorruptRecordError, InvalidTopicError, UnknownTopicOrPartitionError
 from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.actors.disk.disk import STEPS_PER_PROCEDURE
-from triolog.server.actors.disk.turns import STEPS_PER_TURN
-from triolog.server.broker import Broker, PartitionAppend
+from triolog.server.broker import Broker
 from triolog.server.broker.writer import STEPS_PER_APPEND
+from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.storage.log.prepare_one import BYTES_PER_STEP, SMALL_BYTES, steps_of
 
-from tests.support.brokers import PARTITION, TOPIC, one_partition, values_from, with_quick_writes
+from tests.server.actors.partition.appending import Answered, answered
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, until, values_from, with_quick_writes
 from tests.support.logs import START_MS, batch
 
 
@@ -41,18 +42,18 @@ async def turns_of_others() -> AsyncIterator[list[None]]:
         nursery.cancel_scope.cancel()
 
 
-async def appended(broker: Broker, append: PartitionAppend) -> None:
-    done = trio.Event()
-    await broker.writer.submit(*append, -1, lambda _: done.set())
-    await done.wait()
+def offer(broker: Broker, records: Any, partition: TopicPartition = PARTITION) -> Any:
+    return broker.writer.offer(partition, records, -1, lambda _: None)
 
 
 async def test_a_small_batch_is_checked_on_the_spot_as_by_those_who_wait(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
-        append = broker.writer.prepare_now(PARTITION, batch(value=b"now"))
-        assert append is not None
-        assert append == await broker.writer.prepare(PARTITION, batch(value=b"now"))
-        await appended(broker, append)
+        actor, records = actor_of(broker), batch(value=b"now")
+        assert broker.writer._check_in_turn(actor, records) == await broker.writer.check(PARTITION, records)
+        answers: Answered = []
+        assert broker.writer.offer(PARTITION, records, -1, answers.append) is None
+        assert answers == []
+        await answered(answers, 1)
         assert await values_from(broker) == [b"now"]
 
 
@@ -63,26 +64,26 @@ async def test_a_small_batch_is_checked_on_the_spot_as_by_those_who_wait(tmp_pat
 )
 async def test_what_is_not_small_and_plain_has_to_be_waited_for(tmp_path: Path, records: bytes) -> None:
     async with one_partition(tmp_path) as broker:
-        assert broker.writer.prepare_now(PARTITION, records) is None
-        assert await broker.writer.prepare(PARTITION, records)
+        await offer(broker, records)()
+        await until(lambda: actor_of(broker).log.log_end_offset > 0)
 
 
 async def test_damage_is_told_by_those_who_wait(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         records = bytearray(batch())
         records[-3] ^= 1
-        assert broker.writer.prepare_now(PARTITION, records) is None
+        work = offer(broker, records)
         with pytest.raises(CorruptRecordError, match=f"{TOPIC}-0: "):
-            await broker.writer.prepare(PARTITION, records)
+            await work()
 
 
 async def test_where_no_client_may_write_is_told_at_once(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         with pytest.raises(InvalidTopicError):
-            broker.writer.prepare_now(TopicPartition("__consumer_offsets", 0), batch())
+            offer(broker, batch(), TopicPartition("__consumer_offsets", 0))
         for missing in (TopicPartition("missing", 0), TopicPartition(TOPIC, 1), TopicPartition(TOPIC, -1)):
             with pytest.raises(UnknownTopicOrPartitionError):
-                broker.writer.prepare_now(missing, batch())
+                offer(broker, batch(), missing)
 
 
 @pytest.mark.parametrize("size", [100, 15_000, 120_000])
@@ -95,11 +96,11 @@ async def test_many_batches_leave_others_their_turn(tmp_path: Path, size: int) -
         rounds = []
         for _ in range(3):
             checked = 0
-            while broker.writer.prepare_now(PARTITION, records) is not None:
+            while (work := offer(broker, records)) is None:
                 checked += 1
             rounds.append(checked)
             with assert_checkpoints():
-                await broker.writer.prepare(PARTITION, records)
+                await work()
         assert rounds[0] <= per_turn + 1
         assert set(rounds[1:]) <= {per_turn, per_turn + 1}
         assert per_turn >= 4
@@ -137,7 +138,7 @@ async def test_records_that_expire_at_once_are_warned_of_on_the_spot_too(
     async with one_partition(tmp_path, topic={"retention.ms": "1000"}) as broker:
         with caplog.at_level(logging.WARNING):
             for timestamp in (START_MS - 1000, START_MS - 1001, START_MS - 1001):
-                assert broker.writer.prepare_now(PARTITION, batch(timestamp)) is not None
+                assert offer(broker, batch(timestamp)) is None
         warnings = [record.getMessage() for record in caplog.records if "retention.ms" in record.getMessage()]
         assert len(warnings) == 1
         assert str(START_MS - 1001) in warnings[0]

@@ -309,7 +309,7 @@ async def test_refusals_take_short_turns(fast_path: Path, records: Callable[[], 
 async def test_plain_records_with_too_many_headers_are_refused_before_they_are_packed(attacked: Served) -> None:
     record = messages.PlainRecord(None, b"k", b"v", (("h", b""),) * 10_001)
     with pytest.raises(RequestError, match="has 10001 headers, above max_headers_per_record"):
-        await attacked.server.broker.writer.prepare_records(PARTITION, (record,))
+        await attacked.server.broker.writer.check(PARTITION, (record,))
 
 
 ATTACKS: Final[dict[str, Attack]] = {

@@ -17,7 +17,7 @@ from triolog.protocol.records.steps import STEPS_PER_PAUSE
 from triolog.server.actors.disk.descriptors import DescriptorBudget
 from triolog.server.actors.disk.disk import READERS, Disk, OperationFailedError, WouldWaitError
 from triolog.server.actors.disk.open_files import CLOSE_BACKLOG
-from triolog.server.actors.disk.turns import STEPS_PER_TURN
+from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Read, Sync, Write
 from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.indexes.offset_and_time import OffsetIndex

@@ -251,17 +251,17 @@ async def test_an_append_on_its_way_when_the_space_ends_is_refused(tmp_path: Pat
     """It has passed the door before anybody looked."""
     async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE) as broker:
         await broker.topics.create("orders")
-        actor, prepared = await broker.writer.prepare_records(ORDERS, value("x"))
+        prepared = await broker.writer.check(ORDERS, value("x"))
         fs.free = RESERVE // FLOOR + FILE_BLOCK_BYTES
         await broker._manager.guard.check()
         answers: list[object] = []
-        await broker.writer.submit(actor, prepared, -1, answers.append)
+        await actor_of(broker, ORDERS).append(prepared, -1, answers.append)
         await until(lambda: len(answers) == 1)
         (refused,) = answers
         assert isinstance(refused, RequestError)
         assert refused.code is ErrorCode.POLICY_VIOLATION
         assert "there is no room for" in refused.message
         fs.free = RESERVE
-        await broker.writer.submit(actor, prepared, -1, answers.append)
+        await actor_of(broker, ORDERS).append(prepared, -1, answers.append)
         await until(lambda: len(answers) == 2)
         assert isinstance(answers[1], AppendResult), "it asks for a look"

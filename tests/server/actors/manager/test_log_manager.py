@@ -258,7 +258,7 @@ async def test_what_is_enqueued_when_the_server_stops_is_still_done(tmp_path: Pa
             async with one_partition(tmp_path, fs=fs) as broker:
                 actor = actor_of(broker)
                 for number in range(10):
-                    _, prepared = await broker.writer.prepare_records(PARTITION, value(str(number)))
+                    prepared = await broker.writer.check(PARTITION, value(str(number)))
                     await actor.append(prepared, -1, answers.append)
                 await gate.reached()
 
@@ -277,7 +277,7 @@ async def test_a_stop_that_takes_too_long_is_not_clean(tmp_path: Path, fs: GateF
     async with trio.open_nursery() as nursery:
         with fs.hold("sync", ".log") as gate:
             async with one_partition(tmp_path, fs=fs, durability="fsync", stop_timeout_ms=1) as broker:
-                _, prepared = await broker.writer.prepare_records(PARTITION, value("x"))
+                prepared = await broker.writer.check(PARTITION, value("x"))
                 await actor_of(broker).append(prepared, -1, lambda _: None)
                 await gate.reached()
 

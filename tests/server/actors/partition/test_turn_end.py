@@ -73,6 +73,17 @@ async def test_what_takes_long_the_task_does_in_order(
         assert len(await values_from(broker)) == 5
 
 
+async def test_with_fsync_a_turn_gathers_one_group_for_the_task_and_puts_nothing_off(tmp_path: Path) -> None:
+    answers: Answered = []
+    async with one_partition(tmp_path, durability="fsync") as broker:
+        actor = actor_of(broker)
+        with broker.disk.gathering:
+            put(actor, answers, count=3)
+            assert not broker.disk.gathering._writers
+        await answered(answers, 3)
+        assert (actor.statistics().groups, actor.statistics().appends) == (1, 3)
+
+
 async def test_a_command_that_waits_for_its_turn_is_not_overtaken(tmp_path: Path) -> None:
     answers: Answered = []
     seen: list[int] = []

@@ -12,8 +12,8 @@ import pytest
 import trio
 import trio.testing
 from triolog.protocol.limits import MIB
-from triolog.server.actors.disk.gathering import Gathering
 from triolog.server.listeners.connections import transport as transports
+from triolog.server.loop.turns import Gathering
 
 from tests.support.brokers import until
 

@@ -11,7 +11,7 @@ from triolog.protocol.kafka.messages.records import ProducePartition, ProduceReq
 from triolog.protocol.limits import MIB
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType, TopicPartition
-from triolog.server.listeners.kafka.pending_produce import PendingProduce
+from triolog.server.broker import PendingProduce
 from triolog.server.storage.log.prepare import MAX_RECORD_ERRORS
 
 from tests.support.brokers import values_from
@@ -61,6 +61,16 @@ async def test_several_topics_and_partitions_are_answered_in_the_order_asked(kaf
     answer = await client.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 9)
     found = [(topic.name, each.index, each.error_code) for topic in answer.responses for each in topic.partition_responses]
     assert found == [(TOPIC, 2, 0), (TOPIC, 0, 0), (TOPIC, 9, 3), ("missing", 2, 3), ("other", 0, 0)]
+
+
+async def test_partitions_before_and_after_one_that_takes_a_longer_look_are_stored(
+    kafka: KafkaServer, client: KafkaStream
+) -> None:
+    parts = [ProducePartition(index=index, records=batch("x" * size)) for index, size in ((0, 1), (1, 200_000), (2, 1), (9, 1))]
+    topic = ProduceTopic(name=TOPIC, topic_id=bytes(16), partition_data=parts)
+    answer = await client.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), 9)
+    found = [(each.index, each.error_code, each.base_offset) for each in answer.responses[0].partition_responses]
+    assert found == [(0, 0, 0), (1, 0, 0), (2, 0, 0), (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
 
 
 async def test_a_partition_that_is_named_twice_gets_both(kafka: KafkaServer, client: KafkaStream) -> None:

@@ -15,12 +15,12 @@ from triolog.protocol.limits import MIB
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import NEED_DATA, LastError, NativeConnection, NativeRequest
 from triolog.protocol.native.state import Role
-from triolog.server.actors.disk.gathering import Gathering
 from triolog.server.listeners.connections.budget import FREE_BYTES, InFlightBudget
-from triolog.server.listeners.connections.reactor import Reactor
 from triolog.server.listeners.connections.states import DRAINING
 from triolog.server.listeners.connections.transport import Transport
 from triolog.server.listeners.native.session import NativeSession
+from triolog.server.loop.reactor import Reactor
+from triolog.server.loop.turns import Gathering
 
 from tests.support.attackers import NativeStream, both_listeners
 from tests.support.brokers import PARTITION, until, values_from

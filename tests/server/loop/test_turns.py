@@ -1,4 +1,5 @@
-"""What is put off to the end of a turn: done once, in order, and whatever it causes is done in the same turn."""
+"""A turn of the event loop: what fits it, counted in steps, and what is put off to its end: done once, in order, and whatever
+it causes is done in the same turn."""
 
 from __future__ import annotations
 
@@ -6,7 +7,29 @@ from collections.abc import Callable
 
 import attrs
 import pytest
-from triolog.server.actors.disk.gathering import Gathering
+from triolog.server.loop.turns import STEPS_PER_TURN, Gathering, Turns
+
+
+def test_the_step_that_fills_a_turn_is_the_last_and_the_next_turn_is_empty() -> None:
+    turns = Turns()
+    assert [turns.spend(STEPS_PER_TURN // 3) for _ in range(6)] == [False, False, True] * 2
+
+
+def test_what_does_not_fit_is_not_done_and_whoever_spends_next_is_the_last() -> None:
+    turns = Turns()
+    assert turns.fit(STEPS_PER_TURN - 1)
+    assert not turns.fit(1)
+    assert not turns.fit(1)
+    assert turns.spend(1)
+    assert turns.fit(STEPS_PER_TURN - 1)
+
+
+def test_a_turn_that_begins_has_room() -> None:
+    turns = Turns()
+    assert not turns.fit(STEPS_PER_TURN), "it never does"
+    turns.begin()
+    assert not turns.spend(1)
+    assert turns.fit(STEPS_PER_TURN - 2)
 
 
 @attrs.define(eq=False)

@@ -9,9 +9,9 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from triolog.server.actors.disk.gathering import Gathering
-from triolog.server.listeners.connections.reactor import SOCKETS_PER_TURN, Reactor
 from triolog.server.listeners.connections.states import HELD, READING, State
+from triolog.server.loop.reactor import SOCKETS_PER_TURN, Reactor
+from triolog.server.loop.turns import Gathering
 
 
 @attrs.define(eq=False)

@@ -1,8 +1,9 @@
-"""What may not wait for ever, of all connections of a listener: one task looks once a second, and none while nothing waits. Who
-begins to wait asks no clock: the next look does."""
+"""What waits for something that somebody else notices: requests for the end of their time, readers for a partition to move."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 import attrs
@@ -21,7 +22,8 @@ class Expires(Protocol):
 
 @attrs.define(eq=False, repr=False)
 class Deadlines:
-    """Owner: a listener. `run` is its task."""
+    """What may not wait for ever, of all connections of a listener. Owner: the listener; `run` is its task, which looks once a
+    second, and never while nothing waits. Who begins to wait asks no clock: the next look does."""
 
     _new: dict[Expires, float] = attrs.field(factory=dict)
     """What began to wait since the last look, and for how many seconds: its time begins with the next one, however far the
@@ -64,3 +66,32 @@ class Deadlines:
         for who in over:
             if self._waiting.pop(who, None) is not None:
                 who.expire()
+
+
+@attrs.define(eq=False, repr=False)
+class Waiters:
+    """Events of readers that wait for a partition's high watermark to move. Readers add and remove theirs, the partition's
+    actor sets them: synchronously, and all of them."""
+
+    _events: set[trio.Event] = attrs.field(factory=set)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def wake_all(self) -> None:
+        for event in self._events:
+            event.set()
+
+
+@contextmanager
+def waiting_on(waiters: Iterable[Waiters]) -> Iterator[trio.Event]:
+    """An event that is set when any of the partitions moves. Make it before looking: nothing is missed then."""
+    event = trio.Event()
+    joined = [each._events for each in waiters]
+    for events in joined:
+        events.add(event)
+    try:
+        yield event
+    finally:
+        for events in joined:
+            events.discard(event)

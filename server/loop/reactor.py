@@ -16,8 +16,8 @@ from typing import Final, Protocol
 import attrs
 import trio
 
-from ...broker import Gathering
-from .deadlines import Deadlines
+from .turns import Gathering
+from .waiting import Deadlines
 
 SOCKETS_PER_TURN: Final = 64
 """That are served before others have their turn; the kernel tells of the rest again, the longest waiting first."""
@@ -87,7 +87,9 @@ class Reactor:
 
     def _turn(self) -> None:
         """A frame of its own: a session must not be kept by who served it last."""
-        again, self._again = self._again, {}
+        again = self._again
+        if again:
+            self._again = {}
         self._is_serving = True
         try:
             with self.gathering:

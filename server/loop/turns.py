@@ -1,0 +1,118 @@
+"""A turn of the event loop: how much is done in it, and what is put off to its end.
+
+A turn is a stretch of code in the trio thread without an `await`. Who serves many in one go opens it: a listener that has found
+sockets to be ready, or an actor that answers a group. What is put off to its end more can join: appends to a partition share a
+write, answers to a peer a send. Outside of a turn nothing is put off.
+
+How long a task keeps the event loop from the others is counted in steps (see `protocol.records.steps`). Ordinary work is done
+in the turn in which it was asked for. What pauses oftener than fits a turn waits for its place among others of its kind, one
+at a time, and goes on for one pause in each turn of the scheduler. Not in a thread: an interpreter that runs there is given
+back after 5 ms, and everybody who waits for a reply would wait so long for it at every system call.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import attrs
+import trio
+
+from ...protocol.records.steps import STEPS_PER_PAUSE
+
+STEPS_PER_TURN: Final = 6 * STEPS_PER_PAUSE
+"""Below 2 ms."""
+
+
+@attrs.define(eq=False, repr=False)
+class Turns:
+    """What has been done since somebody let others have their turn. Owner: the trio thread."""
+
+    large_work: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(1))
+    """Held by who does what does not fit a turn, as long as it needs the processor. It keeps memory bounded too: of many
+    batches that unpack to 64 MiB one is unpacked at a time."""
+    _steps: int = 0
+
+    def begin(self) -> None:
+        """Others have just had their turn: for a task that waits before each of its own, and so knows."""
+        self._steps = 0
+
+    def spend(self, steps: int) -> bool:
+        """Whether this was the last that fits a turn."""
+        self._steps += steps
+        if self._steps < STEPS_PER_TURN:
+            return False
+        self._steps = 0
+        return True
+
+    def done(self, steps: int) -> None:
+        """So much was done where `fit` could not tell: nothing may fit this turn any more."""
+        self._steps += steps
+
+    async def checkpoint(self, steps: int) -> None:
+        """The checkpoint of who does so much without waiting for anything: ends for who is cancelled, always; others have their
+        turn when what was done fills one. A turn of the scheduler for each append would cost as much as the append."""
+        if self.spend(steps):
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+
+    def has_room(self, steps: int) -> bool:
+        """Whether `fit` would spend them."""
+        return self._steps + steps < STEPS_PER_TURN
+
+    def fit(self, steps: int) -> bool:
+        """Spend steps if they fit this turn beside others. False: nothing was done, and whoever spends next does the last that
+        fits."""
+        if self._steps + steps < STEPS_PER_TURN:
+            self._steps += steps
+            return True
+        self._steps = STEPS_PER_TURN
+        return False
+
+
+class PutOff(Protocol):
+    """Somebody with work that can wait until the turn's end."""
+
+    def end_turn(self) -> None:
+        """Do it. Raises nothing: the rest of the turn is others'."""
+
+
+@attrs.define(eq=False, repr=False)
+class Gathering:
+    """Owner: the trio thread. `with gathering:` is a turn, which may contain others; they end with the outermost."""
+
+    turns: Turns = attrs.field(factory=Turns)
+    """How much is done in a turn."""
+    is_open: bool = False
+    """Whether something may be put off."""
+    _depth: int = 0
+    _writers: dict[PutOff, None] = attrs.field(factory=dict)
+    _senders: dict[PutOff, None] = attrs.field(factory=dict)
+
+    def write_later(self, who: PutOff) -> None:
+        """Have `end_turn` called before the turn ends, once however often this is asked."""
+        self._writers[who] = None
+
+    def send_later(self, who: PutOff) -> None:
+        """The same, when nobody has anything to write any more: that is where answers come from."""
+        self._senders[who] = None
+
+    def __enter__(self) -> None:
+        self._depth += 1
+        self.is_open = True
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self._depth == 1:
+                self._end()
+        finally:
+            self._depth -= 1
+            self.is_open = self._depth > 0
+
+    def _end(self) -> None:
+        """What is done here may put off more: a session goes on when its answers have left."""
+        while self._writers or self._senders:
+            waiting = self._writers or self._senders
+            for who in tuple(waiting):
+                del waiting[who]
+                who.end_turn()
