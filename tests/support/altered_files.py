@@ -88,10 +88,10 @@ def _altered_entries(layout: str, content: bytes) -> Iterator[tuple[str, bytes]]
 
 
 def _altered_numbers(content: bytes, first: int = 0, *, may_grow: bool = True) -> Iterator[tuple[str, bytes]]:
-    """A text checkpoint: lines without its end, each number from the column `first` on another one."""
+    """A text checkpoint: lines without its end, each number from the column `first` on another one. Nothing where it is none."""
     try:
         head, count, *lines = content.decode().splitlines()
-        int(count)
+        assert [int(count), *(int(number) for line in lines for number in line.split()[first:])]
     except ValueError:
         return
     for kept in range(len(lines)):
@@ -148,10 +148,12 @@ def _is_derived(path: str) -> bool:
 
 
 def alter_folders(folder: Path, rng: random.Random, share: float) -> dict[str, str]:
-    """Alter a file of a log directory and of each folder in it, each with a chance of `share`; by path, what was done."""
+    """Alter a checkpoint of a log directory, or a file of each folder in it with a chance of `share`; by path, what was done.
+    Not both: a log start offset is in the checkpoint and in FACTS, and one of them has to be right."""
     done = {}
-    for each in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
-        if rng.random() < share:
+    is_checkpoint = rng.random() < 0.3
+    for each in [folder] if is_checkpoint else sorted(path for path in folder.iterdir() if path.is_dir()):
+        if is_checkpoint or rng.random() < share:
             files = {str(path): path.read_bytes() for path in each.iterdir() if path.is_file() and _is_derived(str(path))}
             if (chosen := one_of(files, rng)) is not None:
                 path, what, content = chosen
