@@ -88,7 +88,7 @@ def _altered_entries(layout: str, content: bytes) -> Iterator[tuple[str, bytes]]
 
 
 def _altered_numbers(content: bytes, first: int = 0, *, may_grow: bool = True) -> Iterator[tuple[str, bytes]]:
-    """A text checkpoint: lines without its end, each number from the column `first` on another one. Nothing where it is none."""
+    """A text checkpoint: lines without its end, each number from the column `first` on another one. Nothing of another file."""
     try:
         head, count, *lines = content.decode().splitlines()
         assert [int(count), *(int(number) for line in lines for number in line.split()[first:])]
@@ -99,7 +99,7 @@ def _altered_numbers(content: bytes, first: int = 0, *, may_grow: bool = True) -
         yield f"its last {kept} lines", "\n".join([head, str(kept), *lines[len(lines) - kept :], ""]).encode()
     for slot, row in enumerate(line.split() for line in lines):
         for field, old in ((field, int(row[field])) for field in range(first, len(row))):
-            for value in sorted({0, 1, old + 1, old + 3, abs(old - 1), 2**31 - 1, 2**63 - 1} - {old}):
+            for value in sorted({-1, 0, 1, old + 1, old + 3, abs(old - 1), 2**31 - 1, 2**63 - 1} - {old}):
                 if may_grow or value < old:
                     line = " ".join([*row[:field], str(value), *row[field + 1 :]])
                     text = "\n".join([head, count, *lines[:slot], line, *lines[slot + 1 :], ""])
