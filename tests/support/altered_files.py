@@ -92,10 +92,10 @@ def _altered_entries(layout: str, content: bytes) -> Iterator[tuple[str, bytes]]
 
 
 def _altered_numbers(content: bytes, first: int = 0, *, may_grow: bool = True) -> Iterator[tuple[str, bytes]]:
-    """A text checkpoint: lines without its end, each number from the column `first` on another one."""
+    """A text checkpoint: lines without its end, each number from the column `first` on another one. Nothing of another file."""
     try:
         head, count, *lines = content.decode().splitlines()
-        int(count)
+        assert [int(count), *(int(number) for line in lines for number in line.split()[first:])]
     except ValueError:
         return
     for kept in range(len(lines)):
@@ -103,7 +103,7 @@ def _altered_numbers(content: bytes, first: int = 0, *, may_grow: bool = True) -
         yield f"its last {kept} lines", "\n".join([head, str(kept), *lines[len(lines) - kept :], ""]).encode()
     for slot, row in enumerate(line.split() for line in lines):
         for field, old in ((field, int(row[field])) for field in range(first, len(row))):
-            for value in sorted({0, 1, old + 1, old + 3, abs(old - 1), 2**31 - 1, 2**63 - 1} - {old}):
+            for value in sorted({-1, 0, 1, old + 1, old + 3, abs(old - 1), 2**31 - 1, 2**63 - 1} - {old}):
                 if may_grow or value < old:
                     line = " ".join([*row[:field], str(value), *row[field + 1 :]])
                     text = "\n".join([head, count, *lines[:slot], line, *lines[slot + 1 :], ""])
@@ -152,10 +152,12 @@ def _is_derived(path: str) -> bool:
 
 
 def alter_folders(folder: Path, rng: random.Random, share: float) -> dict[str, str]:
-    """Alter a file of a log directory and of each folder in it, each with a chance of `share`; by path, what was done."""
+    """Alter a checkpoint of a log directory, or a file of each folder in it with a chance of `share`; by path, what was done.
+    Not both: a log start offset is in the checkpoint and in FACTS, and one of them has to be right."""
     done = {}
-    for each in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
-        if rng.random() < share:
+    is_checkpoint = rng.random() < 0.3
+    for each in [folder] if is_checkpoint else sorted(path for path in folder.iterdir() if path.is_dir()):
+        if is_checkpoint or rng.random() < share:
             files = {str(path): path.read_bytes() for path in each.iterdir() if path.is_file() and _is_derived(str(path))}
             if (chosen := one_of(files, rng)) is not None:
                 path, what, content = chosen

@@ -7,6 +7,7 @@ such error.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from typing import Final
@@ -25,8 +26,9 @@ def hand_over(listener: Listener) -> Iterator[socket.socket]:
     """Take no more requests on a listener's connections; yield another handle of each socket that can go on."""
     for session, _ in list(listener.sessions()):
         if isinstance(session, KafkaSession) and listener.tls is None and not session.logs_in and _end_turns(session):
-            with session.transport.stream.socket.dup() as other:
-                yield socket.socket(other.family, other.type, other.proto, other.detach())
+            stream = session.transport.stream.socket
+            with contextlib.suppress(OSError):  # it is closed already, or there are no more descriptors
+                yield socket.fromfd(stream.fileno(), stream.family, stream.type)
 
 
 def _end_turns(session: KafkaSession) -> bool:

@@ -261,10 +261,12 @@ class KafkaSession(Session[Request]):
         return len(self._turns)
 
     def turns_to_end(self) -> list[Turn] | None:
-        """Take no more requests; return those that are under way. None: bytes of a further one were received already."""
-        is_in_next = self._held_up is not None or self.connection.unread_bytes or self.task.is_for_next_request
+        """Take no more requests; return those that are under way. None: bytes of a further one were received already, or the
+        connection ends anyway."""
+        is_ending = self.takes_no_more or self._held_up is not None
+        is_ending = is_ending or bool(self.connection.unread_bytes) or self.task.is_for_next_request
         self.end_reading()
-        return None if is_in_next else list(self._turns)
+        return None if is_ending else list(self._turns)
 
     # ---- quotas ----------------------------------------------------------------------------------------------------------
 

@@ -49,11 +49,14 @@ def resume(link: str, state_dir: str | None, as_json: bool) -> None:
 def drain(link: str, timeout_s: float | None, state_dir: str | None, as_json: bool) -> None:
     """Wait until nothing is left, whatever the link's windows say; exit code 1 when the time is up before."""
     answer = _order("drain", link, state_dir, as_json=as_json, timeout_s=timeout_s)
-    if not answer["drained"]:
-        troubles = [f"; topic {topic}: {message}" for topic, message in answer["troubles"].items()]
-        raise FailedError(
-            f"{count_text(answer['backlog_records'], 'record')} left after {timeout_s or math.inf:g} s, "
-            f"the link is {answer['state']}{''.join(troubles)}"
-        )
+    try:
+        if not answer["drained"]:
+            troubles = [f"; topic {topic}: {message}" for topic, message in answer["troubles"].items()]
+            raise FailedError(
+                f"{count_text(answer['backlog_records'], 'record')} left after {timeout_s or math.inf:g} s, "
+                f"the link is {answer['state']}{''.join(troubles)}"
+            )
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise FailedError(f"link {link} answers with what this version does not know ({type(exc).__name__}: {exc})") from exc
     if not as_json:
         say(f"{link}: nothing is left")

@@ -105,7 +105,7 @@ def test_an_odd_answer_is_an_error_of_its_kind(answer: bytes, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("command", ["status", "top"])
+@pytest.mark.parametrize("command", ["status", "top", "drain l"])
 def test_a_stranger_in_place_of_a_link_is_one_line(answer: dict[str, Any], command: str, tmp_path: Path) -> None:
     (tmp_path / "l").mkdir()
     (tmp_path / "l" / "lock").write_text("1")
@@ -121,6 +121,6 @@ def test_a_stranger_in_place_of_a_link_is_one_line(answer: dict[str, Any], comma
 
         thread = threading.Thread(target=serve)
         thread.start()
-        result = call("forward", command, "--state-dir", tmp_path)
+        result = call("forward", *command.split(), "--state-dir", tmp_path)
         thread.join(PATIENCE_S)
     assert (result.exit_code, len(result.stderr.splitlines()), "\x1b" in result.output) == (1, 1, False)
