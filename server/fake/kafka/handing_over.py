@@ -25,15 +25,16 @@ FIRST_FETCH_WITH_SESSIONS: Final = 7
 def hand_over(listener: Listener) -> Iterator[socket.socket]:
     """Take no more requests on a listener's connections; yield another handle of each socket that can go on."""
     for session, _ in list(listener.sessions()):
-        if isinstance(session, KafkaSession) and listener.tls is None and not session.logs_in and _end_turns(session):
+        if isinstance(session, KafkaSession) and listener.tls is None and not session.logs_in:
             stream = session.transport.stream.socket
             with contextlib.suppress(OSError):  # it is closed already, or there are no more descriptors
-                yield socket.fromfd(stream.fileno(), stream.family, stream.type)
+                if _end_turns(session):
+                    yield socket.fromfd(stream.fileno(), stream.family, stream.type)
 
 
 def _end_turns(session: KafkaSession) -> bool:
     """Whether the peer has an answer to each of its requests."""
-    turns = session.turns_to_end()
+    turns = session.turns_to_end() if session.transport.is_open else None
     return turns is not None and all(map(_end, turns)) and session.transport.is_open and session.transport.is_drained
 
 

@@ -31,7 +31,7 @@ from ..connections.connection_task import Work
 from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED, report_bug
 from ..connections.meter import Meter
 from ..connections.session import Session
-from ..connections.states import DRAINING, READING
+from ..connections.states import CLOSED, DRAINING, LINGERING, READING
 from .error_answers import error_codes
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -263,7 +263,7 @@ class KafkaSession(Session[Request]):
     def turns_to_end(self) -> list[Turn] | None:
         """Take no more requests; return those that are under way. None: bytes of a further one were received already, or the
         connection ends anyway."""
-        is_ending = self.takes_no_more or self._held_up is not None
+        is_ending = self.state in (DRAINING, LINGERING, CLOSED) or self._held_up is not None
         is_ending = is_ending or bool(self.connection.unread_bytes) or self.task.is_for_next_request
         self.end_reading()
         return None if is_ending else list(self._turns)
