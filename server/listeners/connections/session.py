@@ -269,30 +269,32 @@ class Session(ABC, Generic[RequestT]):
     async def _attend(self) -> None:
         """Do what the requests wait for, until no more are taken."""
         looks_at, looks, seen = trio.current_time() + self.idle_timeout_s / IDLE_CHECKS, 0, self.taken_count
-        task, done = self.task, 0
+        task, taken = self.task, self.taken_count
         while True:
             if task.work is not None:
                 await task.do_work()
                 self.state = TRANSITIONS[self.state][WORKED]
                 if self.muted_until:
                     self.state = TRANSITIONS[self.state][MUTE]
-                done += 1
-                if not done % REQUESTS_PER_TURN:
+                if self.taken_count - taken >= REQUESTS_PER_TURN:
                     await trio.lowlevel.checkpoint()
+                    taken = self.taken_count
             elif self.state == DRAINING:
                 return
             elif self._has_more and self._is_awaited:
                 await trio.lowlevel.checkpoint()
                 self._has_more = self._is_awaited = False
+                taken = self.taken_count
             else:
                 now = await task.rest(looks_at)
+                taken = self.taken_count
                 if now >= looks_at:
                     looks = looks + 1 if self.taken_count == seen and not self.is_busy else 0
                     looks_at, seen = now + self.idle_timeout_s / IDLE_CHECKS, self.taken_count
                     if looks == IDLE_CHECKS:
                         self.end_idle()
             with self.transport.gathering:
-                self.go_on()
+                self.go_on(taken + REQUESTS_PER_TURN - self.taken_count)
 
     def mute(self, seconds: float) -> None:
         """Receive nothing and take nothing up for so long; what was taken up is answered. At most as long as a peer may be
@@ -347,14 +349,14 @@ class Session(ABC, Generic[RequestT]):
         with self.watching():
             await self.share.charge()
 
-    def go_on(self) -> None:
-        """Take up what was held up and is not any more. Raises nothing. Called from anywhere."""
+    def go_on(self, limit: int = REQUESTS_PER_TURN) -> None:
+        """Take up requests that were held up, at most `limit` of them. Raises nothing. Called from anywhere."""
         if self._progress is not None:
             self._progress.set()
             self._progress = None
         if self.state == HELD and not (self._is_going or self._has_more):
             try:
-                self._go_on()
+                self._go_on(limit)
             except Exception as exc:
                 self.end_with(exc)
 
@@ -363,10 +365,10 @@ class Session(ABC, Generic[RequestT]):
         self._has_more = False
         self.go_on()
 
-    def _go_on(self) -> None:
+    def _go_on(self, limit: int = REQUESTS_PER_TURN) -> None:
         self._is_going = True
         try:
-            wants_bytes = self._take_requests()
+            wants_bytes = self._take_requests(limit)
         finally:
             self._is_going = False
         state = self.state
@@ -377,9 +379,10 @@ class Session(ABC, Generic[RequestT]):
             self.reactor.expect(self)
         self.share.is_receiving = self.state == READING
 
-    def _take_requests(self) -> bool:
-        """Whether all are taken up, and nothing keeps it from receiving more, if its state lets it."""
-        left, transport = REQUESTS_PER_TURN, self.transport
+    def _take_requests(self, left: int) -> bool:
+        """Take up requests, at most `left` of them. Return whether none is left, and nothing but its state can keep the session
+        from receiving more."""
+        transport = self.transport
         while self.state == READING or self.state == HELD:
             request = self._held_up
             if request is None:
