@@ -53,8 +53,11 @@ def list_transactions(
     states: tuple[str, ...], open_for: float | None, limit: int, zone: Zone, server: ServerAddress, as_json: bool
 ) -> None:
     """List transactional ids: first what is open, the oldest before the others, then what was used last."""
-    chosen = {"states": states or None, "open_for_ms": None if open_for is None else round(open_for * 1000)}
-    answer = ask(server, lambda admin: admin.list_transactions(**chosen, max_transactions=limit))
+    open_for_ms = None if open_for is None else round(open_for * 1000)
+    answer = ask(
+        server,
+        lambda admin: admin.list_transactions(states=states or None, open_for_ms=open_for_ms, max_transactions=limit),
+    )
     if as_json:
         listed = [known_values(each.to_body()) for each in answer.transactions]
         print_json({"transactions": listed, "left_out": answer.left_out})
