@@ -12,11 +12,11 @@ import click
 
 from .terminal.failures import FailedError, NotConnectedError
 from .terminal.input import Input
-from .terminal.output import count_text, flush, json_option, print_json, say_lines, timezone_option, warn
+from .terminal.output import count_text, flush, print_json, say_lines, timezone_option, warn
 from .terminal.progress import MB, NoProgress, ProgressBar, open_progress
-from .terminal.remote import ServerAddress, call_server, server_option
+from .terminal.remote import ServerAddress, call_server
 from .terminal.rows import BadRow, CsvReader, LineReader, Row, RowOptions, Rows, UnusableInputError, row_reader
-from .terminal.shapes import fields
+from .terminal.shapes import asks_server, fields
 from .terminal.table_rows import FORMATS as TABLE_FORMATS
 from .terminal.table_rows import TableOptions, produce_table
 from .terminal.times import Zone, format_time
@@ -85,8 +85,7 @@ class Given:
 @click.option("--linger-ms", type=click.IntRange(0), default=5, show_default=True, help="How long a batch may wait to grow.")
 @click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True, help="When a row is bad.")
 @timezone_option
-@server_option
-@json_option
+@asks_server
 def command(file: str, format_name: str, server: ServerAddress, as_json: bool, **options: Any) -> None:
     """Send the rows of FILE, or of standard input, to TOPIC.
 
