@@ -12,8 +12,7 @@ import attrs
 from triolog.protocol.types import Record
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.forward.claims import Claims
-from triolog.tools.forward.link import Link
+from triolog.tools.forward.link import Claims, Link
 from triolog.tools.forward.settings.forward_settings import read_link
 from triolog.tools.forward.source.server import ServerSource
 from triolog.tools.forward.wishes import Wishes

@@ -12,10 +12,11 @@ import attrs
 import click
 
 from ...protocol.types import Record, TimeRange, TopicPartition
-from .terminal.output import flush, json_option, timezone_option, write
+from .terminal.output import flush, timezone_option, write
 from .terminal.places import TIME_HELP, read_offset, read_time
 from .terminal.record_formats import Formatter, formatter
-from .terminal.remote import ServerAddress, call_server, server_option
+from .terminal.remote import ServerAddress, call_server
+from .terminal.shapes import asks_server
 from .terminal.times import Zone
 
 if TYPE_CHECKING:
@@ -83,8 +84,7 @@ class Selection:
     help="JSON lines, values alone, or columns.  [default: table on a terminal, else json]",
 )
 @timezone_option
-@server_option
-@json_option
+@asks_server
 def command(
     topic: str,
     from_time: str | None,

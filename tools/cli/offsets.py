@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...protocol.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
-from .terminal.output import draw, json_option, print_json, table, timezone_option
+from .terminal.output import draw, print_json, table, timezone_option
 from .terminal.places import TIME_HELP, read_time_or_special
-from .terminal.remote import ServerAddress, server_option
-from .terminal.shapes import ask, columns
+from .terminal.remote import ServerAddress
+from .terminal.shapes import ask, asks_server, columns
 from .terminal.times import Zone, format_time
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     "--at", default="latest", show_default=True, metavar="TIME", help=f"{TIME_HELP}; or earliest, latest, max (timestamp)."
 )
 @timezone_option
-@server_option
-@json_option
+@asks_server
 def command(topics: tuple[str, ...], at: str, zone: Zone, server: ServerAddress, as_json: bool) -> None:
     """Look up the first record at or after a time in each partition of TOPIC...
 

@@ -12,10 +12,11 @@ import click
 
 from .terminal.failures import FailedError, NotConnectedError
 from .terminal.input import Input
-from .terminal.output import count_text, flush, json_option, print_json, say_lines, timezone_option, warn
+from .terminal.output import count_text, flush, print_json, say_lines, timezone_option, warn
 from .terminal.progress import MB, NoProgress, ProgressBar, open_progress
-from .terminal.remote import ServerAddress, call_server, server_option
+from .terminal.remote import ServerAddress, call_server
 from .terminal.rows import BadRow, CsvReader, LineReader, Row, RowOptions, Rows, UnusableInputError, row_reader
+from .terminal.shapes import asks_server, fields
 from .terminal.table_rows import FORMATS as TABLE_FORMATS
 from .terminal.table_rows import TableOptions, produce_table
 from .terminal.times import Zone, format_time
@@ -35,18 +36,23 @@ TRANSACTION_TIMEOUT_MS: Final = 900_000
 
 
 @attrs.frozen(kw_only=True)
-class Delivery:
-    """How records are sent."""
+class Given:
+    """What the options say of rows and of how they are sent."""
 
     topic: str
+    key: str | None
+    value: str | None
+    timestamp: str | None
+    timestamp_unit: str
+    delimiter: str
     partition: int | None
-    acks: int
-    linger_ms: int
     compression: str
-    skips_bad_rows: bool
-    is_idempotent: bool | None
+    acks: str
+    idempotent: bool | None
     transactional_id: str | None
     expected_offset: int | None
+    linger_ms: int
+    on_error: str
     zone: Zone
 
 
@@ -79,29 +85,8 @@ class Delivery:
 @click.option("--linger-ms", type=click.IntRange(0), default=5, show_default=True, help="How long a batch may wait to grow.")
 @click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True, help="When a row is bad.")
 @timezone_option
-@server_option
-@json_option
-def command(
-    topic: str,
-    file: str,
-    format_name: str,
-    key: str | None,
-    value: str | None,
-    timestamp: str | None,
-    timestamp_unit: str,
-    delimiter: str,
-    partition: int | None,
-    compression: str,
-    acks: str,
-    idempotent: bool | None,
-    transactional_id: str | None,
-    expected_offset: int | None,
-    linger_ms: int,
-    on_error: str,
-    zone: Zone,
-    server: ServerAddress,
-    as_json: bool,
-) -> None:
+@asks_server
+def command(file: str, format_name: str, server: ServerAddress, as_json: bool, **options: Any) -> None:
     """Send the rows of FILE, or of standard input, to TOPIC.
 
     lines: each line is a value. json: each line is an object with key, value, timestamp (ms or ISO 8601), headers,
@@ -111,52 +96,37 @@ def command(
     --transactional-id when the transaction is committed; a bad row aborts it. With --expected-offset all of it is kept in
     memory and appended at once.
     """
-    options = RowOptions(
-        key=key, value=value, timestamp=timestamp, timestamp_unit_ms=UNITS_MS[timestamp_unit], zone=zone, delimiter=delimiter
+    given = Given(**options)
+    rows = RowOptions(
+        key=given.key,
+        value=given.value,
+        timestamp=given.timestamp,
+        timestamp_unit_ms=UNITS_MS[given.timestamp_unit],
+        zone=given.zone,
+        delimiter=given.delimiter,
     )
-    if format_name == "lines" and options.names_fields:
+    if format_name == "lines" and rows.names_fields:
         raise click.UsageError("--key, --value and --timestamp need --format json or csv")
+    is_plain = given.acks == "all" and given.idempotent is not False and given.transactional_id is None
     if format_name in TABLE_FORMATS:
-        is_plain = acks == "all" and idempotent is not False and transactional_id is None and expected_offset is None
-        if not is_plain or on_error != "stop" or timestamp_unit != "ms":
+        if not is_plain or given.expected_offset is not None or given.on_error != "stop" or given.timestamp_unit != "ms":
             others = "--acks, --no-idempotent, --transactional-id, --expected-offset, --on-error and --timestamp-unit"
             raise click.UsageError(f"--format {format_name} takes no {others}: each row is written once, or the command stops")
-        table = TableOptions(
-            topic=topic,
-            format_name=format_name,
-            key=key,
-            value=value,
-            timestamp=timestamp,
-            partition=partition,
-            compression=compression,
-        )
+        names = ("topic", "key", "value", "timestamp", "partition", "compression")
+        table = TableOptions(format_name=format_name, **fields(given, *names))
         _say(produce_table(server, file, table), as_json=as_json)
         return
-    if acks != "all" and (idempotent or transactional_id is not None):
+    if given.acks != "all" and (given.idempotent or given.transactional_id is not None):
         raise click.UsageError("--idempotent and --transactional-id need --acks all")
-    if transactional_id is not None and idempotent is False:
+    if given.transactional_id is not None and given.idempotent is False:
         raise click.UsageError("--transactional-id needs an idempotent producer; leave --no-idempotent out")
-    if expected_offset is not None and (
-        partition is None or acks != "all" or idempotent is False or transactional_id is not None
-    ):
+    if given.expected_offset is not None and (given.partition is None or not is_plain):
         raise click.UsageError("--expected-offset needs --partition and --acks all, an idempotent producer and no transaction")
-    if len(delimiter) != 1:
-        raise click.BadParameter(f"{delimiter!r} is not one character", param_hint="--delimiter")
-    delivery = Delivery(
-        topic=topic,
-        partition=partition,
-        acks=ACKS[acks],
-        linger_ms=linger_ms,
-        compression=compression,
-        skips_bad_rows=on_error == "skip",
-        is_idempotent=idempotent,
-        transactional_id=transactional_id,
-        expected_offset=expected_offset,
-        zone=zone,
-    )
+    if len(given.delimiter) != 1:
+        raise click.BadParameter(f"{given.delimiter!r} is not one character", param_hint="--delimiter")
     with Input.open(file) as source:
-        progress = open_progress(f"{topic} <- {Path(source.name).name}", source.size_bytes)
-        sending = Sending(source, row_reader(format_name, options), delivery, progress)
+        progress = open_progress(f"{given.topic} <- {Path(source.name).name}", source.size_bytes)
+        sending = Sending(source, row_reader(format_name, rows), given, progress)
 
         async def call(client: Client) -> None:
             with progress:
@@ -184,12 +154,12 @@ class Sending:
         self,
         source: Input,
         reader: LineReader | CsvReader,
-        delivery: Delivery,
+        given: Given,
         progress: ProgressBar | NoProgress,
     ) -> None:
         self._source = source
         self._reader = reader
-        self._delivery = delivery
+        self._given = given
         self._progress = progress
         self._begin = time.perf_counter()
         self._elapsed_s = 0.0
@@ -208,27 +178,27 @@ class Sending:
         from ..client.producer import open_producer
         from ..client.sending.retention import RetentionWatch
 
-        delivery = self._delivery
-        config = await Admin(client).describe_config(delivery.topic)
-        self._retention = RetentionWatch(delivery.topic, config, time.time_ns() // 1_000_000)
+        given = self._given
+        config = await Admin(client).describe_config(given.topic)
+        self._retention = RetentionWatch(given.topic, config, time.time_ns() // 1_000_000)
         self._begin = time.perf_counter()
-        if delivery.expected_offset is not None:
-            await self._append_all(client, delivery.expected_offset)
+        if given.expected_offset is not None:
+            await self._append_all(client, given.expected_offset)
             self._elapsed_s = time.perf_counter() - self._begin
             return
         async with open_producer(
             client,
-            acks=delivery.acks,
-            linger_ms=delivery.linger_ms,
-            compression_type=CompressionType[delivery.compression.upper()],
-            enable_idempotence=delivery.is_idempotent,
-            transactional_id=delivery.transactional_id,
+            acks=ACKS[given.acks],
+            linger_ms=given.linger_ms,
+            compression_type=CompressionType[given.compression.upper()],
+            enable_idempotence=given.idempotent,
+            transactional_id=given.transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         ) as producer:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch)
                 try:
-                    if delivery.transactional_id is None:
+                    if given.transactional_id is None:
                         await self._send_all(producer)
                     else:
                         async with producer.transaction():
@@ -241,7 +211,7 @@ class Sending:
     @property
     def outcome(self) -> str:
         """What became of the records of an input that was not sent to its end."""
-        if self._delivery.transactional_id is None:
+        if self._given.transactional_id is None:
             return f"{count_text(self._records, 'record')} acknowledged before"
         return "whether the transaction was committed is not known" if self._commits else "nothing was committed"
 
@@ -249,7 +219,7 @@ class Sending:
         """What was sent; offsets are inclusive and -1 with acks 0."""
         seconds = max(self._elapsed_s, 1e-9)
         return {
-            "topic": self._delivery.topic,
+            "topic": self._given.topic,
             "records": self._records,
             "skipped": self._skipped,
             "bytes": self._sent_bytes,
@@ -283,7 +253,7 @@ class Sending:
         from ...protocol.types import CompressionType
         from ..client.appender import Appender
 
-        partition = self._delivery.partition or 0
+        partition = self._given.partition or 0
         records: list[PlainRecord] = []
 
         def take(rows: Rows) -> None:
@@ -303,8 +273,8 @@ class Sending:
             raise FailedError(f"{self._source.name}, {exc}") from exc
         if not records:
             return
-        appender = Appender(client, compression_type=CompressionType[self._delivery.compression.upper()])
-        appended = await appender.append(self._delivery.topic, records, partition=partition, expected_offset=expected_offset)
+        appender = Appender(client, compression_type=CompressionType[self._given.compression.upper()])
+        appended = await appender.append(self._given.topic, records, partition=partition, expected_offset=expected_offset)
         self._sent = self._records = len(records)
         self._partitions[partition] = [len(records), appended.base_offset, appended.end_offset - 1]
         self._progress.update(done_bytes=self._read_bytes, records=self._records)
@@ -320,7 +290,7 @@ class Sending:
     async def _send(self, producer: Producer, rows: Rows) -> None:
         from ...protocol.errors import InvalidRequestError
 
-        chosen = self._delivery.partition
+        chosen = self._given.partition
         for row in rows:
             if isinstance(row, BadRow):
                 self._refuse(row)
@@ -343,7 +313,7 @@ class Sending:
         """A checkpoint only while the buffer is full; reading the next piece is one."""
         import trio
 
-        topic, partition = self._delivery.topic, self._delivery.partition
+        topic, partition = self._given.topic, self._given.partition
         content: dict[str, Any] = {"key": row.key, "timestamp_ms": row.timestamp, "headers": row.headers}
         content["partition"] = row.partition if partition is None else partition
         try:
@@ -371,12 +341,12 @@ class Sending:
         """Once."""
         assert row.timestamp is not None
         self._retention = None
-        time_text = format_time(row.timestamp, self._delivery.zone)
+        time_text = format_time(row.timestamp, self._given.zone)
         warn(f"Warning: {self._source.name}, line {row.line}: {retention.warning(time_text)}")
 
     def _refuse(self, row: BadRow) -> None:
         where = f"{self._source.name}, line {row.line}: {row.reason}"
-        if not self._delivery.skips_bad_rows:
+        if self._given.on_error != "skip":
             raise FailedError(f"{where}; --on-error skip leaves such rows out")
         self._skipped += 1
         if self._skipped <= MAX_BAD_ROWS_SHOWN:

@@ -9,13 +9,12 @@ from typing import Any
 import attrs
 import trio
 
-from ...protocol.errors import ExpectedOffsetError, RequestError
+from ...protocol.errors import ExpectedOffsetError
 from ...protocol.native.messages import PlainRecord
 from ...protocol.types import TopicPartition
-from .backoff import Backoff
 from .config import ProducerConfig
-from .connection import Client
-from .sending.append_once import Append, Appended, Appends
+from .connection import Client, TrioDriver
+from .sending.append_once import Appended, Appends
 
 
 class Appender:
@@ -23,9 +22,8 @@ class Appender:
     trip: who has many records and no expectation is better off with a Producer."""
 
     def __init__(self, client: Client, config: ProducerConfig | None = None, **options: Any) -> None:
-        self._client = client
-        self._config = attrs.evolve(ProducerConfig() if config is None else config, **options)
-        self._appends = Appends(self._config)
+        self._driver = TrioDriver(client)
+        self._appends = Appends(attrs.evolve(ProducerConfig() if config is None else config, **options))
         self._turn = trio.Lock()
 
     async def append(
@@ -44,24 +42,7 @@ class Appender:
         """
         append = self._appends.begin(TopicPartition(topic, partition), records, expected_offset)
         async with self._turn:
-            try:
-                return await self._append(append)
-            except ExpectedOffsetError:
-                raise
-            except BaseException:
-                self._appends.give_up()
-                raise
-
-    async def _append(self, append: Append) -> Appended:
-        backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
-        deadline = trio.current_time() + self._config.delivery_timeout_ms / 1000
-        while True:
-            try:
-                return await self._client.run(self._appends.attempt(append))
-            except RequestError as exc:
-                if not exc.retriable or trio.current_time() >= deadline:
-                    raise
-            await trio.sleep(backoff.pause_s())
+            return await self._appends.make(append, self._driver)
 
 
 __all__ = ["Appended", "Appender", "ExpectedOffsetError"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, TypeVar
 
 import trio
@@ -31,13 +31,35 @@ from ...protocol.native.messages import (
     RequestMessage,
     ResponseMessage,
 )
-from .background import open_background
 from .backoff import Backoff
 from .config import AddressSource, ClientConfig
 from .errors import ClosedError, ConnectionLostError
 from .exchange import expect
 from .greeted_connection import Connection, OpenStream, TcpOpener, greet
+from .procedures.driving import Driver
 from .procedures.topics import Procedure
+
+
+@asynccontextmanager
+async def open_background() -> AsyncIterator[trio.Nursery]:
+    """A nursery whose one failure leaves it as it was raised; several leave as a group.
+
+    What the caller's block raises belongs to the caller, who did not ask for a nursery.
+    """
+    failure: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) > 1:
+            raise
+        failure = group.exceptions[0]
+    if failure is not None:
+        try:
+            raise failure
+        finally:
+            del failure  # its traceback holds this frame
+
 
 T = TypeVar("T")
 
@@ -180,3 +202,25 @@ async def connect(
             yield client
         finally:
             client.close()
+
+
+class TrioDriver(Driver):
+    """Of a client for trio programs. Every one of its waits is a checkpoint."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def run(self, procedure: Procedure[T]) -> T:
+        return await self._client.run(procedure)
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+    def now(self) -> float:
+        return trio.current_time()
+
+    def within(self, deadline: float) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def shielded(self, seconds: float) -> AbstractContextManager[object]:
+        return trio.CancelScope(shield=True, deadline=trio.current_time() + seconds)

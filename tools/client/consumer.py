@@ -7,8 +7,7 @@ any other error, the batches that came before it are handed out first, then it i
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -16,23 +15,19 @@ from typing import Any, Self, TypeVar
 import attrs
 import trio
 
-from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError, TriologError
-from ...protocol.types import Record, TimeRange, TopicPartition
-from .background import open_background
-from .backoff import Backoff
+from ...protocol.errors import TriologError
+from ...protocol.types import Record, TopicPartition
+from .assignment import Assignment
 from .config import ConsumerConfig
-from .connection import Client
+from .connection import Client, TrioDriver, open_background
 from .errors import ClosedError
-from .procedures import groups as group_procedures
-from .procedures import topics as procedures
-from .procedures.groups import CommittedOffset
-from .procedures.topics import EARLIEST, LATEST, AtOffset, Place
-from .reading import FetchedBatch, Reading
+from .procedures.topics import EARLIEST, LATEST, AtOffset
+from .reading import FetchedBatch
 
 T = TypeVar("T")
 
 
-class Consumer:
+class Consumer(Assignment):
     """Reads the partitions it is assigned. `run` is its fetching task; one other task iterates. Use `open_consumer`.
 
     `async for batch in consumer` gives FetchedBatch; `async for partition, record in consumer.records()` single records,
@@ -40,12 +35,9 @@ class Consumer:
     """
 
     def __init__(self, client: Client, config: ConsumerConfig) -> None:
+        super().__init__(TrioDriver(client), config, self._stop_fetching)
         self._client = client
-        self._config = config
-        self._reading = Reading(config)
-        self._batches: deque[FetchedBatch] = deque()
         self._buffered_bytes = 0
-        self._positions: dict[TopicPartition, int] = {}
         self._failure: TriologError | None = None
         self._fetch_scope: trio.CancelScope | None = None
         self._wake_fetcher = trio.Event()
@@ -53,83 +45,6 @@ class Consumer:
 
     def __repr__(self) -> str:
         return f"<Consumer of {len(self._positions)} partitions, {len(self._batches)} batches fetched>"
-
-    @property
-    def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read."""
-        return self._reading.partitions
-
-    def position(self, partition: TopicPartition) -> int:
-        """The offset after the last batch taken, or after what is left out behind it."""
-        if any(batch.partition == partition for batch in self._batches):
-            return self._positions[partition]
-        return self._reading.position(partition)
-
-    def positions(self) -> dict[TopicPartition, int]:
-        """Where every assigned partition goes on; what `commit` keeps, and `Transaction.send_offsets` takes."""
-        return {partition: self.position(partition) for partition in self.assignment}
-
-    async def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
-        """Keep these offsets for the group, or the positions: of whole batches taken, whatever of them was looked at."""
-        kept = self.positions() if offsets is None else offsets
-        await self._retried(lambda: self._client.run(group_procedures.commit_offsets(self._group(), kept)))
-
-    async def committed(self) -> dict[TopicPartition, CommittedOffset]:
-        """What the group has kept for the assigned partitions; those without are left out."""
-        procedure = partial(group_procedures.fetch_offsets, self._group(), self.assignment, require_stable=True)
-        return await self._retried(lambda: self._client.run(procedure()))
-
-    async def seek_to_committed(self) -> dict[TopicPartition, int]:
-        """Go on where the group has got to; partitions that it has nothing for stay where they are. Answers the positions."""
-        for partition, kept in (await self.committed()).items():
-            await self.seek(partition, AtOffset(kept.offset))
-        return self.positions()
-
-    def high_watermark(self, partition: TopicPartition) -> int | None:
-        """As of the last answer; None before the first."""
-        return self._reading.high_watermark(partition)
-
-    async def assign(
-        self,
-        topics: str | TopicPartition | Iterable[str | TopicPartition],
-        *,
-        start: Place = EARLIEST,
-        end: Place | None = None,
-        times: TimeRange | None = None,
-    ) -> None:
-        """Read these partitions, or all of these topics, and no others, from `start` up to `end` (exclusive).
-
-        AtTime(a) to AtTime(b) are offsets: from the first record at or after a up to the first at or after b, whatever
-        the timestamps between them are. TimeRange(a, b) as `times` is exact: the records from a until before b, also those that
-        were written late, in the order of their offsets, and reading ends with the range, as far as it is there by then.
-        Without `end` reading follows the log unless there are `times`, or without `follow` ends at the high watermark of now,
-        under read_committed at the last stable offset.
-        """
-        named = [topics] if isinstance(topics, str | TopicPartition) else topics
-        partitions = await self._client.run(procedures.partitions_of(named))
-        starts = await self._client.run(procedures.locate(partitions, start, self._config.isolation))
-        ends: dict[TopicPartition, int] = {}
-        if end is not None or not self._config.follow:
-            ends = await self._client.run(procedures.locate(partitions, end or LATEST, self._config.isolation))
-        self._reading.assign(starts, ends, times)
-        self._positions = dict(starts)
-        self._drop(None)
-
-    async def seek(self, partition: TopicPartition, place: Place) -> None:
-        """Go on elsewhere in one partition; batches of it that were fetched ahead are dropped."""
-        offset = (await self._locate(partition, place))[partition]
-        self._reading.seek(partition, offset)
-        self._positions[partition] = offset
-        self._drop(partition)
-
-    async def stop_at(self, partition: TopicPartition, place: Place | None) -> None:
-        """End reading of one partition at a place (exclusive); None: follow it."""
-        offset = None
-        if place is not None:
-            offset = (await self._locate(partition, place))[partition]
-        self._reading.seek(partition, self.position(partition))
-        self._reading.stop_at(partition, offset)
-        self._drop(partition)
 
     @trio.lowlevel.enable_ki_protection
     async def next_batch(self) -> FetchedBatch | None:
@@ -142,9 +57,8 @@ class Consumer:
                 return None
             self._arrived = trio.Event()
             await self._arrived.wait()
-        batch = self._batches.popleft()
+        batch = self._take_next()
         self._buffered_bytes -= len(batch.data)
-        self._positions[batch.partition] = batch.next_offset
         self._wake_fetcher.set()
         return batch
 
@@ -209,29 +123,7 @@ class Consumer:
                 self._reading.seek(partition, offset)
                 self._positions[partition] = offset
 
-    async def _locate(self, partition: TopicPartition, place: Place) -> dict[TopicPartition, int]:
-        return await self._client.run(procedures.locate([partition], place, self._config.isolation))
-
-    def _group(self) -> str:
-        if self._config.group is None:
-            raise InvalidRequestError("the consumer has no group; open it with group=...")
-        return self._config.group
-
-    async def _retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
-        deadline = trio.current_time() + self._config.retry_timeout_ms / 1000
-        while True:
-            try:
-                return await attempt()
-            except RequestError as exc:
-                is_damage = exc.code is ErrorCode.CORRUPT_MESSAGE  # it is there the next time, too
-                if not exc.retriable or is_damage or trio.current_time() >= deadline:
-                    raise
-                await trio.sleep(backoff.pause_s())
-
-    def _drop(self, partition: TopicPartition | None) -> None:
-        """Forget what was fetched of a partition, or of all, and what is being fetched."""
-        self._batches = deque(batch for batch in self._batches if partition is not None and batch.partition != partition)
+    def _stop_fetching(self) -> None:
         self._buffered_bytes = sum(len(batch.data) for batch in self._batches)
         if self._fetch_scope is not None:
             self._fetch_scope.cancel()

@@ -9,7 +9,6 @@ Without, a record is delivered at least once. `transaction` has what a transacti
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,20 +17,18 @@ import attrs
 import trio
 
 from ...protocol.errors import InvalidTxnStateError, RequestError, RequestTimedOutError, TriologError
-from ...protocol.native.messages import MetadataRequest, ProduceRequest
+from ...protocol.native.messages import MetadataRequest
 from ...protocol.records.builder import Headers
 from ...protocol.types import Bytes
-from .background import open_background
 from .backoff import Backoff
 from .config import ProducerConfig
-from .connection import Client
-from .errors import BufferFullError, ClosedError, ConnectionLostError
+from .connection import Client, TrioDriver, open_background
+from .errors import ClosedError, ConnectionLostError
 from .procedures import groups as group_procedures
-from .sending.accumulator import Accumulator
 from .sending.futures import RecordFuture, RecordMetadata
 from .sending.partition_queue import Delivery
 from .sending.request_limits import record_size
-from .sending.topics import STALE_CODES, ProducedTopic, partition_count
+from .sending.topics import ProducedTopic, Sending
 from .transaction import Transaction, TransactionCalls
 
 
@@ -51,30 +48,18 @@ class SentRecord(RecordFuture):
         return self.wait().__await__()
 
 
-class Producer:
+class Producer(Sending):
     """Sends records over a client. Owns its batches; `run` is its sending task. Use `open_producer`."""
 
     def __init__(self, client: Client, config: ProducerConfig) -> None:
+        super().__init__(config, trio.current_time)
         self._client = client
-        self._config = config
-        self._accumulator = Accumulator(config, trio.current_time)
-        self._topics: dict[str, ProducedTopic] = {}
         self._loading: dict[str, trio.Lock] = {}
         self._wake_sender = trio.Event()
         self._room = trio.lowlevel.ParkingLot()
-        self._is_closed = False
         self._is_asking = False  # for a producer id
-        self._transactions: TransactionCalls | None = None
         if config.transactional_id is not None:
-            self._transactions = TransactionCalls(client, config, self._accumulator, self.flush)
-
-    def __repr__(self) -> str:
-        return f"<Producer {self._accumulator!r}{' closed' if self._is_closed else ''}>"
-
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes of records that are not settled, against `buffer_bytes`."""
-        return self._accumulator.buffered_bytes
+            self._transactions = TransactionCalls(TrioDriver(client), config, self._accumulator, lambda timeout_s: self.flush())
 
     async def send(
         self,
@@ -166,28 +151,10 @@ class Producer:
             self._accumulator.abandon(ClosedError("the producer was closed before the record was acknowledged"))
             self._room.unpark_all()
 
-    def _append(
-        self,
-        topic: ProducedTopic,
-        size: int,
-        value: Bytes | None,
-        key: Bytes | None,
-        timestamp_ms: int | None,
-        partition: int | None,
-        headers: Headers,
-    ) -> SentRecord:
-        if self._is_closed:
-            raise ClosedError("the producer is closed")
-        if self._transactions is not None:
-            self._transactions.state.check_sending()
-        elif self._accumulator.fatal is not None:
-            raise self._accumulator.fatal.with_traceback(None)
-        queue = topic.queue_for(key, partition, size)
-        timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-        had_open = queue.open
-        batch, index = self._accumulator.append(queue, size, timestamp, key, value, headers)
-        if batch is not had_open:
-            self._wake_sender.set()  # something is full, or lingers from now on
+    def _append(self, topic: ProducedTopic, *record: Any) -> SentRecord:
+        batch, index, timestamp, is_news = self._take(topic, *record)
+        if is_news:
+            self._wake_sender.set()
         return SentRecord(batch, index, timestamp)
 
     async def _make_ready(self, topic: str, size: int) -> ProducedTopic:
@@ -204,20 +171,14 @@ class Producer:
                 f"the partitions of topic {topic!r} could not be asked for within max_block_ms={self._config.max_block_ms}: "
                 "the server cannot be reached, or does not answer"
             )
-        raise BufferFullError(
-            f"a record of {size} bytes found no room within max_block_ms={self._config.max_block_ms}: "
-            f"{self._accumulator.buffered_bytes} of {self._config.buffer_bytes} bytes wait for their acknowledgement"
-        )
+        raise self._no_room(size)
 
     async def _load(self, topic: str) -> ProducedTopic:
         async with self._loading.setdefault(topic, trio.Lock()):
             backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
             while (produced := self._topics.get(topic)) is None:
                 try:
-                    response = await self._client.metadata(MetadataRequest((topic,)))
-                    partitions = partition_count(topic, response)
-                    self._accumulator.limit_frames(self._client.max_frame_bytes)
-                    self._topics[topic] = ProducedTopic(topic, partitions, self._accumulator, self._config.batch_bytes)
+                    self._learn(topic, await self._client.metadata(MetadataRequest((topic,))), self._client.max_frame_bytes)
                 except ConnectionLostError:
                     await trio.sleep(backoff.pause_s())
             return produced
@@ -229,52 +190,25 @@ class Producer:
         while self._accumulator.wants_producer:
             try:
                 self._accumulator.set_producer(await self._client.run(group_procedures.init_producer(self._config)))
-            except RequestError as exc:
-                if exc.retriable:
+            except TriologError as exc:
+                if isinstance(exc, RequestError) and exc.retriable:
                     await trio.sleep(backoff.pause_s())
                 else:
-                    self._accumulator.end(group_procedures.explain_refusal(exc))
-            except TriologError as exc:
-                self._accumulator.end(exc)
+                    self._refuse_producer(exc)
         self._is_asking = False
         self._room.unpark_all()
         self._wake_sender.set()
 
     async def _deliver(self, deliveries: list[Delivery]) -> None:
-        request = ProduceRequest(
-            tuple(delivery.to_message() for delivery in deliveries),
-            self._config.acks,
-            self._config.request_timeout_ms,
-            self._config.transactional_id,
-        )
         try:
-            response = await self._client.produce(request)
+            response = await self._client.produce(self._request(deliveries))
         except TriologError as exc:
             self._accumulator.limit_frames(self._client.max_frame_bytes)  # perhaps of another server
             self._fail(deliveries, exc)
         else:
-            if response is None:
-                for delivery in deliveries:
-                    self._accumulator.settle_unanswered(delivery)
-            else:
-                entries = {(entry.topic, entry.partition): entry for entry in response.partitions}
-                for delivery in deliveries:
-                    entry = entries.get((delivery.queue.topic, delivery.queue.partition))
-                    if entry is None:
-                        self._fail([delivery], ConnectionLostError("the server's answer leaves this partition out"))
-                    else:
-                        self._accumulator.settle(delivery, entry)
-                        self._forget_if_stale(delivery, entry.error)
+            self._settle(deliveries, response)
         self._room.unpark_all()
         self._wake_sender.set()
-
-    def _fail(self, deliveries: list[Delivery], error: TriologError) -> None:
-        for delivery in deliveries:
-            self._accumulator.fail(delivery, error)
-
-    def _forget_if_stale(self, delivery: Delivery, error: RequestError | None) -> None:
-        if error is not None and error.code in STALE_CODES:
-            self._topics.pop(delivery.queue.topic, None)
 
 
 @asynccontextmanager

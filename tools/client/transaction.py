@@ -1,4 +1,4 @@
-"""Transactions of a producer for trio programs: what `transactions` allows, asked of the server and asked again.
+"""Transactions of a producer: what `transactions` allows, asked of the server and asked again; for trio programs as they are.
 
     async with open_producer(client, transactional_id="copier") as producer:
         async with producer.transaction() as transaction:
@@ -16,15 +16,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
-import trio
-
-from ...protocol.errors import RequestError, TriologError
+from ...protocol.errors import TriologError
 from ...protocol.types import TopicPartition
-from .backoff import Backoff
 from .config import ProducerConfig
-from .connection import Client
 from .errors import ClosedError
 from .procedures import groups as group_procedures
+from .procedures.driving import Driver
 from .procedures.groups import CommittedOffset
 from .procedures.topics import Procedure
 from .sending.accumulator import Accumulator
@@ -37,10 +34,14 @@ class TransactionCalls:
     """The calls of one transactional producer. Owner: the producer."""
 
     def __init__(
-        self, client: Client, config: ProducerConfig, accumulator: Accumulator, flush: Callable[[], Awaitable[None]]
+        self,
+        driver: Driver,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        flush: Callable[[float | None], Awaitable[None]],
     ) -> None:
         assert config.transactional_id is not None
-        self._client = client
+        self.driver = driver
         self._config = config
         self._accumulator = accumulator
         self._flush = flush
@@ -55,7 +56,7 @@ class TransactionCalls:
         self.state.check_alive()
         self.state.leave_undecided()
         if not self.state.is_open and self.state.needs_identity:
-            await self._flush()
+            await self._flush(None)
             await self.initialize()
         self.state.begin()
 
@@ -66,43 +67,43 @@ class TransactionCalls:
             self.state.add_offsets()
             await self._repeat(lambda: group_procedures.commit_offsets(group, offsets, self.state.producer))
         else:
-            await trio.lowlevel.checkpoint()
+            await self.driver.sleep(0)
 
     async def commit(self) -> None:
         """Flush, then make it all visible; raises what a record was given up for, and then only an abort is possible."""
         self.state.check_open()
-        await self._flush()
+        await self._flush(None)
         self.state.commit()
         await self._end(commit=True)
 
-    async def abort(self) -> None:
-        """Give up what was not sent, and make the rest invisible."""
-        self.state.check_abort()
-        self._accumulator.drop_unsent(ClosedError("the transaction was aborted before the record was sent"))
-        await self._flush()
-        self.state.check_open()
-        await self._end(commit=False)
+    async def abort(self, timeout_s: float = float("inf")) -> None:
+        """Give up what was not sent, and make the rest invisible; all of it within `timeout_s`, else it raises TimeoutError or
+        what the last attempt failed with."""
+        deadline = self.driver.now() + timeout_s
+        with self.driver.within(deadline):
+            self.state.check_abort()
+            self._accumulator.drop_unsent(ClosedError("the transaction was aborted before the record was sent"))
+            await self._flush(None if timeout_s == float("inf") else timeout_s)
+            self.state.check_open()
+            await self._end(commit=False, deadline=deadline)
 
-    async def _end(self, *, commit: bool) -> None:
+    async def _end(self, *, commit: bool, deadline: float = float("inf")) -> None:
         if self.state.has_parts:
             try:
-                await self._repeat(lambda: group_procedures.end_transaction(self.state.producer, commit))
+                await self._repeat(lambda: group_procedures.end_transaction(self.state.producer, commit), deadline)
             except BaseException as exc:
                 self.state.end_failed(exc)
                 raise
         self.state.ended()
 
-    async def _repeat(self, procedure: Callable[[], Procedure[T]]) -> T:
-        backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
-        deadline = trio.current_time() + self._config.max_block_ms / 1000
-        while True:
-            try:
-                return await self._client.run(procedure())
-            except BaseException as exc:  # cancelled, too
-                self.state.call_failed()
-                if not isinstance(exc, RequestError) or not exc.retriable or trio.current_time() >= deadline:
-                    raise
-            await trio.sleep(backoff.pause_s())
+    async def _repeat(self, procedure: Callable[[], Procedure[T]], deadline: float = float("inf")) -> T:
+        return await self.driver.retried(
+            lambda: self.driver.run(procedure()),
+            self._config.max_block_ms,
+            self._config,
+            failed=self.state.call_failed,
+            deadline=deadline,
+        )
 
 
 class Transaction:
@@ -142,7 +143,7 @@ class Transaction:
         if kind is None and state.is_open:
             try:
                 await self._calls.commit()
-            except BaseException:  # cancelled, too: nobody else could end it
+            except BaseException:  # cancelled or interrupted, too: nobody else could end it
                 await self._abort_quietly()
                 raise
         elif state.is_open:
@@ -150,10 +151,11 @@ class Transaction:
 
     async def _abort_quietly(self) -> None:
         """Abort because something else went wrong, which is what the caller shall hear of."""
-        state = self._calls.state
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + ABORT_TIMEOUT_S):
-            if state.can_abort:
-                with contextlib.suppress(TriologError):
-                    await self._calls.abort()
-        if state.is_open:
-            state.leave_behind()
+        calls = self._calls
+        try:
+            if calls.state.can_abort:
+                with calls.driver.shielded(ABORT_TIMEOUT_S), contextlib.suppress(TriologError, TimeoutError):
+                    await calls.abort(ABORT_TIMEOUT_S)
+        finally:
+            if calls.state.is_open:
+                calls.state.leave_behind()

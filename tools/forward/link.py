@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
-from ...protocol.types import TopicPartition
+from ...protocol.types import LATEST_TIMESTAMP, TopicPartition
 from ..client.procedures.groups import CommittedOffset
-from .beginning import note_beginning
-from .claims import Claims
 from .errors import (
     ForwardError,
     LinkStoppedError,
@@ -24,20 +23,66 @@ from .errors import (
     TopicStoppedError,
     TryAgainError,
 )
-from .memory import LinkMemory
+from .memory import LinkMemory, RateCap
 from .opening import open_upstream, trouble
-from .pacing.rate import RateCap
 from .pacing.retry import Failure, Retry
 from .pacing.stretch import StretchSize
 from .pacing.windows import opens_in_s
 from .progress import LinkProgress
 from .session import KEEP_S, Session
 from .settings.link_settings import LinkSettings
+from .settings.names import wanted_topics
 from .source.source import Source
 from .states import LinkEvent, LinkState
 from .topic_ids import TopicIds
 from .upstream.connection import UpstreamClients
 from .wishes import Wishes
+
+
+class Claims:
+    """Which link of this process sends to which topic upstream: two would mix up its order and their offsets. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owners: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def claim(self, to: str, target: str, link: str, topic: str) -> str | None:
+        """Take a topic upstream for a link's topic; answers who has it, if that is somebody else."""
+        with self._lock:
+            owner = self._owners.setdefault((to, target), (link, topic))
+            return None if owner == (link, topic) else f"topic {owner[1]} of link {owner[0]}"
+
+    def release(self, link: str) -> None:
+        """It sends nothing more."""
+        with self._lock:
+            for target in [target for target, owner in self._owners.items() if owner[0] == link]:
+                del self._owners[target]
+
+
+def note_beginning(memory: LinkMemory) -> None:
+    """Note in the source where a link begins, before the upstream was ever reached: what is lost from then on is a gap that the
+    upstream is told of, and no later beginning.
+
+    Of partitions of which nothing is noted, unless their topic was created again. Not for `latest`, whose note would let
+    retention take records that an upstream, asked later, turns out not to have. Raises SourceFailedError.
+    """
+    settings, source = memory.settings, memory.source
+    if settings.start.timestamp == LATEST_TIMESTAMP:
+        return
+    topics = source.topics()
+    ids = {
+        TopicPartition(name, number): topics[name].topic_id
+        for name in wanted_topics(settings.topics, settings.topic_pattern, topics)
+        if memory.topic_ids.known(name) in (None, topics[name].topic_id)
+        for number in topics[name].partitions
+    }
+    unknown = ids.keys() - memory.begun.keys()
+    noted = source.committed(memory.group, unknown)
+    begins = source.locate(unknown - noted.keys(), settings.start)
+    if begins:
+        source.commit(memory.group, {part: CommittedOffset(offset, ids[part]) for part, offset in begins.items()})
+    memory.begun |= {part: begins.get(part) for part in unknown}
+
 
 LOGGER: Final = logging.getLogger(__name__)
 LOOK_S: Final = 2.0

@@ -1,4 +1,4 @@
-"""How a session reads, and what is said of the values of topics."""
+"""How a session reads, what is said of the values of topics, and what a question gets that cannot be answered."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
+from ...protocol.errors import TriologError
 from ...protocol.types import Isolation
 from ..arrow.reading import SAMPLE
 from ..arrow.sources import ReadOptions
@@ -14,6 +15,22 @@ from ..arrow.sources import ReadOptions
 if TYPE_CHECKING:
     from ..client.login import LoginConfig
     from ..client.tls import TlsConfig
+
+
+_DETAIL: Final = (" Detail: Python exception", " LINE 1:", "\n\nLINE ")
+
+
+class SqlError(TriologError):
+    """SQL that fails, a topic or an option that makes no sense."""
+
+
+def one_line(error: Exception) -> str:
+    """DuckDB's message without the copy of the question and the stack that it may hold."""
+    text = str(error)
+    for mark in _DETAIL:
+        text = text.partition(mark)[0]
+    return " ".join(text.split())
+
 
 KINDS: Final = ("auto", "json", "msgpack", "avro", "raw")
 

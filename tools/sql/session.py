@@ -14,8 +14,7 @@ import attrs
 
 from ..arrow.opening import open_source
 from ..arrow.sources import Source
-from .errors import SqlError, one_line
-from .options import SqlOptions
+from .options import SqlError, SqlOptions, one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa

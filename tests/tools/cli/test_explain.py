@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from triolog.server.embedded import BlockingBroker
+from triolog.tools.cli.explain import walk_tree
 from triolog.tools.cli.terminal.times import parse_zone
-from triolog.tools.cli.terminal.walk_tree import walk_tree
 
 from tests.support.drawings import Drawing
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from triolog.server.config.broker_config import Address
-from triolog.tools.forward.claims import Claims
-from triolog.tools.forward.link import Link
+from triolog.tools.forward.link import Claims, Link
 from triolog.tools.forward.source.server import ServerSource
 from triolog.tools.forward.states import LinkState
 
@@ -147,7 +146,7 @@ def test_an_upstream_that_does_not_answer_while_a_topic_is_made_is_tried_again(
 def test_a_topic_that_is_deleted_upstream_while_it_is_forwarded_is_made_anew_and_goes_on(
     pair: Forwarding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("triolog.tools.forward.troubles.FIRST_S", 0.1)
+    monkeypatch.setattr("triolog.tools.forward.memory.FIRST_PAUSE_S", 0.1)
     pair.append(numbered(0, 10))
     with Running(pair.link(kafka={"topic.metadata.propagation.max.ms": 100})):
         until(lambda: TOPIC in pair.upstream.topics() and pair.values() == numbered(0, 10), "the first records")

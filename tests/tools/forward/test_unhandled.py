@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from triolog.tools.forward.claims import Claims
 from triolog.tools.forward.errors import LinkStoppedError
-from triolog.tools.forward.link import Link
+from triolog.tools.forward.link import Claims, Link
 from triolog.tools.forward.settings.forward_settings import read_link
 from triolog.tools.forward.states import LinkState
 from triolog.tools.forward.wishes import Wishes

@@ -4,11 +4,11 @@ import threading
 import time
 
 from triolog.protocol.types import TopicPartition
-from triolog.tools.forward.claims import Claims
+from triolog.tools.forward.link import Claims
+from triolog.tools.forward.memory import FIRST_PAUSE_S, LONGEST_PAUSE_S, Troubles
 from triolog.tools.forward.progress import LinkProgress
 from triolog.tools.forward.source.source import Gap, OffsetRange, SourceTopic
 from triolog.tools.forward.states import LinkEvent
-from triolog.tools.forward.troubles import FIRST_S, MOST_S, Troubles
 from triolog.tools.forward.wishes import Wishes
 
 from tests.support.forwarding import until
@@ -62,11 +62,11 @@ def test_a_topic_that_cannot_go_on_is_looked_at_less_and_less_often() -> None:
         troubles.add("t", "no", now_s)
         begin_s = now_s
         while troubles.blocks("t", now_s):
-            now_s += FIRST_S
+            now_s += FIRST_PAUSE_S
         assert troubles.is_due(now_s)
         pauses.append(now_s - begin_s)
     assert pauses == sorted(pauses)
-    assert pauses[-1] == MOST_S
+    assert pauses[-1] == LONGEST_PAUSE_S
     troubles.add("t", "no", now_s)
     troubles.look_now(now_s)
     assert not troubles.blocks("t", now_s)

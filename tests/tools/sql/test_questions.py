@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import TriologError
 from triolog.server.embedded import BlockingBroker
 from triolog.tools import arrow
-from triolog.tools.sql.errors import SqlError
-from triolog.tools.sql.options import SqlOptions
+from triolog.tools.sql.options import SqlError, SqlOptions
 from triolog.tools.sql.session import ask
 from triolog.tools.sql.topic import Scan
 

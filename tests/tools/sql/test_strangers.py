@@ -15,8 +15,7 @@ from triolog.tools.arrow.errors import ArrowError
 from triolog.tools.arrow.values.json_values import infer_json, is_deeper
 from triolog.tools.arrow.values.object_values import infer_msgpack
 from triolog.tools.cli.sql.formats import _unique
-from triolog.tools.sql.errors import SqlError
-from triolog.tools.sql.options import SqlOptions
+from triolog.tools.sql.options import SqlError, SqlOptions
 from triolog.tools.sql.session import ask
 from triolog.tools.sql.topic import _names
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ..terminal.output import draw, json_option, print_json, printable, size_text, table
-from ..terminal.remote import ServerAddress, server_option
-from ..terminal.shapes import NOT_KNOWN, ask, columns, known_values, limit_option, say_left_out
+from ..terminal.output import draw, print_json, printable, size_text, table
+from ..terminal.remote import ServerAddress
+from ..terminal.shapes import NOT_KNOWN, ask, asks_server, columns, known_values, limit_option, say_left_out
 from ..terminal.times import duration_text
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ COLUMNS: Final = columns(
 
 @click.command
 @limit_option
-@server_option
-@json_option
+@asks_server
 def command(limit: int, server: ServerAddress, as_json: bool) -> None:
     """List the connections of a server, the oldest of each listener first; this command's own is one of them.
 

@@ -17,7 +17,7 @@ import click
 
 from ...export.writers import CSV_HEAD, FORMATS
 from ..terminal.failures import EXIT_FAILED, FailedError
-from ..terminal.output import as_json_value, flush, printable, timezone_option, warn, write
+from ..terminal.output import as_json_value, count_text, flush, printable, say, size_text, timezone_option, warn, write
 from ..terminal.places import TIME_HELP, read_time
 from ..terminal.progress import open_progress
 from ..terminal.stopped import directory_argument, relative, stopped, topics_option
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
     from ....server.storage.disk.filesystem import FileSystem
     from ....server.storage.recovery.salvage import Damage
+    from ...export.layout import Export, Exported
+    from ...export.writers import ToLine
+
 
 BASE64_PREFIX: Final = "base64:"
 
@@ -88,19 +91,26 @@ def command(
     if target is not None:
         if format_name == "arrow" and compression not in ("zstd", "lz4", "none"):
             raise click.BadParameter("Arrow files have zstd, lz4 or none", param_hint="--compression")
-        from .files import export_files
+        _check_installed()
+        from ...export.layout import Export
+        from ...export.log_pieces import LogSource
 
-        export_files(
-            directory,
-            target,
-            topics,
-            format_name,
-            to_line={"jsonl": _json_line, "csv": _csv_line}.get(format_name),
-            compression=compression,
-            offsets=(from_offset or None, to_offset),
-            times=(from_ms, to_ms),
+        source = LogSource(
+            directories=(directory,),
+            topics=topics,
             committed=isolation != "read_uncommitted",
+            from_offset=from_offset or None,
+            to_offset=to_offset,
         )
+        job = Export(
+            source=source,
+            target=target,
+            compression=compression,
+            format=format_name,
+            start_timestamp=from_ms,
+            end_timestamp=to_ms,
+        )
+        _export_files(job, target, {"jsonl": _json_line, "csv": _csv_line}.get(format_name))
         return
     if format_name not in ("jsonl", "csv") or partition_by is not None:
         raise click.UsageError("--format parquet and arrow, and --partition-by, need --target FOLDER")
@@ -213,3 +223,43 @@ def _quoted(text: str) -> str:
     if any(character in text for character in ',"\r\n'):
         return '"' + text.replace('"', '""') + '"'
     return text
+
+
+def _check_installed() -> None:
+    try:
+        import numpy as _numpy  # noqa: F401
+        import pyarrow as _  # noqa: F401
+    except ImportError:
+        raise FailedError("--target needs pyarrow: pip install 'triolog[arrow]'") from None
+
+
+def _export_files(job: Export, target: str, to_line: ToLine | None) -> None:
+    """Write what is not there yet. FailedError in one line."""
+    from ....protocol.errors import TriologError
+
+    try:
+        done = _write_files(job, to_line)
+    except (TriologError, OSError) as exc:
+        raise FailedError(str(exc)) from exc
+    files = f"{count_text(done.files, 'file')}, {size_text(done.size_bytes)}"
+    say(f"{count_text(done.records, 'record')} in {files}, in {target}")
+
+
+def _write_files(job: Export, to_line: ToLine | None) -> Exported:
+    from ...export.layout import begin, export_piece, finish
+
+    manifest, pieces = begin(job)
+    done_bytes = sum(piece.size_bytes for piece in pieces if piece.name in manifest.done)
+    records = sum(result["records"] for result in manifest.done.values())
+    with open_progress("exporting", sum(piece.size_bytes for piece in pieces)) as bar:
+
+        def show(log_bytes: int, rows: int) -> None:
+            nonlocal done_bytes, records
+            done_bytes += log_bytes
+            records += rows
+            bar.update(done_bytes=done_bytes, records=records)
+
+        for piece in pieces:
+            if piece.name not in manifest.done:
+                manifest.add({piece.name: export_piece(job, piece.what, to_line, show)})
+    return finish(job, manifest, [manifest.done[piece.name] for piece in pieces])

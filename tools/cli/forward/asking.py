@@ -1,7 +1,8 @@
-"""How commands reach links that run: by the sockets in their directories."""
+"""`triolog forward pause`, `resume`, `drain`, `reset`, and how links that run are reached: by sockets in their directories."""
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 import click
 
 from ..terminal.failures import FailedError, NotConnectedError
+from ..terminal.output import count_text, json_option, print_json, say
 
 ASK_S: Final = 10.0
 
@@ -37,3 +39,106 @@ def ask_link(link: str, state_dir: str | None, request: dict[str, Any], timeout_
     if "state" not in answer:
         raise FailedError(f"link {link}: {answer.get('error', 'no answer')}")
     return answer
+
+
+def _order(command: str, link: str, state_dir: str | None, *, as_json: bool, **more: Any) -> dict[str, Any]:
+    answer = ask_link(link, state_dir, {"command": command, **more}, timeout_s=None if command == "drain" else 10.0)
+    if as_json:
+        print_json(answer)
+    return answer
+
+
+@click.command
+@click.argument("link")
+@state_dir_option
+@json_option
+def pause(link: str, state_dir: str | None, as_json: bool) -> None:
+    """Let a link send nothing, over restarts too, until it is resumed."""
+    if _order("pause", link, state_dir, as_json=as_json) and not as_json:
+        say(f"{link} is paused")
+
+
+@click.command
+@click.argument("link")
+@state_dir_option
+@json_option
+def resume(link: str, state_dir: str | None, as_json: bool) -> None:
+    """Let a link that is paused go on."""
+    if _order("resume", link, state_dir, as_json=as_json) and not as_json:
+        say(f"{link} goes on")
+
+
+@click.command
+@click.argument("link")
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), help="Seconds; by default as long as it takes."
+)
+@state_dir_option
+@json_option
+def drain(link: str, timeout_s: float | None, state_dir: str | None, as_json: bool) -> None:
+    """Wait until nothing is left, whatever the link's windows say; exit code 1 when the time is up before."""
+    answer = _order("drain", link, state_dir, as_json=as_json, timeout_s=timeout_s)
+    try:
+        if not answer["drained"]:
+            troubles = [f"; topic {topic}: {message}" for topic, message in answer["troubles"].items()]
+            raise FailedError(
+                f"{count_text(answer['backlog_records'], 'record')} left after {timeout_s or math.inf:g} s, "
+                f"the link is {answer['state']}{''.join(troubles)}"
+            )
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise FailedError(f"link {link} answers with what this version does not know ({type(exc).__name__}: {exc})") from exc
+    if not as_json:
+        say(f"{link}: nothing is left")
+
+
+@click.command
+@click.option("--topic", required=True, metavar="NAME", help="The source's topic.")
+@click.option("--partition", type=click.IntRange(0), help="Of this partition only.")
+@click.option("--start", required=True, metavar="PLACE", help="earliest, latest, an offset, or a time in ISO 8601.")
+@click.argument("link", required=False)
+@json_option
+@click.pass_context
+def reset(ctx: click.Context, /, link: str | None, topic: str, partition: int | None, start: str, as_json: bool) -> None:
+    """Say where a link goes on with a topic. What forwards it must be stopped before.
+
+    The link's own options stand before `reset`: triolog forward --config FILE reset LINK --topic NAME --start earliest.
+    """
+    from ....protocol.errors import RequestError
+    from ...client.procedures.topics import AtOffset, Place
+    from ...forward.errors import ForwardError, SettingsError
+    from ...forward.process.place import LinkPlace, default_state_dir
+    from ...forward.reset import reset as reset_link
+    from ...forward.settings.link_settings import read_start
+    from .options import open_source, settings_of
+
+    options: dict[str, Any] = ctx.obj["options"]
+    if options["config_file"] is None and not options["topics"] and not options["pattern"]:
+        options = {**options, "topics": topic}
+    try:
+        settings = settings_of(options)
+        names = [each.name for each in settings.links]
+        if link is None and len(names) > 1:
+            raise click.UsageError(f"say which link: {', '.join(names)}")
+        chosen = next((each for each in settings.links if link in (None, each.name)), None)
+        if chosen is None:
+            raise click.UsageError(f"there is no link {link}; there are {', '.join(names)}")
+        place: Place = AtOffset(int(start)) if start.isascii() and start.isdigit() else read_start(start)
+        held = LinkPlace.take(Path(settings.state_dir or default_state_dir(os.environ)), chosen.name)
+        try:
+            with open_source(settings, None) as opener:
+                source = opener()
+                try:
+                    offsets = reset_link(chosen, settings.node, source, topic, partition, place)
+                finally:
+                    source.close()
+        finally:
+            held.release()
+    except (SettingsError, ValueError) as exc:
+        raise click.UsageError(str(exc)) from exc
+    except (ForwardError, RequestError) as exc:
+        raise FailedError(str(exc)) from exc
+    if as_json:
+        print_json({str(each): offset for each, offset in offsets.items()})
+        return
+    for each, offset in offsets.items():
+        say(f"{each} goes on at {offset}")

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ..terminal.failures import FailedError
-from .orders import drain, pause, resume
-from .reset import reset
+from .asking import drain, pause, reset, resume
 from .status import status, top
 
 if TYPE_CHECKING:

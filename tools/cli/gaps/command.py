@@ -10,9 +10,9 @@ import click
 
 from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
-from ..terminal.output import draw, json_option, print_json, printable, say, size_text, table, timezone_option
-from ..terminal.remote import ServerAddress, server_option
-from ..terminal.shapes import NOT_KNOWN, ask, columns, known
+from ..terminal.output import draw, print_json, printable, say, size_text, table, timezone_option
+from ..terminal.remote import ServerAddress
+from ..terminal.shapes import NOT_KNOWN, ask, asks_server, columns, known
 from ..terminal.stopped import stopped
 from ..terminal.times import Zone, format_time
 
@@ -55,8 +55,7 @@ def command() -> None:
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
 @data_dir_option
 @timezone_option
-@server_option
-@json_option
+@asks_server
 def list_gaps(topics: tuple[str, ...], data_dir: str | None, zone: Zone, server: ServerAddress, as_json: bool) -> None:
     """List what is missing of all topics, or of these: offsets from START up to END, which is the first that is there again."""
     if data_dir is None:
@@ -80,8 +79,7 @@ def list_gaps(topics: tuple[str, ...], data_dir: str | None, zone: Zone, server:
 @click.argument("partition", type=click.IntRange(0))
 @click.argument("start", type=click.IntRange(0))
 @data_dir_option
-@server_option
-@json_option
+@asks_server
 def accept(topic: str, partition: int, start: int, data_dir: str | None, server: ServerAddress, as_json: bool) -> None:
     """Accept that the offsets from START on are missing in PARTITION of TOPIC.
 

@@ -8,9 +8,9 @@ import click
 
 from ....protocol.errors import ErrorCode
 from ..terminal.failures import FailedError
-from ..terminal.output import count_text, draw, json_option, print_json, printable, say, table
-from ..terminal.remote import ServerAddress, server_option
-from ..terminal.shapes import NOT_KNOWN, ask, check_confirmed, columns, fields, yes_option
+from ..terminal.output import count_text, draw, print_json, printable, say, table
+from ..terminal.remote import ServerAddress
+from ..terminal.shapes import NOT_KNOWN, ask, asks_server, check_confirmed, columns, fields, yes_option
 from .group_reset import command as reset
 from .share_group import SHARE, draw_share, number, share_entries
 
@@ -29,8 +29,7 @@ def command() -> None:
 
 
 @command.command("list")
-@server_option
-@json_option
+@asks_server
 def list_groups(server: ServerAddress, as_json: bool) -> None:
     """List all groups of every kind, with their states."""
     groups = ask(server, _all_described)
@@ -52,8 +51,7 @@ async def _all_described(admin: Admin) -> list[DescribedGroup]:
 
 @command.command
 @click.argument("group")
-@server_option
-@json_option
+@asks_server
 def describe(group: str, server: ServerAddress, as_json: bool) -> None:
     """Show GROUP's state, where it is in each partition, its lag, and who reads it.
 
@@ -103,8 +101,7 @@ def _show_share(group: DescribedGroup, as_json: bool) -> None:
 
 @command.command
 @click.argument("group")
-@server_option
-@json_option
+@asks_server
 def members(group: str, server: ServerAddress, as_json: bool) -> None:
     """Show GROUP's members and what each of them reads."""
     described = ask(server, lambda admin: _one(admin, group))
@@ -124,8 +121,7 @@ def _draw_members(group: DescribedGroup) -> None:
 @command.command
 @click.argument("group")
 @yes_option
-@server_option
-@json_option
+@asks_server
 def delete(group: str, yes: bool, server: ServerAddress, as_json: bool) -> None:
     """Delete GROUP and what it has committed. One that has members is not deleted."""
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ..terminal.failures import FailedError
-from ..terminal.output import draw, json_option, print_json, say, table, timezone_option
+from ..terminal.output import draw, print_json, say, table, timezone_option
 from ..terminal.places import TIME_HELP, read_offset, read_time
-from ..terminal.remote import ServerAddress, server_option
-from ..terminal.shapes import ask, columns
+from ..terminal.remote import ServerAddress
+from ..terminal.shapes import ask, asks_server, columns
 from ..terminal.times import Zone
 from .share_group import number
 
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 @click.option("--shift", type=int, metavar="N", help="Go so many records on, or back when it is negative.")
 @click.option("--execute", is_flag=True, help="Do it; without this it is only shown.")
 @timezone_option
-@server_option
-@json_option
+@asks_server
 def command(
     group: str,
     topic: str | None,

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from .failures import FailedError
-from .output import count_text, printable, say
-from .remote import ServerAddress, call_server
+from .output import count_text, json_option, printable, say
+from .remote import ServerAddress, call_server, server_option
 
 if TYPE_CHECKING:
     from ...client.admin import Admin
     from ...client.connection import Client
     from .progress import NoProgress, ProgressBar
 
+F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 MOST: Final = 10_000
@@ -28,6 +29,11 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 only_partitions_option = click.option(
     "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only of this one; may be repeated."
 )
+
+
+def asks_server(function: F) -> F:
+    """The options of a command that asks a server, and prints what it is told for people or for programs."""
+    return server_option(json_option(function))
 
 
 def ask(address: ServerAddress, function: Callable[[Admin], Awaitable[T]]) -> T:

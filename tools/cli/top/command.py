@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ...statistics.rates import moment
-from ..terminal.output import draw, flush, json_line, json_option, terminal, timezone_option, write
-from ..terminal.remote import ServerAddress, server_option
-from ..terminal.shapes import ask
+from ..terminal.output import draw, flush, json_line, terminal, timezone_option, write
+from ..terminal.remote import ServerAddress
+from ..terminal.shapes import ask, asks_server
 from ..terminal.times import Zone
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ TABLES: Final = 3
 @click.option("--interval", type=click.FloatRange(SHORTEST_S, LONGEST_S), default=1.0, show_default=True, help="Seconds.")
 @click.option("--once", is_flag=True, help="Look for one interval, print it, and end.")
 @timezone_option
-@server_option
-@json_option
+@asks_server
 def command(interval: float, once: bool, zone: Zone, server: ServerAddress, as_json: bool) -> None:
     """Watch a running server: rates, lag, connections, disk, loss window, how long syncs take.
 

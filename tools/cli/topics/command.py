@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..terminal.output import count_text, draw, json_option, print_json, say, size_text, table
-from ..terminal.remote import ServerAddress, server_option
-from ..terminal.shapes import ask, check_confirmed, columns, fields, read_configs, yes_option
+from ..terminal.output import count_text, draw, print_json, say, size_text, table
+from ..terminal.remote import ServerAddress
+from ..terminal.shapes import ask, asks_server, check_confirmed, columns, fields, read_configs, yes_option
 from .segments import segments
 from .topic_changes import add_partitions, alter, trim
 
@@ -32,8 +32,7 @@ command.add_command(trim)
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="How many partitions.")
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic key of Kafka's; may be repeated.")
-@server_option
-@json_option
+@asks_server
 def create(name: str, partitions: int, configs: tuple[str, ...], server: ServerAddress, as_json: bool) -> None:
     """Create topic NAME. `triolog topics describe` shows every configuration key of a topic."""
     config = read_configs(configs, "--config")
@@ -45,8 +44,7 @@ def create(name: str, partitions: int, configs: tuple[str, ...], server: ServerA
 
 
 @command.command("list")
-@server_option
-@json_option
+@asks_server
 def list_topics(server: ServerAddress, as_json: bool) -> None:
     """List all topics."""
     topics = ask(server, lambda admin: admin.list_topics())
@@ -61,8 +59,7 @@ def list_topics(server: ServerAddress, as_json: bool) -> None:
 
 @command.command
 @click.argument("name")
-@server_option
-@json_option
+@asks_server
 def describe(name: str, server: ServerAddress, as_json: bool) -> None:
     """Show the partitions of topic NAME and its whole configuration."""
 
@@ -81,8 +78,7 @@ def describe(name: str, server: ServerAddress, as_json: bool) -> None:
 @command.command
 @click.argument("name")
 @yes_option
-@server_option
-@json_option
+@asks_server
 def delete(name: str, yes: bool, server: ServerAddress, as_json: bool) -> None:
     """Delete topic NAME and all of its records."""
     topic = ask(server, lambda admin: admin.describe_topic(name))

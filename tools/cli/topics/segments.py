@@ -9,9 +9,9 @@ import click
 
 from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
-from ..terminal.output import count_text, draw, json_option, print_json, printable, say, size_text, table, timezone_option
-from ..terminal.remote import ServerAddress, server_option
-from ..terminal.shapes import MOST, NOT_KNOWN, ask, columns, known, only_partitions_option
+from ..terminal.output import count_text, draw, print_json, printable, say, size_text, table, timezone_option
+from ..terminal.remote import ServerAddress
+from ..terminal.shapes import MOST, NOT_KNOWN, ask, asks_server, columns, known, only_partitions_option
 from ..terminal.times import Zone, format_time
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ SEGMENT_COLUMNS: Final = columns(
     "--limit", type=click.IntRange(0, MOST), default=1_000, show_default=True, help="At most so many segments in all."
 )
 @timezone_option
-@server_option
-@json_option
+@asks_server
 def segments(name: str, partitions: tuple[int, ...], limit: int, zone: Zone, server: ServerAddress, as_json: bool) -> None:
     """Show the segments of topic NAME: offsets, size, time span, and what is synced, compacted or missing.
 

@@ -8,10 +8,10 @@ import click
 
 from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
-from ..terminal.output import count_text, draw, json_option, print_json, say, table, timezone_option
+from ..terminal.output import count_text, draw, print_json, say, table, timezone_option
 from ..terminal.places import TIME_HELP, read_place
-from ..terminal.remote import ServerAddress, server_option
-from ..terminal.shapes import ask, check_confirmed, columns, only_partitions_option, read_configs, yes_option
+from ..terminal.remote import ServerAddress
+from ..terminal.shapes import ask, asks_server, check_confirmed, columns, only_partitions_option, read_configs, yes_option
 from ..terminal.times import Zone
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Give the topic a value of its own; may be repeated.")
 @click.option("--unset", "unsets", multiple=True, metavar="KEY", help="Let the server's default hold again; may be repeated.")
-@server_option
-@json_option
+@asks_server
 def alter(name: str, sets: tuple[str, ...], unsets: tuple[str, ...], server: ServerAddress, as_json: bool) -> None:
     """Change configuration keys of topic NAME: all of them, or none when one is refused."""
     values = read_configs(sets, "--set")
@@ -47,8 +46,7 @@ def alter(name: str, sets: tuple[str, ...], unsets: tuple[str, ...], server: Ser
 @click.command("add-partitions")
 @click.argument("name")
 @click.argument("total", type=click.IntRange(1))
-@server_option
-@json_option
+@asks_server
 def add_partitions(name: str, total: int, server: ServerAddress, as_json: bool) -> None:
     """Give topic NAME more partitions: TOTAL of them in all.
 
@@ -69,8 +67,7 @@ def add_partitions(name: str, total: int, server: ServerAddress, as_json: bool) 
 @only_partitions_option
 @yes_option
 @timezone_option
-@server_option
-@json_option
+@asks_server
 def trim(
     name: str,
     before: str | None,

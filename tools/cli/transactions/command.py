@@ -9,11 +9,12 @@ import click
 
 from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
-from ..terminal.output import draw, json_option, print_json, printable, say, table, timezone_option
-from ..terminal.remote import ServerAddress, server_option
+from ..terminal.output import draw, print_json, printable, say, table, timezone_option
+from ..terminal.remote import ServerAddress
 from ..terminal.shapes import (
     NOT_KNOWN,
     ask,
+    asks_server,
     check_confirmed,
     columns,
     known_values,
@@ -47,8 +48,7 @@ def command() -> None:
 @click.option("--open-for", type=click.FloatRange(0), metavar="SECONDS", help="Only what has been open for so long.")
 @limit_option
 @timezone_option
-@server_option
-@json_option
+@asks_server
 def list_transactions(
     states: tuple[str, ...], open_for: float | None, limit: int, zone: Zone, server: ServerAddress, as_json: bool
 ) -> None:
@@ -72,8 +72,7 @@ def list_transactions(
 @command.command
 @click.argument("transactional_ids", metavar="ID...", nargs=-1, required=True)
 @timezone_option
-@server_option
-@json_option
+@asks_server
 def describe(transactional_ids: tuple[str, ...], zone: Zone, server: ServerAddress, as_json: bool) -> None:
     """Show transactional IDs with the partitions that have joined their transactions."""
     described = ask(server, lambda admin: admin.describe_transactions(*transactional_ids))
@@ -96,8 +95,7 @@ def describe(transactional_ids: tuple[str, ...], zone: Zone, server: ServerAddre
 @click.option("--open", "open_only", is_flag=True, help="Only those that have a transaction open.")
 @limit_option
 @timezone_option
-@server_option
-@json_option
+@asks_server
 def producers(
     topic: str,
     partitions: tuple[int, ...],
@@ -132,8 +130,7 @@ def producers(
 @click.option("--partition", type=click.IntRange(0), help="Of what hangs: the partition.")
 @click.option("--producer-id", type=click.IntRange(0), help="Of what hangs: whose it is.")
 @yes_option
-@server_option
-@json_option
+@asks_server
 def abort(
     transactional_id: str | None,
     topic: str | None,

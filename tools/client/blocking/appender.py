@@ -7,13 +7,11 @@ from typing import Any
 
 import attrs
 
-from ....protocol.errors import ExpectedOffsetError
 from ....protocol.native.messages import PlainRecord
 from ....protocol.types import TopicPartition
-from ..backoff import Backoff, Retries
 from ..config import ProducerConfig
-from ..sending.append_once import Append, Appended, Appends
-from .client import BlockingClient
+from ..sending.append_once import Appended, Appends
+from .client import BlockingClient, BlockingDriver, finished
 
 
 class BlockingAppender:
@@ -21,9 +19,8 @@ class BlockingAppender:
     client's."""
 
     def __init__(self, client: BlockingClient, config: ProducerConfig | None = None, **options: Any) -> None:
-        self._client = client
-        self._config = attrs.evolve(ProducerConfig() if config is None else config, **options)
-        self._appends = Appends(self._config)
+        self._driver = BlockingDriver(client)
+        self._appends = Appends(attrs.evolve(ProducerConfig() if config is None else config, **options))
 
     def append(
         self,
@@ -39,15 +36,4 @@ class BlockingAppender:
         tried again for `delivery_timeout_ms`. After another error whether it was appended is unknown.
         """
         append = self._appends.begin(TopicPartition(topic, partition), records, expected_offset)
-        try:
-            return self._append(append)
-        except ExpectedOffsetError:
-            raise
-        except BaseException:
-            self._appends.give_up()
-            raise
-
-    def _append(self, append: Append) -> Appended:
-        backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
-        retries = Retries(self._config.delivery_timeout_ms / 1000, backoff=backoff)
-        return self._client.retried(lambda: self._client.run(self._appends.attempt(append)), retries)
+        return finished(self._appends.make(append, self._driver))

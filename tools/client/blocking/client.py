@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import attrs
 
@@ -39,9 +40,11 @@ from ..backoff import Backoff, Retries
 from ..config import AddressSource, ClientConfig
 from ..errors import ClosedError, ConnectionLostError
 from ..exchange import expect, is_answered
+from ..procedures.driving import Driver
 from ..procedures.topics import Procedure, checked
 from .connection import BlockingConnection
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -50,35 +53,41 @@ class Started:
     """A request that is under way while whoever asked does something else."""
 
     _client: BlockingClient
-    _connection: BlockingConnection
+    connection: BlockingConnection
     _correlation_id: int
     _wait_ms: int
-    _overdue_at: float
+    overdue_at: float
+    """As time.monotonic has it; then the server is gone."""
 
     @property
     def is_lost(self) -> bool:
         """Whether its connection is."""
-        return self._connection.is_lost
+        return self.connection.is_lost
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `take` has an answer or an error at once."""
+        return self.connection.is_answered(self._correlation_id) or time.monotonic() >= self.overdue_at
 
     def is_due(self, deadline: float) -> bool:
-        """Receive until then; whether `take` has an answer or an error at once."""
-        while not self._connection.is_answered(self._correlation_id) and time.monotonic() < self._overdue_at:
-            if not self._connection.pump(min(deadline, self._overdue_at)) and time.monotonic() >= deadline:
+        """Receive until then; whether it is ready."""
+        while not self.is_ready:
+            if not self.connection.pump(min(deadline, self.overdue_at)) and time.monotonic() >= deadline:
                 return False
         return True
 
     def take(self) -> ResponseMessage:
         """The answer; raises what `BlockingClient.call` does, also when it is overdue."""
-        return self._connection.finish(self._correlation_id, self._overdue_at)
+        return self.connection.finish(self._correlation_id, self.overdue_at)
 
     def wait(self) -> ResponseMessage:
         """The answer, which may take from now on as long as any."""
-        return self._connection.finish(self._correlation_id, time.monotonic() + self._client.timeout_s(self._wait_ms))
+        return self.connection.finish(self._correlation_id, time.monotonic() + self._client.timeout_s(self._wait_ms))
 
     def forget(self) -> None:
         """The answer is of no interest any more."""
         with contextlib.suppress(RequestError):
-            self._connection.forget(self._correlation_id)
+            self.connection.forget(self._correlation_id)
 
 
 class BlockingClient:
@@ -234,3 +243,44 @@ class BlockingClient:
         self._is_closed = True
         if self._connection is not None:
             self._connection.lose(ConnectionLostError("the client was closed"))
+
+
+class BlockingDriver(Driver):
+    """Of a client without trio: nothing of it is left to wait for when it is awaited."""
+
+    def __init__(self, client: BlockingClient) -> None:
+        self._client = client
+
+    async def run(self, procedure: Procedure[T]) -> T:
+        return self._client.run(procedure)
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def within(self, deadline: float) -> AbstractContextManager[object]:
+        return self._client.within(deadline)
+
+    def shielded(self, seconds: float) -> AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+
+def finished(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that waits for nothing but such a driver."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    raise AssertionError(f"{coroutine!r} waits for something else than a call")
+
+
+def blocking(function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """The method that runs this one of `_shared` to its end."""
+
+    @functools.wraps(function)
+    def call(self: Any, *arguments: P.args, **options: P.kwargs) -> T:
+        return finished(function(self._shared, *arguments, **options))
+
+    return call  # type: ignore[return-value]

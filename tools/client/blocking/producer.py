@@ -3,7 +3,7 @@
 There is no thread, so the producer works when it is called: `send` sends what is full or has lingered and takes in answers
 without waiting; `flush`, a full buffer and a future's `result` wait. A program that pauses for longer than `linger_ms` and
 wants its records out meanwhile calls `poll`. Leaving a `with` block flushes. What idempotence, the default, means is in
-`producer`, what a transactional producer does beside sending in `blocking_transaction`.
+`producer`, what a transactional producer does beside sending in `transaction`.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ from typing import Any, Final, NamedTuple, Self
 import attrs
 
 from ....protocol.errors import InvalidTxnStateError, RequestError, TriologError
-from ....protocol.native.messages import MetadataRequest, ProducePartitionResponse, ProduceRequest, ProduceResponse
+from ....protocol.native.messages import MetadataRequest, ProduceResponse
 from ....protocol.records.builder import Headers
 from ....protocol.types import Bytes
 from ..backoff import Backoff
 from ..config import ProducerConfig
-from ..errors import BufferFullError, ClosedError, ConnectionLostError
+from ..errors import ClosedError, ConnectionLostError
 from ..exchange import expect, is_answered
 from ..procedures import groups as group_procedures
-from ..sending.accumulator import Accumulator
 from ..sending.futures import RecordFuture, RecordMetadata
 from ..sending.partition_queue import Batch, Delivery
 from ..sending.request_limits import record_size
-from ..sending.topics import STALE_CODES, ProducedTopic, partition_count
-from .client import BlockingClient
-from .connection import BlockingConnection
-from .transaction import BlockingTransaction, BlockingTransactionCalls
+from ..sending.topics import ProducedTopic, Sending
+from ..transaction import TransactionCalls
+from .client import BlockingClient, BlockingDriver, Started, finished
+from .transaction import BlockingTransaction
 
 MIN_POLL_MS: Final = 1
 """Looking for answers is a system call, which a send by itself is not."""
@@ -55,44 +54,30 @@ class BlockingRecord(RecordFuture):
 
 
 class _Exchange(NamedTuple):
-    connection: BlockingConnection
-    correlation_id: int
-    deadline: float
+    started: Started
     deliveries: list[Delivery]
 
 
-class BlockingProducer:
+class BlockingProducer(Sending):
     """Sends records over a client. Owner: one thread, the client's."""
 
     def __init__(self, client: BlockingClient, config: ProducerConfig | None = None, **options: Any) -> None:
+        super().__init__(attrs.evolve(ProducerConfig() if config is None else config, **options), time.monotonic)
         self._client = client
-        self._config = attrs.evolve(ProducerConfig() if config is None else config, **options)
-        self._accumulator = Accumulator(self._config, time.monotonic)
-        self._topics: dict[str, ProducedTopic] = {}
         self._exchanges: list[_Exchange] = []
         self._next_deadline = float("inf")
         self._poll_at = float("inf")  # a send from then on looks for answers
         self._ask_backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         self._ask_at = -float("inf")  # for a producer id, not before
-        self._is_closed = False
-        self._transactions: BlockingTransactionCalls | None = None
         if self._config.transactional_id is not None:
-            self._transactions = BlockingTransactionCalls(client, self._config, self._accumulator, self.flush)
-            self._transactions.initialize()
-
-    def __repr__(self) -> str:
-        return f"<BlockingProducer {self._accumulator!r}{' closed' if self._is_closed else ''}>"
+            self._transactions = TransactionCalls(BlockingDriver(client), self._config, self._accumulator, self._flush_in_place)
+            finished(self._transactions.initialize())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
         self.close(flush=kind is None)
-
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes of records that are not settled, against `buffer_bytes`."""
-        return self._accumulator.buffered_bytes
 
     def send(
         self,
@@ -111,15 +96,8 @@ class BlockingProducer:
         produced = self._topics.get(topic) or self._load(topic)
         if not self._accumulator.has_room(size):
             self._make_room(size)
-        if self._transactions is not None:
-            self._transactions.state.check_sending()
-        elif self._accumulator.fatal is not None:
-            raise self._accumulator.fatal.with_traceback(None)
-        queue = produced.queue_for(key, partition, size)
-        timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-        had_open = queue.open
-        batch, index = self._accumulator.append(queue, size, timestamp, key, value, headers)
-        if batch is not had_open or time.monotonic() >= self._poll_at:
+        batch, index, timestamp, is_news = self._take(produced, size, value, key, timestamp_ms, partition, headers)
+        if is_news or time.monotonic() >= self._poll_at:
             self.poll()
         return BlockingRecord(self, batch, index, timestamp)
 
@@ -132,7 +110,9 @@ class BlockingProducer:
 
     def poll(self) -> None:
         """Take in answers and send what is due, without waiting for anything but room in the socket."""
-        for connection in {id(exchange.connection): exchange.connection for exchange in self._exchanges}.values():
+        for connection in {
+            id(exchange.started.connection): exchange.started.connection for exchange in self._exchanges
+        }.values():
             while connection.pump(0):
                 pass
         self._settle_answered()
@@ -143,6 +123,9 @@ class BlockingProducer:
         unfinished = self._accumulator.unfinished
         self.work_until(lambda: all(batch.is_done for batch in unfinished), timeout_s)
 
+    async def _flush_in_place(self, timeout_s: float | None) -> None:
+        self.flush(timeout_s)
+
     def close(self, *, flush: bool = True) -> None:
         """Flush, or give up what is not settled; then take no more."""
         try:
@@ -151,7 +134,7 @@ class BlockingProducer:
         finally:
             self._is_closed = True
             for exchange in self._exchanges:
-                exchange.connection.forget(exchange.correlation_id)
+                exchange.started.forget()
             self._exchanges.clear()
             self._accumulator.abandon(ClosedError("the producer was closed before the record was acknowledged"))
 
@@ -169,9 +152,11 @@ class BlockingProducer:
 
     def _wait(self, deadline: float) -> None:
         """Until an answer comes, the next retry is due, or the deadline."""
-        until = min(deadline, self._next_deadline, self._next_ask(), *(exchange.deadline for exchange in self._exchanges))
+        until = min(
+            deadline, self._next_deadline, self._next_ask(), *(exchange.started.overdue_at for exchange in self._exchanges)
+        )
         if self._exchanges:
-            self._exchanges[0].connection.pump(until)
+            self._exchanges[0].started.connection.pump(until)
         else:
             time.sleep(max(0.0, until - time.monotonic()))
 
@@ -182,25 +167,19 @@ class BlockingProducer:
                 lambda: accumulator.has_room(size) or accumulator.fatal is not None, self._config.max_block_ms / 1000
             )
         except TimeoutError:
-            raise BufferFullError(
-                f"a record of {size} bytes found no room within max_block_ms={self._config.max_block_ms}: "
-                f"{self._accumulator.buffered_bytes} of {self._config.buffer_bytes} bytes wait for acknowledgement"
-            ) from None
+            raise self._no_room(size) from None
 
     def _load(self, topic: str) -> ProducedTopic:
         backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         deadline = time.monotonic() + self._config.max_block_ms / 1000
         while True:
             try:
-                partitions = partition_count(topic, self._client.metadata(MetadataRequest((topic,))))
+                described = self._client.metadata(MetadataRequest((topic,)))
+                return self._learn(topic, described, self._client.max_frame_bytes)
             except ConnectionLostError:
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(backoff.pause_s())
-            else:
-                self._accumulator.limit_frames(self._client.max_frame_bytes)
-                produced = ProducedTopic(topic, partitions, self._accumulator, self._config.batch_bytes)
-                return self._topics.setdefault(topic, produced)
 
     def _send_due(self) -> None:
         self._send(self._accumulator.drain())
@@ -219,13 +198,11 @@ class BlockingProducer:
     def _ask_for_producer(self) -> bool:
         try:
             self._accumulator.set_producer(self._client.run(group_procedures.init_producer(self._config)))
-        except RequestError as exc:
-            if exc.retriable:
+        except TriologError as exc:
+            if isinstance(exc, RequestError) and exc.retriable:
                 self._ask_at = time.monotonic() + self._ask_backoff.pause_s()
             else:
-                self._accumulator.end(group_procedures.explain_refusal(exc))
-        except TriologError as exc:
-            self._accumulator.end(exc)
+                self._refuse_producer(exc)
         else:
             self._ask_backoff.reset()
             return True
@@ -243,56 +220,31 @@ class BlockingProducer:
             raise
 
     def _send_request(self, deliveries: list[Delivery]) -> None:
-        request = ProduceRequest(
-            tuple(delivery.to_message() for delivery in deliveries),
-            self._config.acks,
-            self._config.request_timeout_ms,
-            self._config.transactional_id,
-        )
-        deadline = time.monotonic() + self._client.timeout_s(request.timeout_ms)
+        request = self._request(deliveries)
         try:
-            connection = self._client.connected()
-            correlation_id = connection.start(request, deadline)
+            started = self._client.start(request, request.timeout_ms)
         except TriologError as exc:
             self._accumulator.limit_frames(self._client.max_frame_bytes)  # perhaps of another server
             self._fail(deliveries, exc)
             return
         if is_answered(request):
-            self._exchanges.append(_Exchange(connection, correlation_id, deadline, deliveries))
+            self._exchanges.append(_Exchange(started, deliveries))
         else:
-            for delivery in deliveries:
-                self._accumulator.settle_unanswered(delivery)
+            self._settle(deliveries, None)
 
     def _settle_answered(self) -> None:
-        now = time.monotonic()
         waiting: list[_Exchange] = []
         for exchange in self._exchanges:
-            if exchange.connection.is_answered(exchange.correlation_id) or exchange.deadline <= now:
-                self._settle(exchange)
+            if exchange.started.is_ready:
+                self._settle_exchange(exchange)
             else:
                 waiting.append(exchange)
         self._exchanges = waiting
 
-    def _settle(self, exchange: _Exchange) -> None:
+    def _settle_exchange(self, exchange: _Exchange) -> None:
         try:
-            answer = exchange.connection.finish(exchange.correlation_id, exchange.deadline)
+            answer = exchange.started.take()
         except TriologError as exc:
             self._fail(exchange.deliveries, exc)
-            return
-        response = expect(ProduceResponse, answer)
-        entries = {(entry.topic, entry.partition): entry for entry in response.partitions}
-        for delivery in exchange.deliveries:
-            entry = entries.get((delivery.queue.topic, delivery.queue.partition))
-            self._settle_delivery(delivery, entry)
-
-    def _settle_delivery(self, delivery: Delivery, entry: ProducePartitionResponse | None) -> None:
-        if entry is None:
-            self._fail([delivery], ConnectionLostError("the server's answer leaves this partition out"))
-            return
-        self._accumulator.settle(delivery, entry)
-        if isinstance(entry.error, RequestError) and entry.error.code in STALE_CODES:
-            self._topics.pop(entry.topic, None)
-
-    def _fail(self, deliveries: list[Delivery], error: TriologError) -> None:
-        for delivery in deliveries:
-            self._accumulator.fail(delivery, error)
+        else:
+            self._settle(exchange.deliveries, expect(ProduceResponse, answer))

@@ -1,7 +1,7 @@
 """Appends that are made one by one, each whole or not at all: as which producer, with which sequences.
 
 Every append is one batch of an idempotent producer, so it can be sent again, as the same bytes, until there is an answer. Where
-nobody knows any more what became of one, the next begins as another producer. Who drives says how often it is tried.
+nobody knows any more what became of one, the next begins as another producer.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ....protocol.records.batch import increment_sequence
 from ....protocol.records.builder import build_batch
 from ....protocol.types import NO_OFFSET, TopicPartition
 from ..config import ProducerConfig
+from ..procedures.driving import Driver
 from ..procedures.topics import Procedure
 from .partition_queue import ProducerIdentity
 
@@ -54,6 +55,18 @@ class Appends:
         if not plain:
             raise InvalidRequestError(f"{partition}: there are no records to append")
         return Append(partition, plain, expected_offset)
+
+    async def make(self, append: Append, driver: Driver) -> Appended:
+        """Make it, tried again for `delivery_timeout_ms`. After another error than ExpectedOffsetError, or cancelled, nobody
+        knows what became of it."""
+        try:
+            timeout_ms = self._config.delivery_timeout_ms
+            return await driver.retried(lambda: driver.run(self.attempt(append)), timeout_ms, self._config)
+        except ExpectedOffsetError:
+            raise
+        except BaseException:
+            self.give_up()
+            raise
 
     def attempt(self, append: Append) -> Procedure[Appended]:
         """Try it. Raises the server's error; what is retriable may be tried again."""

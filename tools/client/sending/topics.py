@@ -1,15 +1,31 @@
-"""What a producer knows about a topic: how many partitions it has, and which of them the next record goes to."""
+"""What a producer knows about a topic: how many partitions it has, and which of them the next record goes to; and `Sending`,
+what both producers are."""
 
 from __future__ import annotations
 
-from typing import Final
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
-from ....protocol.errors import ErrorCode, InvalidRequestError, UnknownTopicOrPartitionError
-from ....protocol.native.messages import MetadataResponse
+from ....protocol.errors import (
+    ErrorCode,
+    InvalidRequestError,
+    RequestError,
+    TriologError,
+    UnknownTopicOrPartitionError,
+)
+from ....protocol.native.messages import MetadataResponse, ProduceRequest, ProduceResponse
+from ....protocol.records.builder import Headers
 from ....protocol.types import Bytes
+from ..config import ProducerConfig
+from ..errors import BufferFullError, ClosedError, ConnectionLostError
+from ..procedures.groups import explain_refusal
 from .accumulator import Accumulator
-from .partition_queue import PartitionQueue
+from .partition_queue import Batch, Delivery, PartitionQueue
 from .partitioner import StickyPartitioner, partition_for_key
+
+if TYPE_CHECKING:
+    from ..transaction import TransactionCalls
 
 STALE_CODES: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """Answers after which a topic's number of partitions is asked for again."""
@@ -47,3 +63,86 @@ def partition_count(topic: str, response: MetadataResponse) -> int:
                 raise entry.error
             return len(entry.partitions)
     raise UnknownTopicOrPartitionError(f"the server's answer leaves out topic {topic!r}")
+
+
+class Sending:
+    """What both producers do between their programs and the server: records into batches, batches into requests, answers into
+    what becomes of them."""
+
+    def __init__(self, config: ProducerConfig, clock: Callable[[], float]) -> None:
+        self._config = config
+        self._accumulator = Accumulator(config, clock)
+        self._topics: dict[str, ProducedTopic] = {}
+        self._is_closed = False
+        self._transactions: TransactionCalls | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._accumulator!r}{' closed' if self._is_closed else ''}>"
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of records that are not settled, against `buffer_bytes`."""
+        return self._accumulator.buffered_bytes
+
+    def _take(
+        self,
+        topic: ProducedTopic,
+        size: int,
+        value: Bytes | None,
+        key: Bytes | None,
+        timestamp_ms: int | None,
+        partition: int | None,
+        headers: Headers,
+    ) -> tuple[Batch, int, int, bool]:
+        """The record's batch, its place there and its time; and whether something is full, or lingers from now on."""
+        if self._is_closed:
+            raise ClosedError("the producer is closed")
+        if self._transactions is not None:
+            self._transactions.state.check_sending()
+        elif self._accumulator.fatal is not None:
+            raise self._accumulator.fatal.with_traceback(None)
+        queue = topic.queue_for(key, partition, size)
+        timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        had_open = queue.open
+        batch, index = self._accumulator.append(queue, size, timestamp, key, value, headers)
+        return batch, index, timestamp, batch is not had_open
+
+    def _learn(self, topic: str, described: MetadataResponse, max_frame_bytes: int) -> ProducedTopic:
+        partitions = partition_count(topic, described)
+        self._accumulator.limit_frames(max_frame_bytes)
+        return self._topics.setdefault(topic, ProducedTopic(topic, partitions, self._accumulator, self._config.batch_bytes))
+
+    def _no_room(self, size: int) -> BufferFullError:
+        return BufferFullError(
+            f"a record of {size} bytes found no room within max_block_ms={self._config.max_block_ms}: "
+            f"{self.buffered_bytes} of {self._config.buffer_bytes} bytes wait for their acknowledgement"
+        )
+
+    def _request(self, deliveries: Sequence[Delivery]) -> ProduceRequest:
+        messages = tuple(delivery.to_message() for delivery in deliveries)
+        config = self._config
+        return ProduceRequest(messages, config.acks, config.request_timeout_ms, config.transactional_id)
+
+    def _settle(self, deliveries: Sequence[Delivery], response: ProduceResponse | None) -> None:
+        """An answer, or with acks 0 none."""
+        if response is None:
+            for delivery in deliveries:
+                self._accumulator.settle_unanswered(delivery)
+            return
+        entries = {(entry.topic, entry.partition): entry for entry in response.partitions}
+        for delivery in deliveries:
+            entry = entries.get((delivery.queue.topic, delivery.queue.partition))
+            if entry is None:
+                self._fail([delivery], ConnectionLostError("the server's answer leaves this partition out"))
+                continue
+            self._accumulator.settle(delivery, entry)
+            if entry.error is not None and entry.error.code in STALE_CODES:
+                self._topics.pop(entry.topic, None)
+
+    def _fail(self, deliveries: Iterable[Delivery], error: TriologError) -> None:
+        for delivery in deliveries:
+            self._accumulator.fail(delivery, error)
+
+    def _refuse_producer(self, error: TriologError) -> None:
+        """There is no producer id, and there will be none."""
+        self._accumulator.end(explain_refusal(error) if isinstance(error, RequestError) else error)

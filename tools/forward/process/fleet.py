@@ -15,9 +15,8 @@ from typing import Final
 import attrs
 import trio
 
-from ..claims import Claims
 from ..errors import LinkStoppedError, SettingsError
-from ..link import Link
+from ..link import Claims, Link
 from ..progress import LinkProgress
 from ..settings.forward_settings import PROCESS_KEYS, ForwardSettings
 from ..settings.link_settings import LINK_KEYS, LinkSettings

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
+import zoneinfo
 from collections.abc import Mapping
-from datetime import tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
 import attrs
@@ -16,10 +17,88 @@ from ....server.config.key import ConfigKey, bool_key, described, enum_key, int_
 from ...client.procedures.topics import EARLIEST, LATEST, AtTime
 from ..errors import SettingsError
 from ..pacing.windows import Window, parse_window
-from .kafka_settings import kafka_settings, topic_settings
 from .names import check_pattern, check_target, topic_name, topic_names
-from .secrets import Secret
-from .times import read_start, read_zone
+from .secrets import Secret, is_secret, read_value
+
+LOCAL: Final = "local"
+
+
+def read_zone(name: str) -> tzinfo | None:
+    """The zone of a name; None for the system's. Raises ValueError."""
+    if name.lower() == LOCAL:
+        return None
+    if name.upper() == "UTC":
+        return UTC
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as exc:
+        raise ValueError(f"there is no time zone {name!r}; write Europe/Berlin, UTC or local") from exc
+
+
+def read_start(value: Any) -> AtTime:
+    """`earliest`, `latest`, or a time. Raises ValueError."""
+    if isinstance(value, datetime):
+        return AtTime(int(value.timestamp() * 1000))
+    places = {"earliest": EARLIEST, "latest": LATEST}
+    text = str(value)
+    if text.lower() in places:
+        return places[text.lower()]
+    try:
+        return AtTime(int(datetime.fromisoformat(text).timestamp() * 1000))
+    except ValueError:
+        raise ValueError(f"{text!r} is neither earliest nor latest nor a time such as 2026-11-25T06:00Z") from None
+
+
+OWNED: Final = frozenset(
+    {
+        *("bootstrap.servers", "metadata.broker.list", "client.id", "group.id", "group.instance.id", "transactional.id"),
+        *("transaction.timeout.ms", "enable.idempotence", "enable.gapless.guarantee", "acks", "request.required.acks"),
+        *("compression.type", "compression.codec", "enable.auto.commit", "isolation.level", "allow.auto.create.topics"),
+        *("delivery.report.only.error", "queue.buffering.max.kbytes", "queue.buffering.max.messages"),
+        *("retries", "message.send.max.retries", "partitioner", "group.protocol", "on_delivery", "error_cb", "logger"),
+    }
+)
+"""What the link sets by itself."""
+
+
+def kafka_settings(value: Any) -> Mapping[str, str | Secret]:
+    """A table of librdkafka's settings. Raises ValueError."""
+    found = {}
+    for key, each in _flat(value).items():
+        if key in OWNED:
+            raise ValueError(f"{key} is set by the link")
+        try:
+            found[key] = read_value(key, each)
+        except ValueError as exc:
+            raise ValueError(f"{key}: {exc}") from exc
+    return found
+
+
+def topic_settings(value: Any) -> Mapping[str, str]:
+    """A table of topic configuration. Raises ValueError."""
+    return {key: str(each).lower() if isinstance(each, bool) else str(each) for key, each in _flat(value).items()}
+
+
+def shown(settings: Mapping[str, str | Secret]) -> Mapping[str, str]:
+    """As people may see them."""
+    return {
+        key: f"from {value.kind} {value.name}" if isinstance(value, Secret) else "..." if is_secret(key) else value
+        for key, value in settings.items()
+    }
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """TOML reads `sasl.username = "a"` as nested tables: the names are put together again."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is not a table")
+    found: dict[str, Any] = {}
+    for key, each in value.items():
+        if isinstance(each, dict) and not {"file", "variable"} & set(each):
+            found |= _flat(each, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = each
+    return found
+
 
 MAX_NAME_CHARS: Final = 64
 _NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{MAX_NAME_CHARS}}}")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from triolog.tools.cli.top.wear import wear_lines
+from triolog.tools.cli.top.view import wear_lines
 
 NOTHING_TOLD: Final = (
     *("device", "disk_written_bytes", "disk_bytes_per_second", "disk_bytes_per_appended_byte", "lifetime_written_bytes"),

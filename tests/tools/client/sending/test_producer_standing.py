@@ -9,8 +9,8 @@ from triolog.protocol.types import NO_SEQUENCE
 from triolog.tools.client.backoff import Backoff
 from triolog.tools.client.config import ProducerConfig
 from triolog.tools.client.errors import ConnectionLostError
+from triolog.tools.client.sending.accumulator import ProducerStanding
 from triolog.tools.client.sending.partition_queue import Batch, PartitionQueue, ProducerIdentity
-from triolog.tools.client.sending.producer_standing import ProducerStanding
 
 FIRST = ProducerIdentity(7, 0)
 SECOND = ProducerIdentity(8, 0)

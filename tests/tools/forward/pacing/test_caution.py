@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.tools.forward.pacing.caution import Caution
+from triolog.tools.forward.memory import Caution
 
 PARTITION = ("topic", 0)
 

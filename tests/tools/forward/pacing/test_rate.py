@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.tools.forward.pacing.rate import BURST_S, RateCap
+from triolog.tools.forward.memory import BURST_S, RateCap
 
 RATES = st.integers(1_000, 50_000_000)
 SIZES = st.lists(st.integers(1, 20_000), min_size=50, max_size=400)
