@@ -14,7 +14,7 @@ SOURCES: Final = Path(__file__).resolve().parents[1] / "peers" / "kafka"
 
 
 def built_in(name: str) -> Path:
-    """A folder for what is built, made if need be."""
+    """Return a folder for built programs and answers; create it if need be."""
     if (ROOT / "Makefile").is_file() and (ROOT / "pyproject.toml").is_file():
         folder = ROOT / "build" / name
     else:
@@ -25,7 +25,7 @@ def built_in(name: str) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Two runs at once make it once."""
+    """Hold a lock, so that two runs at once build it once."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
