@@ -1,9 +1,8 @@
-"""Where programs and answers are kept that are made once: below `build/` of a checkout, else in the user's cache directory."""
+"""The folder below `build/` for programs and answers that are made once."""
 
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +14,7 @@ SOURCES: Final = Path(__file__).resolve().parents[1] / "peers" / "kafka"
 
 def built_in(name: str) -> Path:
     """Return a folder for built programs and answers; create it if need be."""
-    if (ROOT / "Makefile").is_file() and (ROOT / "pyproject.toml").is_file():
-        folder = ROOT / "build" / name
-    else:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "triolog-bench" / name
+    folder = ROOT / "build" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
