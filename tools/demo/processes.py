@@ -36,7 +36,7 @@ class Process:
     name: str
     """For people: `the server`."""
     folder: Path
-    """Holds `ready` and `log`."""
+    """Holds `process.ready` and `process.log`."""
     arguments: Sequence[str]
     variables: Mapping[str, str] = attrs.field(factory=dict)
     process: subprocess.Popen[bytes] | None = None
@@ -70,7 +70,7 @@ class Process:
     def start(self) -> float:
         """Start a process and wait until it is ready; return the milliseconds that took. Raises ProcessFailedError."""
         assert self.process is None, f"{self.name} runs already"
-        begin, ready = time.perf_counter(), self.folder / "ready"
+        begin, ready = time.perf_counter(), self.folder / "process.ready"
         ready.unlink(missing_ok=True)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TRIOLOG_")}
         command = [*COMMAND, *self.arguments, "--ready-file", str(ready)]
@@ -115,7 +115,7 @@ class Process:
 
     @property
     def _log(self) -> Path:
-        return self.folder / "log"
+        return self.folder / "process.log"
 
 
 def serve_arguments(data_dir: Path | str, *options: str, durability: str = "fsync") -> tuple[str, ...]:
