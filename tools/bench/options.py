@@ -47,13 +47,13 @@ class Wanted:
     parent: str | None
 
     def rows_of(self, rows: Collection[str]) -> list[str]:
-        """The names of the rows to measure, in their order."""
+        """Return the names of the rows to measure, in their order."""
         if unknown := [name for name in self.only if name not in rows]:
             raise click.BadParameter(f"no row is called {unknown[0]!r}; there are {', '.join(rows)}", param_hint="--only")
         return [name for name in rows if not self.only or name in self.only]
 
     def directory(self) -> tempfile.TemporaryDirectory[str]:
-        """A temporary one: where the user says, by default on a disk, never in memory."""
+        """Create a temporary directory where the user says, by default on a disk, never in memory."""
         from .measuring.machine import default_parent
 
         return tempfile.TemporaryDirectory(prefix="triolog-bench-", dir=self.parent or default_parent())

@@ -43,7 +43,7 @@ class Benchmark(Generic[Where]):
     """Of what is measured beside triolog."""
 
     def measure(self, row: str, place: Where) -> RowResult:
-        """One row. What keeps it from its end stands in its `failure`."""
+        """Measure one row. An error that ends it is in its `failure`."""
         try:
             return self.rows[row](place)
         except self.row_failures as exc:

@@ -76,7 +76,7 @@ def find_source() -> Path:
 
 
 def load_flights(path: Path, count: int | None = None) -> list[Flight]:
-    """All flights of the file in its order, or `count` of them at even distances."""
+    """Return all flights of the file in its order, or `count` of them at even distances."""
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as stream:
         total = -1 + sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))  # less the header
     flights: list[Flight] = []
@@ -90,7 +90,7 @@ def load_flights(path: Path, count: int | None = None) -> list[Flight]:
 
 
 def evenly(rows: Iterable[tuple[int, V]], total: int, count: int) -> Iterator[tuple[int, V]]:
-    """`count` of `total` rows, numbered from 0 on, at even distances, in their order; all of them if there are no more."""
+    """Yield `count` of `total` rows at even distances, in their order; all of them if there are no more."""
     remaining = iter(rows)
     count = min(count, total)
     passed = 0
@@ -101,13 +101,13 @@ def evenly(rows: Iterable[tuple[int, V]], total: int, count: int) -> Iterator[tu
 
 
 def _split(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
-    """Numbered lines as rows: where most are passed over, splitting those too would be most of the work."""
+    """Split numbered lines into rows: where most are skipped, splitting those too would be most of the work."""
     chosen = list(lines)
     return zip((number for number, _ in chosen), csv.reader(line for _, line in chosen), strict=True)
 
 
 def parser(header: Sequence[str]) -> Callable[[Sequence[tuple[int, list[str]]]], list[Flight]]:
-    """What turns numbered rows under this header into flights. What is the same in many rows is worked out once."""
+    """Return a function that turns numbered rows under this header into flights. Equal fields are worked out once."""
     place = {name: index for index, name in enumerate(header)}
     needed = ("year", "month", "day", "sched_dep_time", "dep_delay", "tailnum", "origin")
     if missing := [name for name in needed if name not in place]:
@@ -171,7 +171,7 @@ def _scheduled_ms(schedule: tuple[str, ...]) -> int:
 
 
 def local_ms(local: datetime) -> int:
-    """Milliseconds since the epoch of a time on New York's clocks."""
+    """Return the milliseconds since the epoch of a time on New York's clocks."""
     return round(local.replace(tzinfo=ZoneInfo(NEW_YORK)).timestamp()) * 1000
 
 

@@ -36,7 +36,7 @@ class Process:
     name: str
     """For people: `the server`."""
     folder: Path
-    """Holds `ready` and `log`."""
+    """Holds `process.ready` and `process.log`."""
     arguments: Sequence[str]
     variables: Mapping[str, str] = attrs.field(factory=dict)
     process: subprocess.Popen[bytes] | None = None
@@ -58,19 +58,19 @@ class Process:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The listener of the native protocol."""
+        """Return the address of the listener of the native protocol."""
         host, _, port = self.addresses["native"].rpartition(":")
         return host.strip("[]"), int(port)
 
     @property
     def kafka(self) -> str:
-        """HOST:PORT of the listener for Kafka clients."""
+        """Return HOST:PORT of the listener for Kafka clients."""
         return self.addresses["kafka"]
 
     def start(self) -> float:
         """Start a process and wait until it is ready; return the milliseconds that took. Raises ProcessFailedError."""
         assert self.process is None, f"{self.name} runs already"
-        begin, ready = time.perf_counter(), self.folder / "ready"
+        begin, ready = time.perf_counter(), self.folder / "process.ready"
         ready.unlink(missing_ok=True)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TRIOLOG_")}
         command = [*COMMAND, *self.arguments, "--ready-file", str(ready)]
@@ -109,23 +109,23 @@ class Process:
         return self.wait(STOP_TIMEOUT_S)
 
     def failed(self, how: str) -> ProcessFailedError:
-        """What to raise, with the last lines of the log."""
+        """Return an error with the last lines of the log."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:]
         return ProcessFailedError("\n".join([f"{self.name} {how}; its log ends with", *lines]))
 
     @property
     def _log(self) -> Path:
-        return self.folder / "log"
+        return self.folder / "process.log"
 
 
 def serve_arguments(data_dir: Path | str, *options: str, durability: str = "fsync") -> tuple[str, ...]:
-    """`triolog serve` on any port."""
+    """Return the arguments of a `triolog serve` on any port."""
     return ("serve", "--data-dir", str(data_dir), "--native", "127.0.0.1:0", "--durability", durability, *options)
 
 
 @contextmanager
 def started_server(data_dir: Path, folder: Path, *options: str) -> Iterator[Process]:
-    """A running server for the time of the block. Raises ProcessFailedError."""
+    """Run a server for the time of the block. Raises ProcessFailedError."""
     with Process("the server", folder, serve_arguments(data_dir, *options)) as server:
         server.start()
         yield server

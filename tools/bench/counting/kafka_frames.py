@@ -17,7 +17,7 @@ ANSWER_HEADER_BYTES: Final = 4
 
 
 def kafka_frame(key: ApiKey, body: object) -> bytes:
-    """A request as it goes over the wire."""
+    """Return a request as it goes over the wire."""
     api = APIS[key]
     flexible = api.is_flexible(api.highest)
     header = struct.pack(">hhih", key, api.highest, CORRELATION_ID, len(CLIENT_ID)) + CLIENT_ID + b"\0" * flexible
@@ -26,7 +26,7 @@ def kafka_frame(key: ApiKey, body: object) -> bytes:
 
 
 def read_kafka_answer(key: ApiKey, frame: bytes) -> Any:
-    """The body of an answer, without its length. Raises LoadFailedError when something in it failed."""
+    """Return the body of an answer, without its length. Raises LoadFailedError when something in it failed."""
     api = APIS[key]
     flexible = api.is_flexible(api.highest)
     body, _ = codec.read(api.response, api.highest, memoryview(frame), ANSWER_HEADER_BYTES + flexible, flexible=flexible)
@@ -35,7 +35,7 @@ def read_kafka_answer(key: ApiKey, frame: bytes) -> Any:
 
 
 def check_codes(body: Any) -> None:
-    """Raises LoadFailedError for an error code anywhere."""
+    """Raise LoadFailedError for an error code anywhere."""
     if isinstance(body, list):
         for each in body:
             check_codes(each)

@@ -62,7 +62,7 @@ class Load:
     rounds: Mapping[int, int] = ROUNDS
 
     async def open(self, served: Served) -> Peer:
-        """A client of the protocol."""
+        """Connect a client of the protocol."""
         address = served.addresses.native if self.key is None else served.addresses.kafka
         assert address is not None
         peer = Peer(address)
@@ -71,7 +71,7 @@ class Load:
         return peer
 
     def check(self, answer: bytes) -> None:
-        """Raises LoadFailedError for one with an error."""
+        """Raise LoadFailedError for an answer with an error."""
         if self.key is None:
             read_answer(answer)
         else:
@@ -149,7 +149,7 @@ async def _native_offsets_for_times(served: Served) -> bytes:
 
 
 def _offset_in(partition: int) -> int:
-    """In the middle, where neither the first nor the last batch is asked for, and no record but one inside of a batch."""
+    """Return an offset in the middle of the log and inside of a batch."""
     return BATCHES * BATCH_RECORDS // 2 + partition % BATCH_RECORDS
 
 
@@ -177,7 +177,7 @@ LOADS: Final[Mapping[str, Load]] = {
 
 
 def count_requests(*, only: Sequence[str] = (), connections: Sequence[int] = tuple(ROUNDS)) -> list[dict[str, Any]]:
-    """Of each load, or those that are named, with so many connections: what `Counts` has, with `load` and `connections`.
+    """Return the counts of each load, or of those in `only`, for each number of connections.
 
     Every one has a server of its own.
     """
@@ -190,12 +190,12 @@ def count_requests(*, only: Sequence[str] = (), connections: Sequence[int] = tup
 
 
 def count_functions(*, load: str, connections: int) -> dict[str, float]:
-    """Calls of a request by function, most first."""
+    """Return the calls of a request by function, most first."""
     return trio.run(_functions, LOADS[load], connections)
 
 
 def count_garbage(*, connections: int) -> dict[str, float]:
-    """By load, how many objects of a request only a collection of garbage frees."""
+    """Return by load how many objects of a request only the garbage collector frees."""
     return {name: trio.run(_garbage, load, connections) for name, load in LOADS.items()}
 
 

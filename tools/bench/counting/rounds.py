@@ -50,11 +50,11 @@ class Peer:
         self._socket.close()
 
     def send(self, frame: bytes) -> None:
-        """A request that the kernel takes at once: up to 32 KiB. One that it does not take is never answered."""
+        """Send a request of at most 32 KiB, which the kernel accepts at once. A longer one is never answered."""
         self._socket.sendall(frame)
 
     def take(self) -> bytes | None:
-        """An answer without its length; None when it is not whole yet."""
+        """Return an answer without its length; None when it is not whole yet."""
         received = self._received
         try:
             while data := self._socket.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT):
@@ -69,7 +69,7 @@ class Peer:
         raise LoadFailedError("the server ended a connection")
 
     async def ask(self, frame: bytes) -> bytes:
-        """A request and its answer, of which nothing is counted."""
+        """Send a request and return its answer; nothing of it is counted."""
         self.send(frame)
         with trio.fail_after(TIMEOUT_S):
             while (answer := self.take()) is None:
@@ -96,7 +96,7 @@ class Rounds:
         return Counts(await self._least(Calls(), rounds), await self._least(Turns(), rounds))
 
     async def functions(self, rounds: int, warm_up: int) -> dict[str, float]:
-        """Calls of a request by function, most first; other things equal to `counts`, but of all rounds."""
+        """Return the calls of a request by function, most first; as `counts`, but over all rounds."""
         await self._warm(warm_up)
         meter, waiting = Functions(), Functions()
         await self._wait(waiting, 0)
@@ -107,7 +107,7 @@ class Rounds:
         return {name: count / requests for name, count in meter.by_function.most_common() if count > 0}
 
     async def garbage(self, rounds: int, warm_up: int) -> float:
-        """Objects of a request that only a collection of garbage frees, on average: each may keep a buffer until then."""
+        """Return how many objects of a request only the garbage collector frees, on average: each may keep a buffer."""
         await self._warm(warm_up)
         gc.collect()
         gc.disable()
@@ -144,7 +144,7 @@ class Rounds:
         return (meter.count - waits * a_wait) / (count * len(self.peers))
 
     async def _round(self, meter: Calls | Turns | None) -> int:
-        """Answers how often it was waited."""
+        """Return how often the round waited."""
         for peer, frame in zip(self.peers, self.frames, strict=True):
             peer.send(frame)
         left, waits = list(self.peers), 0

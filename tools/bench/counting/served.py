@@ -61,7 +61,7 @@ class Served:
         return read_answer(await self.native.ask(packed(1, api, body)))[1]
 
     async def threads(self) -> int:
-        """How often the server has given work to a thread."""
+        """Return how often the server has given work to a thread."""
         answer = await self.ask_native("statistics", {})
         hops: int = answer["statistics"]["disk"]["hops"]
         return hops
@@ -72,7 +72,7 @@ class Served:
         return topic_id
 
     async def member(self) -> tuple[int, str]:
-        """Generation and id of the one member of a group."""
+        """Join a group as its only member; return generation and member id."""
         joining = JoinGroupRequest(
             group_id=GROUP,
             session_timeout_ms=SESSION_TIMEOUT_MS,

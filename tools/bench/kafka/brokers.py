@@ -66,12 +66,12 @@ class Brokers:
     _numbers: Iterator[int] = attrs.field(factory=itertools.count)
 
     def run(self, broker: Broker, load: str, topic: str, **flags: object) -> dict[str, Any]:
-        """One load on one broker."""
+        """Run one load on one broker; return its figures."""
         return self.generator.run(load, broker.address, topic=topic, **flags)
 
     @contextmanager
     def topic(self, broker: Broker, **flags: object) -> Iterator[str]:
-        """A new topic for the time of the block."""
+        """Create a topic for the time of the block."""
         name = f"bench-{next(self._numbers)}"
         self.run(broker, "create", name, **flags)
         yield name

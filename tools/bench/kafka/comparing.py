@@ -13,7 +13,7 @@ Answers = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def in_turn(brokers: Brokers, measure: Callable[[Broker], Mapping[str, Any]], *, without: Sequence[str] = ()) -> Answers:
-    """Every broker in every round, after one that is not counted."""
+    """Measure every broker in every round, after one that is not counted."""
 
     def of(broker: Broker) -> Callable[[], Mapping[str, Any]]:
         return lambda: measure(broker)
@@ -23,7 +23,7 @@ def in_turn(brokers: Brokers, measure: Callable[[Broker], Mapping[str, Any]], *,
 
 
 def figures(answers: Answers, name: str, key: str, scale: float = 1.0) -> list[float]:
-    """One figure of a broker; none when it is not there."""
+    """Return one figure of a broker by round; an empty list without that broker."""
     return [answer[key] * scale for answer in answers.get(name, ())]
 
 
@@ -38,7 +38,7 @@ def compared(
     over_kafka: Target | None = None,
     over_kfake: Target | None = None,
 ) -> list[Line]:
-    """A figure of each broker, and triolog's over those of the others."""
+    """Return the lines of a figure of each broker, and of triolog's over those of the others."""
     lines = []
     for name in (TRIOLOG, KAFKA, KFAKE):
         if samples := figures(answers, name, key, scale):

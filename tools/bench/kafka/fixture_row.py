@@ -44,7 +44,7 @@ def pytest_sessionfinish():
 
 
 def fixture(brokers: Brokers) -> RowResult:
-    """Set-up and tear-down as pytest counts them; the first start, which imports the server, is not counted."""
+    """Measure set-up and tear-down as pytest counts them; the first start imports the server and is not counted."""
     title = "fixture triolog_broker: set-up and tear-down"
     target = at_most(20, "ms")
     if importlib.util.find_spec("pytest") is None:

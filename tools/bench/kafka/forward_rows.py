@@ -44,7 +44,7 @@ PATIENCE_S: Final = 60.0
 
 
 def forward(brokers: Brokers) -> RowResult:
-    """A backlog of one partition to triolog and to Kafka, exactly once; MirrorMaker to Kafka, at least once."""
+    """Send a backlog of one partition to triolog and to Kafka, exactly once, and by MirrorMaker to Kafka, at least once."""
     bench = brokers.bench.with_rounds(ROUNDS)
     records = bench.scale.count(RECORDS // BATCH_RECORDS) * BATCH_RECORDS
     title = f"forward a backlog of {records * VALUE_BYTES / 1e6:,.0f} MB, records of 1 KB"
@@ -78,7 +78,7 @@ def forward(brokers: Brokers) -> RowResult:
 
 
 def forward_delay(brokers: Brokers) -> RowResult:
-    """Record by record, with an idle link: from the append until a reader of committed records has it upstream."""
+    """Measure the time from an append until a reader of committed records has the record upstream, with an idle link."""
     title = "forward, one record a second"
     if why := missing():
         return RowResult(title, [absent("append to reader upstream", why, DELAY)])

@@ -62,7 +62,7 @@ class CaughtUp:
 
 
 def missing() -> str:
-    """Why forwarding cannot be measured here; empty when it can."""
+    """Say why forwarding cannot be measured here; empty when it can."""
     if importlib.util.find_spec("confluent_kafka") is None:
         return "forwarding needs confluent_kafka: pip install 'triolog[forward]'"
     return ""
@@ -72,7 +72,7 @@ def missing() -> str:
 def forwarding(
     directory: str, source: Address, to: str, *, topic: str, target: str, options: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """One link for the time of the block, from the beginning of the topic. Its state is elsewhere: the name of a socket must
+    """Run one link for the time of the block, from the beginning of the topic. Its state is elsewhere: socket names must
     be short."""
     with TemporaryDirectory() as state_dir:
         command = [*COMMAND, "forward", "--server", f"{source[0]}:{source[1]}", "--to", to, "--topics", topic]
@@ -83,7 +83,7 @@ def forwarding(
 
 @contextmanager
 def running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process for the time of the block; its failure has what it wrote."""
+    """Run a process for the time of the block; a failure has the end of its log."""
     with ended_after(command, log, END_S) as process:
         try:
             yield process
@@ -92,7 +92,7 @@ def running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[byte
 
 
 def watch(process: subprocess.Popen[bytes], to: str, target: str, records: int) -> CaughtUp:
-    """Until so many records can be read upstream. Raises LoadFailedError when they do not come."""
+    """Wait until so many records can be read upstream. Raises LoadFailedError when they do not come."""
     from confluent_kafka import Consumer
 
     consumer = Consumer(
@@ -128,7 +128,7 @@ def watch(process: subprocess.Popen[bytes], to: str, target: str, records: int) 
 
 
 def _end_offset(consumer: Consumer, topic: str) -> int:
-    """Of what readers of committed records see; 0 while there is no topic."""
+    """Return the end offset for readers of committed records; 0 while the topic does not exist."""
     from confluent_kafka import KafkaException, TopicPartition
 
     try:
@@ -159,5 +159,5 @@ def mirroring(directory: str, source: str, to: str, *, topic: str, alias: str) -
 
 
 def copied_name(topic: str, alias: str) -> str:
-    """What the copy is called."""
+    """Return the name of the copy."""
     return f"{alias}.{topic}"

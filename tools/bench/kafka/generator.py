@@ -36,7 +36,7 @@ class Generator:
     path: str
 
     def run(self, load: str, address: str, **flags: object) -> dict[str, Any]:
-        """What a load measured. Raises LoadFailedError."""
+        """Run a load; return its figures. Raises LoadFailedError."""
         command = [self.path, load, "-address", address]
         command += [f"-{name.replace('_', '-')}={_text(value)}" for name, value in flags.items()]
         run = subprocess.run(command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False)
@@ -48,7 +48,7 @@ class Generator:
 
 @contextmanager
 def serve_fake(generator: Generator) -> Iterator[tuple[str, int]]:
-    """(address, process id) of a kfake of one node."""
+    """Run a kfake of one node; yield its address and process id."""
     pipe = subprocess.PIPE
     with subprocess.Popen([generator.path, "kfake"], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
         try:
@@ -62,19 +62,17 @@ def serve_fake(generator: Generator) -> Iterator[tuple[str, int]]:
 
 
 def version_in_go_mod(module: str) -> str:
-    """Which version of a module the program is built with."""
+    """Return the version of a module that the program is built with."""
     found = re.search(rf"{re.escape(module)} (v\S+)", (SOURCES / "go.mod").read_text(encoding="utf-8"))
     return "unknown" if found is None else found[1]
 
 
 def build_generator() -> Generator:
-    """The program of the sources as they are now. Raises PeerMissingError."""
+    """Build the program of the present sources. Raises PeerMissingError."""
     go = shutil.which("go")
     if go is None:
         raise PeerMissingError("Go is not installed, the generator (franz-go) cannot be built")
     sources = sorted(path for path in SOURCES.iterdir() if path.suffix == ".go" or path.name.startswith("go."))
-    if not sources:
-        raise PeerMissingError(f"the generator's sources are not in {SOURCES}")
     digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:16]
     folder = built_in("bench-kafka")
     program = folder / f"generator-{digest}"

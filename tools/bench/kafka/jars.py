@@ -25,7 +25,7 @@ MAVEN_TIMEOUT_S: Final = 480.0
 
 
 def kafka_jars(version: str = REFERENCE_VERSION, pom: Path = POM) -> str:
-    """A class path of the jars of a file of dependencies. Raises PeerMissingError saying what to install."""
+    """Return the class path of the jars of a POM. Raises PeerMissingError, which says what to install."""
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
         raise PeerMissingError(f"{', '.join(missing)} not found; install a JDK (17 or newer) and Maven")
     cache = built_in("kafka")
@@ -38,7 +38,7 @@ def kafka_jars(version: str = REFERENCE_VERSION, pom: Path = POM) -> str:
 
 
 def resolve(pom: Path, cache: Path, options: Sequence[str] = ()) -> str:
-    """The class path that Maven finds for a file of dependencies, with temporary files in `cache`. Raises PeerMissingError."""
+    """Return the class path that Maven finds for a POM, with temporary files in `cache`. Raises PeerMissingError."""
     with tempfile.NamedTemporaryFile(dir=cache, mode="r", prefix="answer-") as answer:
         command = ["mvn", "-B", "-q", "-f", str(pom), *options, "dependency:build-classpath"]
         command += [f"-Dmdep.outputFile={answer.name}"]

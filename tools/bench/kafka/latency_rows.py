@@ -36,7 +36,7 @@ def many_connections(brokers: Brokers) -> RowResult:
 
 
 def synced(brokers: Brokers) -> RowResult:
-    """fsync before the answer: of triolog by its durability, of Kafka by flush.messages=1."""
+    """Sync before the answer: triolog by its durability, Kafka by flush.messages=1."""
     with ExitStack() as stack:
         directory = stack.enter_context(brokers.bench.workspace())
         measures: dict[str, Callable[[], Mapping[str, Any]]] = {

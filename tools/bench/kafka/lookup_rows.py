@@ -21,7 +21,7 @@ JOINS: Final = 5
 
 
 def times(brokers: Brokers) -> RowResult:
-    """Random times, each of which a record has; one connection, one request at a time."""
+    """Look up random times that a record has; one connection, one request at a time."""
     lines: list[Line] = []
     one = brokers.bench.scale.count(ONE_RECORDS, least=100)
     requests = brokers.bench.scale.count(ONE_REQUESTS, least=20)
@@ -33,7 +33,7 @@ def times(brokers: Brokers) -> RowResult:
 
 
 def join(brokers: Brokers) -> RowResult:
-    """Two members come at once into a group that nobody knows; until each has read the record of its partition."""
+    """Let two members join a new group at once, until each has read the record of its partition."""
 
     def come(broker: Broker) -> Mapping[str, Any]:
         with brokers.topic(broker, partitions=2) as topic:
@@ -67,6 +67,6 @@ def _look_up(brokers: Brokers, what: str, partitions: int, records: int, request
 
 
 def _fill(brokers: Brokers, broker: Broker, topic: str, partitions: int, records: int) -> None:
-    """So many records into each partition, a millisecond apart, the first one at 1 ms."""
+    """Append so many records to each partition, a millisecond apart, the first one at 1 ms."""
     flags = {"partitions": partitions, "step_ms": 1, "batch_bytes": BATCH_BYTES}
     brokers.run(broker, "produce", topic, records=records * partitions, **flags)

@@ -82,7 +82,7 @@ def warm_up(brokers: Brokers, chosen: Sequence[str], *, least_s: float = WARM_S)
 
 
 def say_cold(brokers: Brokers, chosen: Sequence[str]) -> None:
-    """In place of `warm_up`."""
+    """Note in the report that no broker was warm."""
     brokers.versions.append("cold: no broker was warmed, no figure can be compared")
 
 

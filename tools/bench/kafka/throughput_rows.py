@@ -20,17 +20,17 @@ HOW: Final = "one client, one partition, batches of 128 KiB, acks=1, 5 requests 
 
 
 def produce_large(brokers: Brokers) -> RowResult:
-    """Records of 1,000 bytes."""
+    """Produce records of 1,000 bytes."""
     return _produce(brokers, LARGE_RECORDS, LARGE_BYTES, at_least(1, "x"))
 
 
 def produce_small(brokers: Brokers) -> RowResult:
-    """Records of 100 bytes."""
+    """Produce records of 100 bytes."""
     return _produce(brokers, SMALL_RECORDS, SMALL_BYTES, at_least(1, "x"))
 
 
 def memory(brokers: Brokers) -> RowResult:
-    """What each process holds after a run of both sizes, beside all that it was asked before."""
+    """Measure the memory of each process, idle and after a run of both sizes."""
     held: dict[str, float] = {}
     for name, broker in brokers.running.items():
         brokers.bench.say(f"filling {name}")
@@ -58,7 +58,7 @@ def _memory_lines(brokers: Brokers, when: str, held: Mapping[str, float], target
 
 
 def consume(brokers: Brokers) -> RowResult:
-    """Everything of a partition that lies in the page cache, with the client's own fetch sizes."""
+    """Read a whole partition from the page cache, with the client's own fetch sizes."""
     count = brokers.bench.scale.count(LARGE_RECORDS, least=100)
     with ExitStack() as stack:
         topics = {name: stack.enter_context(brokers.topic(broker)) for name, broker in brokers.running.items()}

@@ -35,7 +35,7 @@ FILL_IN_FLIGHT: Final = 8
 
 
 def keyed_batches(*, total_bytes: int, value_bytes: int, batch_bytes: int = BATCH_BYTES, seed: int = 0) -> Iterator[bytes]:
-    """Batches whose keys are drawn from half as many as there are records: 43% of the records are the last of theirs."""
+    """Yield batches with half as many keys as records: 43% of the records are the last of their key."""
     rng = random.Random(seed)
     each = max(1, batch_bytes // value_bytes)
     count = max(2, total_bytes // (each * value_bytes))
@@ -49,7 +49,7 @@ def keyed_batches(*, total_bytes: int, value_bytes: int, batch_bytes: int = BATC
 
 
 def write_keyed_log(*, directory: str, total_bytes: int, value_bytes: int, map_bytes: int) -> dict[str, Any]:
-    """A log of one inactive segment, and the job that compacts it."""
+    """Write a log of one inactive segment; return the job that compacts it."""
     size = offset = 0
     with Path(directory, segment_file(0, LOG_SUFFIX)).open("wb") as file:
         for batch in keyed_batches(total_bytes=total_bytes, value_bytes=value_bytes):
@@ -72,7 +72,7 @@ def write_keyed_log(*, directory: str, total_bytes: int, value_bytes: int, map_b
 
 
 def run_cleaner(job: str) -> dict[str, float]:
-    """Seconds, memory and result of the cleaner's process. What it leaves is deleted, so the log stays as it was."""
+    """Run the cleaner's process; return seconds, memory and result. Its files are deleted, so the log stays as it was."""
     pipe = subprocess.PIPE
     started = time.perf_counter()
     memory = 0.0
@@ -98,7 +98,7 @@ def run_cleaner(job: str) -> dict[str, float]:
 
 
 def fill_keyed(*, address: Address, topic: str, total_bytes: int, value_bytes: int) -> dict[str, int]:
-    """Append keyed batches to partition 0 of a topic that is there."""
+    """Append keyed batches to partition 0 of an existing topic."""
     batches = keyed_batches(total_bytes=total_bytes, value_bytes=value_bytes, batch_bytes=FILL_BATCH_BYTES)
     frames = [produce_frame(number + 2, topic, 0, batch) for number, batch in enumerate(batches)]
     with Wire(address) as wire:

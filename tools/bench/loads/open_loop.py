@@ -31,7 +31,7 @@ class Schedule:
         self.latencies_ms: list[float] = []
 
     def run(self, seconds: float | None) -> None:
-        """Send for so long, or until standard input ends; then wait for what is unanswered."""
+        """Send for `seconds`, or until standard input ends; then wait for the unanswered requests."""
         started = time.perf_counter()
         end = float("inf") if seconds is None else started + seconds
         sockets = list(self._buffers)

@@ -16,7 +16,7 @@ MAX_CORRELATION_ID: Final = 2**31
 def produce(
     *, address: Address, topic: str, connections: int, in_flight: int, records: int, value_bytes: int, requests: int
 ) -> dict[str, float]:
-    """Send `requests` batches in all, spread over connections with `in_flight` each; records per second."""
+    """Send `requests` batches in all over connections with `in_flight` each; return records per second."""
     batch = batch_of(records, value_bytes)
     frames = [produce_frame(number + 2, topic, 0, batch) for number in range(in_flight)]
     each = max(in_flight, requests // connections)
@@ -78,7 +78,7 @@ def fill(
 
 
 def append_to_each(*, address: Address, topics: Sequence[str], partitions: int, records: int, value_bytes: int) -> None:
-    """One batch to each partition of each topic, one topic after the other."""
+    """Append one batch to each partition of each topic, one topic after the other."""
     for topic in topics:
         with Wire(address) as wire:
             drive_pipelines(
@@ -87,7 +87,7 @@ def append_to_each(*, address: Address, topics: Sequence[str], partitions: int, 
 
 
 def check_ends(*, address: Address, topics: Sequence[str], partitions: int, end_offset: int) -> None:
-    """Raises LoadFailedError when a partition does not end there."""
+    """Raise LoadFailedError when a partition does not end at `end_offset`."""
     with Wire(address) as wire:
         for topic in topics:
             asked = [{"topic": topic, "partition": number, "timestamp": LATEST_TIMESTAMP} for number in range(partitions)]

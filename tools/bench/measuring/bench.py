@@ -19,11 +19,11 @@ class Scale:
     share: float
 
     def count(self, full: int, least: int = 1) -> int:
-        """A number of things to do."""
+        """Return this scale's share of a full count."""
         return max(least, round(full * self.share))
 
     def seconds(self, full: float, least: float = 0.05) -> float:
-        """A time to measure for."""
+        """Return this scale's share of a full time."""
         return max(least, full * self.share)
 
 
@@ -46,16 +46,16 @@ class Bench:
 
     @contextmanager
     def workspace(self) -> Iterator[str]:
-        """A directory for the time of the block."""
+        """Create a directory for the time of the block."""
         with tempfile.TemporaryDirectory(prefix="row-", dir=self.directory) as path:
             yield path
 
     def with_rounds(self, most: int) -> Bench:
-        """This run with at most so many rounds, for what takes long."""
+        """Return this run with at most `most` rounds, for rows that take long."""
         return attrs.evolve(self, scale=attrs.evolve(self.scale, rounds=min(most, self.scale.rounds)))
 
     def interleave(self, measures: Mapping[str, Callable[[], Sample]]) -> dict[str, list[Sample]]:
-        """Samples of each measure: one round that is not counted, then rounds of one sample each, A B A B.
+        """Return samples of each measure: one round that is not counted, then rounds of one sample each, A B A B.
 
         Every other round goes backwards, so that none is always the one that comes first.
         """

@@ -55,7 +55,7 @@ class LoadProcess:
 
 
 def run_load(function: Callable[..., Any], **arguments: Any) -> Any:
-    """What the function returns, run in a process of its own."""
+    """Run a function in a process of its own; return its result."""
     with LoadProcess(function, arguments) as load:
         return load.answer()
 

@@ -33,7 +33,7 @@ class LoopDevice:
     directory: str
 
     def bytes_written(self) -> int:
-        """That have reached the device, the file system's own included. What was written before is there when it returns."""
+        """Return the bytes that have reached the device, those of the file system included, after a sync."""
         _run("sync", "--file-system", self.directory)
         fields = Path(f"/sys/block/{self.name}/stat").read_text(encoding="ascii").split()
         return int(fields[SECTORS_WRITTEN]) * SECTOR_BYTES
@@ -41,7 +41,7 @@ class LoopDevice:
 
 @contextmanager
 def loop_device(directory: str, *, size_bytes: int) -> Iterator[LoopDevice]:
-    """One on a sparse file in `directory`, for the time of the block. Raises NoLoopDeviceError."""
+    """Mount a sparse file in `directory` for the time of the block. Raises NoLoopDeviceError."""
     if os.geteuid() != 0:
         raise NoLoopDeviceError("loop devices are root's")
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
@@ -78,7 +78,7 @@ class DeviceBytes:
     """Why there is no device."""
 
     def during(self, work: Callable[[], Any], pid: int | None = None) -> int:
-        """Bytes written for `work`; `pid`: who writes them."""
+        """Return the bytes that the process `pid` writes during `work`."""
         before = self._written(pid)
         work()
         return self._written(pid) - before
@@ -91,7 +91,7 @@ class DeviceBytes:
 
     @property
     def how(self) -> str:
-        """What is counted, for people."""
+        """Say what is counted."""
         if self.device is not None:
             return "sectors written to a loop device formatted ext4, its journal included"
         return f"pages written by the server's process, the file system's journal not included: no loop device ({self.reason})"
@@ -99,7 +99,7 @@ class DeviceBytes:
 
 @contextmanager
 def device_bytes(directory: str, *, size_bytes: int) -> Iterator[DeviceBytes]:
-    """On a loop device of so many bytes in `directory` for the time of the block, or in `directory` itself without one."""
+    """Count on a loop device of `size_bytes` for the time of the block, or in `directory` itself without one."""
     with ExitStack() as stack:
         try:
             device = stack.enter_context(loop_device(directory, size_bytes=size_bytes))

@@ -39,7 +39,7 @@ class Machine:
 
 
 def read_machine(directory: str, *, syncs: int = SYNCS) -> Machine:
-    """Look at the machine, and at the disk below `directory`."""
+    """Describe the machine, and the disk below `directory`."""
     filesystem, device = filesystem_of(directory)
     times = sync_times_s(directory, count=syncs)
     return Machine(
@@ -56,7 +56,7 @@ def read_machine(directory: str, *, syncs: int = SYNCS) -> Machine:
 
 
 def default_parent() -> str:
-    """A directory for temporary files that lies on a disk: the system's, else /var/tmp, else the current one."""
+    """Return a directory for temporary files on a disk: the system's, else /var/tmp, else the current one."""
     for candidate in (tempfile.gettempdir(), "/var/tmp"):
         if os.access(candidate, os.W_OK) and filesystem_of(candidate)[0] not in IN_MEMORY:
             return candidate
@@ -64,7 +64,7 @@ def default_parent() -> str:
 
 
 def filesystem_of(path: str) -> tuple[str, str]:
-    """(type, device) of what is mounted where `path` lies; ("unknown", "unknown") where the system does not tell."""
+    """Return type and device of the file system of `path`; ("unknown", "unknown") where the system does not say."""
     mounts = Path("/proc/self/mountinfo")
     if not mounts.exists():
         return "unknown", "unknown"
@@ -92,7 +92,7 @@ RECORD: bytes = bytes(200)
 
 
 def sync_times_s(directory: str, *, count: int) -> list[float]:
-    """How long each `fdatasync` took after an append of 200 bytes to a new file, which is gone afterwards."""
+    """Return how long each `fdatasync` took after an append of 200 bytes to a temporary file."""
     sync = getattr(os, "fdatasync", os.fsync)
     times = []
     with tempfile.TemporaryFile(dir=directory) as file:
@@ -106,7 +106,7 @@ def sync_times_s(directory: str, *, count: int) -> list[float]:
 
 
 def sync_rate(*, directory: str, count: int) -> dict[str, float]:
-    """Appends of 200 bytes per second, each followed by its `fdatasync`."""
+    """Return the appends of 200 bytes per second, each followed by its `fdatasync`."""
     started = time.perf_counter()
     sync_times_s(directory, count=count)
     return {"rate": count / (time.perf_counter() - started)}

@@ -73,17 +73,17 @@ class RowResult:
 
 
 def ratio(name: str, ours: Sequence[float], theirs: Sequence[float], target: Target | None = None, note: str = "") -> Line:
-    """Ours over theirs, round by round: what disturbs the machine disturbs both."""
+    """Return ours over theirs, round by round: a disturbance of the machine disturbs both."""
     return Line(name, "x", [mine / other for mine, other in zip(ours, theirs, strict=True)], target, note)
 
 
 def absent(name: str, reason: str, target: Target | None = None) -> Line:
-    """A measure that cannot be taken here."""
+    """Return a line for a measure that cannot be taken here."""
     return Line(name, "", (), target, reason)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of all values do not exceed."""
+    """Return the smallest value that at least `share` of all values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-int(len(ordered) * share * 1_000_000) // 1_000_000) - 1)]
 

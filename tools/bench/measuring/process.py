@@ -11,7 +11,7 @@ CLOCK_TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mib(pid: int) -> dict[str, float]:
-    """VmRSS and what it is made of; VmHWM is the peak since the program was loaded.
+    """Return VmRSS and its parts; VmHWM is the peak since the program was loaded.
 
     `ru_maxrss` would not do for the peak: it starts with what the parent had when it started the process.
     """
@@ -21,7 +21,7 @@ def memory_mib(pid: int) -> dict[str, float]:
 
 
 def shared_out_mib(pid: int) -> float:
-    """Memory in which pages that several processes share count in parts (PSS)."""
+    """Return the memory in which pages that several processes share count in parts (PSS)."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) / 1024
@@ -29,22 +29,22 @@ def shared_out_mib(pid: int) -> float:
 
 
 def bytes_read(pid: int) -> int:
-    """By system calls so far, from wherever; what is read through maps is not in it."""
+    """Return the bytes read by system calls so far; reads through maps do not count."""
     return _io(pid)["rchar"]
 
 
 def bytes_written(pid: int) -> int:
-    """What has gone to files and was not dirty before, in whole pages: what the file system has to write for it at least."""
+    """Return the bytes of pages that became dirty: what the file system has to write at least."""
     return _io(pid)["write_bytes"]
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds on the processor so far, its threads' included, also of one that has ended and was not waited for."""
+    """Return the seconds on the processor so far, of all threads, also of a process that has ended and was not waited for."""
     return sum(_stat(pid)[11:13]) * CLOCK_TICK_S
 
 
 def children(pid: int) -> list[int]:
-    """Processes that this one has started and that are still there."""
+    """Return the living child processes."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -57,7 +57,7 @@ def children(pid: int) -> list[int]:
 
 
 def _stat(pid: int) -> list[int]:
-    """The numbers behind a process's name and state, from the state on, which is 0 here."""
+    """Return the numbers after a process's name in its stat file; the state is 0 here."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     return [0, *map(int, fields[1:])]
 

@@ -29,11 +29,11 @@ class Report:
 
     @property
     def has_failures(self) -> bool:
-        """Whether a row could not be measured to its end; a missed target is a figure, not a failure."""
+        """Return whether a row could not be measured to its end; a missed target is a figure, not a failure."""
         return any(row.failure for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:
-        """All samples, with what is derived from them."""
+        """Return all samples, and the figures that follow from them."""
         return {
             "date": self.date.isoformat(),
             "machine": attrs.asdict(self.machine),
@@ -43,7 +43,7 @@ class Report:
         }
 
     def to_markdown(self) -> str:
-        """The table as a page."""
+        """Return the table as a page."""
         parts = [f"# Benchmark of {self.date.isoformat()}", "", f"Machine: {self.machine}.", f"Scale: {self.scale}.", ""]
         parts += [*(f"- {version}" for version in self.versions), ""] if self.versions else []
         parts += ["Medians over rounds; spread is the least and the largest sample. Ratios are taken round by round.", ""]

@@ -21,19 +21,19 @@ class Server(Process):
 
     @property
     def data(self) -> str:
-        """Its log directory."""
+        """Return its log directory."""
         return f"{self.folder}/data"
 
     def children(self) -> list[int]:
-        """Processes that it has at work."""
+        """Return its child processes."""
         return children(self.pid)
 
     def bytes_read(self) -> int:
-        """By system calls, its modules included."""
+        """Return the bytes that it has read by system calls, its modules included."""
         return bytes_read(self.pid)
 
     def idle_memory_mib(self, *, settle_s: float = 2.0) -> dict[str, float]:
-        """Memory once it has stood still for a quarter of a second, or as it is after `settle_s`."""
+        """Return the memory once it has not changed for a quarter of a second, or after `settle_s`."""
         deadline = time.monotonic() + settle_s
         before = memory_mib(self.pid)
         while time.monotonic() < deadline:
@@ -49,7 +49,7 @@ class Server(Process):
 def serving(
     directory: str, *, durability: str = "os", settings: Mapping[str, int] | None = None, kafka: bool = False
 ) -> Iterator[Server]:
-    """A server on `directory`/data for the time of the block; killed if it does not stop. `settings` are keys of its own;
+    """Run a server on `directory`/data for the time of the block; kill it if it does not stop. `settings` are keys of its own;
     `kafka`: with a listener for Kafka clients, too."""
     options = ("--log-level", "warning", *(("--kafka", "127.0.0.1:0") if kafka else ()))
     arguments = serve_arguments(f"{directory}/data", *options, durability=durability)

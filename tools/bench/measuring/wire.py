@@ -50,7 +50,7 @@ class Wire:
         self.socket.close()
 
     def call(self, api: str, body: dict[str, Any]) -> dict[str, Any]:
-        """One request and its answer. Raises LoadFailedError when it, or an entry of it, is an error."""
+        """Send one request and return its answer. Raises LoadFailedError when it, or an entry of it, is an error."""
         self._last_id += 1
         self.socket.sendall(b"".join(self._protocol.send_request(self._last_id, api, VERSION, body)))
         while (event := self._protocol.next_event()) is NEED_DATA:
@@ -62,7 +62,7 @@ class Wire:
         return dict(event.body)
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
-        """Make a topic; keys of `config` are Kafka's with underscores for dots."""
+        """Create a topic; keys of `config` are Kafka's with underscores for dots."""
         keys = {key.replace("_", "."): value for key, value in config.items()}
         self.call("create_topics", {"topics": [{"name": name, "partitions": partitions, "config": keys}]})
 
@@ -84,12 +84,12 @@ class Wire:
 
 
 def packed(correlation_id: int, api: str, body: dict[str, Any]) -> bytes:
-    """A request as one buffer."""
+    """Return a request as one buffer."""
     return b"".join(pack_frame((correlation_id, api, VERSION), body))
 
 
 def read_answer(frame: Bytes) -> tuple[int, dict[str, Any]]:
-    """Correlation id and body of an answer, without its length. Raises LoadFailedError when it says that something failed."""
+    """Return correlation id and body of an answer, without its length. Raises LoadFailedError when something in it failed."""
     answer: Any = unpack_frame(memoryview(frame), None)
     correlation_id, error, body = answer
     if error is not None:
@@ -107,7 +107,7 @@ def check_body(body: Any) -> None:
 
 
 def batch_of(records: int, value_bytes: int, *, first_timestamp: int = FIRST_TIMESTAMP) -> bytes:
-    """A batch whose records are a millisecond apart."""
+    """Return a batch whose records are a millisecond apart."""
     builder = BatchBuilder()
     value = bytes(range(256)) * (value_bytes // 256 + 1)
     for number in range(records):
@@ -116,7 +116,7 @@ def batch_of(records: int, value_bytes: int, *, first_timestamp: int = FIRST_TIM
 
 
 def produce_frame(correlation_id: int, topic: str, partition: int, records: bytes) -> bytes:
-    """A request that appends one batch."""
+    """Return a request that appends one batch."""
     entry = {"topic": topic, "partition": partition, "records": records}
     return packed(correlation_id, "produce", {"acks": -1, "partitions": [entry]})
 
@@ -148,7 +148,7 @@ class Pipeline:
         self.flush()
 
     def flush(self) -> bool:
-        """Send what is left over; answers whether something still is."""
+        """Send the rest; return whether something is still left."""
         unsent = self._unsent
         while unsent:
             try:
@@ -162,7 +162,7 @@ class Pipeline:
         return False
 
     def receive(self) -> int:
-        """Take what is there; answers how many whole answers came."""
+        """Receive once; return how many whole answers came."""
         data = self.socket.recv(RECEIVE_BYTES)
         if not data:
             raise LoadFailedError("the server closed the connection")
@@ -184,7 +184,7 @@ class Pipeline:
 
 
 def drive_pipelines(pipelines: Sequence[Pipeline], in_flight: int) -> float:
-    """Keep every pipeline full until all is answered; seconds that took. Raises LoadFailedError when nothing comes any more."""
+    """Keep every pipeline full until all is answered; return the seconds. Raises LoadFailedError when no answer comes."""
     poller = select.epoll()
     try:
         by_fd = {pipeline.socket.fileno(): pipeline for pipeline in pipelines}
@@ -218,7 +218,7 @@ def drive_pipelines(pipelines: Sequence[Pipeline], in_flight: int) -> float:
 
 
 def _watch(poller: select.epoll, pipeline: Pipeline, waiting: set[int]) -> None:
-    """Wait for room in the socket's buffer only while something is left to send."""
+    """Wait for space in the socket's buffer only while something is left to send."""
     fd = pipeline.socket.fileno()
     has_more = pipeline.flush()
     if has_more != (fd in waiting):

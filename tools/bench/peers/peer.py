@@ -20,14 +20,14 @@ class PeerMissingError(Exception):
 
 
 def program_version(command: Sequence[str]) -> str:
-    """First line of what a program says of itself."""
+    """Return the first line that a program prints about its version."""
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = (run.stdout or run.stderr).splitlines()
     return lines[0].strip() if lines else "unknown version"
 
 
 def free_port() -> int:
-    """A port that nobody listens on now; a peer that cannot choose its own is told this one."""
+    """Return a free port, for a peer that cannot choose its own."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -37,7 +37,7 @@ def free_port() -> int:
 def running(
     command: Sequence[str], port: int, log: Path, *, timeout_s: float = READY_TIMEOUT_S
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A peer that accepts connections, for the time of the block. Raises LoadFailedError when it does not come up."""
+    """Run a peer for the time of the block, once it accepts connections. Raises LoadFailedError when it does not come up."""
     with ended_after(command, log, timeout_s) as process:
         _wait_until_accepting(process, command[0], port, log, timeout_s)
         yield process
@@ -45,7 +45,7 @@ def running(
 
 @contextmanager
 def ended_after(command: Sequence[str], log: Path, timeout_s: float) -> Iterator[subprocess.Popen[bytes]]:
-    """A process for the time of the block, in the folder of its log; killed when it does not end within `timeout_s`."""
+    """Run a process for the time of the block, in the folder of its log; kill it when it does not end within `timeout_s`."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=log.parent)
     try:

@@ -39,7 +39,7 @@ TIMEOUT_S: Final = 120.0
 
 
 def compaction(bench: Bench) -> RowResult:
-    """Uncompressed, half as many keys as records. All of the log is dirty: read twice, 43% of it is written and synced."""
+    """Compact uncompressed logs with half as many keys as records: all is read twice, 43% of it is written and synced."""
     lines: list[Line] = []
     for value_bytes, full_bytes in (LARGE, SMALL):
         total_bytes = bench.scale.count(full_bytes, least=100_000)
@@ -64,7 +64,7 @@ def compaction(bench: Bench) -> RowResult:
 
 
 def appends_beside_compaction(bench: Bench) -> RowResult:
-    """`fsync`; appenders at a fixed rate to a topic of their own, one topic after the other is compacted beside them."""
+    """Append at a fixed rate under `fsync` while one topic after the other is compacted."""
     bench = bench.with_rounds(ROUNDS)
     size = bench.scale.count(BESIDE_BYTES, least=1_000_000)
     with bench.workspace() as directory, serving(directory, durability="fsync", settings=SETTINGS) as server:

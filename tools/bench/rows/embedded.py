@@ -43,7 +43,7 @@ with BlockingBroker(native=LOCALHOST if sys.argv[1] else None, topics=["first"])
 
 
 def embedded_start(bench: Bench) -> RowResult:
-    """New interpreters, imports included; compiled modules exist. A temporary directory."""
+    """Start new interpreters, imports included; compiled modules exist. A temporary directory."""
     lines = []
     for name, listens in (("no listener", ""), ("as it is by default", "listens")):
         bench.say(f"interpreters that are started for it, {name}")
@@ -61,7 +61,7 @@ def embedded_start(bench: Bench) -> RowResult:
 
 
 def in_process(bench: Bench) -> RowResult:
-    """One record a call, without sockets; `os`."""
+    """Append and fetch one record a call, without sockets; `os`."""
     calls = bench.scale.count(CALLS, least=20)
     lines = []
     for program, targets in (("trio", (40, 40)), ("asyncio", (150, None))):

@@ -46,7 +46,7 @@ class _Measured:
     def line(
         self, name: str, config: dict[str, str], load: Callable[..., Any], *, batches: int, records: int, **more: Any
     ) -> Line:
-        """A topic, a load of so many batches on it, and the device's bytes over those of the log."""
+        """Put a load on a new topic; return the device's bytes over those of the log."""
         self.bench.say(name)
         topic = re.sub("[^a-z0-9]+", "-", name)
         address = self.server.address
@@ -65,7 +65,7 @@ class _Measured:
 
 
 def flash_budget(bench: Bench) -> RowResult:
-    """Records of 100 B over one connection, counts rather than times. One sample each."""
+    """Count the device's bytes for records of 100 B over one connection. One sample each."""
     with bench.workspace() as directory, device_bytes(directory, size_bytes=DEVICE_BYTES) as counter:
         with serving(counter.directory, durability="fsync") as server:
             measured = _Measured(bench, counter, server)

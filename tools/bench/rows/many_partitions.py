@@ -105,7 +105,7 @@ class _Rounds:
 
     @contextmanager
     def _started(self, name: str, directory: str) -> Iterator[Server]:
-        """From before the process is spawned until it has answered a greeting."""
+        """Measure from before the process is spawned until it has answered a greeting."""
         started = time.perf_counter()
         with serving(directory) as server:
             Wire(server.address).socket.close()

@@ -15,7 +15,7 @@ SHAPE: Final = {"batches": 10, "records": 100, "value_bytes": 1000}
 
 
 def idle_memory(bench: Bench) -> RowResult:
-    """1,000 partitions with a megabyte each, written at 100 records of 1 KB a batch; then the same after a restart."""
+    """Fill 1,000 partitions with a megabyte each, 100 records of 1 KB a batch; then restart."""
     partitions = bench.scale.count(PARTITIONS, least=4)
     target = at_most(96, "MiB")
     with bench.workspace() as directory:

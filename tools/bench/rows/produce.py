@@ -21,7 +21,7 @@ NOTE: Final = "the targets hold where one fdatasync takes 0.12 ms: see the bare 
 
 
 def synced_appends(bench: Bench) -> RowResult:
-    """Single records of 100 B to one partition, `fsync`, against a bare loop."""
+    """Append single records of 100 B to one partition under `fsync`, and compare with a bare loop."""
     with bench.workspace() as directory, serving(directory, durability="fsync") as server:
         with Wire(server.address) as wire:
             wire.create_topic("small", retention_ms="-1")

@@ -20,7 +20,7 @@ NOTES: Final = (
 
 
 def request_counts(bench: Bench) -> RowResult:
-    """Of requests of one record, which are the ones that overhead makes slow."""
+    """Count requests of one record: they are the ones that overhead makes slow."""
     bench.say("counting")
     counted = {(row["load"], row["connections"]): row for row in run_load(count_requests, only=LOADS)}
     lines = []

@@ -30,29 +30,29 @@ class Account:
 
     @cached_property
     def once(self) -> set[bytes]:
-        """The rows that were written and have arrived."""
+        """Return the rows that were written and have arrived."""
         return set(self.arrived) & set(self.written)
 
     @property
     def duplicates(self) -> int:
-        """Records upstream beyond one for each row."""
+        """Return how many records upstream are beyond one for each row."""
         return len(self.arrived) - len(set(self.arrived))
 
     @cached_property
     def told_offsets(self) -> list[int]:
-        """Offsets that lie in gaps."""
+        """Return the offsets in gaps."""
         return [offset for first, last in self.told for offset in range(first, last + 1)]
 
     @cached_property
     def is_ordered(self) -> bool:
-        """Whether the rows arrived in the order in which they were written, duplicates left out."""
+        """Return whether the rows arrived in the order in which they were written, duplicates left out."""
         offsets = {row: offset for offset, row in enumerate(self.written)}
         found = [offsets[row] for row in dict.fromkeys(self.arrived) if row in offsets]
         return all(one < other for one, other in pairwise(found))
 
     @cached_property
     def wrong(self) -> list[str]:
-        """What does not add up: every acknowledged record is upstream once, or was dropped and its gap is known there."""
+        """Say what does not add up: every acknowledged record is upstream once, or was dropped and its gap is known there."""
         missing = [offset for offset, row in enumerate(self.written) if row not in self.once]
         claims = {
             f"{len(self.written):,} acknowledged are not {len(self.once):,} and {self.dropped:,} dropped": (
@@ -67,7 +67,7 @@ class Account:
 
 
 def sums(accounts: Sequence[Account]) -> dict[str, int | bool]:
-    """A line of the table: the accounts of a topic together."""
+    """Return a line of the table: the accounts of a topic together."""
     return {
         "written": sum(len(account.written) for account in accounts),
         "refused": sum(account.refused for account in accounts),

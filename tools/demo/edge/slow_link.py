@@ -31,14 +31,14 @@ class SlowLink:
         return f"127.0.0.1:{self.port}"
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled."""
+        """Listen and carry until cancelled."""
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         self.port = listeners[0].socket.getsockname()[1]
         task_status.started()
         await trio.serve_listeners(self._carry, listeners)
 
     async def _carry(self, client: trio.SocketStream) -> None:
-        """One connection. While the link is down it ends at once."""
+        """Carry one connection. While the link is down it ends at once."""
         if not self.is_up:
             self.turned_away += 1
             return

@@ -31,7 +31,7 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(work_dir: Path) -> Iterator[SmallDisk]:
-    """The best that can be had, for the time of the block."""
+    """Yield the best disk that this machine allows, for the time of the block."""
     with ExitStack() as stack:
         try:
             device = stack.enter_context(loop_device(str(work_dir), size_bytes=SIZE_BYTES))

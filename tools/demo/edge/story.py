@@ -115,7 +115,7 @@ class _Stage:
         return self.processes["forwarder"]
 
     def connect(self) -> Any:
-        """A client of the source."""
+        """Connect a client to the source."""
         return connect(address=self.source.address, config=ClientConfig(client_id="edge-demo"))
 
     async def start_forwarder(self, *options: str) -> None:
@@ -135,7 +135,7 @@ class _Stage:
         await trio.to_thread.run_sync(self.forwarder.start)
 
     async def ask_forwarder(self, command: str) -> dict[str, Any] | None:
-        """What the link answers; None while nobody does."""
+        """Return the link's response; None while the forwarder does not respond."""
         path = str(self._state_dir / LINK / CONTROL)
         try:
             return await trio.to_thread.run_sync(partial(ask, path, {"command": command}, ASK_S))
@@ -143,7 +143,7 @@ class _Stage:
             return None
 
     async def forwarded(self) -> int:
-        """How many records are upstream; 0 while nobody knows."""
+        """Return how many records are upstream; 0 while that is not known."""
         status = await self.ask_forwarder("status")
         if status is None or status["state"] not in ("running", "draining"):
             return 0
@@ -154,7 +154,7 @@ class _Stage:
 
 @asynccontextmanager
 async def _open_stage(disk: SmallDisk, work_dir: Path, to: str | None) -> AsyncIterator[_Stage]:
-    """Servers that run and a forwarder that does not yet. Leaving the block kills the processes that still run."""
+    """Yield running servers and a forwarder that does not run yet. Leaving the block kills the processes that still run."""
     folders = {name: work_dir / name for name in ("server", "upstream", "forwarder")}
     for folder in folders.values():
         folder.mkdir()
@@ -216,7 +216,7 @@ class Production:
 
 
 async def _write(demo: Demo, stage: _Stage, week: Sequence[Written], disk: SmallDisk) -> dict[TopicPartition, Production]:
-    """The week, with the uplink down."""
+    """Write the week, with the uplink down."""
     async with stage.connect() as client:
         admin = Admin(client)
         for topic, count in PARTITIONS.items():
@@ -256,7 +256,7 @@ async def _send(client: Client, week: Sequence[Written]) -> dict[TopicPartition,
 
 
 async def _forward(demo: Demo, stage: _Stage, share: float) -> None:
-    """The link is back; everything is killed when `share` of the backlog is upstream, and continues from there."""
+    """Bring the link up; kill everything when `share` of the backlog is upstream, and continue from there."""
     demo.chapter(f"The link is back, with {LINK_BYTES_PER_SECOND * 8 / 1e6:.0f} Mbit/s")
     begin = time.perf_counter()
     with trio.move_on_after(FORWARD_TIMEOUT_S) as patience:

@@ -49,7 +49,7 @@ class Arrived:
 
 
 def read_upstream(to: str, arrived: Mapping[TopicPartition, Arrived]) -> None:
-    """All records of topics upstream, from the first on. Blocks. Raises DemoError."""
+    """Read all records of topics upstream, from the first on. Blocks. Raises DemoError."""
     from confluent_kafka import Consumer, KafkaException
     from confluent_kafka import TopicPartition as Place
 
@@ -80,7 +80,7 @@ def read_upstream(to: str, arrived: Mapping[TopicPartition, Arrived]) -> None:
 
 
 def _take(messages: Iterable[Message], arrived: Mapping[TopicPartition, Arrived]) -> set[TopicPartition]:
-    """The partitions whose end was met."""
+    """Hand the messages on; return the partitions whose end was reached."""
     ended = set()
     for message in messages:
         place = TopicPartition(message.topic() or "", message.partition() or 0)
@@ -106,7 +106,7 @@ def _bytes(value: str | bytes | None) -> bytes | None:
 
 
 def delete_topics(to: str, topics: Iterable[str]) -> None:
-    """Leave nothing there. Blocks. Raises DemoError."""
+    """Delete the topics. Blocks. Raises DemoError."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 

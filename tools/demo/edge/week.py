@@ -35,7 +35,7 @@ class Written(NamedTuple):
 
 
 def topic_config(topic: str, group: str) -> dict[str, str]:
-    """Retention wants to take what is older than a day; the forwarder's group holds what it has not forwarded."""
+    """Return a configuration in which retention deletes records after a day, unless the forwarder's group still holds them."""
     config = {
         "segment.bytes": str(MIB),
         "retention.ms": str(DAY_MS),
@@ -56,7 +56,7 @@ def topic_config(topic: str, group: str) -> dict[str, str]:
 
 
 def in_a_week(flights: Sequence[Flight], end_ms: int) -> list[Written]:
-    """In the order of their time, the year's last one at the end of the week."""
+    """Return the flights in the order of their time, the year's last one at the end of the week."""
     ordered = sorted(flights, key=lambda flight: (flight.timestamp, flight.row))
     first, last = ordered[0].timestamp, ordered[-1].timestamp
     begin_ms, span_ms = end_ms - WEEK_MS, max(1, last - first)
@@ -70,7 +70,7 @@ def in_a_week(flights: Sequence[Flight], end_ms: int) -> list[Written]:
 
 
 def topic_of(flight: Flight) -> str:
-    """By what became of it."""
+    """Return the topic for what became of a flight."""
     if _NEVER_LEFT in flight.value:
         return CANCELLATIONS
     delay = _DELAY.search(flight.value)

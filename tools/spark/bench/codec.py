@@ -39,7 +39,7 @@ SCALAR_SHARE: Final = 10
 
 
 def codec_lines(records: int, samples: int) -> Iterator[Line]:
-    """Millions of records per CPU second, both ways, and beside the codec that reads record by record."""
+    """Measure millions of records per CPU second, both ways, and beside the codec that reads record by record."""
     for kind in ("100 B", "random"):
         rows = make_rows(records, is_random=kind == "random")
         pieces = list(pieces_of(rows))
@@ -68,7 +68,7 @@ def _rates(work: Callable[[], object], records: int, samples: int) -> list[float
 
 
 def make_rows(records: int, *, is_random: bool, seed: int = 1) -> list[pa.RecordBatch]:
-    """Columns key, value and timestamp of `records` records, in batches of ROWS."""
+    """Return columns key, value and timestamp of `records` records, in batches of ROWS."""
     import pyarrow as pa
 
     draw = random.Random(seed)
@@ -87,7 +87,7 @@ def make_rows(records: int, *, is_random: bool, seed: int = 1) -> list[pa.Record
 
 
 def pieces_of(rows: Sequence[pa.RecordBatch]) -> Iterator[bytes]:
-    """The rows as stored, in pieces of whole batches of about PIECE_BYTES."""
+    """Yield the rows as stored, in pieces of whole batches of about PIECE_BYTES."""
     piece = b""
     for part in rows:
         for encoded in encode_batches(part, ENCODING):

@@ -18,7 +18,7 @@ _TIMES: Final = slice(11, 15)
 
 
 def tree_cpu_s(root: int) -> float:
-    """CPU seconds of a process and of everything below it, since they began."""
+    """Return the CPU seconds of a process and of everything below it, since they began."""
     fields = _stats()
     below: dict[int, list[int]] = {}
     for pid, each in fields.items():
@@ -33,7 +33,7 @@ def tree_cpu_s(root: int) -> float:
 
 
 def cpu_used_s(root: int, action: Callable[[], object]) -> float:
-    """What the tree used while `action` ran; 10 ms at least, the clock's step."""
+    """Return the CPU seconds of the tree while `action` ran; 10 ms at least, the clock's step."""
     before = tree_cpu_s(root)
     action()
     return max(tree_cpu_s(root) - before, 1 / TICKS_PER_S)

@@ -57,16 +57,16 @@ class SparkPlace:
 
     @property
     def servers(self) -> str:
-        """The server's address as an option."""
+        """Return the server's address as an option."""
         return f"{self.server.address[0]}:{self.server.address[1]}"
 
     @property
     def rows(self) -> int:
-        """How many records the shared topic has."""
+        """Return the number of records of the shared topic."""
         return self.scale.count(ROWS)
 
     def cpu_s(self, actions: Mapping[str, Callable[[], object]]) -> dict[str, list[float]]:
-        """CPU seconds of JVM and workers for each action, warm, in turn."""
+        """Return the CPU seconds of JVM and workers for each action, warm, in turn."""
         for name, action in actions.items():
             self._bench.say(f"{name}, first runs")
             for _ in range(WARM_UPS):
@@ -75,17 +75,17 @@ class SparkPlace:
         return self._bench.interleave({name: lambda act=act: cpu_used_s(jvm, act) for name, act in actions.items()})  # type: ignore[misc]
 
     def read(self, topic: str, **options: object) -> DataFrame:
-        """A topic through the server."""
+        """Read a topic through the server."""
         reader = self.spark.read.format("triolog").option("kafka.bootstrap.servers", self.servers).option("subscribe", topic)
         return reader.options(**{name: str(value) for name, value in options.items()}).load()
 
     def create(self, topic: str, partitions: int = 1) -> None:
-        """A topic that keeps what it gets."""
+        """Create a topic that keeps its records."""
         with BlockingClient(self.server.address) as client:
             BlockingAdmin(client).create_topic(topic, partitions, {"retention.ms": "-1"})
 
     def fill(self, topic: str, partitions: int, rows: Iterator[pa.RecordBatch]) -> None:
-        """Make a topic with these rows, a batch to each partition in turn."""
+        """Create a topic with these rows, a batch to each partition in turn."""
         self.create(topic, partitions)
         self._bench.say(f"filling topic {topic}")
         with ServerLink(self.server.address) as link:
@@ -97,13 +97,13 @@ class SparkPlace:
 
     @cached_property
     def topic(self) -> str:
-        """A topic with ROWS records: a key of 8 bytes, a value of 100."""
+        """Fill a topic with ROWS records: a key of 8 bytes, a value of 100."""
         self.fill(TOPIC, PARTITIONS, make_rows(self.rows, 100))
         return TOPIC
 
     @cached_property
     def segments(self) -> str:
-        """A directory with that topic's files, as a stopped server would leave them; hard links."""
+        """Link that topic's files into a directory, as a stopped server would leave them."""
         target = self.directory / "segments"
         for number in range(PARTITIONS):
             source = Path(self.server.data, f"{self.topic}-{number}")
@@ -115,7 +115,7 @@ class SparkPlace:
 
     @cached_property
     def parquet(self) -> str:
-        """The same rows with the same columns as Spark writes them to Parquet."""
+        """Write the same rows with the same columns to Parquet."""
         self._bench.say("writing Parquet")
         path = str(self.directory / "rows.parquet")
         self.read(self.topic).write.parquet(path)
@@ -123,7 +123,7 @@ class SparkPlace:
 
 
 def make_rows(count: int, value_bytes: int, *, first_ms: int = FIRST_MS) -> Iterator[pa.RecordBatch]:
-    """Columns key, value and timestamp; a row each millisecond. Values are not compressible to nothing: hexadecimal noise."""
+    """Yield columns key, value and timestamp; a row each millisecond. Values are hexadecimal noise."""
     import numpy as np
     import pyarrow as pa
 
@@ -156,7 +156,7 @@ def to_nowhere(rows: DataFrame) -> None:
 
 @contextmanager
 def open_place(bench: Bench) -> Iterator[SparkPlace]:
-    """Server and session for the time of the block."""
+    """Run server and session for the time of the block."""
     with bench.workspace() as path:
         directory = Path(path)
         bench.say("starting Spark")

@@ -33,13 +33,13 @@ BATCH_BOUND_S: Final = 0.5
 
 
 def codec(place: SparkPlace) -> RowResult:
-    """The codec alone, in this process."""
+    """Measure the codec alone, in this process."""
     lines = list(codec_lines(place.scale.count(CODEC_RECORDS), CODEC_SAMPLES))
     return RowResult("record batches to Arrow and back, without Spark", lines)
 
 
 def scans(place: SparkPlace) -> RowResult:
-    """The same rows out of segments, out of the server and out of Parquet, into nothing."""
+    """Read the same rows out of segments, out of the server and out of Parquet."""
     segments, topic, parquet = place.segments, place.topic, place.parquet
     cpu = place.cpu_s(
         {
@@ -65,7 +65,7 @@ def scans(place: SparkPlace) -> RowResult:
 
 
 def time_window(place: SparkPlace) -> RowResult:
-    """One percent of a topic's time: what the server reads for it, and for all."""
+    """Measure how much the server reads for one percent of a topic's time, and for all."""
     count = place.scale.count(WINDOW_BYTES // WINDOW_VALUE_BYTES)
     place.fill("window", 1, make_rows(count, WINDOW_VALUE_BYTES))
     start = FIRST_MS + count // 2
@@ -89,7 +89,7 @@ def time_window(place: SparkPlace) -> RowResult:
 
 
 def write(place: SparkPlace) -> RowResult:
-    """Parquet into a topic: staged, then committed."""
+    """Write Parquet into a topic: staged, then committed."""
     place.create("written", 4)
     rows = place.spark.read.parquet(place.parquet).select("key", "value", "timestamp")
 
@@ -112,7 +112,7 @@ def write(place: SparkPlace) -> RowResult:
 
 
 def micro_batch(place: SparkPlace) -> RowResult:
-    """A stream of small batches, from topic to topic, exactly once."""
+    """Stream small batches from topic to topic, exactly once."""
     batches = place.scale.count(BATCHES, 4) + COLD_BATCHES
     place.fill("small", 1, make_rows(batches * BATCH_ROWS, 100))
     place.create("small-out", 1)
@@ -133,7 +133,7 @@ def micro_batch(place: SparkPlace) -> RowResult:
 
 
 def export_job(place: SparkPlace) -> RowResult:
-    """The export job, and the same through a DataFrame."""
+    """Run the export job, and the same through a DataFrame."""
     segments = place.segments
     targets = iter(range(1_000))
 

@@ -37,7 +37,7 @@ CONFIG: Final = {
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides at which batches the job is killed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, and nothing else.")
 def command(picture: Path, data_dir: Path | None, rows: int | None, seed: int, as_json: bool) -> None:
-    """A year of real flights through a streaming job that is killed twice.
+    """Send a year of real flights through a streaming job that is killed twice.
 
     Flights stream from a running server, are joined with weather and aircraft, and become delays by hour, airport and carrier
     in a topic and a Parquet table. Exit code 0 when all checks held, 1 when one did not, 2 when something is not installed,
@@ -78,7 +78,7 @@ def _check_installed() -> None:
 
 @contextlib.contextmanager
 def _directory(data_dir: Path | None) -> Iterator[Path]:
-    """Where everything goes; without a wish a temporary one."""
+    """Yield the folder for everything; a temporary one without --data-dir."""
     if data_dir is not None:
         data_dir.mkdir(parents=True, exist_ok=True)
         yield data_dir.resolve()

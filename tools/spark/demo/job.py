@@ -66,7 +66,7 @@ class Job:
         self._folder = Path(settings.folder)
 
     def run(self) -> None:
-        """All parts; what an earlier process has done is done."""
+        """Run all parts; skip those that an earlier process has finished."""
         self.departures()
         self.hours()
         self.closing()
@@ -74,7 +74,7 @@ class Job:
         self.parquet()
 
     def departures(self) -> None:
-        """Flights with their weather and their aircraft, as records with the same headers."""
+        """Write flights with their weather and their aircraft as records with the same headers."""
         tables = Path(self._settings.tables)
         weather = transformations.weather_of(self._spark, tables)
         planes = transformations.planes_of(self._spark, tables)
@@ -82,11 +82,11 @@ class Job:
         self._run(DEPARTURES, transformations.enriched(flights, weather, planes))
 
     def hours(self) -> None:
-        """Sums of an hour."""
+        """Write the sums of each hour."""
         self._run(HOURS, transformations.hourly(self._stream(DEPARTURES), self._settings.delay_ms))
 
     def closing(self) -> None:
-        """The record after the last one."""
+        """Write the record after the last one."""
         row = self._spark.sql(
             f"select '{{}}' as value, cast(null as string) as key, timestamp_millis({self._settings.closing_ms}L) as timestamp"
         )
@@ -95,7 +95,7 @@ class Job:
         say(part=CLOSING)
 
     def parquet(self) -> None:
-        """All hours into one table."""
+        """Write all hours into one table."""
         reader = self._spark.read.format(FORMAT).option("kafka.bootstrap.servers", self._settings.servers)
         rows = transformations.hours_as_rows(reader.option("subscribe", HOURS).load())
         rows.coalesce(1).write.mode("overwrite").parquet(str(self._folder / PARQUET))
@@ -120,7 +120,7 @@ class Job:
 
 
 def _tell(name: str, query: StreamingQuery, told: int) -> int:
-    """Say which batches have ended since `told`; the last of them."""
+    """Print the batches that have ended since `told`; return the last of them."""
     for progress in query.recentProgress:
         if progress.batchId > told and "addBatch" in progress.durationMs:  # without, a query says that it has nothing to do
             told = progress.batchId
@@ -137,7 +137,7 @@ def _tell(name: str, query: StreamingQuery, told: int) -> int:
 
 
 def say(**facts: Any) -> None:
-    """A line for the parent."""
+    """Print a line for the parent."""
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
 

@@ -91,7 +91,7 @@ async def _run_once(settings: Settings, kill: KillPoint | None, log_file: Path, 
 
 
 async def _end(process: trio.Process) -> None:
-    """SIGKILL for whatever is left of it."""
+    """Kill the rest of it with SIGKILL."""
     if process.returncode is None:
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
@@ -100,7 +100,7 @@ async def _end(process: trio.Process) -> None:
 
 
 async def _lines(process: trio.Process) -> Any:
-    """What the job says; lines of other programs that share its output are passed over."""
+    """Yield the job's lines; skip those of other programs that share its output."""
     assert process.stdout is not None
     rest = b""
     async for data in process.stdout:

@@ -20,7 +20,7 @@ MIN_FLIGHTS: Final = 30
 
 
 def by_local_hour(hours: Mapping[Group, Sums]) -> dict[str, dict[int, Sums]]:
-    """Airport -> hour of the day -> sums. An hour of the result is one of New York's: the zones differ by whole hours."""
+    """Return airport -> hour of the day -> sums. The zones differ by whole hours."""
     zone = ZoneInfo(NEW_YORK)
     found: dict[str, dict[int, Sums]] = {airport: {} for airport in AIRPORTS}
     for group, sums in hours.items():
@@ -31,7 +31,7 @@ def by_local_hour(hours: Mapping[Group, Sums]) -> dict[str, dict[int, Sums]]:
 
 
 def sums_by_carrier(hours: Mapping[Group, Sums]) -> list[tuple[str, Sums]]:
-    """The carriers with their sums, the largest first."""
+    """Return the carriers with their sums, the largest first."""
     found: dict[str, Sums] = {}
     for group, sums in hours.items():
         found[group.carrier] = found.get(group.carrier, NOTHING).plus(sums)

@@ -101,7 +101,7 @@ async def run_job_story(
 
 
 async def _produce(demo: Demo, client: Client, flights: Sequence[Flight]) -> None:
-    """All flights into a new topic, in the order of the file."""
+    """Send all flights to a new topic, in the order of the file."""
     for topic in (FLIGHTS, DEPARTURES, HOURS):
         await Admin(client).create_topic(topic, len(AIRPORTS), KEEP_ALL)
     begin = time.perf_counter()

@@ -43,12 +43,12 @@ class Sums(NamedTuple):
     """Flights scheduled in an hour for which `weather.csv` has precipitation."""
 
     def plus(self, other: Self) -> Self:
-        """Both together."""
+        """Return both added."""
         return type(self)(*map(int.__add__, self, other))
 
     @property
     def mean_delay(self) -> float | None:
-        """Minutes; None when none left."""
+        """Return minutes; None when no flight left."""
         return self.delay_minutes / self.departed if self.departed else None
 
 
@@ -56,7 +56,7 @@ NOTHING: Final = Sums(0, 0, 0, 0, 0)
 
 
 def recompute(flights_zip: Path, flights: Sequence[Flight]) -> dict[Group, Sums]:
-    """The sums of these flights, from the package's files: of a flight only its row and its timestamp are taken."""
+    """Return the sums of these flights from the package's files: of a flight only its row and its timestamp are used."""
     timestamps = {int(flight.row): flight.timestamp for flight in flights}
     folder = flights_zip.parent
     seats = {row["tailnum"]: int(row["seats"]) for row in _rows((folder / PLANES).read_text(encoding="utf-8").splitlines())}
@@ -81,7 +81,7 @@ def recompute(flights_zip: Path, flights: Sequence[Flight]) -> dict[Group, Sums]
 
 
 def together(sums: Iterable[Sums]) -> Sums:
-    """All of them added."""
+    """Add them all."""
     total = NOTHING
     for each in sums:
         total = total.plus(each)
@@ -95,7 +95,7 @@ def add_hour(hours: dict[Group, Sums], row: Mapping[str, Any]) -> None:
 
 
 def disorder_ms(timestamps: Iterable[int]) -> int:
-    """How far behind the latest time before it a record comes at most, in the order given."""
+    """Return how much later than its turn a record comes at most, in the order given."""
     latest = late = 0
     for timestamp in timestamps:
         latest = max(latest, timestamp)

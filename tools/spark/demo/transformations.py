@@ -21,19 +21,19 @@ HOUR: Final = "hour long, origin string, carrier string, flights int, departed i
 
 
 def weather_of(spark: SparkSession, folder: Path) -> DataFrame:
-    """`origin`, `time_hour` (UTC, as text) and `is_wet`, a row for each airport and hour."""
+    """Return `origin`, `time_hour` (UTC, as text) and `is_wet`, a row for each airport and hour."""
     table = spark.read.csv(str(folder / WEATHER), header=True, nullValue="NA")
     return table.selectExpr("origin", "time_hour", "coalesce(cast(precip as double) > 0, false) as is_wet")
 
 
 def planes_of(spark: SparkSession, folder: Path) -> DataFrame:
-    """`tailnum` and `seats`."""
+    """Return `tailnum` and `seats`."""
     table = spark.read.csv(str(folder / PLANES), header=True, nullValue="NA")
     return table.selectExpr("tailnum", "cast(seats as int) as seats")
 
 
 def enriched(flights: DataFrame, weather: DataFrame, planes: DataFrame) -> DataFrame:
-    """Records of flights to records of departures: weather and seats found, timestamp and headers as they were.
+    """Turn records of flights into records of departures: with weather and seats, timestamp and headers as they were.
 
     A record that is no flight keeps its place, with nothing in it. Expects and gives the columns of the source.
     """
@@ -48,7 +48,7 @@ def enriched(flights: DataFrame, weather: DataFrame, planes: DataFrame) -> DataF
 
 
 def hourly(departures: DataFrame, delay_ms: int) -> DataFrame:
-    """Records of departures to a record for every hour, airport and carrier, once the watermark has passed that hour."""
+    """Turn records of departures into one for every hour, airport and carrier, once the watermark has passed that hour."""
     from pyspark.sql import functions as f
 
     departure = f.from_json(f.col("value").cast("string"), DEPARTURE).alias("departure")
@@ -68,7 +68,7 @@ def hourly(departures: DataFrame, delay_ms: int) -> DataFrame:
 
 
 def hours_as_rows(records: DataFrame) -> DataFrame:
-    """Records of hours as the rows that go to Parquet."""
+    """Turn records of hours into the rows of the Parquet table."""
     from pyspark.sql import functions as f
 
     return records.select(f.from_json(f.col("value").cast("string"), HOUR).alias("hour")).select("hour.*")
