@@ -21,14 +21,14 @@ from ..actors.manager.log_opening import Report
 from ..actors.manager.maintenance import run_maintenance
 from ..actors.manager.security import Security, open_security
 from ..actors.manager.segment_leases import SegmentLeases
-from ..actors.manager.state.broker_configs import BrokerConfigs, open_broker_configs
-from ..actors.manager.state.client_metrics import ClientMetrics, open_client_metrics
-from ..actors.manager.state.group_configs import GroupConfigs, open_group_configs
+from ..actors.manager.state.broker_configs import BrokerConfigs
+from ..actors.manager.state.client_metrics import ClientMetrics
+from ..actors.manager.state.group_configs import GroupConfigs
 from ..actors.stages.stage_commits import StageCommits
 from ..actors.stages.stages import Stages
 from ..actors.wear.wear import Wear
+from ..config.broker_config import BrokerConfig
 from ..groups.coordinators.group_coordinator import GroupCoordinator
-from ..settings.broker_config import BrokerConfig
 from ..sharing.partitions import SharePartitions
 from ..sharing.state.values import ShareConfig
 from ..sharing.views import ShareViews
@@ -127,6 +127,7 @@ class Broker:
             manager.now_ms,
             lambda group: ShareConfig.of(group_configs.of_group(group)),
             memory=manager.client_memory,
+            max_sessions=manager.config.group_share_max_share_sessions,
         )
         share_coordinator = coordinators.group_coordinator.share
         share_coordinator.states, share_coordinator.on_gone = shares, shares.gone
@@ -218,9 +219,9 @@ async def open_broker_core(
         compaction = Compaction(manager, open_child)
         manager.nursery.start_soon(compaction.run)
         security = await open_security(manager)
-        group_configs = await open_group_configs(manager)
-        broker_configs = await open_broker_configs(manager)
-        client_metrics = await open_client_metrics(manager)
+        group_configs = await GroupConfigs.open(manager)
+        broker_configs = await BrokerConfigs.open(manager)
+        client_metrics = await ClientMetrics.open(manager)
         if config.telemetry_enable:
             load_otlp()
         scrub = Scrub(manager, open_child)

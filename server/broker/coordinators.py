@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from ...protocol.coordinator.offsets import OFFSETS_TOPIC
-from ...protocol.coordinator.share_group_state import SHARE_GROUP_STATE_TOPIC
+from ...protocol.coordinator.share_group_records import SHARE_GROUP_STATE_TOPIC
 from ...protocol.coordinator.stage_commits import STAGE_COMMITS_TOPIC
 from ...protocol.coordinator.transactions import TRANSACTIONS_TOPIC
 from ...protocol.types import TopicPartition

@@ -27,7 +27,7 @@ from ..actors.manager.descriptions import (
 )
 from ..actors.manager.log_manager import LogManager
 from ..actors.manager.topic_changes import ConfigChange
-from ..config.internal_keys import check_internal_change
+from ..config import check_internal_change
 from ..sharing.partitions import SharePartitions
 from ..storage.disk.checkpoints import encode_uuid
 from ..storage.disk.paths import INTERNAL_TOPICS

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import attrs
 import trio
 
-from ...protocol.coordinator.share_group_state import ShareStateValue
+from ...protocol.coordinator.share_group_records import ShareStateValue
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.types import TopicPartition
 from ..actors.coordinators.alarm import Alarm, deadline_now_ms

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import attrs
 import trio
 
-from ...protocol.coordinator.share_group_state import NO_START_OFFSET
+from ...protocol.coordinator.share_group_records import NO_START_OFFSET
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import INT64_MAX
 from ...protocol.types import TopicPartition
@@ -28,7 +28,7 @@ from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs
 from .partition import SharePartition
 from .state.partition_state import SharePartitionState
-from .state.sessions import MAX_SESSIONS, ShareSession, ShareSessions
+from .state.sessions import DEFAULT_MAX_SESSIONS, ShareSession, ShareSessions
 from .state.stored_state import StoredShare
 from .state.values import DEFAULT_SHARE_CONFIG, Acknowledgement, OffsetReset, ShareConfig, ShareCounters, ShareKey, StateBatch
 from .state_log import ShareStateLog
@@ -85,6 +85,8 @@ class SharePartitions:
     """Of fetches: woken when a group begins in a partition, perhaps not for the first time."""
     memory: ClientMemory = attrs.field(factory=ClientMemory, kw_only=True)
     """Where share sessions are charged."""
+    max_sessions: int = attrs.field(default=DEFAULT_MAX_SESSIONS, kw_only=True)
+    """Of a node."""
     _sessions: dict[int, ShareSessions] = attrs.field(factory=dict)
     """By node: a member has one with each leader."""
     _ending: Counter[str] = attrs.field(factory=Counter)
@@ -238,7 +240,8 @@ class SharePartitions:
         """Return the share sessions of a node."""
         found = self._sessions.get(node)
         if found is None:
-            found = self._sessions[node] = ShareSessions(self.memory.account("share sessions", MAX_SESSIONS))
+            account = self.memory.account("share sessions", self.max_sessions * (len(self._sessions) + 1))
+            found = self._sessions[node] = ShareSessions(account, self.max_sessions)
         return found
 
     async def release_member(self, group_id: str, member: str, node: int) -> None:

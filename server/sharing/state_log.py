@@ -18,7 +18,7 @@ from uuid import UUID
 import attrs
 import trio
 
-from ...protocol.coordinator.share_group_state import (
+from ...protocol.coordinator.share_group_records import (
     NO_START_OFFSET,
     SHARE_GROUP_STATE_TOPIC,
     ShareSnapshotKey,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from ...protocol.coordinator.share_group_state import NO_START_OFFSET
+from ...protocol.coordinator.share_group_records import NO_START_OFFSET
 from ...protocol.errors import RequestError
 from ...protocol.types import Isolation, TopicPartition
 from ..actors.coordinators.alarm import deadline_now_ms

@@ -82,7 +82,7 @@ DELETION: Final = {
     ),
     "recovery-point-of-a-log-in-memory": Fault(
         why="The next start trusts indexes that were in memory only.",
-        file="server/storage/recovery/space_wait.py",
+        file="server/actors/manager/waiting_logs.py",
         old="    log.recovery_point = max(",
         new="    log.recovery_point += 0 * max(",
         tests=(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from triolog.protocol.coordinator.group_metadata import GroupMetadataValue
+from triolog.protocol.coordinator.classic_group_records import GroupMetadataValue
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.coordinators import transactional_ids
 from triolog.server.actors.coordinators.group_offsets import GroupOffsets

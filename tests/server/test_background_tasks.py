@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 import trio
 import trio.testing
-from triolog.protocol.coordinator.group_metadata import GroupMetadataValue, MemberMetadata
+from triolog.protocol.coordinator.classic_group_records import GroupMetadataValue, MemberMetadata
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.compaction.cleaner import Cleaner
 from triolog.server.actors.compaction.cleaner_counters import CleanerCounters

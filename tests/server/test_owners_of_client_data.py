@@ -74,8 +74,7 @@ NOT_KEPT: Final = {
         LogDirectories.stray LogDirectories._locked LogDirectories._writing_checkpoints
         Disk._lanes Topics.entries LogManager._unclean LogOpener._written_back TopicChanges.doomed Topics.half_deleted
         WaitingLogs._requests WaitingLogs._attempts Looks._kept
-        Wear._histories Wear._appended Wear._sums HangingTransactions._seen Nodes.addresses Nodes.down Nodes._leaders
-        Nodes._coordinators Nodes._placements""",
+        Wear._histories Wear._appended Wear._sums HangingTransactions._seen""",
     "names are cut, or replaced by digests, and the number of entries is limited": """
         GapPasses._groups GapPasses._told AclAuthorizer._decided MutationBuckets._buckets ClientQuotas._limits
         ClientQuotas._rates Seldom._said AuditLog._lines QuotaRate._samples Topics._deleted_at Security._shapes""",
@@ -128,7 +127,7 @@ def test_every_account_has_a_table_and_is_opened() -> None:
     for node in nodes(".account("):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "account":
             opened |= {each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)}
-    for node in nodes("Copies("):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Copies":
+    for node in [*nodes("Copies("), *nodes("._open(")]:
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Copies", "cls._open"):
             opened |= {each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)}
     assert opened == set(ledger.ACCOUNTS) == set(ACCOUNTED)

@@ -14,10 +14,10 @@ from typing import Final, TypeVar
 import attrs
 import trio
 
-from ....protocol.coordinator.partitioner import coordinator_partition
 from ....protocol.errors import RequestError, TopicAlreadyExistsError, TriologError
 from ....protocol.limits import MIB
 from ....protocol.records.batch import BatchHeader, check_batch, iter_batches
+from ....protocol.records.partitioners import coordinator_partition
 from ....protocol.records.record import iter_records
 from ....protocol.records.steps import UNLIMITED
 from ....protocol.types import Bytes, TopicPartition

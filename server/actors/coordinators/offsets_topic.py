@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import attrs
 
-from ....protocol.coordinator.group_metadata import GroupMetadataValue
+from ....protocol.coordinator.classic_group_records import GroupMetadataValue
+from ....protocol.coordinator.fields import RecordKinds
 from ....protocol.coordinator.offsets import OFFSETS_TOPIC, GroupMetadataKey
-from ....protocol.coordinator.record_kinds import RecordKinds
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.limits import INT16_MAX
 from ....protocol.records.builder import BatchBuilder

@@ -10,8 +10,7 @@ from typing import Final
 
 import attrs
 
-from ....protocol.coordinator.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from ....protocol.coordinator.group_metadata import GroupMetadataValue
+from ....protocol.coordinator.classic_group_records import CONSUMER_PROTOCOL_TYPE, GroupMetadataValue, subscribed_topics
 from ....protocol.errors import ErrorCode, RemoteProtocolError
 from ....protocol.limits import INT32_MAX
 from ..values import GroupListing, GroupState

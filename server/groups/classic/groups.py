@@ -13,8 +13,7 @@ from typing import Final
 
 import attrs
 
-from ....protocol.coordinator.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from ....protocol.coordinator.group_metadata import GroupMetadataValue
+from ....protocol.coordinator.classic_group_records import CONSUMER_PROTOCOL_TYPE, GroupMetadataValue
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import TopicPartition
 from ...system.client_memory import Account, ClientMemory

@@ -8,7 +8,8 @@ from typing import Final
 
 import attrs
 
-from ....protocol.coordinator.group_metadata import NO_TIMEOUT, MemberMetadata
+from ....protocol.coordinator.classic_group_records import MemberMetadata
+from ..assigned.values import NO_TIMEOUT
 from .values import JoinedMember, MemberDescription, Protocols, Token
 
 MEMBER_BYTES: Final = 1_500

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from ....protocol.coordinator.group_metadata import GroupMetadataValue
+from ....protocol.coordinator.classic_group_records import GroupMetadataValue
 from ....protocol.errors import ErrorCode
 from ....protocol.limits import MIB
 from ..values import NO_GENERATION, NO_MEMBER_ID, GroupState

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar
 import attrs
 import trio
 
-from ....protocol.coordinator.record_kinds import RecordKinds
+from ....protocol.coordinator.fields import RecordKinds
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import TopicPartition
 from ...actors.coordinators.alarm import Alarm, deadline_now_ms

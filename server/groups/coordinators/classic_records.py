@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 import trio
 
-from ....protocol.coordinator.group_metadata import GroupMetadataValue
+from ....protocol.coordinator.classic_group_records import GroupMetadataValue
 from ....protocol.errors import ErrorCode, RequestError
 from ...actors.coordinators.offsets_topic import OffsetsTopic
 from ...system.clock import NowMs

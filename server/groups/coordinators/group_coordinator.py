@@ -22,7 +22,7 @@ import attrs
 import trio
 
 from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
-from ....protocol.coordinator.record_kinds import RecordKinds
+from ....protocol.coordinator.fields import RecordKinds
 from ....protocol.coordinator.streams_group_records import STREAMS_GROUP_RECORDS
 from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
@@ -32,7 +32,7 @@ from ...actors.coordinators.committed_offsets import OFFSETS_PER_BATCH, Committe
 from ...actors.coordinators.keyed_locks import KeyedLocks
 from ...actors.coordinators.offsets_topic import OffsetsTopic, check_group
 from ...actors.manager.state.group_configs import GroupConfigs
-from ...settings.broker_config import BrokerConfig
+from ...config.broker_config import BrokerConfig
 from ...system.clock import NowMs
 from ..assigned.groups import Plan
 from ..assigned.values import AssignedGroupDescription, AssignedGroupSettings, HeartbeatAnswer

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 import attrs
 import trio
 
-from ....protocol.coordinator.record_kinds import RecordKinds
+from ....protocol.coordinator.fields import RecordKinds
 from ....protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
 from ....protocol.types import TopicPartition

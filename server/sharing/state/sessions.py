@@ -23,7 +23,7 @@ from .values import ShareKey
 
 FINAL_SHARE_EPOCH: Final = -1
 INITIAL_SHARE_EPOCH: Final = 0
-MAX_SESSIONS: Final = 2_000
+DEFAULT_MAX_SESSIONS: Final = 2_000
 """Of a broker (Kafka: group.share.max.share.sessions); nobody makes room for others."""
 SESSION_BYTES: Final = 1_000
 PARTITION_BYTES: Final = 400
@@ -57,8 +57,9 @@ class ShareSession:
 class ShareSessions:
     """The sessions of a node."""
 
-    _account: Account = attrs.field(factory=lambda: ClientMemory().account("share sessions", MAX_SESSIONS))
+    _account: Account = attrs.field(factory=lambda: ClientMemory().account("share sessions"))
     """Where they are charged."""
+    _max_sessions: int = DEFAULT_MAX_SESSIONS
     _sessions: dict[tuple[str, str], ShareSession] = attrs.field(factory=dict)
     _groups: dict[object, set[str]] = attrs.field(factory=dict)
     """Those of which sessions were begun, by connection, whether they are over or not, until `forget_group`."""
@@ -81,7 +82,7 @@ class ShareSessions:
             raise RequestError("the first request of a share session acknowledges records", ErrorCode.INVALID_REQUEST)
         _check_size(len(partitions))
         self.remove(group_id, member_id)
-        if len(self._sessions) >= MAX_SESSIONS or self._partitions + len(partitions) > MAX_PARTITIONS:
+        if len(self._sessions) >= self._max_sessions or self._partitions + len(partitions) > MAX_PARTITIONS:
             raise RequestError(
                 f"there are {len(self._sessions)} share sessions of {self._partitions} partitions, as many as there may be",
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,

@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from ....protocol.coordinator.share_group_state import (
+from ....protocol.coordinator.share_group_records import (
     NO_START_OFFSET,
     UNKNOWN_DELIVERY_COMPLETE_COUNT,
     ShareSnapshotValue,

@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from triolog.protocol.coordinator.share_group_state import SHARE_GROUP_STATE_TOPIC
+from triolog.protocol.coordinator.share_group_records import SHARE_GROUP_STATE_TOPIC
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 import trio
-from triolog.protocol.coordinator.share_group_state import SHARE_GROUP_STATE_TOPIC, ShareStateValue
+from triolog.protocol.coordinator.share_group_records import SHARE_GROUP_STATE_TOPIC, ShareStateValue
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.limits import MIB
 from triolog.protocol.records.batch import iter_batches

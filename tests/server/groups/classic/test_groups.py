@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from triolog.protocol.coordinator.consumer_protocol import ConsumerProtocolSubscription, encode_consumer_protocol
-from triolog.protocol.coordinator.group_metadata import GroupMetadataValue, MemberMetadata
+from triolog.protocol.coordinator.classic_group_records import (
+    ConsumerProtocolSubscription,
+    GroupMetadataValue,
+    MemberMetadata,
+    encode_consumer_protocol,
+)
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.groups.classic.values import GroupDescription, MemberDescription

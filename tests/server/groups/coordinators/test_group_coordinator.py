@@ -13,8 +13,11 @@ import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
-from triolog.protocol.coordinator.consumer_protocol import ConsumerProtocolSubscription, encode_consumer_protocol
-from triolog.protocol.coordinator.group_metadata import decode_group_metadata_value
+from triolog.protocol.coordinator.classic_group_records import (
+    ConsumerProtocolSubscription,
+    decode_group_metadata_value,
+    encode_consumer_protocol,
+)
 from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC, GroupMetadataKey, decode_offsets_key
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition

@@ -6,7 +6,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.protocol.coordinator.share_group_state import ShareSnapshotValue, ShareStateBatch, ShareUpdateValue
+from triolog.protocol.coordinator.share_group_records import ShareSnapshotValue, ShareStateBatch, ShareUpdateValue
 from triolog.protocol.errors import InvalidRecordError
 from triolog.server.sharing.state import stored_state
 from triolog.server.sharing.state.values import RecordState, StateBatch
