@@ -60,7 +60,7 @@ NOT_KEPT: Final = {
         Mailbox._waiting PartitionActor._urgent Gathering._writers Gathering._senders Waiters._events PartitionMaker.made
         PartitionMaker._loads TopicChanges._unfinished TopicChanges._going
         HangingTransactions._aborting DirectoryContents.sizes""",
-    "read from a log at the start, until the coordinators have taken it": "GroupOffsets._restorable GroupOffsets._managed",
+    "read from a log at the start, until the coordinators have taken it": "GroupOffsets._restorable GroupOffsets._assigned",
     "belongs to a connection: 128 KiB each, see max_connections": """
         Account.charged InFlightBudget.shares InFlightBudget._principals ConnectionTask._alarms Deadlines._new
         Deadlines._waiting Places._listeners ListenerPlaces.connections ListenerPlaces.newcomers Reactor._watched Reactor._again

@@ -33,7 +33,7 @@ from ...system.client_memory import Account
 K = TypeVar("K")
 V = TypeVar("V")
 
-MANAGED_KINDS: Final[tuple[RecordKinds[Any, Any], ...]] = (CONSUMER_GROUP_RECORDS, SHARE_GROUP_RECORDS, STREAMS_GROUP_RECORDS)
+ASSIGNED_KINDS: Final[tuple[RecordKinds[Any, Any], ...]] = (CONSUMER_GROUP_RECORDS, SHARE_GROUP_RECORDS, STREAMS_GROUP_RECORDS)
 MayExpire = Callable[[str], bool]
 """Whether nobody is a member of a group, nor about to be one: the log knows of members only when their assignment is stored."""
 
@@ -90,8 +90,8 @@ class GroupOffsets:
     """Groups that have a group metadata record: they have, or have had, members."""
     _restorable: dict[str, GroupMetadataValue] = attrs.field(factory=dict)
     """Their records as the log had them, until somebody has taken them."""
-    _managed: dict[RecordKinds[Any, Any], dict[bytes, tuple[Any, Any]]] = attrs.field(
-        factory=lambda: {kinds: {} for kinds in MANAGED_KINDS}
+    _assigned: dict[RecordKinds[Any, Any], dict[bytes, tuple[Any, Any]]] = attrs.field(
+        factory=lambda: {kinds: {} for kinds in ASSIGNED_KINDS}
     )
     """The newest record of each key of groups whose assignments the server makes, by kind, until somebody has taken them."""
     on_moved: Moved | None = None
@@ -166,8 +166,8 @@ class GroupOffsets:
             elif key is not None:
                 self._replay_group(key.group, record.value)
             else:
-                for kinds, found in self._managed.items():
-                    _replay_managed(kinds, found, bytes(record.key or b""), record.value)
+                for kinds, found in self._assigned.items():
+                    _replay_assigned(kinds, found, bytes(record.key or b""), record.value)
 
     def _replay_group(self, group: str, data: Bytes | None) -> None:
         if data is None:
@@ -182,9 +182,9 @@ class GroupOffsets:
         restorable, self._restorable = self._restorable, {}
         return restorable
 
-    def take_managed(self, kinds: RecordKinds[K, V]) -> list[tuple[K, V]]:
+    def take_assigned(self, kinds: RecordKinds[K, V]) -> list[tuple[K, V]]:
         """The records of one kind of groups whose assignments the server makes, once."""
-        found, self._managed[kinds] = self._managed[kinds], {}
+        found, self._assigned[kinds] = self._assigned[kinds], {}
         return list(found.values())
 
     def has_group_record(self, group: str) -> bool:
@@ -322,7 +322,7 @@ def _pending_bytes(key: OffsetCommitKey, pending: CommittedOffset) -> int:
     return _offset_bytes(pending.value) + sys.getsizeof(key.group)
 
 
-def _replay_managed(kinds: RecordKinds[K, V], found: dict[bytes, tuple[K, V]], key_bytes: bytes, data: Bytes | None) -> None:
+def _replay_assigned(kinds: RecordKinds[K, V], found: dict[bytes, tuple[K, V]], key_bytes: bytes, data: Bytes | None) -> None:
     """A record of a group whose assignments the server makes, if it is one of these kinds."""
     key = kinds.decode_key(key_bytes)
     found.pop(key_bytes, None)

@@ -1,4 +1,8 @@
-"""One change of a thing at a time, in the order of the requests."""
+"""One change of a thing at a time, in the order of the requests.
+
+*Invariant*, the lock order: a group's lock, then the lock of a share state, then the flusher. A task that holds one takes none
+that comes before it.
+"""
 
 from __future__ import annotations
 

@@ -143,10 +143,10 @@ class OffsetsTopic:
         for _, offsets in self.readable():
             yield from offsets.take_restorable().items()
 
-    def take_managed(self, kinds: RecordKinds[K, V]) -> Iterator[tuple[K, V]]:
+    def take_assigned(self, kinds: RecordKinds[K, V]) -> Iterator[tuple[K, V]]:
         """What the logs know of one kind of groups whose assignments the server makes, once, after `load`."""
         for _, offsets in self.readable():
-            yield from offsets.take_managed(kinds)
+            yield from offsets.take_assigned(kinds)
 
     def end_transaction(self, topic_partition: TopicPartition, producer_id: int, *, commit: bool) -> None:
         """A marker was stored in a partition of `__consumer_offsets`."""

@@ -16,6 +16,7 @@ from ....protocol.errors import ErrorCode, RequestError, UnsupportedVersionError
 from ....protocol.limits import INT32_MAX
 from ....protocol.types import TopicPartition
 from ..values import FIRST_COMMIT_WITH_EPOCHS, CommittingMember, GroupState
+from .member import from_record, recorded
 from .values import FIRST_EPOCH, NOT_SEEN, AssignedGroupDescription, TopicImage
 
 NO_EPOCH = -1
@@ -34,6 +35,7 @@ class RecordTypes(NamedTuple):
     targets: type[Any]
     targets_value: type[Any]
     target: type[Any]
+    target_value: type[Any]
     current: type[Any]
 
 
@@ -100,13 +102,13 @@ class AssignedGroup(Generic[M, A]):
     def follow(self, before: M | None, after: M | None) -> None:
         """Update what is derived from all members: one has changed, come or gone."""
 
-    def target_of(self, value: Any) -> A:
+    def target_of(self, value: Any) -> Any:
         """Return the assignment in a record."""
-        raise NotImplementedError
+        return from_record(value.topic_partitions)
 
-    def target_value(self, target: A) -> Any:
+    def target_value(self, target: Any) -> Any:
         """Return the record of an assignment."""
-        raise NotImplementedError
+        return self.TYPES.target_value(topic_partitions=recorded(target))
 
     def _put_member(self, member_id: str, value: Any | None) -> None:
         known = self.members.get(member_id)

@@ -205,7 +205,7 @@ class AssignedGroups(Generic[G]):
         return self.timers.earliest
 
     def due(self, now_ms: int) -> Iterator[TimerKey]:
-        """Yield the timers that have ended; each is to be given to `expire`, when the group's turn comes."""
+        """Yield the timers that have ended; give each to `expire`, under the group's lock."""
         while (key := self.timers.pop_due(now_ms)) is not None:
             yield key
 

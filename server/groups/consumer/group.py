@@ -13,7 +13,6 @@ from ....protocol.errors import RequestError
 from ....protocol.patterns import compiled_pattern
 from ....protocol.types import TopicPartition
 from ..assigned.group import AssignedGroup, GroupDraft, RecordTypes, stale
-from ..assigned.member import from_record, recorded
 from ..assigned.values import NO_PARTITIONS, Partitions, TopicImage, TopicPartitionId, metadata_hash
 from ..values import CommittingMember
 from .assignors import ASSIGNORS, UNIFORM, Subscriber
@@ -35,6 +34,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Partitions]):
         records.ConsumerGroupTargetAssignmentMetadataKey,
         records.ConsumerGroupTargetAssignmentMetadataValue,
         records.ConsumerGroupTargetAssignmentMemberKey,
+        records.ConsumerGroupTargetAssignmentMemberValue,
         records.ConsumerGroupCurrentMemberAssignmentKey,
     )
     MEMBER: ClassVar[type[ConsumerMember]] = ConsumerMember
@@ -58,12 +58,6 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Partitions]):
             self.regexes.pop(key.regular_expression, None)
         else:
             self.regexes[key.regular_expression] = value
-
-    def target_of(self, value: records.ConsumerGroupTargetAssignmentMemberValue) -> Partitions:
-        return from_record(value.topic_partitions)
-
-    def target_value(self, target: Partitions) -> records.ConsumerGroupTargetAssignmentMemberValue:
-        return records.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=recorded(target))
 
     def follow(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
         if before is not None:

@@ -3,7 +3,8 @@ GroupCoordinatorService).
 
 `server.groups` decides. Here are the locks, the clock, the log and the memory. *Invariants*: each group has one change at a
 time, in the order of the requests; records are in `__consumer_offsets` before a plan is true and before a member learns of it;
-an ended timer is planned like any other change. A heartbeat without news waits only for the changes before it.
+an ended timer is planned like any other change. A heartbeat without news waits only for the changes before it. Coordinators
+stop before the partitions' actors, and a block that is shielded here ends by itself: with the answer of an append.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class AssignedCoordinator(Generic[G, A, D]):
 
     def restore(self) -> None:
         """Adopt the groups that the logs know, once they are loaded; the sessions of their members begin."""
-        for key, value in self._topic.take_managed(self.RECORDS):
+        for key, value in self._topic.take_assigned(self.RECORDS):
             with self._topic.errors.isolate("coordinator-load", key):
                 self._groups.replay(key, value)
                 self._charge(key.group_id, self._sized([(key, value)]))

@@ -374,10 +374,10 @@ class GroupCoordinator:
         if group in self.share:
             await self.share.remove(group)
             return
-        for managed in (self.consumers, self.streams):
-            if group in managed:
+        for each in (self.consumers, self.streams):
+            if group in each:
                 with trio.CancelScope(shield=True):
-                    await managed.remove(group)
+                    await each.remove(group)
                     if self._topic.is_known(group):
                         await self._offsets.delete(group)
                 return

@@ -9,7 +9,7 @@ import attrs
 
 from ....protocol.coordinator import share_group_records as records
 from ..assigned.group import AssignedGroup, GroupDraft, RecordTypes
-from ..assigned.member import by_topic, from_record, recorded
+from ..assigned.member import by_topic
 from ..assigned.values import NO_PARTITIONS, NOT_SEEN, Partitions, TopicMetadata, TopicPartitionId, metadata_hash
 from ..consumer.assignors import Subscriber
 from ..values import GroupState
@@ -30,6 +30,7 @@ class ShareGroup(AssignedGroup[ShareMember, Partitions]):
         records.ShareGroupTargetAssignmentMetadataKey,
         records.ShareGroupTargetAssignmentMetadataValue,
         records.ShareGroupTargetAssignmentMemberKey,
+        records.ShareGroupTargetAssignmentMemberValue,
         records.ShareGroupCurrentMemberAssignmentKey,
     )
     MEMBER: ClassVar[type[ShareMember]] = ShareMember
@@ -45,12 +46,6 @@ class ShareGroup(AssignedGroup[ShareMember, Partitions]):
     def put_other(self, key: Any, value: Any | None) -> None:
         self.states = StatePartitions.of(value)
         self.seen_version = NOT_SEEN
-
-    def target_of(self, value: records.ShareGroupTargetAssignmentMemberValue) -> Partitions:
-        return from_record(value.topic_partitions)
-
-    def target_value(self, target: Partitions) -> records.ShareGroupTargetAssignmentMemberValue:
-        return records.ShareGroupTargetAssignmentMemberValue(topic_partitions=recorded(target))
 
     def follow(self, before: ShareMember | None, after: ShareMember | None) -> None:
         gone, come = (() if each is None else each.topic_names for each in (before, after))

@@ -50,6 +50,7 @@ class StreamsGroup(AssignedGroup[StreamsMember, Tasks]):
         records.StreamsGroupTargetAssignmentMetadataKey,
         records.StreamsGroupTargetAssignmentMetadataValue,
         records.StreamsGroupTargetAssignmentMemberKey,
+        records.StreamsGroupTargetAssignmentMemberValue,
         records.StreamsGroupCurrentMemberAssignmentKey,
     )
     MEMBER: ClassVar[type[StreamsMember]] = StreamsMember
@@ -79,8 +80,8 @@ class StreamsGroup(AssignedGroup[StreamsMember, Tasks]):
     def target_of(self, value: records.StreamsGroupTargetAssignmentMemberValue) -> Tasks:
         return Tasks(*(from_record(each) for each in (value.active_tasks, value.standby_tasks, value.warmup_tasks)))
 
-    def target_value(self, target: Tasks) -> records.StreamsGroupTargetAssignmentMemberValue:
-        return records.StreamsGroupTargetAssignmentMemberValue(
+    def target_value(self, target: Tasks) -> Any:
+        return self.TYPES.target_value(
             active_tasks=recorded(target.active),
             standby_tasks=recorded(target.standby),
             warmup_tasks=recorded(target.warmup),

@@ -1,5 +1,5 @@
-"""Histories of members of one managed group, which come, go, die and lose answers: the part that share and Streams groups
-have in common. A machine of one kind adds how its members join, what they say, and what must hold."""
+"""Histories of members of one group whose assignments the server makes, which come, go, die and lose answers: the part that
+share and Streams groups have in common. A machine of one kind adds how its members join, what they say, and what must hold."""
 
 from __future__ import annotations
 

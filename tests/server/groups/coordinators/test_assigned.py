@@ -1,4 +1,5 @@
-"""What the coordinators of all managed groups do alike, tried with each kind: turns, deadlines, records before answers."""
+"""What the coordinators of groups whose assignments the server makes do alike, tried with each kind: locks, deadlines, records
+before answers."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ DAY_MS: Final = 86_400_000
 
 @attrs.frozen(kw_only=True)
 class Kind:
-    """One kind of managed group: the heartbeat that joins, and a change that a later heartbeat may report."""
+    """One kind of these groups: the heartbeat that joins, and a change that a later heartbeat may report."""
 
     name: str
     join: Any
