@@ -16,9 +16,16 @@ from ..actors.manager.log_manager import LogManager
 from ..actors.partition.appender import ACKS_ALL, Answer
 from ..actors.partition.partition import PartitionActor
 from ..storage.log.append import AppendResult
-from ..storage.log.plain_records import PlainRecord, prepare_records
 from ..storage.log.prepare import PreparedAppend, prepare_steps
-from ..storage.log.prepare_one import BYTES_PER_STEP, MOST_BYTES, SMALL_BYTES, prepare_one, steps_of
+from ..storage.log.prepare_one import (
+    BYTES_PER_STEP,
+    MOST_BYTES,
+    SMALL_BYTES,
+    PlainRecord,
+    prepare_one,
+    prepare_records,
+    steps_of,
+)
 from ..system.clock import NowMs
 from .topics import check_not_internal
 

@@ -289,6 +289,9 @@ class BrokerConfig:
         low=100,
         high=10_000,
     )
+    group_share_max_share_sessions: int = int_key(
+        2_000, "Share sessions of a node; further ones are refused.", low=1, high=INT32_MAX
+    )
     group_share_max_size: int = int_key(200, "Members of a share group; further ones are refused.", low=1, high=1000)
     group_streams_heartbeat_interval_ms: int = int_key(
         5_000,

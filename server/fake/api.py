@@ -311,9 +311,7 @@ class ControlApi:
     @_call("POST", "/reset")
     async def reset(self, told: Told) -> Any:
         gone = list(self.life.core.topics.names()) if self.life.is_running else []
-        await self.life.reset()
-        core = self.life.core
-        await noted(core, CONTROL, "POST /reset", gone, self.seed.put(core))
+        await self.life.reset(lambda core: noted(core, CONTROL, "POST /reset", gone, self.seed.put(core)))
         return await self.state(told)
 
     @_call("POST", "/retention")

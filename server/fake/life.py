@@ -8,9 +8,10 @@ to end, it does to nothing.
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
+from socket import socket
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -19,11 +20,11 @@ import trio
 from ...protocol.types import TopicPartition
 from ..actors.disk.faulty_disk import FaultyFileSystem
 from ..broker import Broker, open_broker_core
-from ..config.broker_config import Address, BrokerConfig
+from ..config.address import Address
+from ..config.broker_config import BrokerConfig
 from ..listeners.addresses import Addresses
-from ..storage.disk.checkpoints import META_PROPERTIES_FILE
+from ..storage.disk.checkpoints import META_PROPERTIES_FILE, PRODUCER_ID_BLOCK_FILE
 from ..storage.disk.filesystem import OsFileSystem
-from ..storage.producers.producer_id_block import PRODUCER_ID_BLOCK_FILE
 from ..system.memory_mounts import lies_in_memory
 from .clock import MovedClock
 from .faults.disk_faults import DiskFaults
@@ -33,10 +34,12 @@ from .ports import Ports
 
 if TYPE_CHECKING:
     from ..listeners.connections.counters import ProtocolCounters
+    from ..listeners.connections.sockets import Admission
     from ..listeners.opening import Listeners
     from .kafka.node_listeners import NodeListener
     from .kafka.nodes import Nodes
 
+Prepare = Callable[[Broker], Awaitable[None]]
 BACKUP_WAIT_S: Final = 0.01
 KEPT_FILES: Final = (META_PROPERTIES_FILE, PRODUCER_ID_BLOCK_FILE)
 """What a reset leaves: clients that live on would take another cluster id for another cluster, and keep their producer ids."""
@@ -90,6 +93,9 @@ class Life:
     _node_addresses: list[Address] = attrs.field(factory=list)
     _node_listeners: dict[int, NodeListener] = attrs.field(factory=dict)
     _listeners: Listeners | None = None
+    _admission: Admission | None = None
+    _prepare: Prepare | None = None
+    """What is done to the next core before it listens."""
 
     @property
     def core(self) -> Broker:
@@ -134,6 +140,8 @@ class Life:
         async with trio.open_nursery() as serving:
             self._serving = serving.cancel_scope
             try:
+                if self._prepare is not None:
+                    await self._prepare(core)
                 self.addresses = await self._listen(core, serving)
                 self._core = core
                 task_status.started()
@@ -168,10 +176,12 @@ class Life:
             apis = None if self.kafka_version is None else apis_of(self.kafka_version)
         if watch is None or self.node_count == 1:
             self._listeners = listeners = Listeners(core, watch, apis, self.protocols, self._ports.listen)
+            self._admission = listeners.admission
             return await listeners.start(serving, self.wanted, advertised=self.config.kafka_advertised)
         from .kafka.node_listeners import listen_as_nodes, nodes_of
 
         native = Listeners(core, protocols=self.protocols, open_sockets=self._ports.listen)
+        self._admission = native.admission
         addresses = await native.start(serving, Addresses(self.wanted.native))
         self.nodes = self.nodes or nodes_of(core.node_id, self._node_addresses)
         self._node_listeners = await listen_as_nodes(core, self.nodes, native, watch, apis, serving)
@@ -271,21 +281,34 @@ class Life:
 
     async def _wipe(self) -> None:
         """Start with an empty directory, at once: what was there is not flushed before it goes."""
-        with self._ports.held():
+        with self._ports.held(self._hand_over()):
             await self.crash()
             if self.nodes is not None:
                 self.nodes.forget_moves()
             await trio.to_thread.run_sync(_empty, self.directory, KEPT_FILES)
             await self.start()
 
-    async def reset(self) -> None:
-        """Be as at the beginning: an empty directory, no faults, no requests, the system's time. It is the same cluster on the
-        same ports, which go on listening. Clients are disconnected, and connect again at once. One that lives on keeps its
-        producer id, which is given to no other."""
+    def _hand_over(self) -> dict[Address, list[socket]]:
+        """Connections of Kafka clients that go on in the next life, by the address that they were accepted on."""
+        if self._core is None or self._admission is None or self.wanted.kafka is None:
+            return {}
+        from .kafka.handing_over import hand_over
+
+        return {each.address: list(hand_over(each)) for each in self._admission.listeners}
+
+    async def reset(self, prepare: Prepare | None = None) -> None:
+        """Be as at the beginning: an empty directory, no faults, no requests, the system's time; then `prepare` fills the
+        broker before clients see it. It is the same cluster on the same ports, which go on listening. Kafka clients without a
+        login or TLS stay connected, others connect again at once. One that lives on keeps its producer id, which no other is
+        given."""
+        self._prepare = prepare
         self.faults.clear()
         self.disk_faults.clear()
         self.clock.reset()
-        await self._wipe()
+        try:
+            await self._wipe()
+        finally:
+            self._prepare = None
         self.requests.clear()
 
     async def snapshot(self, target: Path, *, durable: bool = True) -> None:

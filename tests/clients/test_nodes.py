@@ -166,5 +166,5 @@ def test_a_share_consumer_reads_from_each_leader_and_follows_one_that_moves(brok
         poll_until(consumer, {b"moved"})
     finally:
         consumer.close()
-    assert broker.requests.find("ShareFetch", error="NOT_LEADER_OR_FOLLOWER")
+    assert broker.requests.find(error="NOT_LEADER_OR_FOLLOWER")
     assert not broker.requests.find("ShareFetch", error="INVALID_SHARE_SESSION_EPOCH")

@@ -30,7 +30,7 @@ OF_ONE_REQUEST: Final = {
 
 def constants() -> Iterator[str]:
     """Every MAX_* of the packages whose objects outlive a request."""
-    for package in ("actors", "broker", "groups", "listeners", "security", "telemetry"):
+    for package in ("actors", "broker", "groups", "listeners", "security", "sharing", "telemetry"):
         for path in sorted((SERVER / package).rglob("*.py")):
             place = path.relative_to(SERVER).as_posix()
             if not any(place.startswith(each) for each in OF_ONE_REQUEST):
@@ -53,6 +53,6 @@ def test_the_page_has_every_fixed_limit_with_its_value_and_unit() -> None:
 
 
 def test_the_page_has_the_keys_of_the_ledger() -> None:
-    for key in ("max_client_memory_bytes", "max_groups", "group_max_metadata_bytes"):
+    for key in ("max_client_memory_bytes", "max_groups", "group_max_metadata_bytes", "group_share_max_share_sessions"):
         assert f"`{key}`" in PAGE
         assert hasattr(BrokerConfig, key)

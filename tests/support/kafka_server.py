@@ -9,8 +9,14 @@ from typing import Any
 
 import attrs
 import trio
-from triolog.protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from triolog.protocol.kafka.messages.records import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+)
 from triolog.protocol.records.builder import build_batch
 from triolog.server.broker import Broker
 from triolog.server.config.broker_config import Address

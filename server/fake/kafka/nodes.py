@@ -149,11 +149,18 @@ class NodeDoor(KafkaDoor):
     def nodes(self, session: KafkaSession) -> list[Node]:
         return self.cluster.listed()
 
+    def leader_of(self, topic: str, partition: int) -> int:
+        return self.cluster.leader_of(topic, partition)
+
+    def check_coordinator(self, name: str) -> None:
+        if self.cluster.coordinator_of(name) != self.number:
+            raise RequestError(f"node {self.number} does not coordinate {name!r}", ErrorCode.NOT_COORDINATOR)
+
 
 def refusal(door: NodeDoor, turn: Turn) -> ErrorCode | None:
     """NOT_COORDINATOR when another node coordinates something that the request names, else None."""
     served_by = turn.request.api.served_by
-    if served_by not in (ServedBy.GROUP, ServedBy.TRANSACTION):
+    if served_by not in (ServedBy.GROUP, ServedBy.TRANSACTION) or turn.request.api.key is ApiKey.ADD_PARTITIONS_TO_TXN:
         return None
     subject = subject_of(turn.request, door.number, door.broker.topics.named)
     names = subject.groups if served_by is ServedBy.GROUP else subject.transactional_ids

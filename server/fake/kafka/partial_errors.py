@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ....protocol.errors import ErrorCode
-from ....protocol.kafka.apis import Api, ApiKey
-from ....protocol.kafka.entities import ITSELF
+from ....protocol.kafka.apis import ITSELF, Api, ApiKey
 from ...listeners.kafka.error_answers import SHAPES, Repeated, element_of, repeat
 from .subjects import TOPICS, Place, topic_of
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ....protocol.errors import ErrorCode
 from ....protocol.kafka.apis import ApiKey
-from ....protocol.kafka.messages.share_fetch import (
+from ....protocol.kafka.messages.share_groups import (
     ShareAcknowledgePartitionData,
     ShareAcknowledgeTopicResponse,
     ShareFetchableTopicResponse,

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from ....protocol.errors import RequestError
-from ....protocol.kafka.apis import Api, ApiTable, ServedBy
-from ....protocol.kafka.connection import Request
-from ....protocol.kafka.entities import (
+from ....protocol.kafka.apis import (
     COORDINATOR_KEY,
     GROUP_ID,
     ITSELF,
@@ -16,10 +14,14 @@ from ....protocol.kafka.entities import (
     TOPIC_ID,
     TOPIC_NAME,
     TRANSACTIONAL_ID,
+    Api,
+    ApiTable,
+    ServedBy,
     lists_naming,
     paths_to,
     values_at,
 )
+from ....protocol.kafka.connection import Request
 from ....protocol.schema.fields import Entity
 from ..faults.rules import Subject
 

@@ -29,6 +29,7 @@ from ...system.clock import NowMs
 from ..faults.faults import Fault, Faults
 from ..faults.requests import LoggedRequest, RequestLog
 from ..faults.rules import Intercept, Intercepted, Subject
+from .leaders import name_leaders
 from .nodes import TELL_OF_NODES, NodeDoor, is_elsewhere, refusal, tell
 from .partial_errors import SESSION_ERRORS, IsAffected, divide, failed_fetch, failed_metadata, put_together
 from .partial_sharing import SHARING, affected, failed_sharing, remember, shared_in_session, without
@@ -159,6 +160,9 @@ class FailingCall:
 
     async def failed(self, applied: Any) -> Any:
         """The answer with the error; None where there is none. `applied`: what it would have been."""
+        return name_leaders(self.door, self.turn, await self._failed(applied))
+
+    async def _failed(self, applied: Any) -> Any:
         request = self.turn.request
         api, version, body = request.api, request.version, request.body
         if body is None or (api.key is ApiKey.PRODUCE and not body.acks):

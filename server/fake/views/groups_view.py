@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from ....protocol.coordinator.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment
+from ....protocol.coordinator.classic_group_records import CONSUMER_PROTOCOL_TYPE, decode_assignment
 from ....protocol.errors import ErrorCode, RequestError, TriologError
 from ....protocol.types import TopicPartition
 from ...broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember, ShareHeartbeat, StreamsHeartbeat
-from ...groups.consumer_values import LEAVE_EPOCH
+from ...groups.assigned.values import LEAVE_EPOCH
 from ...groups.values import GroupState
 from ..faults.rules import hint
 from ..waiting import PATIENCE_S, look_until

@@ -10,8 +10,7 @@ import trio
 
 from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ....protocol.records.batch import iter_batches
-from ....protocol.records.committed import CommittedFilter
-from ....protocol.records.record import iter_records
+from ....protocol.records.record import CommittedFilter, iter_records
 from ....protocol.types import Isolation, Record, TopicPartition
 from ...broker import Broker, FetchPartition, ReaderView
 from ..faults.rules import hint

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, NoReturn
 
 from ....protocol.errors import InvalidConfigError, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
-from ....protocol.kafka.messages.admin.configs import (
+from ....protocol.kafka.messages.configs import (
     AlterConfigsAlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
-from ....protocol.kafka.messages.admin.configs import (
+from ....protocol.kafka.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,

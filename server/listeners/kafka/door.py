@@ -61,6 +61,13 @@ class KafkaDoor:
     def node_id(self) -> int:
         return self.broker.node_id
 
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The node that leads a partition."""
+        return self.node_id
+
+    def check_coordinator(self, name: str) -> None:
+        """Raises RequestError: NOT_COORDINATOR when another node coordinates the group or transactional id."""
+
     @property
     def lenient(self) -> bool:
         """Whether tests get what they want instead of what Kafka refuses."""

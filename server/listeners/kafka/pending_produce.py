@@ -8,8 +8,8 @@ from typing import Final
 import attrs
 
 from ....protocol.errors import ErrorCode, RequestError, RequestTimedOutError
-from ....protocol.kafka.given_answers import PRODUCED, PartitionProduced, TopicProduced
-from ....protocol.kafka.messages.produce import (
+from ....protocol.kafka.connection import PRODUCED, PartitionProduced, TopicProduced
+from ....protocol.kafka.messages.records import (
     ProduceBatchIndexAndErrorMessage,
     ProducePartition,
     ProducePartitionResponse,

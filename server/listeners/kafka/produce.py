@@ -16,7 +16,7 @@ import trio
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
-from ....protocol.kafka.messages.produce import ProducePartition, ProduceRequest
+from ....protocol.kafka.messages.records import ProducePartition, ProduceRequest
 from ....protocol.records.batch import RECORD_BATCH_OVERHEAD, TRANSACTIONAL_FLAG, parse_header
 from ....protocol.types import Bytes, TopicPartition
 from ...broker import PartitionAppend

@@ -12,7 +12,7 @@ from ....protocol.errors import (
     RequestError,
     UnsupportedCompressionTypeError,
 )
-from ....protocol.kafka.messages.produce import ProducePartition, ProduceRequest
+from ....protocol.kafka.messages.records import ProducePartition, ProduceRequest
 from ....protocol.records.batch import (
     COMPRESSION_MASK,
     LOG_OVERHEAD,

@@ -10,7 +10,7 @@ import attrs
 
 from ....protocol.errors import AuthorizationError, ErrorCode, RequestError
 from ....protocol.kafka.authorization import DENIED, ResourceType
-from ....protocol.native import messages, wide
+from ....protocol.native import messages
 from ....protocol.native.connection import NativeConnection, NativeRequest
 from ....protocol.native.state import Role
 from ....protocol.records.compression import load_codecs
@@ -119,7 +119,7 @@ class NativeCalls(Asker):
 
     async def _read_and_serve(self, request: NativeRequest) -> None:
         try:
-            message = await self.broker.in_steps(wide.decode_steps(request.api, request.version, request.body))
+            message = await self.broker.in_steps(messages.decode_steps(request.api, request.version, request.body))
             if self.guard is None:
                 work = self._serve(request.correlation_id, message)
             else:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 from triolog.protocol.errors import InvalidConfigError
-from triolog.protocol.kafka.messages.metadata import MetadataRequest
+from triolog.protocol.kafka.messages.topics import MetadataRequest
 from triolog.protocol.native import messages
 from triolog.server.broker import Broker
 from triolog.server.config.broker_config import Address, BrokerConfig

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
+from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.procedures.groups import CommittedOffset, fetch_offsets
-from triolog.tools.client.procedures.topics import list_topics
 from triolog.tools.forward.source.server import ServerSource
 from triolog.tools.forward.source.source import Piece
 from triolog.tools.forward.states import LinkState
@@ -23,10 +23,10 @@ from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, forwardi
 pytestmark = pytest.mark.merge  # clients wait for what does not answer
 
 DATA = st.one_of(st.none(), st.binary(max_size=40))
+NAMES = st.text(st.characters(exclude_characters="\0"), max_size=5)
+"""librdkafka cuts names of headers at a NUL character: see test_refused_records."""
 RECORDS = st.lists(
-    st.tuples(
-        st.integers(1, 1_700_000_000_000), DATA, DATA, st.lists(st.tuples(st.text(max_size=5), DATA), max_size=3).map(tuple)
-    ),
+    st.tuples(st.integers(1, 1_700_000_000_000), DATA, DATA, st.lists(st.tuples(NAMES, DATA), max_size=3).map(tuple)),
     min_size=1,
     max_size=200,
 )
@@ -42,7 +42,7 @@ def committed(broker: BlockingBroker, group: str = GROUP) -> dict[TopicPartition
 
 def topic_id(broker: BlockingBroker, topic: str = TOPIC) -> str:
     with BlockingClient(broker.native) as client:
-        return next(each.topic_id or "" for each in client.run(list_topics()) if each.name == topic)
+        return next(each.topic_id or "" for each in BlockingAdmin(client).list_topics() if each.name == topic)
 
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -20,7 +20,7 @@ from ....protocol.kafka.messages.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from ....protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ....protocol.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
 from ....server.actors.disk.writes_at_once import AlwaysQuick
 from ....server.broker import open_broker_core
 from ....server.config import Durability, LogConfig

@@ -11,7 +11,7 @@ import attrs
 from ....config import LogConfig
 from ....config.broker_config import BrokerConfig
 from ....config.log_config import topic_defaults_of
-from ....storage.directory.overrides_file import BROKERS
+from ....storage.directory.state_files import BROKERS
 from ..log_manager import LogManager
 from .overrides import StoredOverrides
 

@@ -10,7 +10,9 @@ import attrs
 from .....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from .....protocol.limits import MAX_RULE_NAME_CHARS
 from ....config.client_metrics_keys import Subscription, subscription
-from ....storage.directory.client_metrics_file import CLIENT_METRICS
+from ....storage.directory.state_files import (
+    CLIENT_METRICS,
+)
 from ..log_manager import LogManager
 from .overrides import StoredOverrides
 

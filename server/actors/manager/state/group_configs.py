@@ -10,7 +10,7 @@ from typing import Self
 import attrs
 
 from ....config.group_keys import GroupConfig, default_group_config, group_config
-from ....storage.directory.groups_file import GROUPS
+from ....storage.directory.state_files import GROUPS
 from ..log_manager import LogManager
 from .overrides import StoredOverrides
 

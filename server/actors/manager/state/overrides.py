@@ -11,7 +11,7 @@ from typing import Self
 import attrs
 
 from ....config import check_sizes
-from ....storage.directory.overrides_file import Overrides, OverridesFile
+from ....storage.directory.state_files import Overrides, OverridesFile
 from ..log_manager import LogManager
 from .copies import Copies
 

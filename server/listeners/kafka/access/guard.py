@@ -1,7 +1,7 @@
 """What a client may do, by ACLs: one table for all APIs, so that a handler knows nothing of it. Source: Kafka's KafkaApis,
 ControllerApis, AclApis and AuthHelper (4.1), and the table of operations in Kafka's documentation.
 
-What a request names follows from what its fields stand for (`protocol.kafka.entities`). What is wrong with an element itself is
+What a request names follows from what its fields stand for (`protocol.kafka.apis`). What is wrong with an element itself is
 its handler's to say, as in Kafka, before anybody's rights are looked at. Produce, Fetch, Metadata, DescribeTopicPartitions,
 AddPartitionsToTxn, ShareFetch, ShareAcknowledge, StreamsGroupHeartbeat, AlterUserScramCredentials and the three APIs of ACLs
 ask `Call.authorize` themselves: what they do while they answer hangs on it (topics that are made by asking for them, a limit
@@ -17,19 +17,22 @@ from typing import Any, Final
 import attrs
 
 from .....protocol.errors import RequestError
-from .....protocol.kafka.apis import APIS, Api, ApiKey, ApiTable
-from .....protocol.kafka.authorization import AclOperation as Op
-from .....protocol.kafka.authorization import ResourceType
-from .....protocol.kafka.entities import (
+from .....protocol.kafka.apis import (
+    APIS,
     COORDINATOR_KEY,
     GROUP_ID,
     RESOURCE_NAME,
     TOPIC_NAME,
     TRANSACTIONAL_ID,
+    Api,
+    ApiKey,
+    ApiTable,
     name_in,
     paths_to,
     values_at,
 )
+from .....protocol.kafka.authorization import AclOperation as Op
+from .....protocol.kafka.authorization import ResourceType
 from .....protocol.schema.fields import Entity
 from .....protocol.types import TopicPartition
 from ...access import rules

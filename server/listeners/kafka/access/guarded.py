@@ -9,9 +9,8 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from .....protocol.errors import AuthorizationError, ErrorCode
-from .....protocol.kafka.apis import Api, ApiTable
+from .....protocol.kafka.apis import Api, ApiTable, lists_naming, names_of
 from .....protocol.kafka.authorization import DENIED
-from .....protocol.kafka.entities import lists_naming, names_of
 from ...access.judging import Steps, divide_steps, each_steps
 from ...access.rules import Denied, check_steps
 from ..door import Call

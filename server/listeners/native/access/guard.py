@@ -17,7 +17,7 @@ from .....protocol.errors import AuthorizationError
 from .....protocol.kafka.authorization import DENIED, ResourceType
 from .....protocol.kafka.authorization import AclOperation as Op
 from .....protocol.native import messages
-from .....protocol.native.fields import Body
+from .....protocol.native.kinds import Body
 from .....protocol.types import TopicPartition
 from ...access import rules
 from ...access.judging import Steps, divide_steps, finish

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .....protocol.errors import AuthorizationError
 from .....protocol.kafka.authorization import DENIED, AclOperation
 from .....protocol.native import messages
-from .....protocol.native.fields import Body
+from .....protocol.native.kinds import Body
 from ...access.rights import Asker
 from ...access.rules import CLUSTER, GROUP, TOPIC, TRANSACTION
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from triolog.protocol.coordinator.consumer_protocol import (
+from triolog.protocol.coordinator.classic_group_records import (
     CONSUMER_PROTOCOL_TYPE,
     ConsumerPartitions,
     ConsumerProtocolAssignment,

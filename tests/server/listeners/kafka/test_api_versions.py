@@ -8,7 +8,7 @@ import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from triolog.protocol.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from triolog.protocol.schema import codec
 from triolog.server.fake.kafka.kafka_versions import apis_of
 from triolog.server.listeners.kafka.door import TELEMETRY

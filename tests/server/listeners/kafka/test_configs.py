@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triolog.protocol.kafka.messages.admin.configs import ListConfigResourcesRequest
+from triolog.protocol.kafka.messages.configs import ListConfigResourcesRequest
 from triolog.server.config import FORMER_KEYS, KEPT_KEYS, TOPIC_KEYS
 from triolog.server.config.log_config import FOLLOWED_KEYS
 

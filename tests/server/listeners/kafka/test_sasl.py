@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 import trio
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from triolog.protocol.kafka.messages.cluster import ApiVersionsRequest
 from triolog.server.config.listener_security import ListenerSecurity
 from triolog.server.figures.prometheus import scrape
 

@@ -42,7 +42,7 @@ async def commit_in_doubt(served: Served, fault: str) -> AsyncIterator[tuple[Any
         served.faults_on(m.EndTransactionRequest, *[fault] * 1000)
         with pytest.raises(ConnectionLostError):
             await transaction.commit()
-        served.server.fake.faults.clear()
+        served.server.faults.clear()
         yield producer, transaction
 
 
@@ -170,7 +170,7 @@ async def test_a_record_whose_outcome_is_unknown_leads_to_another_epoch(served: 
         served.faults_on(m.ProduceRequest, *["drop after"] * 1000)
         with pytest.raises(RequestError, match="delivery_timeout_ms"):
             await fail()
-        served.server.fake.faults.clear()
+        served.server.faults.clear()
         async with producer.transaction():
             await send(producer, b"b")
     assert await served.committed() == [b"b"]
