@@ -28,20 +28,7 @@ from ...protocol.limits import (
 from ..system.open_files import MOST_CONNECTIONS
 from .address import DEFAULT_NATIVE as DEFAULT_NATIVE
 from .address import Address as Address
-from .key import (
-    SECURITY,
-    ConfigKey,
-    bool_key,
-    described,
-    enum_key,
-    field,
-    int_key,
-    keys_of,
-    parsed_key,
-    paths,
-    text,
-    text_key,
-)
+from .key import SECURITY, ConfigKey, bool_key, described, enum_key, field, int_key, keys_of, parsed_key, paths, text, text_key
 from .listener_security import (
     SASL_MECHANISMS,
     ClientAuth,

@@ -41,12 +41,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 CLIENT_METRICS_KEYS: Final = named(
     {
-        INTERVAL_MS: number(
-            DEFAULT_INTERVAL_MS,
-            "How often a client sends its metrics.",
-            low=-INT32_MAX - 1,
-            high=INT32_MAX,
-        ),
+        INTERVAL_MS: number(DEFAULT_INTERVAL_MS, "How often a client sends its metrics.", low=-INT32_MAX - 1, high=INT32_MAX),
         MATCH: list_of(
             _parts,
             (),

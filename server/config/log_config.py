@@ -40,10 +40,7 @@ _CODECS: Final[dict[str, CompressionType | None]] = {
     "uncompressed": CompressionType.NONE,
     **{name: CompressionType[name.upper()] for name in ("gzip", "snappy", "lz4", "zstd")},
 }
-_TIMESTAMP_TYPES: Final = {
-    "CreateTime": TimestampType.CREATE_TIME,
-    "LogAppendTime": TimestampType.LOG_APPEND_TIME,
-}
+_TIMESTAMP_TYPES: Final = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 
 
 @attrs.frozen(kw_only=True)
@@ -103,11 +100,7 @@ class LogConfig:
         broker_name="log.index.size.max.bytes",
     )
     index_interval_bytes: int = int_key(
-        4096,
-        "Log bytes between two index entries.",
-        high=INT32_MAX,
-        broker_name="log.index.interval.bytes",
-        internal=True,
+        4096, "Log bytes between two index entries.", high=INT32_MAX, broker_name="log.index.interval.bytes", internal=True
     )
     preallocate: bool = bool_key(False, "Give a new segment's log file its full size at once.", broker_name="log.preallocate")
     flush_messages: int = int_key(

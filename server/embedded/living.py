@@ -20,8 +20,7 @@ import trio
 from ..config.broker_config import Address, BrokerConfig
 from ..config.exposure import KAFKA, METRICS, NATIVE, check_exposure
 from ..fake.clock import MovedClock
-from ..fake.life import Life
-from ..fake.telling import told_over_http
+from ..fake.life import Life, told_over_http
 from ..listeners.addresses import Addresses
 
 MEMORY: Final = ":memory:"

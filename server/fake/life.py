@@ -8,7 +8,8 @@ to end, it does to nothing.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, Final
@@ -364,3 +365,21 @@ def _empty(directory: Path, kept: Collection[str]) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
+
+
+@asynccontextmanager
+async def told_over_http(config: BrokerConfig, life: Life) -> AsyncIterator[Address | None]:
+    """Answer `/metrics`, `/livez` and `/readyz` for the time of the block, if they are wanted, through all lives of the broker.
+    What HTTP and metrics need is loaded here: most brokers have none."""
+    if config.metrics is None:
+        yield None
+        return
+    from ..listeners.http.health import telling
+
+    def fired() -> list[tuple[str, int]]:
+        disk = [(f"disk-{fault.number}", fault.fired) for fault in life.disk_faults]
+        return [(str(fault.number), fault.fired) for fault in life.faults] + disk
+
+    async with telling(config.metrics, config.metrics_token_file) as (health, address):
+        health.following(lambda: life.core if life.is_running else None, life.protocols, fired)
+        yield address

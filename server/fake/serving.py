@@ -18,10 +18,9 @@ from ..config.exposure import KAFKA, METRICS, NATIVE, check_exposure, is_loopbac
 from ..listeners.opening import Addresses
 from .api import ControlApi
 from .clock import MovedClock
-from .life import Life
+from .life import Life, told_over_http
 from .routes import MAX_CONTROL_BODY_BYTES, answer
 from .rules_file import add_rules
-from .telling import told_over_http
 
 LOGGER: Final = logging.getLogger(__name__)
 

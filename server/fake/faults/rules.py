@@ -12,7 +12,7 @@ Names may have `*` and `?`. The names of APIs are Kafka's (`Produce`, `LIST_OFFS
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from random import Random
 from typing import Any, Final
@@ -20,9 +20,21 @@ from typing import Any, Final
 import attrs
 
 from ....protocol.errors import ErrorCode
-from .spelling import hint
 
 ONCE: Final = 1
+MOST_NAMES: Final = 10
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """How an error about an unknown name continues."""
+    import difflib  # for errors alone
+
+    names = sorted(known)
+    near = [each for each in names if each.lower() == name.lower()] or difflib.get_close_matches(name, names, n=1)
+    if near:
+        return f" (did you mean {near[0]!r}?)"
+    more = ", ..." if len(names) > MOST_NAMES else ""
+    return f" (known: {', '.join(names[:MOST_NAMES])}{more})" if names else ""
 
 
 class RuleError(ValueError):

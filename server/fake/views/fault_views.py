@@ -12,8 +12,7 @@ from ....protocol.kafka.apis import APIS
 from ..faults.disk_faults import DiskFault, DiskFaults, DiskRule, disk_rule_of
 from ..faults.faults import Fault, Faults
 from ..faults.requests import LoggedRequest, RequestLog, Wanted
-from ..faults.rules import Intercept, Rule, plain_name, rule_of
-from ..faults.spelling import hint
+from ..faults.rules import Intercept, Rule, hint, plain_name, rule_of
 from ..waiting import PATIENCE_S, wait_until
 
 _KAFKA_APIS: Final = frozenset(plain_name(api.name) for api in APIS.values())

@@ -13,11 +13,11 @@ from ....protocol.types import TopicPartition
 from ...broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember, ShareHeartbeat, StreamsHeartbeat
 from ...groups.assigned.values import LEAVE_EPOCH
 from ...groups.values import GroupState
-from ..faults.spelling import hint
+from ..faults.rules import hint
 from ..waiting import PATIENCE_S, look_until
 from .fault_views import FaultsView, FaultView
+from .log_view import check_group, check_topic, unknown_group
 from .record_counts import count_records
-from .spelling import check_group, check_topic, unknown_group
 
 MEMBER_APIS: Final = (
     "JoinGroup",

@@ -8,18 +8,37 @@ from typing import Final
 import attrs
 import trio
 
+from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ....protocol.records.batch import iter_batches
 from ....protocol.records.record import CommittedFilter, iter_records
 from ....protocol.types import Isolation, Record, TopicPartition
 from ...broker import Broker, FetchPartition, ReaderView
+from ..faults.rules import hint
 from ..waiting import PATIENCE_S
-from .spelling import check_topic
 
 FETCH_BYTES: Final = 8 * 2**20
 FOREVER_S: Final = 3600.0
 
 Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 Text = str | bytes | None
+
+
+def check_topic(core: Broker, topic: str) -> None:
+    """Raises UnknownTopicOrPartitionError."""
+    if topic not in (names := list(core.topics.names())):
+        raise UnknownTopicOrPartitionError(f"there is no topic {topic!r}{hint(topic, names)}")
+
+
+def unknown_group(core: Broker, group: str) -> str | None:
+    """What an error says of a group of any kind that has neither members nor offsets; None for one that is known."""
+    names = core.groups.group_ids()
+    return None if group in names else f"there is no group {group!r}{hint(group, names)}"
+
+
+def check_group(core: Broker, group: str) -> None:
+    """Raises RequestError, GROUP_ID_NOT_FOUND."""
+    if (error := unknown_group(core, group)) is not None:
+        raise RequestError(error, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 def as_bytes(text: Text) -> bytes | None:

@@ -11,10 +11,10 @@ import attrs
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import TopicPartition
 from ...broker import Broker, RecordState, SharedRecords, SharePartitionView
-from ..faults.spelling import hint
+from ..faults.rules import hint
 from ..waiting import PATIENCE_S, look_until
+from .log_view import check_topic
 from .record_counts import count_records
-from .spelling import check_topic
 
 
 class LockView(NamedTuple):

@@ -31,7 +31,8 @@ from .....protocol.kafka.apis import (
     paths_to,
     values_at,
 )
-from .....protocol.kafka.authorization import AclOperation, ResourceType
+from .....protocol.kafka.authorization import AclOperation as Op
+from .....protocol.kafka.authorization import ResourceType
 from .....protocol.schema.fields import Entity
 from .....protocol.types import TopicPartition
 from ...access import rules
@@ -74,7 +75,7 @@ Rules = rules.Rules[Each]
 # ---- requests that are refused as a whole --------------------------------------------------------------------------------
 
 
-def _on(kind: ResourceType, operation: AclOperation) -> Rule:
+def _on(kind: ResourceType, operation: Op) -> Rule:
     """Requires an operation on every resource of a kind that the request names, or on the cluster. Null names are skipped."""
     paths = ApiTable(lambda api: _paths(api, kind))
 
@@ -92,7 +93,7 @@ def _paths(api: Api, kind: ResourceType) -> tuple[str, ...]:
 
 
 def _markers(call: Call, _body: Any) -> Denied:
-    may = call.authorize(AclOperation.ALTER, CLUSTER) or call.authorize(AclOperation.CLUSTER_ACTION, CLUSTER)
+    may = call.authorize(Op.ALTER, CLUSTER) or call.authorize(Op.CLUSTER_ACTION, CLUSTER)
     return None if may else CLUSTER
 
 
@@ -102,17 +103,17 @@ def _one_coordinator(call: Call, body: Any) -> Denied:
 
 def _coordinator(call: Call, body: Any, key: str) -> Denied:
     kind = {0: GROUP, 1: TRANSACTION}.get(body.key_type)
-    return None if kind is None or call.authorize(AclOperation.DESCRIBE, kind, key) else kind
+    return None if kind is None or call.authorize(Op.DESCRIBE, kind, key) else kind
 
 
 def _one_group(call: Call, body: Any) -> Denied:
-    return None if body.groups or call.authorize(AclOperation.DESCRIBE, GROUP, body.group_id) else GROUP
+    return None if body.groups or call.authorize(Op.DESCRIBE, GROUP, body.group_id) else GROUP
 
 
 # ---- elements that are refused ---------------------------------------------------------------------------------------------
 
 
-def _named(kind: ResourceType, operation: AclOperation, *, once: bool = False, is_of_group: bool = False) -> Each:
+def _named(kind: ResourceType, operation: Op, *, once: bool = False, is_of_group: bool = False) -> Each:
     """Requires an operation on what each element names. An unknown topic id, and the id of none, is left to the handler."""
     entity = ENTITIES[kind]
 
@@ -152,13 +153,13 @@ _CONFIGURED: Final = {2: TOPIC, 32: GROUP, 4: CLUSTER, 8: CLUSTER, 16: CLUSTER}
 BROKER_TYPES: Final = (4, 8)
 
 
-def _configs(call: Call, operation: AclOperation, element: Any) -> Denied:
+def _configs(call: Call, operation: Op, element: Any) -> Denied:
     kind = _CONFIGURED.get(element.resource_type)
     return None if kind is None else denied_configs(call, operation, kind, element.resource_name)
 
 
 def _described_configs(call: Call, _body: Any, element: Any) -> Denied:
-    return _configs(call, AclOperation.DESCRIBE_CONFIGS, element)
+    return _configs(call, Op.DESCRIBE_CONFIGS, element)
 
 
 def _altered_configs(call: Call, _body: Any, element: Any) -> Denied:
@@ -166,7 +167,7 @@ def _altered_configs(call: Call, _body: Any, element: Any) -> Denied:
     is_elsewhere = element.resource_type in BROKER_TYPES and element.resource_name not in _node_names(call)
     if is_elsewhere or any(each.value is None and not _is_deletion(each) for each in element.configs):
         return None
-    return _configs(call, AclOperation.ALTER_CONFIGS, element)
+    return _configs(call, Op.ALTER_CONFIGS, element)
 
 
 def _node_names(call: Call) -> list[str]:
@@ -177,70 +178,70 @@ def _is_deletion(config: Any) -> bool:
     return getattr(config, "config_operation", None) == 1
 
 
-_IN_GROUP: Final = _on(GROUP, AclOperation.READ)
-_IN_TRANSACTION: Final = _on(TRANSACTION, AclOperation.WRITE)
+_IN_GROUP: Final = _on(GROUP, Op.READ)
+_IN_TRANSACTION: Final = _on(TRANSACTION, Op.WRITE)
 COORDINATOR: Final = "DESCRIBE GROUP or TRANSACTIONAL_ID"
 _NEW_TOPICS: Final = Each(CREATE_TOPIC, _new_topic, entity=TOPIC_NAME, once=True)
 _OLD_TOPICS: Final = Each(DELETE_TOPIC, _old_topic, entity=TOPIC_NAME, once=True)
 _DESCRIBED_CONFIGS: Final = Each("DESCRIBE_CONFIGS TOPIC, GROUP or CLUSTER", _described_configs, entity=RESOURCE_NAME)
 _ALTERED_CONFIGS: Final = Each("ALTER_CONFIGS TOPIC, GROUP or CLUSTER", _altered_configs, entity=RESOURCE_NAME, once=True)
-_OFFSETS_OF_GROUP: Final = _named(TOPIC, AclOperation.READ, is_of_group=True)
-_ONE_GROUP: Final = needs_otherwise(right(AclOperation.DESCRIBE, GROUP), _one_group)
+_OFFSETS_OF_GROUP: Final = _named(TOPIC, Op.READ, is_of_group=True)
+_ONE_GROUP: Final = needs_otherwise(right(Op.DESCRIBE, GROUP), _one_group)
 
 RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.JOIN_GROUP: Rules((_IN_GROUP,)),
     ApiKey.SYNC_GROUP: Rules((_IN_GROUP,)),
     ApiKey.HEARTBEAT: Rules((_IN_GROUP,)),
     ApiKey.LEAVE_GROUP: Rules((_IN_GROUP,)),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: Rules((_IN_GROUP, _on(TOPIC, AclOperation.DESCRIBE))),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Rules((_IN_GROUP, _on(TOPIC, Op.DESCRIBE))),
     ApiKey.SHARE_FETCH: Rules((_IN_GROUP,)),
     ApiKey.SHARE_ACKNOWLEDGE: Rules((_IN_GROUP,)),
-    ApiKey.OFFSET_COMMIT: Rules((_IN_GROUP,), _named(TOPIC, AclOperation.READ)),
-    ApiKey.OFFSET_FETCH: Rules((_ONE_GROUP,), _named(GROUP, AclOperation.DESCRIBE), seen_answers.offsets),
-    ApiKey.OFFSET_DELETE: Rules((_on(GROUP, AclOperation.DELETE),), _OFFSETS_OF_GROUP),
-    ApiKey.DESCRIBE_GROUPS: Rules(each=_named(GROUP, AclOperation.DESCRIBE)),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.described_groups),
-    ApiKey.SHARE_GROUP_HEARTBEAT: Rules((_IN_GROUP, _on(TOPIC, AclOperation.DESCRIBE))),
-    ApiKey.SHARE_GROUP_DESCRIBE: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.described_groups),
+    ApiKey.OFFSET_COMMIT: Rules((_IN_GROUP,), _named(TOPIC, Op.READ)),
+    ApiKey.OFFSET_FETCH: Rules((_ONE_GROUP,), _named(GROUP, Op.DESCRIBE), seen_answers.offsets),
+    ApiKey.OFFSET_DELETE: Rules((_on(GROUP, Op.DELETE),), _OFFSETS_OF_GROUP),
+    ApiKey.DESCRIBE_GROUPS: Rules(each=_named(GROUP, Op.DESCRIBE)),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Rules(each=_named(GROUP, Op.DESCRIBE), hide=seen_answers.described_groups),
+    ApiKey.SHARE_GROUP_HEARTBEAT: Rules((_IN_GROUP, _on(TOPIC, Op.DESCRIBE))),
+    ApiKey.SHARE_GROUP_DESCRIBE: Rules(each=_named(GROUP, Op.DESCRIBE), hide=seen_answers.described_groups),
     ApiKey.STREAMS_GROUP_HEARTBEAT: Rules((_IN_GROUP,)),
-    ApiKey.STREAMS_GROUP_DESCRIBE: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.streams_groups),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.share_offsets),
+    ApiKey.STREAMS_GROUP_DESCRIBE: Rules(each=_named(GROUP, Op.DESCRIBE), hide=seen_answers.streams_groups),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Rules(each=_named(GROUP, Op.DESCRIBE), hide=seen_answers.share_offsets),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: Rules((_IN_GROUP,), _OFFSETS_OF_GROUP),
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Rules((_on(GROUP, AclOperation.DELETE),), _OFFSETS_OF_GROUP),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Rules((_on(GROUP, Op.DELETE),), _OFFSETS_OF_GROUP),
     ApiKey.LIST_GROUPS: Rules(hide=seen_answers.listed_groups),
-    ApiKey.DELETE_GROUPS: Rules(each=_named(GROUP, AclOperation.DELETE)),
+    ApiKey.DELETE_GROUPS: Rules(each=_named(GROUP, Op.DELETE)),
     ApiKey.FIND_COORDINATOR: Rules(
         (needs_otherwise(COORDINATOR, _one_coordinator),), Each(COORDINATOR, _coordinator, entity=COORDINATOR_KEY)
     ),
     ApiKey.INIT_PRODUCER_ID: Rules((_IN_TRANSACTION, PRODUCER_ID)),
     ApiKey.ADD_PARTITIONS_TO_TXN: Rules((_IN_TRANSACTION,)),
     ApiKey.ADD_OFFSETS_TO_TXN: Rules((_IN_TRANSACTION, _IN_GROUP)),
-    ApiKey.TXN_OFFSET_COMMIT: Rules((_IN_TRANSACTION, _IN_GROUP), _named(TOPIC, AclOperation.READ)),
+    ApiKey.TXN_OFFSET_COMMIT: Rules((_IN_TRANSACTION, _IN_GROUP), _named(TOPIC, Op.READ)),
     ApiKey.END_TXN: Rules((_IN_TRANSACTION,)),
     ApiKey.WRITE_TXN_MARKERS: Rules((needs_otherwise("ALTER CLUSTER, or CLUSTER_ACTION CLUSTER", _markers),)),
-    ApiKey.DESCRIBE_PRODUCERS: Rules(each=_named(TOPIC, AclOperation.READ)),
-    ApiKey.DESCRIBE_TRANSACTIONS: Rules(each=_named(TRANSACTION, AclOperation.DESCRIBE), hide=seen_answers.transactions),
+    ApiKey.DESCRIBE_PRODUCERS: Rules(each=_named(TOPIC, Op.READ)),
+    ApiKey.DESCRIBE_TRANSACTIONS: Rules(each=_named(TRANSACTION, Op.DESCRIBE), hide=seen_answers.transactions),
     ApiKey.LIST_TRANSACTIONS: Rules(hide=seen_answers.listed_transactions),
-    ApiKey.LIST_OFFSETS: Rules(each=_named(TOPIC, AclOperation.DESCRIBE)),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: Rules(each=_named(TOPIC, AclOperation.DESCRIBE)),
+    ApiKey.LIST_OFFSETS: Rules(each=_named(TOPIC, Op.DESCRIBE)),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Rules(each=_named(TOPIC, Op.DESCRIBE)),
     ApiKey.CREATE_TOPICS: Rules(each=_NEW_TOPICS, hide=seen_answers.new_topics),
     ApiKey.DELETE_TOPICS: Rules(each=_OLD_TOPICS, hide=seen_answers.old_topics),
-    ApiKey.CREATE_PARTITIONS: Rules(each=_named(TOPIC, AclOperation.ALTER, once=True)),
-    ApiKey.DELETE_RECORDS: Rules(each=_named(TOPIC, AclOperation.DELETE)),
+    ApiKey.CREATE_PARTITIONS: Rules(each=_named(TOPIC, Op.ALTER, once=True)),
+    ApiKey.DELETE_RECORDS: Rules(each=_named(TOPIC, Op.DELETE)),
     ApiKey.DESCRIBE_CONFIGS: Rules(each=_DESCRIBED_CONFIGS),
     ApiKey.ALTER_CONFIGS: Rules(each=_ALTERED_CONFIGS),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Rules(each=_ALTERED_CONFIGS),
-    ApiKey.LIST_CONFIG_RESOURCES: Rules((_on(CLUSTER, AclOperation.DESCRIBE_CONFIGS),)),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: Rules((_on(CLUSTER, AclOperation.DESCRIBE_CONFIGS),)),
-    ApiKey.ALTER_CLIENT_QUOTAS: Rules((_on(CLUSTER, AclOperation.ALTER_CONFIGS),)),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Rules((_on(CLUSTER, AclOperation.DESCRIBE),)),
-    ApiKey.DESCRIBE_LOG_DIRS: Rules((_on(CLUSTER, AclOperation.DESCRIBE),)),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: Rules((_on(CLUSTER, AclOperation.ALTER),)),
-    ApiKey.ELECT_LEADERS: Rules((_on(CLUSTER, AclOperation.ALTER),)),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Rules((_on(CLUSTER, AclOperation.ALTER),)),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Rules((_on(CLUSTER, AclOperation.DESCRIBE),)),
-    ApiKey.DESCRIBE_QUORUM: Rules((_on(CLUSTER, AclOperation.DESCRIBE),)),
-    ApiKey.UPDATE_FEATURES: Rules((_on(CLUSTER, AclOperation.ALTER),)),
+    ApiKey.LIST_CONFIG_RESOURCES: Rules((_on(CLUSTER, Op.DESCRIBE_CONFIGS),)),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Rules((_on(CLUSTER, Op.DESCRIBE_CONFIGS),)),
+    ApiKey.ALTER_CLIENT_QUOTAS: Rules((_on(CLUSTER, Op.ALTER_CONFIGS),)),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Rules((_on(CLUSTER, Op.DESCRIBE),)),
+    ApiKey.DESCRIBE_LOG_DIRS: Rules((_on(CLUSTER, Op.DESCRIBE),)),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Rules((_on(CLUSTER, Op.ALTER),)),
+    ApiKey.ELECT_LEADERS: Rules((_on(CLUSTER, Op.ALTER),)),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Rules((_on(CLUSTER, Op.ALTER),)),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Rules((_on(CLUSTER, Op.DESCRIBE),)),
+    ApiKey.DESCRIBE_QUORUM: Rules((_on(CLUSTER, Op.DESCRIBE),)),
+    ApiKey.UPDATE_FEATURES: Rules((_on(CLUSTER, Op.ALTER),)),
 }
 FREE: Final = frozenset(
     {

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from .....protocol.errors import AuthorizationError
-from .....protocol.kafka.authorization import DENIED, AclOperation, ResourceType
+from .....protocol.kafka.authorization import DENIED, ResourceType
+from .....protocol.kafka.authorization import AclOperation as Op
 from .....protocol.native import messages
 from .....protocol.native.kinds import Body
 from .....protocol.types import TopicPartition
@@ -73,7 +74,7 @@ def name_of(element: Any) -> str:
     return str(element.topic if hasattr(element, "topic") else element.name)
 
 
-def _each(key: str, entry: type, operation: AclOperation, kind: ResourceType = TOPIC, **changes: Any) -> Each:
+def _each(key: str, entry: type, operation: Op, kind: ResourceType = TOPIC, **changes: Any) -> Each:
     def denied(asker: Asker, _: Any, element: Any) -> Denied:
         return None if asker.authorize(operation, kind, name_of(element)) else kind
 
@@ -91,10 +92,10 @@ def _may_delete(asker: Asker, _: Any, element: Any) -> Denied:
 
 
 def _may_alter(asker: Asker, _: Any, element: Any) -> Denied:
-    return TOPIC if denied_configs(asker, AclOperation.ALTER_CONFIGS, TOPIC, name_of(element)) else None
+    return TOPIC if denied_configs(asker, Op.ALTER_CONFIGS, TOPIC, name_of(element)) else None
 
 
-def _named(operation: AclOperation, kind: ResourceType, field: str, says: str = "") -> Rule:
+def _named(operation: Op, kind: ResourceType, field: str, says: str = "") -> Rule:
     """On what one field names; None is nothing."""
 
     def names(message: Any) -> Iterable[str]:
@@ -121,91 +122,69 @@ def _leased_topics(message: messages.LeaseSegmentsRequest) -> Iterable[str]:
 
 
 _APPLICATION: Final = " of the application"
-_IN_TRANSACTION: Final = _named(AclOperation.WRITE, TRANSACTION, "transactional_id", ", if one is named")
-_OF_APPLICATION: Final = _named(AclOperation.WRITE, TRANSACTION, "application", _APPLICATION)
+_IN_TRANSACTION: Final = _named(Op.WRITE, TRANSACTION, "transactional_id", ", if one is named")
+_OF_APPLICATION: Final = _named(Op.WRITE, TRANSACTION, "application", _APPLICATION)
 
 RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
     messages.HelloRequest: Rules(),
     messages.AuthenticateRequest: Rules(),
-    messages.ProduceRequest: Rules(
-        (_IN_TRANSACTION,), _each("partitions", messages.ProducePartitionResponse, AclOperation.WRITE)
-    ),
-    messages.FetchRequest: Rules(
-        each=_each("partitions", messages.FetchPartitionResponse, AclOperation.READ, max_wait_ms=0),
-    ),
-    messages.OffsetsForTimesRequest: Rules(
-        each=_each("partitions", messages.OffsetsForTimesPartitionResponse, AclOperation.DESCRIBE)
-    ),
-    messages.ExplainRequest: Rules(each=_each("partitions", messages.ExplainPartitionResponse, AclOperation.DESCRIBE)),
-    messages.MetadataRequest: Rules(
-        each=_each("topics", messages.TopicMetadata, AclOperation.DESCRIBE),
-        hide=seen_answers.topics,
-    ),
+    messages.ProduceRequest: Rules((_IN_TRANSACTION,), _each("partitions", messages.ProducePartitionResponse, Op.WRITE)),
+    messages.FetchRequest: Rules(each=_each("partitions", messages.FetchPartitionResponse, Op.READ, max_wait_ms=0)),
+    messages.OffsetsForTimesRequest: Rules(each=_each("partitions", messages.OffsetsForTimesPartitionResponse, Op.DESCRIBE)),
+    messages.ExplainRequest: Rules(each=_each("partitions", messages.ExplainPartitionResponse, Op.DESCRIBE)),
+    messages.MetadataRequest: Rules(each=_each("topics", messages.TopicMetadata, Op.DESCRIBE), hide=seen_answers.topics),
     messages.CreateTopicsRequest: Rules(each=Each(CREATE_TOPIC, _may_create, key="topics", entry=messages.CreatedTopic)),
     messages.DeleteTopicsRequest: Rules(each=Each(DELETE_TOPIC, _may_delete, key="topics", entry=messages.DeletedTopic)),
-    messages.DescribeConfigsRequest: Rules(each=_each("topics", messages.TopicConfig, AclOperation.DESCRIBE_CONFIGS)),
-    messages.CreatePartitionsRequest: Rules(each=_each("topics", messages.ChangedTopic, AclOperation.ALTER)),
+    messages.DescribeConfigsRequest: Rules(each=_each("topics", messages.TopicConfig, Op.DESCRIBE_CONFIGS)),
+    messages.CreatePartitionsRequest: Rules(each=_each("topics", messages.ChangedTopic, Op.ALTER)),
     messages.AlterConfigsRequest: Rules(
         each=Each("ALTER_CONFIGS TOPIC", _may_alter, key="topics", entry=messages.ChangedTopic)
     ),
-    messages.DeleteRecordsRequest: Rules(
-        each=_each("partitions", messages.DeleteRecordsPartitionResponse, AclOperation.DELETE)
-    ),
+    messages.DeleteRecordsRequest: Rules(each=_each("partitions", messages.DeleteRecordsPartitionResponse, Op.DELETE)),
     messages.InitProducerRequest: Rules((_IN_TRANSACTION, PRODUCER_ID)),
-    messages.EndTransactionRequest: Rules((needs(AclOperation.WRITE, TRANSACTION, _of_producer),)),
+    messages.EndTransactionRequest: Rules((needs(Op.WRITE, TRANSACTION, _of_producer),)),
     messages.ListTransactionsRequest: Rules(sees=seen_answers.transaction),
     messages.DescribeTransactionsRequest: Rules(
-        each=_each("transactions", messages.DescribedTransaction, AclOperation.DESCRIBE, TRANSACTION),
+        each=_each("transactions", messages.DescribedTransaction, Op.DESCRIBE, TRANSACTION),
         hide=seen_answers.described_transactions,
     ),
-    messages.DescribeProducersRequest: Rules(
-        each=_each("partitions", messages.DescribeProducersPartitionResponse, AclOperation.READ)
-    ),
-    messages.AbortTransactionRequest: Rules((_named(AclOperation.WRITE, TRANSACTION, "transactional_id"),)),
-    messages.AbortHangingTransactionsRequest: Rules((needs(AclOperation.ALTER, CLUSTER),)),
+    messages.DescribeProducersRequest: Rules(each=_each("partitions", messages.DescribeProducersPartitionResponse, Op.READ)),
+    messages.AbortTransactionRequest: Rules((_named(Op.WRITE, TRANSACTION, "transactional_id"),)),
+    messages.AbortHangingTransactionsRequest: Rules((needs(Op.ALTER, CLUSTER),)),
     messages.CommitOffsetsRequest: Rules(
-        (
-            needs(AclOperation.WRITE, TRANSACTION, _of_transaction, ", if one is named"),
-            _named(AclOperation.READ, GROUP, "group"),
-        ),
-        _each("partitions", messages.CommitOffsetsPartitionResponse, AclOperation.READ),
+        (needs(Op.WRITE, TRANSACTION, _of_transaction, ", if one is named"), _named(Op.READ, GROUP, "group")),
+        _each("partitions", messages.CommitOffsetsPartitionResponse, Op.READ),
     ),
     messages.FetchOffsetsRequest: Rules(
-        (_named(AclOperation.DESCRIBE, GROUP, "group"),),
-        _each("partitions", messages.FetchOffsetsPartitionResponse, AclOperation.DESCRIBE),
+        (_named(Op.DESCRIBE, GROUP, "group"),),
+        _each("partitions", messages.FetchOffsetsPartitionResponse, Op.DESCRIBE),
         seen_answers.offsets,
     ),
     messages.ListGroupsRequest: Rules(hide=seen_answers.listed_groups),
     messages.DescribeGroupsRequest: Rules(
-        each=_each("groups", messages.DescribedGroup, AclOperation.DESCRIBE, GROUP),
-        hide=seen_answers.described_groups,
+        each=_each("groups", messages.DescribedGroup, Op.DESCRIBE, GROUP), hide=seen_answers.described_groups
     ),
-    messages.DeleteGroupsRequest: Rules(each=_each("groups", messages.DeletedGroup, AclOperation.DELETE, GROUP)),
+    messages.DeleteGroupsRequest: Rules(each=_each("groups", messages.DeletedGroup, Op.DELETE, GROUP)),
     messages.AlterShareGroupOffsetsRequest: Rules(
-        (_named(AclOperation.READ, GROUP, "group"),),
-        _each("partitions", messages.AlterShareGroupOffsetsPartitionResponse, AclOperation.READ),
+        (_named(Op.READ, GROUP, "group"),), _each("partitions", messages.AlterShareGroupOffsetsPartitionResponse, Op.READ)
     ),
-    messages.DescribeQuotasRequest: Rules((needs(AclOperation.DESCRIBE_CONFIGS, CLUSTER),)),
-    messages.AlterQuotasRequest: Rules((needs(AclOperation.ALTER_CONFIGS, CLUSTER),)),
-    messages.SplitPointsRequest: Rules(each=_each("partitions", messages.SplitPointsPartitionResponse, AclOperation.DESCRIBE)),
-    messages.StageRequest: Rules((_OF_APPLICATION,), _each("partitions", messages.StagePartitionResponse, AclOperation.WRITE)),
+    messages.DescribeQuotasRequest: Rules((needs(Op.DESCRIBE_CONFIGS, CLUSTER),)),
+    messages.AlterQuotasRequest: Rules((needs(Op.ALTER_CONFIGS, CLUSTER),)),
+    messages.SplitPointsRequest: Rules(each=_each("partitions", messages.SplitPointsPartitionResponse, Op.DESCRIBE)),
+    messages.StageRequest: Rules((_OF_APPLICATION,), _each("partitions", messages.StagePartitionResponse, Op.WRITE)),
     messages.CommitStageRequest: Rules(
-        (_OF_APPLICATION, needs(AclOperation.WRITE, TOPIC, _staged_topics, ", all that it has staged for"))
+        (_OF_APPLICATION, needs(Op.WRITE, TOPIC, _staged_topics, ", all that it has staged for"))
     ),
     messages.AbortStageRequest: Rules((_OF_APPLICATION,)),
-    messages.LastCommitRequest: Rules((_named(AclOperation.DESCRIBE, TRANSACTION, "application", _APPLICATION),)),
+    messages.LastCommitRequest: Rules((_named(Op.DESCRIBE, TRANSACTION, "application", _APPLICATION),)),
     messages.LeaseSegmentsRequest: Rules(
-        (needs(AclOperation.CLUSTER_ACTION, CLUSTER), needs(AclOperation.READ, TOPIC, _leased_topics, ", all that are named"))
+        (needs(Op.CLUSTER_ACTION, CLUSTER), needs(Op.READ, TOPIC, _leased_topics, ", all that are named"))
     ),
-    messages.ListGapsRequest: Rules(
-        each=_each("topics", messages.TopicGaps, AclOperation.DESCRIBE), hide=seen_answers.topics_with_gaps
-    ),
-    messages.AcceptGapsRequest: Rules(each=_each("partitions", messages.AcceptGapsPartitionResponse, AclOperation.ALTER)),
-    messages.DescribeSegmentsRequest: Rules(
-        each=_each("partitions", messages.DescribeSegmentsPartitionResponse, AclOperation.DESCRIBE)
-    ),
-    messages.ListConnectionsRequest: Rules((needs(AclOperation.DESCRIBE, CLUSTER),)),
-    messages.StatisticsRequest: Rules((needs(AclOperation.DESCRIBE, CLUSTER),)),
+    messages.ListGapsRequest: Rules(each=_each("topics", messages.TopicGaps, Op.DESCRIBE), hide=seen_answers.topics_with_gaps),
+    messages.AcceptGapsRequest: Rules(each=_each("partitions", messages.AcceptGapsPartitionResponse, Op.ALTER)),
+    messages.DescribeSegmentsRequest: Rules(each=_each("partitions", messages.DescribeSegmentsPartitionResponse, Op.DESCRIBE)),
+    messages.ListConnectionsRequest: Rules((needs(Op.DESCRIBE, CLUSTER),)),
+    messages.StatisticsRequest: Rules((needs(Op.DESCRIBE, CLUSTER),)),
 }
 
 
