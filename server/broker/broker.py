@@ -9,22 +9,26 @@ from typing import Self, TypeVar
 import attrs
 import trio
 
-from ..actors.compaction.child_process import OpenChild, open_child_process
-from ..actors.compaction.compaction import Compaction
-from ..actors.compaction.scrub import Scrub
+from ..actors.compaction.cleaner_process import OpenChild, open_child_process
+from ..actors.compaction.compaction import Compaction, Scrub
 from ..actors.coordinators.group_coordinator import GroupCoordinator
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..actors.disk.descriptors import DescriptorBudget
 from ..actors.disk.disk import Disk
-from ..actors.manager.gaps.gaps import Gaps
+from ..actors.manager.configs import (
+    BrokerConfigs,
+    ClientMetrics,
+    GroupConfigs,
+    open_broker_configs,
+    open_client_metrics,
+    open_group_configs,
+)
+from ..actors.manager.gap_passes import Gaps
 from ..actors.manager.log_manager import LogManager, open_log_manager
 from ..actors.manager.log_opening import Report
 from ..actors.manager.maintenance import run_maintenance
 from ..actors.manager.security import Security, open_security
 from ..actors.manager.segment_leases import SegmentLeases
-from ..actors.manager.state.broker_configs import BrokerConfigs, open_broker_configs
-from ..actors.manager.state.client_metrics import ClientMetrics, open_client_metrics
-from ..actors.manager.state.group_configs import GroupConfigs, open_group_configs
 from ..actors.stages.stage_commits import StageCommits
 from ..actors.stages.stages import Stages
 from ..actors.wear.wear import Wear
@@ -37,11 +41,8 @@ from ..telemetry.collected import Collected
 from ..telemetry.instances import ClientInstances
 from ..telemetry.otlp import load_otlp
 from ..telemetry.telemetry import Telemetry
-from .coordinators import Coordinators, open_coordinators
-from .directories import Directories
-from .logs import Logs
-from .offsets import OffsetCommits
-from .producers import Producers
+from .coordinators import Coordinators, OffsetCommits, Producers, open_coordinators
+from .logs import Directories, Logs
 from .reader import LogReader
 from .share_fetches import ShareFetches
 from .share_groups import join_share_groups

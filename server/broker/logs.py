@@ -1,4 +1,4 @@
-"""What is done to logs other than appends: records are deleted, segments expire or are compacted."""
+"""Logs apart from appends and reads: delete records, expire and compact segments; and the log directories."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..actors.manager.log_manager import LogManager
 from ..actors.partition.partition import PartitionStatistics
 from ..storage.log.changes import raise_leader_epoch
 from ..storage.log.log_snapshot import LogSnapshot
+from .topics import DirectoryContents, DirectoryDescription, describe_directories, directory_contents
 
 
 @attrs.frozen(kw_only=True)
@@ -75,3 +76,27 @@ class Logs:
     def statistics(self, topic_partition: TopicPartition) -> PartitionStatistics:
         """What the partition's actor has counted since the start. Raises RequestError."""
         return self._manager.topics.actor(topic_partition).statistics()
+
+
+@attrs.frozen(eq=False, repr=False)
+class Directories:
+    """Every configured log directory, those that failed too."""
+
+    _manager: LogManager
+
+    def describe(self) -> list[DirectoryDescription]:
+        """Whether each serves, what lies there unserved, and how its reserve stands."""
+        return describe_directories(self._manager)
+
+    async def contents(self) -> list[DirectoryContents]:
+        """The partitions that are served from each, their sizes, and the room on its device."""
+        return await directory_contents(self._manager)
+
+    async def feed_watchdog(self) -> None:
+        """Return when each directory in service has forced a small write to its device. Raises LogDirectoryError when the last
+        one could not."""
+        await self._manager.log_directories.feed_watchdog(self._manager.now_ms())
+
+    def of(self, topic_partition: TopicPartition) -> str:
+        """The log directory that holds a partition. Raises RequestError."""
+        return self._manager.topics.partition(topic_partition).directory.path

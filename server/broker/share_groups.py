@@ -11,7 +11,7 @@ import attrs
 from ...protocol.errors import RequestError
 from ...protocol.types import Isolation
 from ..actors.coordinators.managed.share_coordinator import ShareCoordinator
-from ..actors.manager.state.group_configs import GroupConfigs
+from ..actors.manager.configs import GroupConfigs
 from ..config.group_keys import GroupConfig
 from ..groups.share.config import OffsetReset, ShareConfig
 from ..groups.share.share_states import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareStateSummary

@@ -25,7 +25,7 @@ from ..listeners.addresses import Addresses
 from ..settings.broker_config import Address, BrokerConfig
 from ..storage.disk.checkpoints import META_PROPERTIES_FILE, PRODUCER_ID_BLOCK_FILE
 from ..storage.disk.filesystem import OsFileSystem
-from ..system.memory_mounts import lies_in_memory
+from ..system.whole_sync import lies_in_memory
 from .clock import MovedClock
 from .ports import Ports
 

@@ -30,7 +30,7 @@ from ...groups.consumer_values import (
 from ...groups.values import CommittingMember
 from ...settings.broker_config import BrokerConfig
 from ...system.clock import NowMs
-from ..manager.state.group_configs import GroupConfigs
+from ..manager.configs import GroupConfigs
 from .managed.group_log import member_times
 from .managed.group_turns import GroupTurns
 from .managed.managed_coordinator import ManagedCoordinator, in_place_of_classic

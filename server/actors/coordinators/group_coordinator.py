@@ -47,7 +47,7 @@ from ...groups.values import (
 )
 from ...settings.broker_config import BrokerConfig
 from ...system.clock import NowMs
-from ..manager.state.group_configs import GroupConfigs
+from ..manager.configs import GroupConfigs
 from .alarm import Alarm, deadline_now_ms
 from .commit_batch import AnswerCommit, Commit
 from .committed_offsets import OFFSETS_PER_BATCH, CommittedOffsets

@@ -15,8 +15,8 @@ from ..disk.diskops import Procedure, Truncate
 from ..disk.path_ops import SyncDirectory, WriteFile
 from ..producers.producer_snapshots import delete_snapshot, list_snapshots, producers_at
 from ..producers.producer_state import ProducerState
-from .gaps import OffsetGap, accepted, encode_gaps, gap_at, gaps_within
 from .gaps import FILE_NAME as GAPS_FILE
+from .gaps import OffsetGap, accepted, encode_gaps, gap_at, gaps_within
 from .log import Log
 
 

@@ -11,7 +11,7 @@ from .....protocol.errors import ErrorCode, RequestError
 from ....groups.classic import STORE_ERRORS
 from ....groups.consumer_values import MemberTimes
 from ...disk.task_errors import TaskErrors
-from ...manager.state.group_configs import GroupConfigs
+from ...manager.configs import GroupConfigs
 from ..alarm import Alarm, deadline_now_ms
 from ..offsets_topic import OffsetsTopic, RawRecord
 

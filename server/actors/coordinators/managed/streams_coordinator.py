@@ -29,7 +29,7 @@ from ....groups.streams.values import (
 from ....groups.values import CommittingMember
 from ....settings.broker_config import BrokerConfig
 from ....system.clock import NowMs
-from ...manager.state.group_configs import GroupConfigs
+from ...manager.configs import GroupConfigs
 from ..offsets_topic import OffsetsTopic
 from .group_turns import GroupTurns
 from .managed_coordinator import ManagedCoordinator, in_place_of_classic

@@ -22,8 +22,7 @@ from triolog.server.listeners.http.server import http_listener
 from triolog.server.listeners.http.wear_metrics import wear_metrics
 from triolog.server.listeners.opening import Addresses, Listeners
 from triolog.server.settings.broker_config import Address
-from triolog.server.system.block_devices import BlockDevice
-from triolog.server.system.flash_health import FlashHealth
+from triolog.server.system.block_devices import BlockDevice, FlashHealth
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import connect
 
