@@ -19,9 +19,6 @@ from ..actors.manager.configs import (
     BrokerConfigs,
     ClientMetrics,
     GroupConfigs,
-    open_broker_configs,
-    open_client_metrics,
-    open_group_configs,
 )
 from ..actors.manager.gap_passes import Gaps
 from ..actors.manager.log_manager import LogManager, open_log_manager
@@ -211,9 +208,9 @@ async def open_broker_core(
         compaction = Compaction(manager, open_child)
         manager.nursery.start_soon(compaction.run)
         security = await open_security(manager)
-        group_configs = await open_group_configs(manager)
-        broker_configs = await open_broker_configs(manager)
-        client_metrics = await open_client_metrics(manager)
+        group_configs = await GroupConfigs.open(manager)
+        broker_configs = await BrokerConfigs.open(manager)
+        client_metrics = await ClientMetrics.open(manager)
         if config.telemetry_enable:
             load_otlp()
         scrub = Scrub(manager, open_child)

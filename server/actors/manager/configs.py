@@ -1,18 +1,13 @@
-"""A state of which every log directory has a copy: read at the start, written to all of them before a change counts.
+"""States of which every log directory has a copy: read at the start, written to all of them before a change counts.
 
-Owner of what was set of the server's keys while it runs: in `brokers.json` in every log directory before it counts. It comes
-before what the server was started with, also after a restart, as in Kafka (DynamicBrokerConfig, KIP-226).
-
-Owner of what is wanted of clients' metrics (KIP-714): in `client-metrics.json` in every log directory before it counts.
-
-Owner of what groups were configured with: in `groups.json` in every log directory before it counts, and is answered. A group
-need not be there to be configured, and its configuration stays when it is deleted, as in Kafka.
+Owner of the keys that were set while the server runs: of the server (`brokers.json`), of groups (`groups.json`), of
+subscriptions to metrics of clients (`client-metrics.json`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 import attrs
 import trio
@@ -25,16 +20,7 @@ from ...config.client_metrics_keys import Subscription, subscription
 from ...config.group_keys import GROUP_KEYS, GroupConfig, group_config
 from ...settings.broker_config import BrokerConfig
 from ...storage.directory.log_directory import LogDirectory, is_passing
-from ...storage.directory.state_files import (
-    BROKERS,
-    ClientMetricsState,
-    GroupsState,
-    Overrides,
-    read_client_metrics,
-    read_groups,
-    write_client_metrics,
-    write_groups,
-)
+from ...storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, Overrides, OverridesFile
 from ...storage.disk.filesystem import FileSystem
 from ...storage.errors import FileTooLargeError, LogOfflineError, StorageError
 from ...system.client_memory import Account, deep_bytes
@@ -162,48 +148,83 @@ def _with_generation(state: S, generation: int) -> S:
     return changed
 
 
-ALL_BROKERS: Final = ""
-"""The name under which stands what holds for all nodes; what one node says comes first."""
+Change = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""The keys of one name, and what they become."""
 
 
 @attrs.define(eq=False, repr=False)
-class BrokerConfigs:
-    """See the module. Use `open_broker_configs`; every method belongs to the trio thread."""
+class OverrideTable:
+    """Keys that were set while the server runs, by name. Created by `open`; every method belongs to the trio thread."""
 
+    FILE: ClassVar[OverridesFile]
+    WHAT: ClassVar[str]
+    """In errors, and the account of the client's memory."""
     _manager: LogManager
-    started_with: BrokerConfig
-    """Without what was set since, but for a SIGHUP."""
-    _copies: Copies[Overrides]
+    _copies: Copies[Overrides] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._copies = Copies(self._manager, self.WHAT, self.FILE.read, self.FILE.write, Overrides())
 
     @classmethod
-    def of(cls, manager: LogManager) -> Self:
-        return cls(manager, manager.config, Copies(manager, "keys of the server", BROKERS.read, BROKERS.write, Overrides()))
-
-    async def load(self) -> None:
-        """Read what is stored, and let it be in effect. Raises CheckpointError, OSError, RequestError."""
-        await self._copies.load()
-        if self.overrides():
-            await self._follow()
+    async def open(cls, manager: LogManager) -> Self:
+        """Read what is stored and apply it. Raises CheckpointError, OSError, RequestError."""
+        table = cls(manager)
+        await table._copies.load()
+        await table._apply(None)
+        return table
 
     def overrides(self) -> Mapping[str, Mapping[str, str]]:
-        """What was set, by the number of a node or under ALL_BROKERS. Not to be changed."""
+        """The keys that each name sets itself. Not to be changed."""
         return self._copies.state.overrides
 
-    async def change(
-        self, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], *, validate_only: bool = False
-    ) -> None:
-        """Replace what is set under `name`; durable and in effect for all topics when this returns. Raises RequestError."""
+    async def change(self, name: str, change: Change, *, validate_only: bool = False) -> None:
+        """Replace the keys of `name`; durable and in effect when this returns. Raises RequestError."""
+        self._check(name, change(self.overrides().get(name, {})))
         self._changed(self._copies.state, name, change)
         if not validate_only:
             await self._copies.change(lambda state: self._changed(state, name, change))
-            await self._follow()
+            await self._apply(name)
+
+    def _check(self, name: str, keys: Mapping[str, str]) -> None:
+        """Raises RequestError for a change that is not allowed."""
+        check_sizes(keys, self.overrides().get(name, {}))
+
+    def _changed(self, state: Overrides, name: str, change: Change) -> Overrides:
+        """Raises RequestError for keys that cannot be set, and values that they cannot have."""
+        raise NotImplementedError
+
+    async def _apply(self, name: str | None) -> None:
+        """Let the stored keys of `name` take effect; None: of all names, at the start."""
+        raise NotImplementedError
+
+
+ALL_BROKERS: Final = ""
+"""The name whose keys hold for all nodes; those of one node come first."""
+
+
+@attrs.define(eq=False, repr=False)
+class BrokerConfigs(OverrideTable):
+    """Keys of the server. They come before those that the server was started with, also after a restart, as in Kafka
+    (DynamicBrokerConfig, KIP-226). By the number of a node, or under ALL_BROKERS."""
+
+    FILE = BROKERS
+    WHAT = "keys of the server"
+    started_with: BrokerConfig = attrs.field(init=False)
+    """Without the keys that were set since, except by a SIGHUP."""
+
+    def __attrs_post_init__(self) -> None:
+        OverrideTable.__attrs_post_init__(self)
+        self.started_with = self._manager.config
 
     def configure(self, config: BrokerConfig) -> None:
         """Have another configuration (SIGHUP); what was set stays in effect."""
         self.started_with = attrs.evolve(config, topic_defaults=self.started_with.topic_defaults)
         self._manager.config = config
 
-    def _changed(self, state: Overrides, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Overrides:
+    def _check(self, name: str, keys: Mapping[str, str]) -> None:
+        """`_changed` checks all."""
+
+    def _changed(self, state: Overrides, name: str, change: Change) -> Overrides:
         changed = state.changed(name, change(state.overrides.get(name, {})))
         self._effective(changed.overrides)
         return changed
@@ -215,17 +236,11 @@ class BrokerConfigs:
             defaults = defaults.overlay(topic_defaults_of(overrides[name]))
         return defaults
 
-    async def _follow(self) -> None:
-        defaults = self._effective(self.overrides())
-        self._manager.config = attrs.evolve(self._manager.config, topic_defaults=defaults)
-        await self._manager.changes.follow_defaults(defaults)
-
-
-async def open_broker_configs(manager: LogManager) -> BrokerConfigs:
-    """Raises CheckpointError, OSError, RequestError."""
-    configs = BrokerConfigs.of(manager)
-    await configs.load()
-    return configs
+    async def _apply(self, name: str | None) -> None:
+        if name is not None or self.overrides():
+            defaults = self._effective(self.overrides())
+            self._manager.config = attrs.evolve(self._manager.config, topic_defaults=defaults)
+            await self._manager.changes.follow_defaults(defaults)
 
 
 MAX_SUBSCRIPTIONS: Final = 100
@@ -233,121 +248,69 @@ MAX_SUBSCRIPTIONS: Final = 100
 
 
 @attrs.define(eq=False, repr=False)
-class ClientMetrics:
-    """See the module. Use `open_client_metrics`; every method belongs to the trio thread."""
+class ClientMetrics(OverrideTable):
+    """Subscriptions to metrics of clients (KIP-714), by name."""
 
-    _copies: Copies[ClientMetricsState]
+    FILE = CLIENT_METRICS
+    WHAT = "subscriptions"
     subscriptions: Mapping[str, Subscription] = attrs.field(factory=dict)
     """By name. Not to be changed."""
     version: int = 0
     """Goes up with each change."""
 
-    @classmethod
-    def of(cls, manager: LogManager) -> Self:
-        return cls(Copies(manager, "subscriptions", read_client_metrics, write_client_metrics, ClientMetricsState()))
-
-    async def load(self) -> None:
-        """Read what is stored. Raises CheckpointError, OSError, RequestError."""
-        await self._copies.load()
-        self._apply()
-
-    def overrides(self) -> Mapping[str, Mapping[str, str]]:
-        """What each subscription says itself, by name. Not to be changed."""
-        return self._copies.state.overrides
-
-    async def change(
-        self, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], *, validate_only: bool = False
-    ) -> None:
-        """Replace what a subscription says; durable and in effect when this returns. Raises RequestError."""
+    def _check(self, name: str, keys: Mapping[str, str]) -> None:
         if not name:
             raise InvalidRequestError("Subscription name can't be empty")
         if len(name) > MAX_RULE_NAME_CHARS:
             raise InvalidRequestError(
                 f"the name of a subscription has at most {MAX_RULE_NAME_CHARS} characters, this one has {len(name)}"
             )
-        before = self.overrides().get(name, {})
-        changed = change(before)
-        check_sizes(changed, before)
-        subscription(changed)
-        if not validate_only:
-            await self._copies.change(lambda state: _changed(state, name, change))
-            self._apply()
+        OverrideTable._check(self, name, keys)
+        subscription(keys)
 
-    def _apply(self) -> None:
+    def _changed(self, state: Overrides, name: str, change: Change) -> Overrides:
+        overrides = dict(change(state.overrides.get(name, {})))
+        subscription(overrides)
+        changed = state.changed(name, overrides)
+        if len(changed.overrides) > MAX_SUBSCRIPTIONS:
+            raise RequestError(f"there are at most {MAX_SUBSCRIPTIONS} subscriptions", ErrorCode.POLICY_VIOLATION)
+        return changed
+
+    async def _apply(self, name: str | None) -> None:
         self.subscriptions = {name: subscription(overrides) for name, overrides in self.overrides().items()}
         self.version += 1
 
 
-def _changed(
-    state: ClientMetricsState, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
-) -> ClientMetricsState:
-    overrides = dict(change(state.overrides.get(name, {})))
-    subscription(overrides)
-    changed = state.changed(name, overrides)
-    if len(changed.overrides) > MAX_SUBSCRIPTIONS:
-        raise RequestError(f"there are at most {MAX_SUBSCRIPTIONS} subscriptions", ErrorCode.POLICY_VIOLATION)
-    return changed
-
-
-async def open_client_metrics(manager: LogManager) -> ClientMetrics:
-    """Raises CheckpointError, OSError, RequestError."""
-    metrics = ClientMetrics.of(manager)
-    await metrics.load()
-    return metrics
-
-
 @attrs.define(eq=False, repr=False)
-class GroupConfigs:
-    """See the module. Use `open_group_configs`; every method belongs to the trio thread."""
+class GroupConfigs(OverrideTable):
+    """Configurations of groups, by group. A group need not exist to be configured, and its configuration stays when it is
+    deleted, as in Kafka."""
 
-    defaults: GroupConfig
-    """Of groups that say nothing else."""
-    _lenient: bool
-    _copies: Copies[GroupsState]
+    FILE = GROUPS
+    WHAT = "configurations of groups"
+    defaults: GroupConfig = attrs.field(init=False)
+    """Of groups that set nothing else."""
     _known: dict[str, GroupConfig] = attrs.field(factory=dict)
     """Of the groups that have overrides."""
 
-    @classmethod
-    def of(cls, manager: LogManager) -> Self:
-        copies = Copies(manager, "configurations of groups", read_groups, write_groups, GroupsState())
-        return cls(default_group_config(manager.config), manager.config.lenient, copies)
-
-    async def load(self) -> None:
-        """Read what is stored. Raises CheckpointError, OSError, InvalidConfigError."""
-        await self._copies.load()
-        # What a lenient server has taken is no reason not to start.
-        self._known = {
-            group: group_config(self.defaults, overrides, lenient=True) for group, overrides in self.overrides().items()
-        }
+    def __attrs_post_init__(self) -> None:
+        OverrideTable.__attrs_post_init__(self)
+        self.defaults = default_group_config(self._manager.config)
 
     def of_group(self, group: str) -> GroupConfig:
         """Every key's value. Not to be changed."""
         return self._known.get(group, self.defaults)
 
-    def overrides(self) -> Mapping[str, Mapping[str, str]]:
-        """What groups say themselves, by group. Not to be changed."""
-        return self._copies.state.overrides
+    def _changed(self, state: Overrides, name: str, change: Change) -> Overrides:
+        overrides = {key: text.strip() for key, text in change(state.overrides.get(name, {})).items()}
+        group_config(self.defaults, overrides, lenient=self._manager.config.lenient)
+        return state.changed(name, overrides)
 
-    async def change(
-        self, group: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], *, validate_only: bool = False
-    ) -> None:
-        """Replace a group's overrides; durable and in effect when this returns. Raises RequestError."""
-        before = self.overrides().get(group, {})
-        changed = change(before)
-        check_sizes(changed, before)
-        group_config(self.defaults, changed, lenient=self._lenient)
-        if validate_only:
-            return
-        await self._copies.change(lambda state: self._changed(state, group, change))
-        if group in self.overrides():
-            self._known[group] = group_config(self.defaults, self.overrides()[group], lenient=True)
-        else:
+    async def _apply(self, name: str | None) -> None:
+        for group in self.overrides() if name is None else [name]:
             self._known.pop(group, None)
-
-    def _changed(self, state: GroupsState, group: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> GroupsState:
-        overrides = {key: text.strip() for key, text in change(state.overrides.get(group, {})).items()}
-        group_config(self.defaults, overrides, lenient=self._lenient)
-        return state.changed(group, overrides)
+            if group in self.overrides():  # values that a lenient server accepted must not keep another one from starting
+                self._known[group] = group_config(self.defaults, self.overrides()[group], lenient=True)
 
 
 def default_group_config(config: BrokerConfig) -> GroupConfig:
@@ -371,10 +334,3 @@ def default_group_config(config: BrokerConfig) -> GroupConfig:
 
 MIN_HEARTBEAT_INTERVAL_MS = 5_000
 """Kafka's group.consumer.min.heartbeat.interval.ms and its like. A lenient server may ask for more of them."""
-
-
-async def open_group_configs(manager: LogManager) -> GroupConfigs:
-    """Raises CheckpointError, OSError, InvalidConfigError."""
-    configs = GroupConfigs.of(manager)
-    await configs.load()
-    return configs

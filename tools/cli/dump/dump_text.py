@@ -8,13 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ....server.storage.directory.security_file import SECURITY_FILE, decode_security
-from ....server.storage.directory.state_files import (
-    BROKERS,
-    CLIENT_METRICS_FILE,
-    GROUPS_FILE,
-    decode_client_metrics,
-    decode_groups,
-)
+from ....server.storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS
 from ....server.storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, decode_creations, decode_topics
 from ....server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -131,14 +125,14 @@ def _security(path: str, data: bytes) -> Iterator[str]:
 
 
 def _groups(path: str, data: bytes) -> Iterator[str]:
-    state = decode_groups(path, data)
+    state = GROUPS.decode(path, data)
     yield f"generation {state.generation}"
     for group, overrides in sorted(state.overrides.items()):
         yield f"group {group}:{''.join(f' {key}={value}' for key, value in sorted(overrides.items()))}"
 
 
 def _client_metrics(path: str, data: bytes) -> Iterator[str]:
-    state = decode_client_metrics(path, data)
+    state = CLIENT_METRICS.decode(path, data)
     yield f"generation {state.generation}"
     for name, overrides in sorted(state.overrides.items()):
         yield f"subscription {name}:{''.join(f' {key}={value}' for key, value in sorted(overrides.items()))}"
@@ -166,8 +160,8 @@ TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {
     CREATIONS_FILE: _creations,
     PRODUCER_ID_BLOCK_FILE: _producer_ids,
     SECURITY_FILE: _security,
-    GROUPS_FILE: _groups,
-    CLIENT_METRICS_FILE: _client_metrics,
+    GROUPS.name: _groups,
+    CLIENT_METRICS.name: _client_metrics,
     BROKERS.name: _brokers,
 }
 """How each file is read, by its name."""
