@@ -250,7 +250,9 @@ class Case:
         try:
             aborted = await aborted_from(broker, partition, min(readable))
             if not self.is_believed(partition, ".txnindex", ".log"):
-                assert aborted & set(truth.records) == truth.aborted & set(readable), f"{partition}: aborted"
+                ended = {offset for offset in readable if offset + 1 in readable or not self.is_damaged(partition)}
+                # A marker follows the record of each transaction: where damage took it the producer's next one decides.
+                assert aborted & ended & set(truth.records) == truth.aborted & ended, f"{partition}: aborted"
         except RequestError:
             assert self.is_damaged(partition)
         for timestamp in [*(START_MS + 1000 * number for number in (0, 4, 9, 15)), START_MS + 10**9]:

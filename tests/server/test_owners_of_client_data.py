@@ -74,7 +74,7 @@ NOT_KEPT: Final = {
         OffsetsTopic._loaded TransactionalIds._unreadable DescriptorBudget._holders OpenFiles._to_close OpenFiles._released
         Rooms._rooms DiskGuard.spaces GapPasses._passed GapPasses._refused LogDirectories.live LogDirectories.failed
         LogDirectories.stray LogDirectories._locked LogDirectories._writing_checkpoints
-        Disk._lanes Topics.entries LogManager._unclean LogOpener._written_back TopicChanges.doomed
+        Disk._lanes Topics.entries LogManager._unclean LogOpener._written_back TopicChanges.doomed Topics.half_deleted
         WaitingLogs._requests WaitingLogs._attempts Looks._kept
         Wear._histories Wear._appended Wear._sums HangingTransactions._seen Nodes.addresses Nodes.down Nodes._leaders
         Nodes._coordinators Nodes._placements""",

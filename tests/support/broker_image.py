@@ -146,7 +146,8 @@ async def aborted_from(broker: Broker, partition: TopicPartition, offset: int) -
 
 
 async def fetch_one(broker: Broker, partition: TopicPartition, offset: int) -> list[Record] | RequestError:
-    """The records from `offset` on of the batch that holds it (or the next one), or the partition's answer."""
+    """Return the records from `offset` on of the batch that holds it (or the next one), or the partition's error. The control
+    batch of no producer that covers a gap is not a record."""
     [answer] = await broker.reader.fetch([FetchPartition(partition, offset, 1)], max_bytes=1)
     if answer.error is not None:
         return answer.error
@@ -154,6 +155,7 @@ async def fetch_one(broker: Broker, partition: TopicPartition, offset: int) -> l
     return [
         record
         for header, batch in iter_batches(answer.fetched.records)
+        if not header.is_control or header.has_producer_id
         for record in iter_records(batch, header)
         if record.offset >= offset
     ]

@@ -30,6 +30,8 @@ class FoundCases:
         if report.failed:
             name = re.sub(r"[^\w.-]+", "-", report.nodeid.removeprefix("tests/"))[:150]
             path = self.folder / str(counts.session_seed()) / f"{name}.md"
+            if path in self._written:
+                return  # what the teardown of a failed test says is mostly that it was left early
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(case_of(report.nodeid, report.longreprtext), encoding="utf-8")
             self._written.append(path)

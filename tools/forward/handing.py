@@ -52,9 +52,9 @@ class Handing:
 def hand_over(memory: LinkMemory, producer: UpstreamProducer, handing: Handing, stretch: Stretch, already: int) -> int:
     """How many records went. `already`: those of the partition that are in the stretch. Raises what `make_room` raises.
 
-    A record that is too large for librdkafka ends the stretch before it, so that the records before it are committed. The next
-    stretch begins with it and raises RecordsRefusedError. Where the cap says so it waits between records, for as long as the
-    stretch may be open.
+    A record that librdkafka cannot send (too large, or a NUL character in the name of a header) ends the stretch before it, so
+    that the records before it are committed. The next stretch begins with it and raises RecordsRefusedError. Where the cap
+    says so it waits between records, for as long as the stretch may be open.
     """
     produce, partition, target = producer.produce, handing.piece.partition, handing.target
     number, cap, settings = partition.partition, memory.cap, memory.settings
@@ -77,6 +77,12 @@ def hand_over(memory: LinkMemory, producer: UpstreamProducer, handing: Handing, 
                 topic, to, headers = _dead_letter(memory, partition, record, headers, refused[offset])
         if headers:
             each += sum(len(name) + (0 if data is None else len(data)) for name, data in headers)
+            if (cut := next((name for name, _ in headers if "\0" in name), None)) is not None:
+                if not (records or stretch.records):
+                    reason = f"librdkafka would cut its header name {cut!r} at the NUL character"
+                    raise RecordsRefusedError(topic, to, reason, is_size=False, offset=offset)
+                _end_before(handing, record, gap)
+                return _handed(stretch, records, size)
         while True:
             try:
                 produce(topic, value, key, to, timestamp=timestamp or 1, headers=list(headers) or None)
@@ -87,8 +93,7 @@ def hand_over(memory: LinkMemory, producer: UpstreamProducer, handing: Handing, 
                 error = producer.explain(exc, topic, to, offset, each)
                 if not isinstance(error, RecordsRefusedError) or not (records or stretch.records):
                     raise error from None
-                handing.piece = handing.piece._replace(records=chain((record,), handing.piece.records))
-                handing.gap = gap
+                _end_before(handing, record, gap)
                 return _handed(stretch, records, size)
         records += 1
         handing.handed = records
@@ -111,6 +116,12 @@ def hand_over(memory: LinkMemory, producer: UpstreamProducer, handing: Handing, 
     else:
         handing.offset, handing.is_done = handing.piece.next_offset, True
     return _handed(stretch, records, size)
+
+
+def _end_before(handing: Handing, record: Record, gap: Gap | None) -> None:
+    """Let the next stretch begin with this record."""
+    handing.piece = handing.piece._replace(records=chain((record,), handing.piece.records))
+    handing.gap = gap
 
 
 def _handed(stretch: Stretch, records: int, size: int) -> int:

@@ -278,7 +278,8 @@ class Session:
             return
         part = TopicPartition(topic, error.partition)
         if error.offset is not None:  # librdkafka's limit is the dead-letter topic's, too
-            self._stopped_at(part, error.offset, f"cannot be sent: {error.reason}", "raise it in the link's table `kafka`")
+            remedy = "raise it in the link's table `kafka`" if error.is_size else "send it upstream with another client"
+            self._stopped_at(part, error.offset, f"cannot be sent: {error.reason}", remedy)
             return
         if error.is_size and sent[part] > 1:
             memory.batch_bytes = max(LEAST_BATCH_BYTES, memory.batch_bytes // 2)

@@ -46,7 +46,7 @@ from ...system.clock import NowMs
 from ..partition.partition import PartitionActor, deleted_error
 from .log_directories import LogDirectories
 from .log_opening import PartitionMaker, remove_partition
-from .topics import HostedPartition, HostedTopic, Topics
+from .topics import HostedPartition, HostedTopic, Topics, half_deleted_error
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -303,7 +303,10 @@ class TopicChanges:
 
     async def delete(self, name: str, topic_id: bytes | None = None) -> None:
         """Take a topic out, if a `topic_id` is given only the one with that id. Its directories are renamed at once and deleted
-        after file.delete.delay.ms."""
+        after file.delete.delay.ms.
+
+        Raises LogOfflineError when a device failed; `Topics.half_deleted` has the topic then.
+        """
         async with self._lock:
             topic = self.topics.get(name if topic_id is None else self.topics.name_of(topic_id))
             if is_internal(name):
@@ -347,10 +350,8 @@ class TopicChanges:
                 await self._write()
         except (OSError, StorageError) as exc:
             self.catalogue.deleted.add(topic.topic.topic_id)  # should another one get its name before the next start
-            raise LogOfflineError(
-                f"topic {topic.topic.name!r} is not served any more, but its files could not all be taken out: {exc}; check "
-                "the device, restart the server, and delete the topic again if it is still there"
-            ) from exc
+            self.topics.half_deleted[topic.topic.name] = topic.topic
+            raise half_deleted_error(topic.topic, exc) from exc
         with contextlib.suppress(OSError, StorageError):  # a topic that gets the name has them forgotten first
             await self.directories.forget_offsets(topic.topic.name, range(len(topic.partitions)))
         delete_at = trio.current_time() + topic.config.file_delete_delay_ms / 1000

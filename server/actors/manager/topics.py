@@ -20,6 +20,7 @@ from ...storage.directory.log_directory import LogDirectory
 from ...storage.directory.topics_file import Topic, entry_bytes
 from ...storage.disk.checkpoints import encode_uuid, offset_lines_bytes
 from ...storage.disk.paths import collision_key
+from ...storage.errors import LogOfflineError
 from ...system.client_memory import Account, ClientMemory, deep_bytes
 from ..partition.partition import PartitionActor
 
@@ -96,6 +97,9 @@ class Topics:
     """The same for checkpoints of offsets."""
     entries: dict[str, Topic] = attrs.field(factory=dict)
     """By name, the topics as they were counted. Not to be changed."""
+    half_deleted: dict[str, Topic] = attrs.field(factory=dict)
+    """By name, topics that are not served, and that the next start may find again: a device failed during their deletion. A
+    client that repeats the deletion must not learn that the topic does not exist."""
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -112,6 +116,7 @@ class Topics:
         if name not in self._topics:
             self._by_collision_key.setdefault(collision_key(name), []).append(name)
         self._topics[name] = hosted
+        self.half_deleted.pop(name, None)
         self.charge(hosted)
         self._names[hosted.topic.id_bytes] = name
 
@@ -160,9 +165,13 @@ class Topics:
         return next(iter(self._by_collision_key.get(collision_key(name), ())), None)
 
     def name_of(self, topic_id: bytes) -> str:
-        """The name of the topic with an id of 16 bytes. Raises RequestError: UNKNOWN_TOPIC_ID."""
+        """Return the name of the topic with an id of 16 bytes. Raises RequestError: UNKNOWN_TOPIC_ID, or LogOfflineError for a
+        topic that is half deleted."""
         name = self._names.get(topic_id)
         if name is None:
+            for half in self.half_deleted.values():
+                if half.id_bytes == topic_id:
+                    raise half_deleted_error(half)
             topic = encode_uuid(uuid.UUID(bytes=topic_id))
             raise RequestError(f"there is no topic with id {topic}; it may have been deleted", ErrorCode.UNKNOWN_TOPIC_ID)
         return name
@@ -171,9 +180,11 @@ class Topics:
         return self._topics.get(name)
 
     def get(self, name: str) -> HostedTopic:
-        """Raises UnknownTopicOrPartitionError."""
+        """Return a topic. Raises UnknownTopicOrPartitionError, or LogOfflineError for a topic that is half deleted."""
         hosted = self._topics.get(name)
         if hosted is None:
+            if name in self.half_deleted:
+                raise half_deleted_error(self.half_deleted[name])
             raise UnknownTopicOrPartitionError(f"there is no topic {name!r}; `triolog topics create {name}` makes one")
         return hosted
 
@@ -230,3 +241,11 @@ class Topics:
 def _bytes_of(name: str, configs: Mapping[str, str]) -> int:
     """Memory of a topic's overrides, as they are written and as they are read, and of its name in all tables."""
     return TOPIC_BYTES + 3 * deep_bytes(name) + 2 * deep_bytes(configs)
+
+
+def half_deleted_error(topic: Topic, why: object = "a device failed during its deletion") -> LogOfflineError:
+    """Return the error for a topic that is not served, and that the next start may find again."""
+    return LogOfflineError(
+        f"topic {topic.name!r} is not served any more, but its files could not all be taken out: {why}; check the device, "
+        "restart the server, and delete the topic again if it is still there"
+    )

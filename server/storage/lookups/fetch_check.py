@@ -77,7 +77,9 @@ def checked_prefix(
     bounds = following, view.base_offset, end_offset
     misplaced = yield from _misplaced([*before, *placed], *bounds)
     if misplaced:
-        before = before if looked_from else (yield from _more_before(view, before, placed[0]))
+        if not looked_from:
+            start = (before or placed)[0].position
+            before = yield from _more_before(view, before, start, placed[0].position)
         before = yield from _whole_ones(view, before)
         misplaced = yield from _misplaced([*before, *placed], *bounds)
     for wrong, next_offset in misplaced:
@@ -118,6 +120,8 @@ def check_end(view: SegmentView, offset: int, end_offset: int, *, looked_from: i
     last = yield from _last_between(view, start, view.size)
     if last:
         yield from _check_whole(view, last[-1])
+        if not looked_from:
+            last = yield from _more_before(view, last, start, view.size)
         misplaced = yield from _misplaced(last, end_offset, view.base_offset, end_offset)
         if any(wrong is last[-1] for wrong, _ in misplaced):
             raise _misplaced_error(view, last[-1])
@@ -193,13 +197,13 @@ def _before(view: SegmentView, first: _Placed, offset: int, looked_from: int) ->
     return (yield from _last_between(view, max(start, looked_from), first.position))
 
 
-def _more_before(view: SegmentView, found: list[_Placed], first: _Placed) -> Procedure[list[_Placed]]:
-    """Three batches before it, if the segment has them, from earlier index entries on, as far as batches lead from there."""
-    start = (found or [first])[0].position
+def _more_before(view: SegmentView, found: list[_Placed], start: int, stop: int) -> Procedure[list[_Placed]]:
+    """Return the last three batches before position `stop`: `found`, or more when the index entries before position `start`
+    lead to them."""
     while len(found) < LOOKED_AT and start:
         start = yield from view.position_before(start - 1)
         try:
-            found = yield from _last_between(view, start, first.position)
+            found = yield from _last_between(view, start, stop)
         except CorruptRecordError:
             break
     return found
@@ -248,7 +252,7 @@ def _misplaced(
             continue
         lies_elsewhere = header.base_offset < base_offset or header.next_offset > end_offset
         leaves_its_room = expected is not None and expected + count == behind
-        expected = behind if lies_elsewhere or leaves_its_room else None
+        expected = behind if leaves_its_room or (lies_elsewhere and behind >= base_offset) else None
         found.append((each, expected))
     return found
 

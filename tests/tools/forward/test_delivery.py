@@ -23,10 +23,10 @@ from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, forwardi
 pytestmark = pytest.mark.merge  # clients wait for what does not answer
 
 DATA = st.one_of(st.none(), st.binary(max_size=40))
+NAMES = st.text(st.characters(exclude_characters="\0"), max_size=5)
+"""librdkafka cuts names of headers at a NUL character: see test_refused_records."""
 RECORDS = st.lists(
-    st.tuples(
-        st.integers(1, 1_700_000_000_000), DATA, DATA, st.lists(st.tuples(st.text(max_size=5), DATA), max_size=3).map(tuple)
-    ),
+    st.tuples(st.integers(1, 1_700_000_000_000), DATA, DATA, st.lists(st.tuples(NAMES, DATA), max_size=3).map(tuple)),
     min_size=1,
     max_size=200,
 )

@@ -58,6 +58,19 @@ def test_what_is_before_a_record_that_librdkafka_does_not_accept_is_sent_once(
     assert pair.values() == [*before, b"x" * (LIMIT + 1), b"behind"]
 
 
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_header_name_that_librdkafka_would_cut_stops_its_topic(pair: Forwarding, delivery: str) -> None:
+    records = [(1, None, b"before", ()), (2, None, b"cut", (("a\0b", b"c"),)), (3, None, b"after", ())]
+    pair.source.append(TOPIC, records)
+    link = pair.link(delivery=delivery)
+    with Running(link):
+        until(lambda: TOPIC in troubles(link), "trouble")
+        said = troubles(link)[TOPIC]
+    assert "offset 1 of partition 0 cannot be sent: librdkafka would cut its header name 'a\\x00b' at the NUL character" in said
+    assert "send it upstream with another client, or skip it" in said
+    assert pair.values() == [b"before"]
+
+
 @pytest.mark.usefixtures("limited")
 def test_a_gap_before_a_record_that_librdkafka_does_not_accept_is_told_when_it_goes(pair: Forwarding) -> None:
     pair.append([b"a"] * 10)

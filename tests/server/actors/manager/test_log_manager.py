@@ -182,6 +182,24 @@ async def test_a_deleted_topic_can_be_made_again_and_its_old_files_do_not_delete
         assert await values_from(broker) == [b"new"]
 
 
+async def test_a_deletion_that_failed_fails_again_until_the_next_start(tmp_path: Path, fs: GateFileSystem) -> None:
+    """Simulated seed 528783830: a client that retried learnt that the topic did not exist, and the next start found it."""
+    async with running_broker(tmp_path, fs=fs) as broker:
+        await broker.topics.create(TOPIC)
+        topic_id = broker._manager.topics.get(TOPIC).topic.id_bytes
+        fs.fail("rename", f"{TOPIC}-0", number=errno.EIO)
+        for deleted in (None, None, topic_id):
+            with pytest.raises(LogOfflineError, match=r"could not all be taken out.*restart the server"):
+                await broker.topics.delete(TOPIC, topic_id=deleted)
+        with pytest.raises(RequestError, match="there is no topic"):
+            await broker.topics.delete("another")
+    fs.heal()
+    async with running_broker(tmp_path, fs=fs) as broker:
+        await broker.topics.delete(TOPIC)
+    async with running_broker(tmp_path, fs=fs) as broker:
+        assert list(broker.topics.names()) == []
+
+
 async def test_a_new_topic_gets_no_partitions_of_a_failed_directory(tmp_path: Path, fs: GateFileSystem) -> None:
     """Simulated seed 90739: a partition was there twice, and the server did not start."""
     paths = [tmp_path / "one", tmp_path / "two"]

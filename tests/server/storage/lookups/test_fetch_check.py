@@ -175,6 +175,27 @@ def test_two_damaged_batches_hide_none_that_a_whole_neighbour_goes_on_from(tmp_p
     driven.log.drop_maps()
 
 
+def test_a_batch_that_lost_its_last_offset_to_its_neighbour_does_not_end_its_segment(tmp_path: Path) -> None:
+    """An index entry leads to the last batch of the segment, so that the read does not see that batch's neighbour."""
+    driven = filled(tmp_path)
+    path, position, header, _ = batches_of(driven)[55]
+    assert (path.name, header.base_offset, header.last_offset) == ("00000000000000000068.log", 99, 101)
+    flip(path, 8 * position + 56)
+    assert [is_refused(driven, offset) for offset in (98, 99, 100, 101, 102)] == [False, True, True, True, False]
+    driven.log.drop_maps()
+
+
+def test_a_base_offset_before_the_segment_makes_nothing_behind_it_certain(tmp_path: Path) -> None:
+    driven = filled(tmp_path)
+    batches = batches_of(driven)
+    (path, first, header, _), (_, second, following, _) = batches[30:32]
+    flip(path, 8 * first + 16 + 7)
+    flip(path, 8 * second + 7)
+    for offset in range(header.base_offset - 1, following.next_offset + 1):
+        assert is_refused(driven, offset) == (header.base_offset <= offset < following.next_offset), offset
+    driven.log.drop_maps()
+
+
 def is_refused(driven: DrivenLog, offset: int) -> bool:
     try:
         read_from(driven, offset, 1)
