@@ -9,24 +9,22 @@ from typing import Self, TypeVar
 import attrs
 import trio
 
-from ...protocol.types import TopicPartition
-from ..actors.compaction.child_process import OpenChild, open_child_process
-from ..actors.compaction.compaction import Compaction
-from ..actors.compaction.scrub import Scrub
-from ..actors.coordinators.hanging_transactions import HangingTransactions
-from ..actors.coordinators.producer_ids import ProducerIds
+from ..actors.compaction.cleaner_process import OpenChild, open_child_process
+from ..actors.compaction.compaction import Compaction, Scrub
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..actors.disk.descriptors import DescriptorBudget
 from ..actors.disk.disk import Disk
-from ..actors.manager.gaps.gaps import Gaps
+from ..actors.manager.configs import (
+    BrokerConfigs,
+    ClientMetrics,
+    GroupConfigs,
+)
+from ..actors.manager.gap_passes import Gaps
 from ..actors.manager.log_manager import LogManager, open_log_manager
 from ..actors.manager.log_opening import Report
 from ..actors.manager.maintenance import run_maintenance
 from ..actors.manager.security import Security, open_security
 from ..actors.manager.segment_leases import SegmentLeases
-from ..actors.manager.state.broker_configs import BrokerConfigs
-from ..actors.manager.state.client_metrics import ClientMetrics
-from ..actors.manager.state.group_configs import GroupConfigs
 from ..actors.stages.stage_commits import StageCommits
 from ..actors.stages.stages import Stages
 from ..actors.wear.wear import Wear
@@ -36,7 +34,6 @@ from ..sharing.partitions import SharePartitions
 from ..sharing.state.values import ShareConfig
 from ..sharing.views import ShareViews
 from ..storage.disk.filesystem import FileSystem, OsFileSystem
-from ..storage.producers.producer_cursor import ProducerEntry
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs, system_now_ms
 from ..system.open_files import log_file_budget
@@ -44,9 +41,8 @@ from ..telemetry.collected import Collected
 from ..telemetry.instances import ClientInstances
 from ..telemetry.otlp import load_otlp
 from ..telemetry.telemetry import Telemetry
-from .coordinators import Coordinators, open_coordinators
+from .coordinators import Coordinators, OffsetCommits, Producers, open_coordinators
 from .logs import Directories, Logs
-from .offsets import OffsetCommits
 from .reader import LogReader
 from .share_fetches import ShareFetches
 from .statistics import BrokerStatistics, Collector
@@ -54,45 +50,6 @@ from .topics import TopicAdmin
 from .writer import LogWriter
 
 T = TypeVar("T")
-
-
-@attrs.frozen(eq=False, repr=False)
-class Producers:
-    """Idempotent producers, with a transactional id and without."""
-
-    _manager: LogManager
-    _ids: ProducerIds
-    _transactions: TransactionCoordinator
-    _hanging: HangingTransactions
-
-    async def init(
-        self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int] | None = None
-    ) -> tuple[int, int]:
-        """(producer id, epoch) for a producer that starts. With a transactional id whoever had it before is fenced off, and
-        what it left open is aborted first; without one, the other arguments mean nothing. `expected`: id and epoch of a
-        producer that goes on after an error (KIP-360). Raises RequestError."""
-        if transactional_id is None:
-            return await self._ids.next(), 0
-        return await self._transactions.init_producer(transactional_id, timeout_ms, expected)
-
-    def active(self, topic_partition: TopicPartition, *, open_only: bool = False) -> list[ProducerEntry]:
-        """The producers that a partition remembers, by id; `open_only`: those that have a transaction open there. Raises
-        RequestError."""
-        producers = self._manager.topics.actor(topic_partition).log.producers
-        if open_only:
-            return [producers.entries[producer_id] for producer_id in sorted(producers.ongoing)]
-        entries = producers.entries
-        return [entries[producer_id] for producer_id in sorted(entries)]
-
-    def may_have_owner(self, producer_id: int, topic_partition: TopicPartition) -> bool:
-        """Whether what the producer has open on the partition belongs to a transactional id, as far as is known; otherwise it
-        is hanging."""
-        return self._transactions.ids.may_be_open(producer_id, topic_partition)
-
-    async def abort_hanging(self, topic_partition: TopicPartition, producer_id: int) -> int:
-        """Abort what a producer has open on a partition and no transactional id has; answers where it began. Raises
-        RequestError."""
-        return await self._hanging.abort(topic_partition, producer_id)
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -1,11 +1,15 @@
 """The life of the coordinators: they are loaded before the broker serves, looked after while it runs, and stopped before the
 logs are (Kafka: GroupCoordinatorService, TransactionCoordinator).
+
+Producers: their ids, and what partitions remember of them.
+
+The offsets that groups commit, by themselves or in a transaction.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Self
 
@@ -16,18 +20,23 @@ from ...protocol.coordinator.offsets import OFFSETS_TOPIC
 from ...protocol.coordinator.share_group_records import SHARE_GROUP_STATE_TOPIC
 from ...protocol.coordinator.stage_commits import STAGE_COMMITS_TOPIC
 from ...protocol.coordinator.transactions import TRANSACTIONS_TOPIC
+from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
-from ..actors.coordinators.committed_offsets import CommittedOffsets
+from ..actors.coordinators.commit_batch import AnswerCommit, Commit
+from ..actors.coordinators.committed_offsets import CommittedOffsets, GroupOffset
 from ..actors.coordinators.hanging_transactions import HangingTransactions
+from ..actors.coordinators.offsets_topic import check_group
 from ..actors.coordinators.producer_ids import ProducerIds
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..actors.disk.task_errors import TaskErrors
+from ..actors.manager.configs import GroupConfigs
 from ..actors.manager.log_manager import LogManager
-from ..actors.manager.state.group_configs import GroupConfigs
 from ..actors.partition.partition import PartitionActor
 from ..actors.stages.stage_commits import StageCommits
 from ..groups.coordinators.group_coordinator import GroupCoordinator
+from ..groups.values import NO_MEMBER, CommittingMember
 from ..sharing.state_log import ShareStateLog
+from ..storage.producers.producer_cursor import ProducerEntry
 from ..system.clock import NowMs
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -187,3 +196,115 @@ async def open_coordinators(manager: LogManager, now_ms: NowMs, group_configs: G
             await coordinators.stop()
         if in_time.cancelled_caught:
             LOGGER.error("a step of the coordinators takes too long for the stop and is given up with the logs")
+
+
+@attrs.frozen(eq=False, repr=False)
+class Producers:
+    """Idempotent producers, with a transactional id and without."""
+
+    _manager: LogManager
+    _ids: ProducerIds
+    _transactions: TransactionCoordinator
+    _hanging: HangingTransactions
+
+    async def init(
+        self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int] | None = None
+    ) -> tuple[int, int]:
+        """(producer id, epoch) for a producer that starts. With a transactional id whoever had it before is fenced off, and
+        what it left open is aborted first; without one, the other arguments mean nothing. `expected`: id and epoch of a
+        producer that goes on after an error (KIP-360). Raises RequestError."""
+        if transactional_id is None:
+            return await self._ids.next(), 0
+        return await self._transactions.init_producer(transactional_id, timeout_ms, expected)
+
+    def active(self, topic_partition: TopicPartition, *, open_only: bool = False) -> list[ProducerEntry]:
+        """The producers that a partition remembers, by id; `open_only`: those that have a transaction open there. Raises
+        RequestError."""
+        producers = self._manager.topics.actor(topic_partition).log.producers
+        if open_only:
+            return [producers.entries[producer_id] for producer_id in sorted(producers.ongoing)]
+        entries = producers.entries
+        return [entries[producer_id] for producer_id in sorted(entries)]
+
+    def may_have_owner(self, producer_id: int, topic_partition: TopicPartition) -> bool:
+        """Whether what the producer has open on the partition belongs to a transactional id, as far as is known; otherwise it
+        is hanging."""
+        return self._transactions.ids.may_be_open(producer_id, topic_partition)
+
+    async def abort_hanging(self, topic_partition: TopicPartition, producer_id: int) -> int:
+        """Abort what a producer has open on a partition and no transactional id has; answers where it began. Raises
+        RequestError."""
+        return await self._hanging.abort(topic_partition, producer_id)
+
+
+@attrs.frozen(eq=False, repr=False)
+class OffsetCommits:
+    """What groups have committed. Who its members are is the `GroupCoordinator`'s."""
+
+    _committed: CommittedOffsets
+    _coordinator: GroupCoordinator
+    _transactions: TransactionCoordinator
+
+    async def commit(
+        self,
+        group: str,
+        offsets: Sequence[Commit | tuple[TopicPartition, int, str | None]],
+        *,
+        transaction: tuple[str, int, int] | None = None,
+        member: CommittingMember = NO_MEMBER,
+    ) -> list[RequestError | None]:
+        """Keep the offsets (of the record to be read next, with a note) of a group; one answer for each, in order.
+
+        `transaction`, (transactional id, producer id, epoch): they count when it commits, and never if it aborts. `member`: who
+        commits; without membership one can commit for groups without members, or in a transaction. Raises RequestError when
+        none of them could be kept.
+        """
+        commits = [Commit(*each) for each in offsets]
+        if transaction is None:
+            return await self._coordinator.commit(group, commits, member)
+        transactional_id, producer_id, producer_epoch = transaction
+        await self.join_transaction(transactional_id, producer_id, producer_epoch, group)
+        return await self._coordinator.commit(group, commits, member, producer_id=producer_id, producer_epoch=producer_epoch)
+
+    def commit_now(self, group: str, commits: Sequence[Commit], member: CommittingMember, answer: AnswerCommit) -> bool:
+        """`commit` outside of a transaction, on the spot: what that answers or raises is given to `answer`, now or when it is
+        stored. False, and nothing has happened: await `commit`. Raises RequestError."""
+        return self._coordinator.commit_now(group, commits, member, answer)
+
+    async def fetch(
+        self, group: str, partitions: Sequence[TopicPartition] | None = None, *, require_stable: bool = False
+    ) -> list[tuple[TopicPartition, int, str]]:
+        """(partition, committed offset, note) for these partitions, -1 where there is none; None: all that the group has.
+
+        With `require_stable`, an offset that an open transaction may still change raises UNSTABLE_OFFSET_COMMIT. Raises
+        RequestError.
+        """
+        return self._committed.fetch(group, partitions, require_stable=require_stable)
+
+    def committed(self, group: str, partitions: Sequence[TopicPartition] | None = None) -> list[GroupOffset]:
+        """What a group has committed for these partitions, in order, and what may still change; None: all. Raises
+        RequestError."""
+        return self._committed.committed(group, partitions)
+
+    def committed_partitions(self, group: str) -> list[TopicPartition]:
+        """All partitions for which the group has committed something, in order. Raises RequestError."""
+        return self._committed.committed_partitions(group)
+
+    async def delete(self, group: str, partitions: Sequence[TopicPartition]) -> list[RequestError | None]:
+        """Forget offsets of a group; one answer for each, in order. Those of topics that its members read stay
+        (GROUP_SUBSCRIBED_TO_TOPIC). Raises RequestError for all of them."""
+        return await self._coordinator.delete_offsets(group, partitions)
+
+    # ---- in a transaction ------------------------------------------------------------------------------------------------
+
+    async def join_transaction(self, transactional_id: str, producer_id: int, producer_epoch: int, group: str) -> None:
+        """Let the offsets of a group join the producer's transaction; `commit` does it by itself. Raises RequestError."""
+        check_group(group)
+        await self._committed.topic.ensure()
+        partition = self._committed.topic.partition_of(group)
+        await self._transactions.add_partitions(transactional_id, producer_id, producer_epoch, [partition])
+
+    def check_in_transaction(self, transactional_id: str, producer_id: int, producer_epoch: int, group: str) -> None:
+        """Raises RequestError unless the offsets of a group have joined the producer's open transaction."""
+        partition = self._committed.topic.partition_of(group)
+        self._transactions.check_joined(transactional_id, producer_id, producer_epoch, [partition])

@@ -9,7 +9,7 @@ import attrs
 
 from ...protocol.errors import RequestError
 from ...protocol.types import Isolation, TimeRange, TopicPartition
-from ..actors.manager.gaps.passes import GapPasses
+from ..actors.manager.gap_passes import GapPasses
 from ..actors.partition.partition import PartitionActor
 from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords

@@ -1,4 +1,4 @@
-"""Changes of logs other than appends (delete records, expire and compact segments), and the log directories."""
+"""Logs apart from appends and reads: delete records, expire and compact segments; and the log directories."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import attrs
 from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
 from ..actors.compaction.compaction import Compaction
-from ..actors.manager.descriptions import DirectoryContents, DirectoryDescription, describe_directories, directory_contents
 from ..actors.manager.log_manager import LogManager
 from ..actors.partition.partition import PartitionStatistics
 from ..storage.log.changes import raise_leader_epoch
 from ..storage.log.log_snapshot import LogSnapshot
+from .topics import DirectoryContents, DirectoryDescription, describe_directories, directory_contents
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,7 @@ from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import MIB
 from ...protocol.records.batch import BatchHeader, iter_batches
 from ...protocol.types import Bytes
-from ..actors.manager.gaps.passes import GapPasses
+from ..actors.manager.gap_passes import GapPasses
 from ..actors.manager.topics import Topics
 from ..loop.waiting import Waiters, waiting_on
 from ..sharing.partition import AcquireStyle, SharePartition

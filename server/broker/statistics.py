@@ -17,17 +17,17 @@ import trio
 
 from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
-from ..actors.compaction.cleaner_counters import CleanerCounters
-from ..actors.compaction.scrub import Scrub, ScrubStatistics
+from ..actors.compaction.cleaner_process import CleanerCounters
+from ..actors.compaction.compaction import Scrub, ScrubStatistics
 from ..actors.disk.disk import Disk, DiskStatistics
-from ..actors.manager.descriptions import DirectoryDescription, describe_directories
-from ..actors.manager.gaps.passes import GapCounts
+from ..actors.manager.gap_passes import GapCounts
 from ..actors.manager.log_manager import LogManager
 from ..actors.manager.topics import HostedTopic, OfflinePartition
 from ..actors.partition.partition import PartitionActor
 from ..actors.wear.wear import Wear, WearStatistics
 from ..storage.log.derived_files import NOTHING_DROPPED, Dropped
 from .coordinators import Coordinators
+from .topics import DirectoryDescription, describe_directories
 
 MAX_TOPICS: Final = 500
 MAX_PARTITIONS: Final = 1_000

@@ -25,7 +25,7 @@ from ..config.broker_config import BrokerConfig
 from ..listeners.addresses import Addresses
 from ..storage.disk.checkpoints import META_PROPERTIES_FILE, PRODUCER_ID_BLOCK_FILE
 from ..storage.disk.filesystem import OsFileSystem
-from ..system.memory_mounts import lies_in_memory
+from ..system.whole_sync import lies_in_memory
 from .clock import MovedClock
 from .faults.disk_faults import DiskFaults
 from .faults.faults import Faults

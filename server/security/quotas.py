@@ -15,19 +15,36 @@ A quota of a user or client id is shared by all connections that it holds for. O
 
 Source: KIP-55; Kafka's ClientQuotaManager, ClientRequestQuotaManager, ConnectionQuotas. Nothing of this is asked while there
 are no quotas: `is_active` is a plain attribute.
+
+What may be used at once, and how fast that comes back: a bucket of tokens.
+
+As Kafka measures changes of topics (`TokenBucket` with `controller.quota.window.num` 11 and
+`controller.quota.window.size.seconds` 1): it holds what the bound gives in eleven seconds, is full at first, and may be below
+zero, which is to be waited out.
+
+The quota of changes of topics: partitions that a client makes and deletes (KIP-599; Kafka: ControllerMutationQuotaManager,
+StrictControllerMutationQuota, PermissiveControllerMutationQuota).
+
+A client that understands the error is refused while it owes; one that does not gets what it wants, and has to be quiet.
+
+A rate over a sliding window: what was used in the last samples, divided by the time that they cover.
+
+As Kafka measures (`Rate` and `SampledStat` with `quota.window.num` 11 and `quota.window.size.seconds` 1): use is added to a
+sample until that is a second old; eleven samples are kept, and one whose last use is eleven seconds old is forgotten. A window
+that has just begun counts as ten seconds, so that a burst is measured by what it is over ten seconds.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from types import EllipsisType
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
 from ..system.client_memory import MAX_NAME_CHARS, shortened
-from .mutation_quotas import ALLOWED, Mutation, MutationBuckets
 from .quota_entities import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
@@ -40,7 +57,111 @@ from .quota_entities import (
     QuotaEntity,
     plain_address,
 )
-from .quota_rate import LEAST_WINDOW_S, SAMPLE_S, QuotaRate
+
+MAX_BUCKETS: Final = 10_000
+"""Users and clients whose use is remembered; beyond it who has changed nothing for longest is forgotten, and begins anew."""
+
+Sharer = tuple[str | None, str | None]
+"""The user and the client id that a bucket is of; None: whoever it is."""
+
+
+class Mutation(NamedTuple):
+    """What became of a change."""
+
+    is_allowed: bool = True
+    throttle_s: float = 0.0
+
+
+ALLOWED: Final = Mutation()
+
+
+@attrs.define(eq=False, repr=False)
+class MutationBuckets:
+    """What clients have left. Owner: `ClientQuotas`."""
+
+    _buckets: dict[Sharer, TokenBucket] = attrs.field(factory=dict)
+
+    def use(self, sharer: Sharer, partitions: int, bound: float, now_s: float, *, is_strict: bool) -> Mutation:
+        """So many partitions are to be made or deleted."""
+        bucket = self._buckets.get(sharer)
+        if bucket is None:
+            if len(self._buckets) >= MAX_BUCKETS:
+                self._make_room()
+            bucket = self._buckets[sharer] = TokenBucket.full(bound, now_s)
+        if is_strict:
+            if missing_s := bucket.missing_s(bound, now_s):
+                return Mutation(False, round(missing_s, 3))
+            bucket.take(partitions, bound, now_s)
+            return ALLOWED
+        bucket.take(partitions, bound, now_s)
+        return Mutation(True, round(bucket.missing_s(bound, now_s), 3))
+
+    def _make_room(self) -> None:
+        recent = sorted(self._buckets, key=lambda sharer: self._buckets[sharer].last_s)[-(MAX_BUCKETS // 2) :]
+        self._buckets = {sharer: self._buckets[sharer] for sharer in recent}
+
+
+SAMPLE_COUNT: Final = 11
+SAMPLE_S: Final = 1.0
+LEAST_WINDOW_S: Final = SAMPLE_S * (SAMPLE_COUNT - 1)
+
+
+@attrs.define(eq=False, repr=False)
+class _Sample:
+    began_s: float
+    last_s: float
+    amount: float
+
+
+@attrs.define(eq=False, repr=False)
+class QuotaRate:
+    """What one user, client or address has used. Owner: `ClientQuotas`. Times are seconds that only grow."""
+
+    kept: float = 0.0
+    """What the samples hold, those included that are too old to count: not more was used."""
+    _samples: deque[_Sample] = attrs.field(factory=lambda: deque(maxlen=SAMPLE_COUNT))
+
+    def add(self, amount: float, now_s: float) -> None:
+        """Something was used; a negative amount takes back what was added."""
+        samples = self._samples
+        if samples and now_s - samples[-1].began_s < SAMPLE_S:
+            samples[-1].amount += amount
+            samples[-1].last_s = now_s
+            self.kept += amount
+        else:
+            samples.append(_Sample(now_s, now_s, amount))
+            self.kept = sum(sample.amount for sample in samples)
+
+    @property
+    def last_s(self) -> float:
+        """When something was used last."""
+        return self._samples[-1].last_s if self._samples else -math.inf
+
+    def is_unused(self, now_s: float) -> bool:
+        """Whether nothing is in the window."""
+        samples = self._samples
+        while samples and now_s - samples[0].last_s >= SAMPLE_COUNT * SAMPLE_S:
+            samples.popleft()
+        return not samples
+
+    def window_s(self, now_s: float) -> float:
+        """How long the window is that the rate is about."""
+        if self.is_unused(now_s):
+            return LEAST_WINDOW_S
+        elapsed_s = now_s - self._samples[0].began_s
+        full_s = elapsed_s // SAMPLE_S * SAMPLE_S
+        return elapsed_s + max(0.0, LEAST_WINDOW_S - full_s)
+
+    def per_second(self, now_s: float) -> float:
+        """Use a second."""
+        window_s = self.window_s(now_s)
+        return sum(sample.amount for sample in self._samples) / window_s
+
+    def over_s(self, bound: float, now_s: float) -> float:
+        """After how long without use the rate would be at the bound again; 0 when it is not above it."""
+        rate = self.per_second(now_s)
+        return (rate - bound) / bound * self.window_s(now_s) if rate > bound else 0.0
+
 
 MEASURED: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE})
 """What requests count for."""
@@ -227,3 +348,34 @@ class ClientQuotas:
         if seconds:
             rate.add(-1, now_s)
         return seconds
+
+
+BURST_S: Final = 11.0
+
+
+@attrs.define(eq=False, repr=False)
+class TokenBucket:
+    """What one user or client has left. Owner: `ClientQuotas`. Times are seconds that only grow."""
+
+    tokens: float
+    last_s: float
+    """When it was looked at last."""
+
+    @classmethod
+    def full(cls, bound: float, now_s: float) -> TokenBucket:
+        return cls(bound * BURST_S, now_s)
+
+    def refill(self, bound: float, now_s: float) -> None:
+        """What has come back since it was looked at last."""
+        self.tokens = min(bound * BURST_S, self.tokens + bound * (now_s - self.last_s))
+        self.last_s = now_s
+
+    def take(self, amount: float, bound: float, now_s: float) -> None:
+        """Something is used, whether it is there or not."""
+        self.refill(bound, now_s)
+        self.tokens -= amount
+
+    def missing_s(self, bound: float, now_s: float) -> float:
+        """After how long nothing is owed any more; 0 where nothing is."""
+        self.refill(bound, now_s)
+        return max(0.0, -self.tokens / bound)

@@ -247,9 +247,9 @@ KINDS: Final[tuple[Kind, ...]] = (
         sign=_signed_json(1),
     ),
     Kind(
-        decode=lambda data: state_files.decode_groups(PATH, data),
-        encode=state_files.encode_groups,
-        seeds=(state_files.encode_groups(state_files.GroupsState(2, {"readers": {"share.auto.offset.reset": "earliest"}})),),
+        decode=lambda data: state_files.GROUPS.decode(PATH, data),
+        encode=state_files.GROUPS.encode,
+        seeds=(state_files.GROUPS.encode(state_files.Overrides(2, {"readers": {"share.auto.offset.reset": "earliest"}})),),
         sign=_signed_json(1),
     ),
     Kind(
@@ -259,9 +259,9 @@ KINDS: Final[tuple[Kind, ...]] = (
         sign=_signed_json(1),
     ),
     Kind(
-        decode=lambda data: state_files.decode_client_metrics(PATH, data),
-        encode=state_files.encode_client_metrics,
-        seeds=(state_files.encode_client_metrics(state_files.ClientMetricsState(2, {"all": {"interval.ms": "1000"}})),),
+        decode=lambda data: state_files.CLIENT_METRICS.decode(PATH, data),
+        encode=state_files.CLIENT_METRICS.encode,
+        seeds=(state_files.CLIENT_METRICS.encode(state_files.Overrides(2, {"all": {"interval.ms": "1000"}})),),
         sign=_signed_json(1),
     ),
     Kind(

@@ -14,8 +14,9 @@ RECOVERY: Final = f"{STORAGE}/recovery/test_recovery.py"
 OLDEST_FAULTS: Final = {
     "topics-file-unchecked": Fault(
         why="A flipped digit in topics.json is a topic's configuration, and deletes its records.",
-        file="server/storage/directory/topics_file.py",
-        old="        check_checksum(path, document, _FIELDS, _ADVICE)\n",
+        file="server/storage/directory/state_files.py",
+        old="if (editable is None or found is not None) and found",
+        new="if editable is None and found",
         tests=(f"{STORAGE}/directory/test_json_files.py::test_a_flipped_bit_is_noticed_wherever_it_is",),
     ),
     "end-of-a-clean-stop": Fault(
@@ -34,7 +35,7 @@ OLDEST_FAULTS: Final = {
     ),
     "lost-in-the-middle-of-a-commit": Fault(
         why="What a power cut has taken out of the middle of a commit that is decided never comes.",
-        file="server/actors/stages/stage_finish.py",
+        file="server/actors/stages/stage_appends.py",
         old="name=name) if found.lost else partition\n",
         new="name=name) if found.lost is None else partition\n",
         tests=(f"{STAGE_COMMIT_CRASHES}::test_what_a_crash_has_taken_out_of_the_middle_is_appended_behind_the_rest",),

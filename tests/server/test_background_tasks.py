@@ -17,8 +17,8 @@ import trio.testing
 from triolog.protocol.coordinator.classic_group_records import GroupMetadataValue, MemberMetadata
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.compaction.cleaner import Cleaner
-from triolog.server.actors.compaction.cleaner_counters import CleanerCounters
-from triolog.server.actors.compaction.scrub import Scrub
+from triolog.server.actors.compaction.cleaner_process import CleanerCounters
+from triolog.server.actors.compaction.compaction import Scrub
 from triolog.server.actors.coordinators.hanging_transactions import HangingTransactions
 from triolog.server.actors.coordinators.offsets_topic import OffsetsTopic
 from triolog.server.actors.coordinators.transaction_coordinator import TransactionCoordinator
@@ -28,8 +28,7 @@ from triolog.server.actors.manager import log_directories
 from triolog.server.actors.manager.disk_guard import DiskGuard
 from triolog.server.actors.manager.log_directories import LogDirectories
 from triolog.server.actors.manager.log_retention import LogRetention
-from triolog.server.actors.manager.maintenance import _Job
-from triolog.server.actors.manager.producer_expiry import expire_producers
+from triolog.server.actors.manager.maintenance import _Job, expire_producers
 from triolog.server.actors.manager.segment_leases import SegmentLeases
 from triolog.server.actors.manager.waiting_logs import WaitingLogs
 from triolog.server.actors.partition.partition import PartitionActor

@@ -33,9 +33,7 @@ from ...storage.log.log import Log
 from ..manager.log_manager import LogManager
 from ..manager.log_retention import LOOKS_PER_TURN
 from ..manager.topics import HostedPartition
-from .child_process import OpenChild
-from .cleaner_counters import CleanerCounters
-from .cleaner_process import CleanerFailedError, open_cleaner_process
+from .cleaner_process import CleanerCounters, CleanerFailedError, OpenChild, open_cleaner_process
 
 LOGGER: Final = logging.getLogger(__name__)
 

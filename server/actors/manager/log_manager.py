@@ -36,12 +36,11 @@ from ...system.clock import NowMs
 from ..disk.disk import Disk
 from ..partition.partition import PartitionActor
 from .disk_guard import DiskGuard
-from .gaps.passes import GapPasses
+from .gap_passes import GapPasses
 from .log_closing import close_logs
 from .log_directories import LogDirectories
 from .log_opening import Job, LogOpener, Opened, Report, WaitsForSpace
-from .log_retention import LogRetention
-from .space.holds import Holds
+from .log_retention import Holds, LogRetention
 from .topic_changes import ConfigChange, TopicChanges
 from .topics import HostedPartition, HostedTopic, OfflinePartition, Topics
 from .waiting_logs import WaitingLogs

@@ -7,10 +7,13 @@
 | producers whose ids expired | 10 minutes |
 | unlinking what was taken out, the room on the disks, logs that wait for space | one second; the room also when appends ask |
 | directories of logs that went offline, the clock | one second |
+
+Forgetting producers that have not appended for `producer_id_expiration_ms` (Kafka: PeriodicProducerExpirationCheck).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -18,10 +21,14 @@ from typing import Final
 import attrs
 import trio
 
-from ...system.clock_watch import ClockWatch
+from ....protocol.errors import RequestError
+from ...config.broker_config import BrokerConfig
+from ...storage.disk.diskops import Procedure
+from ...storage.log.log import Log
+from ...system.clock import ClockWatch, NowMs
 from ..disk.task_errors import TaskErrors
 from .log_manager import LogManager
-from .producer_expiry import expire_producers
+from .topics import Topics
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -93,3 +100,21 @@ async def run_maintenance(manager: LogManager, *, task_status: trio.TaskStatus[N
         task_status.started()
         for each in jobs:
             nursery.start_soon(each.repeat)
+
+
+LOGS_PER_TURN: Final = 32
+
+
+async def expire_producers(topics: Topics, now_ms: NowMs, config: BrokerConfig, errors: TaskErrors) -> None:
+    """In every log's turn; a log without producers is left alone."""
+
+    def expire(log: Log) -> Procedure[int]:
+        yield from ()
+        return log.producers.expire(now_ms(), config.producer_id_expiration_ms)
+
+    for number, hosted in enumerate(topics.hosted()):
+        if number % LOGS_PER_TURN == 0:
+            await trio.lowlevel.checkpoint()
+        if hosted.actor.log.producers.entries and hosted.actor.log.refusal is None:
+            with errors.isolate("producer-expiry", hosted.actor.topic_partition), contextlib.suppress(RequestError):
+                await hosted.actor.perform(expire)

@@ -31,16 +31,15 @@ from ....protocol.kafka.scram import (
 )
 from ....protocol.limits import MAX_RULE_NAME_CHARS
 from ...config.broker_config import BrokerConfig
-from ...security.acls import Acl, AclFilter
-from ...security.authorizer import AclAuthorizer
+from ...security.acls import Acl, AclAuthorizer, AclFilter
 from ...security.quota_entities import QuotaEntity
 from ...security.quotas import ClientQuotas
 from ...security.users import MAX_USERS_FILE_BYTES, ConfiguredUser, decode_users
 from ...storage.directory.security_file import CredentialKey, SecurityState, read_security, write_security
 from ...storage.disk.filesystem import read_file
+from .audit_log import AuditLog
+from .configs import Copies
 from .log_manager import LogManager
-from .state.audit_log import AuditLog
-from .state.copies import Copies
 
 LOGGER: Final = logging.getLogger(__name__)
 

@@ -45,7 +45,7 @@ from ...storage.log.log import Log
 from ...system.clock import NowMs
 from ..partition.partition import PartitionActor, deleted_error
 from .log_directories import LogDirectories
-from .partition_making import PartitionMaker, remove_partition
+from .log_opening import PartitionMaker, remove_partition
 from .topics import HostedPartition, HostedTopic, Topics, half_deleted_error
 
 LOGGER: Final = logging.getLogger(__name__)

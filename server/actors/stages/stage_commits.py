@@ -29,11 +29,9 @@ from ...storage.errors import AppendFailedError, LogOfflineError
 from ...system.clock import NowMs
 from ..coordinators.producer_ids import ProducerIds
 from ..manager.log_manager import LogManager
-from .stage_appends import StageProducer
-from .stage_checks import Files, StageChecks, StagedShare
-from .stage_commit_log import Application, StageCommitLog
+from .stage_appends import StageProducer, finish_partition
+from .stage_commit_log import Application, Files, StageChecks, StageCommitLog, StagedShare
 from .stage_files import stage_name, version_of
-from .stage_finish import finish_partition
 from .stages import Stages
 
 LOGGER: Final = logging.getLogger(__name__)

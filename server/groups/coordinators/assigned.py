@@ -24,7 +24,7 @@ from ....protocol.types import TopicPartition
 from ...actors.coordinators.alarm import Alarm, deadline_now_ms
 from ...actors.coordinators.keyed_locks import KeyedLocks
 from ...actors.coordinators.offsets_topic import OffsetsTopic
-from ...actors.manager.state.group_configs import GroupConfigs
+from ...actors.manager.configs import GroupConfigs
 from ...actors.manager.topics import Topics
 from ...system.client_memory import Account, deep_bytes
 from ...system.clock import NowMs

@@ -23,7 +23,7 @@ from ....protocol.limits import INT64_MAX
 from ....protocol.types import TopicPartition
 from ..directory.inventory import PartitionFiles, StoppedDirectory
 from ..directory.security_file import SECURITY_FILE, read_security
-from ..directory.state_files import BROKERS, CLIENT_METRICS_FILE, GROUPS_FILE, read_client_metrics, read_groups, read_state
+from ..directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, read_state
 from ..directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Topic, decode_topics, read_creations
 from ..disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -164,13 +164,13 @@ def _check_security(fs: FileSystem, directory: str, reporter: Reporter) -> None:
 
 def _check_groups(fs: FileSystem, directory: str, reporter: Reporter) -> None:
     try:
-        read_groups(fs, directory)
+        GROUPS.read(fs, directory)
     except CheckpointError as exc:
-        reporter.damage("configurations of groups", f"{directory}/{GROUPS_FILE}", str(exc))
+        reporter.damage("configurations of groups", f"{directory}/{GROUPS.name}", str(exc))
     try:
-        read_client_metrics(fs, directory)
+        CLIENT_METRICS.read(fs, directory)
     except CheckpointError as exc:
-        reporter.damage("subscriptions to metrics", f"{directory}/{CLIENT_METRICS_FILE}", str(exc))
+        reporter.damage("subscriptions to metrics", f"{directory}/{CLIENT_METRICS.name}", str(exc))
     try:
         BROKERS.read(fs, directory)
     except CheckpointError as exc:

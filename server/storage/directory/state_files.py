@@ -23,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -36,6 +36,8 @@ from ..errors import UNREADABLE_JSON, CheckpointError
 FORMAT_VERSION: Final = 1
 CHECKSUM_KEY: Final = "crc32c"
 
+T = TypeVar("T")
+
 
 def encode_checked(fields: Mapping[str, Any]) -> bytes:
     document: dict[str, Any] = {"format_version": FORMAT_VERSION, **fields}
@@ -43,9 +45,21 @@ def encode_checked(fields: Mapping[str, Any]) -> bytes:
     return (json.dumps(document, indent=1) + "\n").encode()
 
 
-def decode_checked(path: str, data: bytes, read: Callable[[dict[str, Any]], T], *, remedy: str) -> T:
-    """What `read` makes of the document. Raises CheckpointError naming the file and what is wrong with it, never its content;
-    also where `read` raises one of UNREADABLE_JSON."""
+def decode_checked(
+    path: str,
+    data: bytes,
+    read: Callable[[dict[str, Any]], T],
+    *,
+    remedy: str,
+    editable: Set[str] | None = None,
+    advice: str = "",
+) -> T:
+    """What `read` makes of the document. Raises CheckpointError naming the file, what is wrong with it and the remedy, also
+    where `read` raises one of UNREADABLE_JSON; never its content, unless people may edit the file.
+
+    `editable` are the fields of a file that people may edit: then the checksum may be missing, and `advice` is for one that is
+    wrong. A field that is not listed is refused: one flipped bit in the name of the checksum would leave the file without one.
+    """
     try:
         document = json.loads(data)
         version = document["format_version"]
@@ -54,19 +68,22 @@ def decode_checked(path: str, data: bytes, read: Callable[[dict[str, Any]], T], 
                 f"{path} has format version {version}, {FORMAT_VERSION} is known: a newer triolog wrote it, or it is "
                 f"damaged; {remedy}"
             )
-        found = document.pop(CHECKSUM_KEY)
-        if found != (computed := _checksum(document)):
-            raise CheckpointError(f"{path} has {CHECKSUM_KEY} {found}, its content has {computed}: {remedy}")
+        found = document.pop(CHECKSUM_KEY) if editable is None else document.pop(CHECKSUM_KEY, None)
+        if editable is not None and (unknown := document.keys() - editable):
+            raise CheckpointError(
+                f"{path} has a field {min(unknown)!r}, which format version {FORMAT_VERSION} has not: {advice}"
+            )
+        if (editable is None or found is not None) and found != (computed := _checksum(document)):
+            raise CheckpointError(f"{path} has {CHECKSUM_KEY} {found}, its content has {computed}: {advice or remedy}")
         return read(document)
     except UNREADABLE_JSON as exc:
-        raise CheckpointError(f"{path} cannot be read ({type(exc).__name__}); {remedy}") from None
+        if editable is None:
+            raise CheckpointError(f"{path} cannot be read ({type(exc).__name__}); {remedy}") from None
+        raise CheckpointError(f"{path} cannot be read: {type(exc).__name__}: {exc}; {remedy}") from exc
 
 
 def _checksum(document: Mapping[str, Any]) -> int:
     return crc32c(json.dumps(document, indent=1).encode())
-
-
-T = TypeVar("T")
 
 
 def read_state(fs: FileSystem, path: str, decode: Callable[[str, bytes], T]) -> T:
@@ -178,14 +195,4 @@ BROKERS: Final = OverridesFile(
 
 GROUPS: Final = OverridesFile("groups.json", "groups", "groups are configured as the server is")
 
-GROUPS_FILE: Final = GROUPS.name
-GroupsState = Overrides
-encode_groups, decode_groups, read_groups, write_groups = GROUPS.encode, GROUPS.decode, GROUPS.read, GROUPS.write
-
-
 CLIENT_METRICS: Final = OverridesFile("client-metrics.json", "subscriptions", "no metrics are asked for")
-
-CLIENT_METRICS_FILE: Final = CLIENT_METRICS.name
-ClientMetricsState = Overrides
-encode_client_metrics, decode_client_metrics = CLIENT_METRICS.encode, CLIENT_METRICS.decode
-read_client_metrics, write_client_metrics = CLIENT_METRICS.read, CLIENT_METRICS.write

@@ -25,7 +25,7 @@ import functools
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -39,10 +39,9 @@ from ..disk.filesystem import FileSystem, read_file
 from ..disk.paths import check_topic_name
 from ..errors import UNREADABLE_JSON, CheckpointError
 from .partition_directory import holds_nothing, topic_id_at
+from .state_files import CHECKSUM_KEY, FORMAT_VERSION, decode_checked, encode_checked
 
 TOPICS_FILE: Final = "topics.json"
-FORMAT_VERSION: Final = 1
-CHECKSUM_KEY: Final = "crc32c"
 _FIELDS: Final = frozenset({"format_version", "generation", "topics", "deleted_topic_ids"})
 _REMEDY: Final = "copy the one of another log directory, or of a backup, over it"
 _ADVICE: Final = f"{_REMEDY}; or, if its content is right because you edited it, take the line {CHECKSUM_KEY!r} out"
@@ -107,21 +106,14 @@ def _document(lines: Iterable[str]) -> str:
 
 def decode_topics(path: str, data: bytes) -> tuple[int, list[Topic]]:
     """(generation, topics). Raises CheckpointError naming the file and what is wrong with it."""
-    try:
-        document = json.loads(data)
-        version = document["format_version"]
-        if version != FORMAT_VERSION:
-            raise CheckpointError(
-                f"{path} has format version {version}, {FORMAT_VERSION} is known: a newer triolog wrote it, or it is damaged; "
-                f"{_REMEDY}"
-            )
-        check_checksum(path, document, _FIELDS, _ADVICE)
-        topics = [_decode_topic(entry) for entry in document["topics"]]
-        if twice := [name for name, count in Counter(topic.name for topic in topics).items() if count > 1]:
-            raise ValueError(f"topic {twice[0]!r} stands there twice")
-        return int(document["generation"]), topics
-    except UNREADABLE_JSON as exc:
-        raise CheckpointError(f"{path} cannot be read: {type(exc).__name__}: {exc}; {_REMEDY}") from exc
+    return decode_checked(path, data, _read_topics, remedy=_REMEDY, editable=_FIELDS, advice=_ADVICE)
+
+
+def _read_topics(document: dict[str, Any]) -> tuple[int, list[Topic]]:
+    topics = [_decode_topic(entry) for entry in document["topics"]]
+    if twice := [name for name, count in Counter(topic.name for topic in topics).items() if count > 1]:
+        raise ValueError(f"topic {twice[0]!r} is listed twice")
+    return int(document["generation"]), topics
 
 
 def decode_deleted_topic_ids(path: str, data: bytes) -> set[uuid.UUID]:
@@ -148,21 +140,6 @@ def checked_partitions(found: Any) -> int:
     if not 0 < count <= MAX_STORED_PARTITIONS:
         raise ValueError(f"a topic cannot have {count} partitions, 1 to {MAX_STORED_PARTITIONS} are possible")
     return count
-
-
-def checksum(document: dict[str, Any]) -> int:
-    """Of a document of ours as `json.dumps(document, indent=1)` writes it."""
-    return crc32c(json.dumps(document, indent=1).encode())
-
-
-def check_checksum(path: str, document: dict[str, Any], fields: Set[str], advice: str) -> None:
-    """Take the checksum out of the document. Raises CheckpointError with the advice when there is one and it is another, or a
-    field that is none of these: one flipped bit in the checksum's own name would leave the file without one."""
-    found = document.pop(CHECKSUM_KEY, None)
-    if unknown := document.keys() - fields:
-        raise CheckpointError(f"{path} has a field {min(unknown)!r}, which format version {FORMAT_VERSION} has not: {advice}")
-    if found is not None and found != (computed := checksum(document)):
-        raise CheckpointError(f"{path} has {CHECKSUM_KEY} {found}, its content has {computed}: {advice}")
 
 
 def _decode_topic(entry: dict[str, Any]) -> Topic:
@@ -192,27 +169,18 @@ class Creation:
 
 
 def encode_creations(generation: int, creations: Iterable[Creation]) -> bytes:
-    document: dict[str, Any] = {
-        "format_version": FORMAT_VERSION,
-        "generation": generation,
-        "creations": [{**attrs.asdict(creation), "topic_id": encode_uuid(creation.topic_id)} for creation in creations],
-    }
-    return json.dumps({**document, CHECKSUM_KEY: checksum(document)}, indent=1).encode() + b"\n"
+    entries = [{**attrs.asdict(creation), "topic_id": encode_uuid(creation.topic_id)} for creation in creations]
+    return encode_checked({"generation": generation, "creations": entries})
 
 
 def decode_creations(path: str, data: bytes) -> tuple[int, list[Creation]]:
     """(generation, creations). Raises CheckpointError naming the file and what is wrong with it."""
-    try:
-        document = json.loads(data)
-        if document["format_version"] != FORMAT_VERSION:
-            version = document["format_version"]
-            raise CheckpointError(f"{path} has format version {version}, {FORMAT_VERSION} is known; delete it")
-        check_checksum(
-            path, document, _CREATIONS_FIELDS, "delete it; topics that appear with another configuration were being made"
-        )
-        return int(document["generation"]), [_decode_creation(entry) for entry in document["creations"]]
-    except UNREADABLE_JSON as exc:
-        raise CheckpointError(f"{path} cannot be read: {type(exc).__name__}: {exc}; delete it") from exc
+    advice = "delete it; topics that appear with another configuration were being made"
+    return decode_checked(path, data, _read_creations, remedy="delete it", editable=_CREATIONS_FIELDS, advice=advice)
+
+
+def _read_creations(document: dict[str, Any]) -> tuple[int, list[Creation]]:
+    return int(document["generation"]), [_decode_creation(entry) for entry in document["creations"]]
 
 
 def _decode_creation(entry: dict[str, Any]) -> Creation:

@@ -28,14 +28,7 @@ from ..check.verify import DirectorySays, check_partition, is_swapping, read_dir
 from ..cleaner.swap import complete_swaps
 from ..directory.inventory import PartitionFiles, StoppedDirectory, read_partition
 from ..directory.security_file import SECURITY_FILE, decode_security
-from ..directory.state_files import (
-    BROKERS,
-    CLIENT_METRICS_FILE,
-    GROUPS_FILE,
-    decode_client_metrics,
-    decode_groups,
-    read_previous,
-)
+from ..directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, read_previous
 from ..directory.topics_file import TOPICS_FILE, decode_topics
 from ..disk.checkpoints import (
     HIGH_WATERMARK_FILE,
@@ -52,8 +45,8 @@ from .repair import Action, Workshop, repair_partition
 STATES: Final[Mapping[str, Callable[[str, bytes], object]]] = {
     TOPICS_FILE: decode_topics,
     SECURITY_FILE: decode_security,
-    GROUPS_FILE: decode_groups,
-    CLIENT_METRICS_FILE: decode_client_metrics,
+    GROUPS.name: GROUPS.decode,
+    CLIENT_METRICS.name: CLIENT_METRICS.decode,
     BROKERS.name: BROKERS.decode,
 }
 """Files of which a copy from before the last change is kept, and how each is read."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.server.security import mutation_quotas
-from triolog.server.security.mutation_quotas import ALLOWED, Mutation, MutationBuckets
-from triolog.server.security.quotas import ClientQuotas
+from triolog.server.security import quotas
+from triolog.server.security.quotas import ALLOWED, ClientQuotas, Mutation, MutationBuckets
 
 ME = ("user", None)
 STEPS = st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 40), st.booleans()), max_size=30)
@@ -52,7 +51,7 @@ def test_who_does_not_gets_what_it_wants_and_has_to_be_quiet() -> None:
 
 
 def test_as_many_clients_are_remembered_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mutation_quotas, "MAX_BUCKETS", 4)
+    monkeypatch.setattr(quotas, "MAX_BUCKETS", 4)
     buckets = MutationBuckets()
     for number in range(5):
         buckets.use((str(number), None), 12, 1.0, number / 10, is_strict=True)

@@ -8,7 +8,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.server.security import quota_entities, quota_rate
+from triolog.server.security import quota_entities
 from triolog.server.security import quotas as module
 from triolog.server.security.quotas import ClientQuotas
 from triolog.server.system.client_memory import deep_bytes
@@ -88,7 +88,7 @@ gaps = st.sampled_from([0.0, 0.3, 1.0, 4.0, 10.0, 11.0, 60.0])
 @given(st.lists(st.tuples(gaps, st.integers(0, 400)), max_size=60))
 def test_a_use_is_told_what_the_rate_says(uses: list[tuple[float, int]]) -> None:
     """Also where it is far below the bound, which is answered without a look at the window."""
-    quotas, rate, now = with_quotas((ORDER[2], 20.0)), quota_rate.QuotaRate(), 0.0
+    quotas, rate, now = with_quotas((ORDER[2], 20.0)), module.QuotaRate(), 0.0
     for gap, amount in uses:
         now += gap
         rate.add(amount, now)

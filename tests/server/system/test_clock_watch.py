@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio.testing
-from triolog.server.system.clock_watch import HOLD_S, MAX_STEP_MS, ClockWatch
+from triolog.server.system.clock import HOLD_S, MAX_STEP_MS, ClockWatch
 
 from tests.support.brokers import PARTITION, actor_of, one_partition, until, value
 from tests.support.logs import Clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from triolog.server.system.flash_health import FlashHealth, flash_health
+from triolog.server.system.block_devices import FlashHealth, flash_health
 
 from tests.support.fake_sysfs import FakeSysfs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from triolog.server.system.process_io import process_written_bytes
+from triolog.server.system.block_devices import process_written_bytes
 
 
 def test_it_is_the_kernel_s_count_and_not_known_where_the_system_does_not_tell(tmp_path: Path) -> None:

@@ -8,13 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ....server.storage.directory.security_file import SECURITY_FILE, decode_security
-from ....server.storage.directory.state_files import (
-    BROKERS,
-    CLIENT_METRICS_FILE,
-    GROUPS_FILE,
-    decode_client_metrics,
-    decode_groups,
-)
+from ....server.storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS
 from ....server.storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, decode_creations, decode_topics
 from ....server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -140,8 +134,8 @@ TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {
         [f"producer ids from {decode_producer_id_block(path, data)} on were never given out"]
     ),
     SECURITY_FILE: _security,
-    GROUPS_FILE: lambda path, data: _overrides(decode_groups(path, data), "group"),
-    CLIENT_METRICS_FILE: lambda path, data: _overrides(decode_client_metrics(path, data), "subscription"),
+    GROUPS.name: lambda path, data: _overrides(GROUPS.decode(path, data), "group"),
+    CLIENT_METRICS.name: lambda path, data: _overrides(CLIENT_METRICS.decode(path, data), "subscription"),
     BROKERS.name: lambda path, data: _overrides(BROKERS.decode(path, data), "broker"),
 }
 """How each file is read, by its name."""

@@ -16,9 +16,14 @@ import trio
 import trio.testing
 from triolog.protocol.errors import RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.compaction.child_process import ChildProcess, open_child_process
 from triolog.server.actors.compaction.cleaner import MOST_DEATHS, Cleaner
-from triolog.server.actors.compaction.cleaner_process import CleanerFailedError, CleanerProcess, open_cleaner_process
+from triolog.server.actors.compaction.cleaner_process import (
+    ChildProcess,
+    CleanerFailedError,
+    CleanerProcess,
+    open_child_process,
+    open_cleaner_process,
+)
 from triolog.server.broker import Broker
 from triolog.server.config import DataPermissions
 from triolog.server.storage.cleaner.job import CleanedGroup, CleaningJob, CleaningResult

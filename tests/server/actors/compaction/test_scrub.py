@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from triolog.server.actors.compaction.child_process import open_child_process
-from triolog.server.actors.compaction.scrub import Scrub
+from triolog.server.actors.compaction.cleaner_process import open_child_process
+from triolog.server.actors.compaction.compaction import Scrub
 from triolog.server.broker import Broker
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, running_broker, until

@@ -12,7 +12,7 @@ import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server import broker as door
-from triolog.server.actors.manager.gaps import passes
+from triolog.server.actors.manager import gap_passes
 
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, records_from
 from tests.support.damaged_batches import damage_batch
@@ -56,13 +56,13 @@ async def test_a_client_is_told_and_counted_once_for_a_range(
                 assert await fetched(broker, 4) == [6]
             assert await fetched(broker, 0, "another") == [0]
             assert await fetched(broker, 7, "behind it") == [6]
-        assert broker.gaps.passes.counts() == passes.GapCounts({TOPIC: 2}, {}, {})
+        assert broker.gaps.passes.counts() == gap_passes.GapCounts({TOPIC: 2}, {}, {})
         told = [record.getMessage() for record in caplog.records if "goes on behind" in record.message]
         assert told == [
             f"{PARTITION}: client {client!r} at 127.0.0.1 goes on behind offsets 3 to 5, which damage has taken out"
             for client in ("consumer", "another")
         ]
-        monkeypatch.setattr(passes, "MAX_REMEMBERED", 2)
+        monkeypatch.setattr(gap_passes, "MAX_REMEMBERED", 2)
         for client in ("a", "b", "a", "c", "a", "b"):
             await fetched(broker, 3, client)
         assert broker.gaps.passes.counts().passed == {TOPIC: 2 + 4}, "a, b, c, and b again"
@@ -76,7 +76,7 @@ async def test_a_refused_client_is_told_once_how_to_continue(tmp_path: Path, cap
         for _ in range(3):
             assert await fetched(broker, 3) == []
         assert await fetched(broker, 3, "by itself", skip_gaps=False) == []
-        assert broker.gaps.passes.counts() == passes.GapCounts({TOPIC: 1}, {TOPIC: 1}, {})
+        assert broker.gaps.passes.counts() == gap_passes.GapCounts({TOPIC: 1}, {TOPIC: 1}, {})
         [told] = [record.message for record in caplog.records if "is refused" in record.message]
         assert f"`triolog gaps accept {TOPIC} 0 3`" in told
         in_the_way = tmp_path / f"{TOPIC}-0" / "quarantine-checkpoint.tmp"
@@ -142,7 +142,7 @@ async def test_a_share_group_is_given_what_lies_behind_a_range_and_counted(tmp_p
         assert ([each[:2] for each in acquired], errors) == ([(0, 8)], []), (
             "what is missing its member says, as behind compaction"
         )
-        assert broker.gaps.passes.counts() == passes.GapCounts({TOPIC: 1}, {}, {("sharers", TOPIC): 1})
+        assert broker.gaps.passes.counts() == gap_passes.GapCounts({TOPIC: 1}, {}, {("sharers", TOPIC): 1})
 
 
 async def test_a_share_group_stands_under_refuse_until_the_range_is_accepted(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from triolog.protocol.errors import RequestError
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.manager.producer_expiry import expire_producers
+from triolog.server.actors.manager.maintenance import expire_producers
 from triolog.server.storage.disk.checkpoints import HIGH_WATERMARK_FILE
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value

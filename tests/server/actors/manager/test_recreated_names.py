@@ -10,8 +10,8 @@ import trio
 from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC
 from triolog.protocol.errors import InvalidRequestError, RequestError
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.compaction.child_process import open_child_process
-from triolog.server.actors.compaction.scrub import Scrub
+from triolog.server.actors.compaction.cleaner_process import open_child_process
+from triolog.server.actors.compaction.compaction import Scrub
 from triolog.server.broker import Broker
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem

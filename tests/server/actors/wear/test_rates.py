@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.server.actors.wear.rates import Look, Looks, Rates, days_to_endurance
+from triolog.server.actors.wear.wear import Look, Looks, Rates, days_to_endurance
 
 
 def look(at_s: float, written: int | None = 0, appended: int = 0, room: int | None = None) -> Look:

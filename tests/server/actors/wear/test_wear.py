@@ -12,10 +12,9 @@ import attrs
 import pytest
 import trio
 from trio.testing import MockClock
-from triolog.server.actors.wear.rates import Rates
-from triolog.server.actors.wear.wear import LOOK_S, Wear, WearStatistics
+from triolog.server.actors.wear.wear import LOOK_S, Rates, Wear, WearStatistics
 from triolog.server.broker import Broker
-from triolog.server.system.flash_health import FlashHealth
+from triolog.server.system.block_devices import FlashHealth
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, running_broker
 from tests.support.fake_sysfs import FakeSysfs

@@ -22,8 +22,7 @@ from triolog.server.figures.prometheus import collected, families, scrape
 from triolog.server.listeners.http.health import Health
 from triolog.server.listeners.http.server import http_listener
 from triolog.server.listeners.opening import Addresses, Listeners
-from triolog.server.system.block_devices import BlockDevice
-from triolog.server.system.flash_health import FlashHealth
+from triolog.server.system.block_devices import BlockDevice, FlashHealth
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import connect
 

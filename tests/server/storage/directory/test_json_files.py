@@ -18,15 +18,7 @@ from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.server.security.acls import Acl
 from triolog.server.security.quota_entities import checked_entity
 from triolog.server.storage.directory import security_file
-from triolog.server.storage.directory.state_files import (
-    BROKERS,
-    GroupsState,
-    Overrides,
-    decode_groups,
-    encode_groups,
-    read_groups,
-    write_groups,
-)
+from triolog.server.storage.directory.state_files import BROKERS, GROUPS, Overrides
 from triolog.server.storage.directory.topics_file import (
     Creation,
     Topic,
@@ -62,7 +54,7 @@ FILES: Final = {
     "creations": JsonFile(
         encode_creations(3, [Creation(name="a", topic_id=ID, first_partition=2, partitions=5)]), decode_creations
     ),
-    "groups": JsonFile(encode_groups(GroupsState(3, {"group": {"share.delivery.count.limit": "3"}})), decode_groups),
+    "groups": JsonFile(GROUPS.encode(Overrides(3, {"group": {"share.delivery.count.limit": "3"}})), GROUPS.decode),
     "brokers": JsonFile(BROKERS.encode(Overrides(3, {"": {"log.retention.ms": "5"}})), BROKERS.decode),
     "security": JsonFile(
         security_file.encode_security(
@@ -127,15 +119,15 @@ overrides = st.dictionaries(texts, st.dictionaries(texts, texts, min_size=1, max
 
 @given(st.integers(0, 2**62), overrides)
 def test_configurations_of_groups_come_back(generation: int, found: dict[str, dict[str, str]]) -> None:
-    state = GroupsState(generation, found)
-    assert decode_groups(NAME, encode_groups(state)) == state
+    state = Overrides(generation, found)
+    assert GROUPS.decode(NAME, GROUPS.encode(state)) == state
 
 
 def test_no_groups_file_is_no_configuration(tmp_path: Path) -> None:
-    fs, state = OsFileSystem(), GroupsState(3, {"group": {"share.delivery.count.limit": "3"}})
-    assert read_groups(fs, str(tmp_path)) == GroupsState()
-    write_groups(fs, str(tmp_path), state, durable=True)
-    assert read_groups(fs, str(tmp_path)) == state
+    fs, state = OsFileSystem(), Overrides(3, {"group": {"share.delivery.count.limit": "3"}})
+    assert GROUPS.read(fs, str(tmp_path)) == Overrides()
+    GROUPS.write(fs, str(tmp_path), state, durable=True)
+    assert GROUPS.read(fs, str(tmp_path)) == state
 
 
 TOPICS = st.builds(

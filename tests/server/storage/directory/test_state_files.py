@@ -29,8 +29,8 @@ class WithoutLinks(OsFileSystem):
 ENCODED: dict[str, Callable[[int], bytes]] = {
     topics_file.TOPICS_FILE: lambda generation: topics_file.encode_topics(generation, []),
     security_file.SECURITY_FILE: lambda generation: security_file.encode_security(security_file.SecurityState(generation)),
-    state_files.GROUPS_FILE: lambda generation: state_files.encode_groups(state_files.GroupsState(generation)),
-    state_files.CLIENT_METRICS_FILE: lambda generation: state_files.encode_client_metrics(
+    state_files.GROUPS.name: lambda generation: state_files.GROUPS.encode(state_files.Overrides(generation)),
+    state_files.CLIENT_METRICS.name: lambda generation: state_files.encode_client_metrics(
         state_files.ClientMetricsState(generation)
     ),
     BROKERS.name: lambda generation: BROKERS.encode(Overrides(generation)),

@@ -12,7 +12,7 @@ import pytest
 import trio
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
 from triolog.protocol.native import messages as m
-from triolog.server.actors.manager.state.audit_log import MAX_NAMES, MAX_TEXT_CHARS, MAX_WAITING_BYTES, AuditLog
+from triolog.server.actors.manager.audit_log import MAX_NAMES, MAX_TEXT_CHARS, MAX_WAITING_BYTES, AuditLog
 from triolog.server.broker import Broker
 from triolog.server.config.broker_config import Address
 from triolog.server.config.listener_security import ListenerSecurity

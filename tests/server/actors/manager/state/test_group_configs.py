@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 from triolog.protocol.errors import InvalidConfigError, RequestError
-from triolog.server.storage.directory.state_files import GROUPS_FILE
+from triolog.server.storage.directory.state_files import GROUPS
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.errors import CheckpointError
 
@@ -29,8 +29,8 @@ async def test_configurations_are_there_after_a_restart_in_every_directory(tmp_p
         await configs.change("c", lambda _: {LIMIT: "4"}, validate_only=True)
         assert configs.overrides() == {"a": {LIMIT: "100"}}
         assert (configs.of_group("a")[LIMIT], configs.of_group("b")[LIMIT]) == (100, 10)
-    assert (one / GROUPS_FILE).read_bytes() == (two / GROUPS_FILE).read_bytes()
-    (one / GROUPS_FILE).unlink()
+    assert (one / GROUPS.name).read_bytes() == (two / GROUPS.name).read_bytes()
+    (one / GROUPS.name).unlink()
     async with running_broker(one, two) as broker:
         assert broker.group_configs.of_group("a")[LIMIT] == 100
 
@@ -67,7 +67,7 @@ async def test_a_wrong_change_does_not_count(tmp_path: Path, fs: GateFileSystem,
             await configs.change("b" * 300, lambda _: {LIMIT: "3"})
         with pytest.raises(InvalidConfigError):
             await configs.change("a", lambda _: {LIMIT: "11"})
-        fs.fail("write", f"{GROUPS_FILE}.tmp", number=errno.ENOSPC)
+        fs.fail("write", f"{GROUPS.name}.tmp", number=errno.ENOSPC)
         with pytest.raises(RequestError, match="free space"):
             await configs.change("a", lambda _: {LIMIT: "3"})
         assert (configs.overrides(), configs.of_group("a")[LIMIT]) == ({}, 5)
@@ -79,7 +79,7 @@ async def test_a_wrong_change_does_not_count(tmp_path: Path, fs: GateFileSystem,
 async def test_a_damaged_file_keeps_the_server_from_starting(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         await broker.group_configs.change("a", lambda _: {LIMIT: "3"})
-    (tmp_path / GROUPS_FILE).write_bytes((tmp_path / GROUPS_FILE).read_bytes().replace(b'"3"', b'"4"'))
-    with pytest.raises(CheckpointError, match=GROUPS_FILE):
+    (tmp_path / GROUPS.name).write_bytes((tmp_path / GROUPS.name).read_bytes().replace(b'"3"', b'"4"'))
+    with pytest.raises(CheckpointError, match=GROUPS.name):
         async with running_broker(tmp_path):
             raise AssertionError("it started")

@@ -18,9 +18,9 @@ from typing import Any, Final
 import attrs
 import trio
 
-from .....protocol.limits import MIB
-from ....system.clock import NowMs
-from ...disk.disk import Disk
+from ....protocol.limits import MIB
+from ...system.clock import NowMs
+from ..disk.disk import Disk
 
 LOGGER: Final = logging.getLogger(__name__)
 

@@ -1,1 +1,0 @@
-"""Who holds what of the logs, and the bounds of their size."""

@@ -1,1 +1,0 @@
-"""What is not one log's and is kept in a small file in every log directory."""
