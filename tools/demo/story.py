@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from ...protocol.types import Record, TimeRange, TopicPartition
-from ..cli.explain import walk_tree
+from ..cli.terminal.walk_tree import walk_tree
 from ..client.admin import Admin
 from ..client.config import ClientConfig
 from ..client.connection import Client, connect
