@@ -230,7 +230,8 @@ def test_the_installed_command_serves_and_a_program_has_a_broker_inside(installe
         use(folder, command)
     assert installed.run("python", "-I", "-c", EMBEDDED) == "b'espresso'\n"
     for name in ("bench", "edge-demo"):
-        run = subprocess.run([*command, name], cwd=tmp_path, capture_output=True, text=True, check=False)
+        isolated = (str(installed.bin / "python"), "-I", "-m", "triolog.tools.cli", name)
+        run = subprocess.run(isolated, cwd=tmp_path, capture_output=True, text=True, check=False)
         where = f"Error: {name} is not in the wheel, but in triolog's repository: run it in a clone.\n"
         assert (run.returncode, run.stderr) == (1, where)
 
