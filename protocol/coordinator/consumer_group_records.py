@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..schema.fields import BYTES, INT8, INT32, INT64, STRING, UUID, struct, wire
-from .record_kinds import RecordKinds
+from .fields import RecordKinds
 
 NO_METADATA_HASH: Final = 0
 NO_REBALANCE_TIMEOUT: Final = -1

@@ -10,15 +10,31 @@
 | state partition metadata | 15 | group | partitions whose share state is there, is being made, is being deleted |
 
 How keys and values lie in bytes is in `record_kinds`. Where records are read, and how far, is the share state's matter.
+
+Records of `__share_group_state`: what has become of the records that a share group was given (KIP-932; Kafka: the classes
+ShareSnapshotKey, ShareSnapshotValue, ShareUpdateKey and ShareUpdateValue, ShareCoordinatorRecordSerde).
+
+| key | version | fields | value says |
+|---|---:|---|---|
+| snapshot | 0 | group, topic id, partition | everything of the share-partition; null takes it away |
+| update | 1 | the same | what has changed since the snapshot of that epoch |
+
+A value is version 0, which is flexible (KIP-482). A state batch is a range of offsets, both ends included, with its delivery
+state (0 available, 2 acknowledged, 4 archived) and how often it was delivered. The topic is never compacted: an update counts
+beside those before it. A record that cannot be read raises InvalidRecordError.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import struct as structs
+from typing import Final, TypeVar
 
-from ..schema.fields import INT8, INT32, INT64, STRING, UUID, struct, wire
+from ..errors import InvalidRecordError, RemoteProtocolError
+from ..schema.codec import read, write
+from ..schema.fields import INT8, INT16, INT32, INT64, STRING, UUID, struct, wire
+from ..types import Bytes
 from .consumer_group_records import ConsumerGroupTopicPartitions
-from .record_kinds import RecordKinds
+from .fields import RecordKinds, check_version, read_version
 
 NO_METADATA_HASH: Final = 0
 NO_TIMESTAMP: Final = 0
@@ -141,3 +157,101 @@ SHARE_GROUP_RECORDS: Final = RecordKinds[ShareGroupKey, ShareGroupValue](
         15: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
     }
 )
+
+
+T = TypeVar("T")
+
+SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
+NO_START_OFFSET: Final = -1
+"""Of a snapshot: nobody has looked yet where the group begins. Of an update: it has not changed."""
+UNKNOWN_DELIVERY_COMPLETE_COUNT: Final = -1
+HIGHEST_VALUE_VERSION: Final = 0
+
+_VERSION: Final = structs.Struct(">h")
+
+
+@struct
+class ShareSnapshotKey:
+    group_id: str = wire(STRING)
+    topic_id: bytes = wire(UUID)
+    partition: int = wire(INT32)
+
+
+@struct
+class ShareUpdateKey:
+    group_id: str = wire(STRING)
+    topic_id: bytes = wire(UUID)
+    partition: int = wire(INT32)
+
+
+@struct
+class ShareStateBatch:
+    first_offset: int = wire(INT64)
+    last_offset: int = wire(INT64)
+    delivery_state: int = wire(INT8)
+    delivery_count: int = wire(INT16)
+
+
+@struct
+class ShareSnapshotValue:
+    snapshot_epoch: int = wire(INT32)
+    state_epoch: int = wire(INT32)
+    leader_epoch: int = wire(INT32)
+    start_offset: int = wire(INT64)
+    delivery_complete_count: int = wire(INT32, tag=0, default=UNKNOWN_DELIVERY_COMPLETE_COUNT)
+    create_timestamp: int = wire(INT64)
+    write_timestamp: int = wire(INT64)
+    state_batches: list[ShareStateBatch] = wire([ShareStateBatch])
+
+
+@struct
+class ShareUpdateValue:
+    snapshot_epoch: int = wire(INT32)
+    leader_epoch: int = wire(INT32)
+    start_offset: int = wire(INT64)
+    delivery_complete_count: int = wire(INT32, tag=0, default=UNKNOWN_DELIVERY_COMPLETE_COUNT)
+    state_batches: list[ShareStateBatch] = wire([ShareStateBatch])
+
+
+ShareStateKey = ShareSnapshotKey | ShareUpdateKey
+ShareStateValue = ShareSnapshotValue | ShareUpdateValue
+
+_KINDS: Final[dict[int, tuple[type[ShareStateKey], type[ShareStateValue]]]] = {
+    0: (ShareSnapshotKey, ShareSnapshotValue),
+    1: (ShareUpdateKey, ShareUpdateValue),
+}
+_KEY_VERSIONS: Final = {key: version for version, (key, _) in _KINDS.items()}
+_VALUES: Final = dict(_KINDS.values())
+
+
+def encode_share_state_key(key: ShareStateKey) -> bytes:
+    """struct.error for a group's name above 32,767 bytes."""
+    return _VERSION.pack(_KEY_VERSIONS[type(key)]) + b"".join(write(key, 0, flexible=False))
+
+
+def decode_share_state_key(data: Bytes) -> ShareStateKey | None:
+    """None for kinds of records that are not declared here."""
+    kind = _KINDS.get(read_version("the key of a share group's record", data))
+    return None if kind is None else _read(kind[0], data, flexible=False)
+
+
+def encode_share_state_value(value: ShareStateValue) -> bytes:
+    return _VERSION.pack(HIGHEST_VALUE_VERSION) + b"".join(write(value, HIGHEST_VALUE_VERSION, flexible=True))
+
+
+def decode_share_state_value(key: ShareStateKey, data: Bytes) -> ShareStateValue:
+    """What a key's record says."""
+    cls = _VALUES[type(key)]
+    check_version(cls.__name__, data, HIGHEST_VALUE_VERSION)
+    return _read(cls, data, flexible=True)
+
+
+def _read(cls: type[T], data: Bytes, *, flexible: bool) -> T:
+    view = memoryview(data)
+    try:
+        value, stop = read(cls, 0, view, _VERSION.size, flexible=flexible)
+    except RemoteProtocolError as exc:
+        raise InvalidRecordError(f"{cls.__name__}: {exc}") from exc
+    if stop != len(view):
+        raise InvalidRecordError(f"{cls.__name__} has {len(view)} bytes and ends at position {stop}")
+    return value

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..schema.fields import INT8, INT16, INT32, INT64, STRING, UINT16, struct, wire
-from .record_kinds import RecordKinds
+from .fields import RecordKinds
 
 NO_TOPOLOGY_EPOCH: Final = -1
 NO_TIMESTAMP: Final = 0

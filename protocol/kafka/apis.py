@@ -11,6 +11,9 @@ in a module of `server.listeners.kafka`; and a row of `RULES` in `access.guard` 
 
 Versions are those that are advertised. The lowest are Kafka 4's (KIP-896) or lower where
 clients of today still send them. Source: Kafka's message schemas, `ApiKeys`.
+
+What the values in Kafka's messages stand for. From where a message has them it is derived what a request is about, and which
+lists of it its answer repeats. The first four are entity types of Kafka's schema files, the others are our own.
 """
 
 from __future__ import annotations
@@ -18,13 +21,13 @@ from __future__ import annotations
 import enum
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, Self, TypeVar
 
 import attrs
 
 from ..limits import INT16_MAX
-from ..schema.fields import Field, Versions, all_fields
+from ..schema.fields import INT8, INT32, INT64, STRING, UUID, Entity, Field, Versions, all_fields
 
 T = TypeVar("T")
 
@@ -57,14 +60,14 @@ class ApiKey(enum.IntEnum):
         return key
 
     # Tier A. Produce is advertised from version 0 on: librdkafka looks there whether a broker knows gzip, snappy and lz4.
-    PRODUCE = 0, "produce", 0, 13, 9, ServedBy.LEADER, 3
-    FETCH = 1, "fetch", 4, 18, 12, ServedBy.LEADER
-    LIST_OFFSETS = 2, "list_offsets", 0, 11, 6, ServedBy.LEADER
-    METADATA = 3, "metadata", 0, 13, 9
-    API_VERSIONS = 18, "api_versions", 0, 5, 3
-    FIND_COORDINATOR = 10, "find_coordinator", 0, 6, 3
+    PRODUCE = 0, "records", 0, 13, 9, ServedBy.LEADER, 3
+    FETCH = 1, "records", 4, 18, 12, ServedBy.LEADER
+    LIST_OFFSETS = 2, "records", 0, 11, 6, ServedBy.LEADER
+    METADATA = 3, "topics", 0, 13, 9
+    API_VERSIONS = 18, "cluster", 0, 5, 3
+    FIND_COORDINATOR = 10, "groups", 0, 6, 3
     INIT_PRODUCER_ID = 22, "transactions", 0, 5, 2, ServedBy.TRANSACTION
-    OFFSET_FOR_LEADER_EPOCH = 23, "list_offsets", 2, 4, 4, ServedBy.LEADER
+    OFFSET_FOR_LEADER_EPOCH = 23, "records", 2, 4, 4, ServedBy.LEADER
     OFFSET_COMMIT = 8, "offsets", 2, 10, 8, ServedBy.GROUP
     OFFSET_FETCH = 9, "offsets", 1, 10, 6, ServedBy.GROUP
     JOIN_GROUP = 11, "groups", 0, 9, 6, ServedBy.GROUP
@@ -75,14 +78,14 @@ class ApiKey(enum.IntEnum):
     LIST_GROUPS = 16, "groups", 0, 5, 3
     DELETE_GROUPS = 42, "groups", 0, 3, 2, ServedBy.GROUP
     OFFSET_DELETE = 47, "offsets", 0, 0, NEVER, ServedBy.GROUP
-    CREATE_TOPICS = 19, "admin.topics", 2, 7, 5
-    DELETE_TOPICS = 20, "admin.topics", 1, 6, 4
-    DELETE_RECORDS = 21, "admin.topics", 0, 2, 2, ServedBy.LEADER
-    CREATE_PARTITIONS = 37, "admin.topics", 0, 3, 2
-    DESCRIBE_CONFIGS = 32, "admin.configs", 1, 4, 4
-    ALTER_CONFIGS = 33, "admin.configs", 0, 2, 2
-    INCREMENTAL_ALTER_CONFIGS = 44, "admin.configs", 0, 1, 1
-    DESCRIBE_CLUSTER = 60, "admin.cluster", 0, 2, 0
+    CREATE_TOPICS = 19, "topics", 2, 7, 5
+    DELETE_TOPICS = 20, "topics", 1, 6, 4
+    DELETE_RECORDS = 21, "topics", 0, 2, 2, ServedBy.LEADER
+    CREATE_PARTITIONS = 37, "topics", 0, 3, 2
+    DESCRIBE_CONFIGS = 32, "configs", 1, 4, 4
+    ALTER_CONFIGS = 33, "configs", 0, 2, 2
+    INCREMENTAL_ALTER_CONFIGS = 44, "configs", 0, 1, 1
+    DESCRIBE_CLUSTER = 60, "cluster", 0, 2, 0
     # Tier B.
     ADD_PARTITIONS_TO_TXN = 24, "transactions", 0, 3, 3, ServedBy.TRANSACTION
     ADD_OFFSETS_TO_TXN = 25, "transactions", 0, 4, 3, ServedBy.TRANSACTION
@@ -92,38 +95,38 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_PRODUCERS = 61, "transactions", 0, 0, 0, ServedBy.LEADER
     DESCRIBE_TRANSACTIONS = 65, "transactions", 0, 0, 0
     LIST_TRANSACTIONS = 66, "transactions", 0, 2, 0
-    SASL_HANDSHAKE = 17, "sasl", 0, 1, NEVER
-    SASL_AUTHENTICATE = 36, "sasl", 0, 2, 2
-    DESCRIBE_USER_SCRAM_CREDENTIALS = 50, "sasl", 0, 0, 0
-    ALTER_USER_SCRAM_CREDENTIALS = 51, "sasl", 0, 0, 0
-    CONSUMER_GROUP_HEARTBEAT = 68, "consumer_groups", 0, 1, 0, ServedBy.GROUP
-    CONSUMER_GROUP_DESCRIBE = 69, "consumer_groups", 0, 1, 0, ServedBy.GROUP
+    SASL_HANDSHAKE = 17, "security", 0, 1, NEVER
+    SASL_AUTHENTICATE = 36, "security", 0, 2, 2
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50, "security", 0, 0, 0
+    ALTER_USER_SCRAM_CREDENTIALS = 51, "security", 0, 0, 0
+    CONSUMER_GROUP_HEARTBEAT = 68, "groups", 0, 1, 0, ServedBy.GROUP
+    CONSUMER_GROUP_DESCRIBE = 69, "groups", 0, 1, 0, ServedBy.GROUP
     SHARE_GROUP_HEARTBEAT = 76, "share_groups", 1, 1, 0, ServedBy.GROUP
     SHARE_GROUP_DESCRIBE = 77, "share_groups", 1, 1, 0, ServedBy.GROUP
-    SHARE_FETCH = 78, "share_fetch", 1, 2, 0, ServedBy.LEADER
-    SHARE_ACKNOWLEDGE = 79, "share_fetch", 1, 2, 0, ServedBy.LEADER
+    SHARE_FETCH = 78, "share_groups", 1, 2, 0, ServedBy.LEADER
+    SHARE_ACKNOWLEDGE = 79, "share_groups", 1, 2, 0, ServedBy.LEADER
     STREAMS_GROUP_HEARTBEAT = 88, "streams_groups", 0, 0, 0, ServedBy.GROUP
     STREAMS_GROUP_DESCRIBE = 89, "streams_groups", 0, 0, 0, ServedBy.GROUP
-    DESCRIBE_SHARE_GROUP_OFFSETS = 90, "share_group_offsets", 0, 1, 0, ServedBy.GROUP
-    ALTER_SHARE_GROUP_OFFSETS = 91, "share_group_offsets", 0, 0, 0, ServedBy.GROUP
-    DELETE_SHARE_GROUP_OFFSETS = 92, "share_group_offsets", 0, 0, 0, ServedBy.GROUP
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90, "share_groups", 0, 1, 0, ServedBy.GROUP
+    ALTER_SHARE_GROUP_OFFSETS = 91, "share_groups", 0, 0, 0, ServedBy.GROUP
+    DELETE_SHARE_GROUP_OFFSETS = 92, "share_groups", 0, 0, 0, ServedBy.GROUP
     # Tier C.
-    DESCRIBE_TOPIC_PARTITIONS = 75, "metadata", 0, 0, 0
-    DESCRIBE_LOG_DIRS = 35, "admin.log_dirs", 1, 5, 2
-    ALTER_REPLICA_LOG_DIRS = 34, "admin.log_dirs", 1, 2, 2
-    ELECT_LEADERS = 43, "admin.cluster", 0, 2, 2
-    ALTER_PARTITION_REASSIGNMENTS = 45, "admin.cluster", 0, 1, 0
-    LIST_PARTITION_REASSIGNMENTS = 46, "admin.cluster", 0, 0, 0
-    DESCRIBE_ACLS = 29, "admin.acls", 1, 3, 2
-    CREATE_ACLS = 30, "admin.acls", 1, 3, 2
-    DELETE_ACLS = 31, "admin.acls", 1, 3, 2
-    DESCRIBE_CLIENT_QUOTAS = 48, "admin.quotas", 0, 1, 1
-    ALTER_CLIENT_QUOTAS = 49, "admin.quotas", 0, 1, 1
-    DESCRIBE_QUORUM = 55, "admin.quorum", 0, 2, 0
-    UPDATE_FEATURES = 57, "admin.cluster", 0, 2, 0
-    GET_TELEMETRY_SUBSCRIPTIONS = 71, "admin.telemetry", 0, 0, 0
-    PUSH_TELEMETRY = 72, "admin.telemetry", 0, 0, 0
-    LIST_CONFIG_RESOURCES = 74, "admin.configs", 0, 1, 0
+    DESCRIBE_TOPIC_PARTITIONS = 75, "topics", 0, 0, 0
+    DESCRIBE_LOG_DIRS = 35, "cluster", 1, 5, 2
+    ALTER_REPLICA_LOG_DIRS = 34, "cluster", 1, 2, 2
+    ELECT_LEADERS = 43, "cluster", 0, 2, 2
+    ALTER_PARTITION_REASSIGNMENTS = 45, "cluster", 0, 1, 0
+    LIST_PARTITION_REASSIGNMENTS = 46, "cluster", 0, 0, 0
+    DESCRIBE_ACLS = 29, "security", 1, 3, 2
+    CREATE_ACLS = 30, "security", 1, 3, 2
+    DELETE_ACLS = 31, "security", 1, 3, 2
+    DESCRIBE_CLIENT_QUOTAS = 48, "security", 0, 1, 1
+    ALTER_CLIENT_QUOTAS = 49, "security", 0, 1, 1
+    DESCRIBE_QUORUM = 55, "cluster", 0, 2, 0
+    UPDATE_FEATURES = 57, "cluster", 0, 2, 0
+    GET_TELEMETRY_SUBSCRIPTIONS = 71, "configs", 0, 0, 0
+    PUSH_TELEMETRY = 72, "configs", 0, 0, 0
+    LIST_CONFIG_RESOURCES = 74, "configs", 0, 1, 0
 
 
 @attrs.frozen(slots=False)  # cached properties
@@ -195,3 +198,73 @@ class ApiTable(Mapping[ApiKey, T]):
 
     def __len__(self) -> int:
         return len(ApiKey)
+
+
+TOPIC_NAME: Final = Entity("topicName", STRING)
+GROUP_ID: Final = Entity("groupId", STRING)
+TRANSACTIONAL_ID: Final = Entity("transactionalId", STRING)
+PRODUCER_ID: Final = Entity("producerId", INT64)
+
+TOPIC_ID: Final = Entity("topicId", UUID)
+PARTITION: Final = Entity("partition", INT32)
+COORDINATOR_KEY: Final = Entity("coordinatorKey", STRING)
+"""A group or a transactional id, as `key_type` says."""
+RESOURCE_TYPE: Final = Entity("resourceType", INT8)
+RESOURCE_NAME: Final = Entity("resourceName", STRING)
+USER_NAME: Final = Entity("userName", STRING)
+
+ITSELF: Final = ""
+"""In place of a field: the element is a plain value."""
+FORGOTTEN: Final = "forgotten_topics_data"
+"""What a fetch asks for no more: it is not about that."""
+
+
+def lists_naming(api: Api, cls: type, entities: Collection[Entity], path: str = "") -> Iterator[tuple[str, Field]]:
+    """The lists of a structure whose elements are one of the entities or have it as a field, with their paths: `a.b` is every b
+    of every a, or of the one that there is."""
+    for field in api.fields_of(cls):
+        if field.name == FORGOTTEN:
+            continue
+        inner = api.fields_of(field.element) if isinstance(field.element, type) else ()
+        is_named = field.entity in entities or any(each.entity in entities and not each.is_array for each in inner)
+        if field.is_array and is_named:
+            yield path + field.name, field
+        elif isinstance(field.element, type):
+            yield from lists_naming(api, field.element, entities, f"{path}{field.name}.")
+
+
+def paths_to(api: Api, cls: type, entity: Entity, path: str = "") -> Iterator[str]:
+    """The paths of all fields that stand for an entity, also inside lists."""
+    for field in api.fields_of(cls):
+        if field.entity is entity:
+            yield path + field.name
+        elif isinstance(field.element, type):
+            yield from paths_to(api, field.element, entity, f"{path}{field.name}.")
+
+
+_names: Final[dict[type, Mapping[Entity, str]]] = {}
+
+
+def names_of(cls: type) -> Mapping[Entity, str]:
+    """Entities that a structure names -> the field with the name. Lists inside it are not looked at."""
+    names = _names.get(cls)
+    if names is None:
+        fields = [each for each in all_fields(cls) if not each.is_array]
+        names = _names[cls] = {each.entity: each.name for each in fields if each.entity is not None}
+    return names
+
+
+def name_in(element: Any, entity: Entity) -> Any:
+    """What an element of a list names: a structure in a field, a string by itself."""
+    return element if isinstance(element, str) else getattr(element, names_of(type(element))[entity])
+
+
+def values_at(value: Any, path: str) -> Iterator[Any]:
+    """The values at a path: of a list its elements, of None nothing."""
+    name, _, rest = path.partition(".")
+    found = getattr(value, name, None)
+    for each in found if isinstance(found, list) else () if found is None else (found,):
+        if rest:
+            yield from values_at(each, rest)
+        else:
+            yield each

@@ -8,6 +8,9 @@
 Owns framing and headers. The order of answers is its session's: Kafka answers the requests of a connection in the order they
 came. Whoever speaks an API or a version that was not advertised is disconnected without an answer, as by Kafka, but for
 ApiVersions, whose answer then tells what is spoken (KIP-511). Source: Kafka's RequestHeader, RequestContext, KIP-482.
+
+Answers of success, written without the messages' objects: a produce that every partition has taken, a lookup that has found
+every offset. They would need an object for each partition, although all but a few numbers are always the same.
 """
 
 from __future__ import annotations
@@ -16,14 +19,18 @@ import struct
 from collections.abc import Generator
 from typing import Any, Final, NamedTuple
 
+import attrs
+
 from ..errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from ..limits import KIB, MAX_REQUEST_BYTES
 from ..receive_buffer import ReceiveBuffer
 from ..schema import codec
 from ..schema.fields import struct as message
 from ..schema.primitives import COPIED_BYTES
+from ..schema.writer import Given, GivenWriter, make_given_writer
 from ..types import Bytes
 from .apis import APIS, Api, ApiKey
+from .messages.records import ListOffsetsResponse, ProduceResponse
 
 FEW_ELEMENTS: Final = 1000
 """Read in about 1 ms."""
@@ -226,3 +233,48 @@ def framed_one(head: struct.Struct, correlation_id: int, answer: Bytes) -> list[
     size = len(answer)
     start = head.pack(head.size - _LENGTH.size + size, correlation_id)
     return [start, answer] if size >= COPIED_BYTES else [start + answer]
+
+
+@attrs.define(eq=False, repr=False)
+class GivenAnswer:
+    """How an answer is written of which some fields are given. Owner of the writers, by version, each with the layout of the
+    answer's size and header."""
+
+    response: type
+    given: Given
+    _writers: dict[int, tuple[GivenWriter, struct.Struct]] = attrs.field(factory=dict)
+
+    def buffers(self, request: Request, values: tuple[Any, ...]) -> list[Bytes]:
+        """The buffers of the answer, as `answer_buffers` has them for the message."""
+        write, head = self._writers.get(request.version) or self._made(request.api, request.version)
+        parts: list[Bytes] = []
+        write(values, parts)
+        return framed_one(head, request.correlation_id, b"".join(parts))
+
+    def _made(self, api: Api, version: int) -> tuple[GivenWriter, struct.Struct]:
+        flexible = api.is_flexible(version)
+        write = make_given_writer(self.response, self.given, version, flexible=flexible)
+        made = self._writers[version] = write, answer_head(api, flexible=flexible)
+        return made
+
+
+PartitionProduced = tuple[int, int, int, int]
+"""(index, base offset, log append time in ms or -1, log start offset)"""
+TopicProduced = tuple[str, bytes, list[PartitionProduced]]
+"""(name, topic id, partitions); a version writes one of name and id."""
+
+_PRODUCED: Final = Given(("index", "base_offset", "log_append_time_ms", "log_start_offset"))
+PRODUCED: Final = GivenAnswer(
+    ProduceResponse,
+    Given(("throttle_time_ms",), {"responses": Given(("name", "topic_id"), {"partition_responses": _PRODUCED})}),
+)
+"""Of (throttle time in ms, topics)."""
+
+LISTED: Final = GivenAnswer(
+    ListOffsetsResponse,
+    Given(
+        ("throttle_time_ms",),
+        {"topics": Given(("name",), {"partitions": Given(("partition_index", "timestamp", "offset", "leader_epoch"))})},
+    ),
+)
+"""Of (throttle time in ms, topics), each (name, partitions). Version 0 has another answer."""

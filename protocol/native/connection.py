@@ -16,8 +16,7 @@ from ..errors import LocalProtocolError, RemoteProtocolError, RequestError
 from ..receive_buffer import ReceiveBuffer
 from ..types import Bytes
 from . import frames
-from .error_entries import decode_error, encode_error
-from .fields import Body, FieldError, describe_value
+from .kinds import Body, FieldError, decode_error, describe_value, encode_error
 from .state import Role, State, Step, next_state
 
 HELLO: Final = "hello"

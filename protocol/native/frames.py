@@ -15,7 +15,7 @@ import msgpack  # type: ignore[import-untyped]
 
 from .. import errors
 from ..types import Bytes
-from .fields import Body
+from .kinds import Body
 
 MAX_OBJECTS: Final = 256 * 1024
 """msgpack objects in one request. A nil is 1 byte in a frame and an empty array 64 in memory, so without this 64 MiB of

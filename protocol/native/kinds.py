@@ -1,17 +1,116 @@
-"""What can stand under a key of a message: how it is checked, read and written, and what a refusal calls it."""
+"""The values that can be under a key of a message: how each is checked, read, written, and named in a refusal.
+
+A body is what msgpack yields (None, bool, int, float, str, bytes, list, dict). Types are compared exactly: a bool is not an
+int. A refusal names the path of the key, the value found and the value expected. The error entry `[code, name, message]` is one
+kind.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
 import attrs
 
-from .. import limits
+from .. import errors, limits
+from ..errors import ErrorCode, RequestError
 from ..types import NO_OFFSET
-from .error_entries import decode_error, encode_error
-from .fields import MISSING, FieldError, check_count, describe_value, unexpected
+
+Body = dict[str, Any]
+
+MISSING: Final[Any] = object()
+"""In place of a value: its key is not there."""
+
+SHOWN_CHARS: Final = 40
+"""How much of an unexpected value is repeated in a message; it came from outside and may be of any size."""
+
+
+class FieldError(errors.InvalidRequestError):
+    """A key that is missing, unknown or holds the wrong thing. `path` is where, as in `partitions[3].topic`."""
+
+    def __init__(self, path: str, complaint: str) -> None:
+        super().__init__(f"{path} {complaint}")
+        self.path = path
+        self.complaint = complaint
+
+    def within(self, prefix: str) -> FieldError:
+        """This complaint as it reads one map further out."""
+        return FieldError(f"{prefix}.{self.path}" if self.path else prefix, self.complaint)
+
+
+def unexpected(path: str, value: object, expected: str) -> FieldError:
+    """The complaint about a value that is MISSING or wrong."""
+    found = "missing" if value is MISSING else describe_value(value)
+    return FieldError(path, f"is {found}, expected {expected}")
+
+
+def describe_value(value: object) -> str:
+    """A value from outside for a message: its msgpack type and, where that is short, the value."""
+    if value is None:
+        return "nil"
+    if isinstance(value, bytes):
+        return f"bin of {len(value)} bytes"
+    if isinstance(value, list | tuple):
+        return f"array of {len(value)}"
+    if isinstance(value, dict):
+        return f"map of {len(value)}"
+    if isinstance(value, str):
+        return f"str {value!r}" if len(value) <= SHOWN_CHARS else f"str of {len(value)} characters"
+    return f"{type(value).__name__} {value!r:.{SHOWN_CHARS}}"
+
+
+def check_keys(body: Mapping[str, object], known: frozenset[str]) -> None:
+    """Refuse unknown keys by name."""
+    if not body.keys() <= known:
+        unknown = sorted(repr(key)[:SHOWN_CHARS] for key in body.keys() - known)
+        shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+        raise FieldError("", f"has unknown key {shown}; known: {', '.join(sorted(known))}")
+
+
+def check_count(path: str, count: int, max_count: int, what: str = "entries") -> None:
+    """Refuse an array or a map of more than `max_count`."""
+    if count > max_count:
+        raise FieldError(path, f"has {count} {what}, expected at most {max_count}")
+
+
+ErrorEntry = tuple[int, str, str]
+
+_CLASSES: Final[dict[ErrorCode, type[RequestError]]] = {
+    error_class.default_code: error_class
+    for error_class in vars(errors).values()
+    if isinstance(error_class, type)
+    and issubclass(error_class, RequestError)
+    and error_class is not RequestError
+    and "default_code" in vars(error_class)  # others say more than an entry holds
+}
+_NAMES: Final = {code.value: code.name for code in ErrorCode}
+
+
+def encode_error(error: RequestError | None) -> ErrorEntry | None:
+    """What stands under `error` for this exception; None for none."""
+    if error is None:
+        return None
+    code = int(error.code)
+    return code, _NAMES[code], error.message
+
+
+def decode_error(entry: object, where: str = "error") -> RequestError | None:
+    """The exception an entry stands for, of the class that has this code.
+
+    A code that this version does not know becomes UNKNOWN_SERVER_ERROR with the server's code and name in its message.
+    """
+    if entry is None:
+        return None
+    if not (type(entry) is list and [type(part) for part in entry] == [int, str, str]):
+        raise unexpected(where, entry, "nil or [code: int, name: str, message: str]")
+    code, name, message = entry
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return RequestError(f"{message} (error {code} {name}, unknown to this client)")
+    return _CLASSES.get(known, RequestError)(message, known)
+
 
 Steps = Generator[None, None, Any]
 """Pauses wherever others may have their turn, and returns what was made."""

@@ -10,19 +10,26 @@
 | value | varint length, bytes | a negative length is null |
 | headers | varint count, then key and value of each | header keys are UTF-8 and never null |
 
-Short varints are decoded in place, for the reasons that `walk` gives; `walk_records` is meant to be imported from here.
+Short varints are decoded in place, for the reasons that `walk` gives.
+
+`CommittedFilter` decides which batches a reader of committed records skips (KIP-98; Kafka: CompletedFetch). A fetch response
+lists the aborted transactions that its batches have a part in, as (producer id, first offset). A producer has one transaction
+at a time on a partition. So from the first offset of a transaction on, its batches are aborted until the next marker of the
+producer: ABORT, or COMMIT of the next transaction where the ABORT was lost to corruption. One filter serves one response.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from ..errors import CorruptRecordError, InvalidRecordError
 from ..limits import INT64_MAX, MAX_DECOMPRESSED_BYTES
 from ..types import NO_OFFSET, NO_TIMESTAMP, Bytes, Record
 from .batch import LOG_APPEND_TIME_FLAG, RECORD_BATCH_OVERHEAD, BatchHeader, parse_header
-from .payload import (
+from .control import ControlRecordType, control_record_type
+from .steps import STEPS_PER_PAUSE, BatchLimits, Steps, last
+from .unpacking import (
     INT64_MIN,
     raise_consumption,
     raise_length,
@@ -31,7 +38,6 @@ from .payload import (
     read_headers_count,
     records_data,
 )
-from .steps import STEPS_PER_PAUSE, BatchLimits, Steps, last
 from .varint import decode_unsigned_varint, decode_varint, decode_varlong
 from .walk import RecordsWalk, walk_records
 
@@ -305,3 +311,39 @@ def _header_of(batch: Bytes) -> BatchHeader:
     if len(batch) < RECORD_BATCH_OVERHEAD:
         raise CorruptRecordError(f"{len(batch)} bytes are no record batch; the smallest has {RECORD_BATCH_OVERHEAD}")
     return parse_header(batch)
+
+
+_MARKERS: Final = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
+
+
+class CommittedFilter:
+    """Asked for the batches of one answer, in order. Owner: whoever walks the answer."""
+
+    __slots__ = ("_aborting", "_upcoming")
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        """`aborted` holds (producer id, first offset) in any order."""
+        self._upcoming = sorted(aborted, key=_first_offset, reverse=True)  # the next one comes last
+        self._aborting: set[int] = set()
+
+    def leaves_out(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Whether nobody is to see this batch: a control batch, or part of an aborted transaction.
+
+        InvalidRecordError for a control batch whose record is none.
+        """
+        while self._upcoming and self._upcoming[-1][1] <= header.last_offset:
+            self._aborting.add(self._upcoming.pop()[0])
+        if header.is_control:
+            if header.producer_id in self._aborting and _is_marker(header, batch):
+                self._aborting.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._aborting
+
+
+def _first_offset(transaction: tuple[int, int]) -> int:
+    return transaction[1]
+
+
+def _is_marker(header: BatchHeader, batch: memoryview) -> bool:
+    """False when compaction has left the batch without its record: the transaction's records are gone then, too."""
+    return any(control_record_type(record.key) in _MARKERS for record in iter_records(batch, header))

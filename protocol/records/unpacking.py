@@ -1,22 +1,24 @@
-"""Unpacking the records of a batch that may be large, without holding up other threads.
+"""Unpack the records of a batch, which may be large, without blocking other threads; and the errors of bad records.
 
-How much it becomes at most is found first, in steps; then it is unpacked, for which the codecs work without the GIL. What
-is larger than LARGE_BYTES goes into anonymous memory of its own: zeroing or copying 64 MiB would hold the GIL for 50 ms, and
-memory that the codec never reaches costs nothing. It reads like bytes, slices of it are bytes; `drop` gives it back.
+The limit is found first, in steps; then the records are unpacked, for which the codecs release the GIL. More than LARGE_BYTES
+go into anonymous memory of their own: zeroing or copying 64 MiB would hold the GIL for 50 ms, and memory that the codec never
+reaches costs nothing. It reads like bytes, slices of it are bytes; `drop` frees it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from mmap import mmap
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, NoReturn, cast
 
-from ..errors import CorruptRecordError, RecordTooLargeError
-from ..limits import KIB, MIB
-from ..types import CompressionType
-from .compression import GZIP_WINDOW_BITS, too_large
+from ..errors import CorruptRecordError, InvalidRecordError, RecordTooLargeError
+from ..limits import INT64_MAX, KIB, MIB
+from ..types import Bytes, CompressionType
+from .batch import COMPRESSION_MASK, RECORD_BATCH_OVERHEAD, BatchHeader
+from .compression import GZIP_WINDOW_BITS, decompress, too_large
 from .framing import lz4_frame_limit, xerial_blocks, zstd_frames_limit
 from .steps import STEPS_PER_PAUSE, Steps, last
+from .varint import decode_varint
 
 LARGE_BYTES: Final = MIB
 FEW_BYTES: Final = 128 * KIB
@@ -246,3 +248,82 @@ _UNPACKERS: Final[dict[CompressionType, Callable[[Packed, Output, int], Steps[in
     CompressionType.LZ4: _unlz4,
     CompressionType.ZSTD: _unzstd,
 }
+
+
+INT64_MIN: Final = -INT64_MAX - 1
+
+
+def records_data(batch: Bytes, header: BatchHeader, max_bytes: int) -> bytes:
+    # One copy into bytes: reading a memoryview byte by byte costs more than copying it.
+    if header.records_count < 0:
+        raise InvalidRecordError(f"batch at offset {header.base_offset} counts {header.records_count} records")
+    records = memoryview(batch)[RECORD_BATCH_OVERHEAD:]
+    if header.records_count == 0:
+        return b""
+    if not header.attributes & COMPRESSION_MASK:
+        return bytes(records)
+    return decompress(header.compression_type, records, max_bytes=max_bytes)
+
+
+def skip_headers(data: bytes, position: int, end: int) -> int:
+    count, position = read_headers_count(data, position, end)
+    for _ in range(count):
+        key_length, position = decode_varint(data, position)
+        if key_length < 0:
+            raise InvalidRecordError(f"a header key before position {position} is null")
+        value_length, position = decode_varint(data, position + key_length)
+        position += max(value_length, 0)
+    return position
+
+
+def skip_many_headers(data: bytes, position: int, count: int) -> Iterator[int]:
+    """The positions that it pauses at among `count` headers from `position` on; the last one lies behind them."""
+    while count > 0:
+        some = min(count, STEPS_PER_PAUSE)
+        count -= some
+        for _ in range(some):
+            key_length, position = decode_varint(data, position)
+            if key_length < 0:
+                raise InvalidRecordError(f"a header key before position {position} is null")
+            value_length, position = decode_varint(data, position + key_length)
+            position += max(value_length, 0)
+        yield position
+
+
+def read_headers_count(data: bytes, position: int, end: int) -> tuple[int, int]:
+    count, position = decode_varint(data, position)
+    if not 0 <= count <= end - position:
+        raise InvalidRecordError(f"header count {count} before position {position}, of a record that ends at {end}")
+    return count, position
+
+
+def raise_length(header: BatchHeader, index: int, missing: int) -> NoReturn:
+    raise InvalidRecordError(
+        f"record {index} of the batch at offset {header.base_offset}: its length and its fields differ by {missing} bytes"
+    )
+
+
+def raise_offset_delta(header: BatchHeader, index: int, offset_delta: int) -> NoReturn:
+    raise InvalidRecordError(
+        f"record {index} of {header.records_count} in the batch at offset {header.base_offset} has offset delta "
+        f"{offset_delta}; last offset delta is {header.last_offset_delta}"
+    )
+
+
+def raise_timestamp(header: BatchHeader, delta: int) -> NoReturn:
+    raise InvalidRecordError(
+        f"batch at offset {header.base_offset}: base timestamp {header.base_timestamp} and delta {delta} exceed 64 bits"
+    )
+
+
+def raise_underflow(header: BatchHeader, index: int, data: bytes) -> NoReturn:
+    raise InvalidRecordError(
+        f"batch at offset {header.base_offset}: its {len(data)} bytes of records end inside record {index} of "
+        f"{header.records_count}"
+    ) from None
+
+
+def raise_consumption(header: BatchHeader, position: int, data: bytes) -> NoReturn:
+    raise InvalidRecordError(
+        f"batch at offset {header.base_offset}: its {header.records_count} records take {position} of {len(data)} bytes"
+    )

@@ -1,17 +1,21 @@
-"""Makes the function that writes one structure in one version: adjacent numbers, and arrays of numbers between them, are one
-packing; records are not copied."""
+"""Make the function that writes one structure in one version: adjacent numbers, and arrays of numbers between them, are one
+packing; records are not copied.
+
+`make_given_writer` makes one that writes plain tuples: no objects are built for a message whose fields are mostly at their
+defaults, such as a response without errors. Its bytes are those of `codec.write`; defaults are packed once.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import attrs
 
 from . import primitives
 from .fields import RECORDS, STRING, Element, Field, Primitive, fields_of
-from .source import Source
+from .primitives import Source
 
 Writer = Callable[[Any, list[Any], list[int]], None]
 """(value, parts, large) -> None: appends the value's bytes to `parts` in pieces, and to `large` the places of records that are
@@ -272,3 +276,73 @@ def _arguments(piece: Piece) -> list[str]:
     if piece.length:
         return [piece.length, f"*{piece.value}"]
     return [piece.value] if piece.value else []
+
+
+GivenWriter = Callable[[Any, list[Any]], None]
+"""(values, parts) -> None: appends the bytes to `parts` in pieces. Raises what a Writer raises."""
+
+
+@attrs.frozen
+class Given:
+    """Which fields of a structure are given, as a tuple of their values in this order; all others are at their defaults."""
+
+    fields: tuple[str, ...]
+    lists: Mapping[str, Given] = attrs.field(factory=dict)
+    """Arrays of structures, each element of which is a tuple too. They come behind the fields."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.fields, *self.lists)
+
+
+def make_given_writer(cls: type, given: Given, version: int, *, flexible: bool) -> GivenWriter:
+    """The writer of `cls` in a version, for what is given of it. A field that the version lacks is given all the same."""
+    source = new_source()
+    writer = _GivenSource(source, version, flexible, pauses=False, given=given)
+    with source.block("def write(values, parts):"):
+        source.add("add = parts.append")
+        writer.structure(cls, "values")
+        writer.flush()
+    return source.function("write", f"<writer of what is given of {cls.__name__} v{version}>")
+
+
+@attrs.define(eq=False, repr=False)
+class _GivenSource(WriterSource):
+    given: Given = attrs.field(kw_only=True)
+    """Of the structure that is being written."""
+
+    def structure(self, cls: type, value: str) -> None:
+        given = self.given
+        variables = {name: self.source.variable() for name in given.names}
+        self.source.add(f"{', '.join(variables.values())}, = {value}")
+        for field in fields_of(cls, self.version):
+            if field.tag is not None and self.flexible:
+                assert field.name not in variables, f"{cls.__name__}.{field.name} is a tagged field"
+            elif field.name not in variables:
+                self._fixed(field)
+            else:
+                self.given = given.lists.get(field.name, given)
+                self.field(field, variables[field.name])
+                self.given = given
+        if self.flexible:
+            self.run.append(Piece(ZERO))
+
+    def _fixed(self, field: Field) -> None:
+        """Lines that write a field that is at its default."""
+        content = _default_bytes(field, self.version, flexible=self.flexible)
+        if content.strip(b"\0"):
+            self.run.append(Piece(f"{len(content)}s", repr(content)))
+        else:
+            self.run.append(Piece(f"{len(content)}{ZERO}"))
+
+
+def _default_bytes(field: Field, version: int, *, flexible: bool) -> bytes:
+    source = new_source()
+    writer = WriterSource(source, version, flexible, pauses=False)
+    with source.block("def write(value, parts, large):"):
+        source.add("add = parts.append")
+        writer.field(field, "value")
+        writer.flush()
+    parts: list[bytes] = []
+    source.function("write", f"<writer of {field.name}>")(field.make_default(), parts, [])
+    return b"".join(parts)

@@ -6,7 +6,6 @@ asked at once, because the others still succeed.
 
 from ..actors.coordinators.commit_batch import Commit as Commit
 from ..actors.coordinators.committed_offsets import GroupOffset as GroupOffset
-from ..actors.coordinators.managed.share_coordinator import ShareOffset as ShareOffset
 from ..actors.disk.disk import DURATION_BOUNDS_S as DURATION_BOUNDS_S
 from ..actors.disk.disk import Durations as Durations
 from ..actors.manager.descriptions import DirectoryContents as DirectoryContents
@@ -17,31 +16,30 @@ from ..actors.manager.gaps.gaps import ListedGap as ListedGap
 from ..actors.manager.log_opening import Report as Report
 from ..actors.manager.log_opening import StartProgress as StartProgress
 from ..actors.manager.security import Security as Security
+from ..actors.manager.segment_leases import LeasedPartition as LeasedPartition
 from ..actors.manager.state.audit_log import AuditLog as AuditLog
 from ..actors.manager.state.broker_configs import ALL_BROKERS as ALL_BROKERS
+from ..actors.manager.state.overrides import StoredOverrides as StoredOverrides
 from ..actors.stages.stage_checks import StagedShare as StagedShare
 from ..actors.stages.stage_commits import Committed as Committed
+from ..actors.stages.stage_files import StagedBytes as StagedBytes
 from ..actors.stages.stages import StageWrite as StageWrite
 from ..actors.wear.rates import Rates as Rates
 from ..actors.wear.wear import DirectoryWear as DirectoryWear
 from ..actors.wear.wear import WearStatistics as WearStatistics
-from ..groups.consumer_values import ConsumerGroupDescription as ConsumerGroupDescription
-from ..groups.consumer_values import ConsumerHeartbeat as ConsumerHeartbeat
-from ..groups.consumer_values import ConsumerHeartbeatAnswer as ConsumerHeartbeatAnswer
-from ..groups.consumer_values import ConsumerMemberDescription as ConsumerMemberDescription
-from ..groups.share.config import OffsetReset as OffsetReset
-from ..groups.share.config import ShareConfig as ShareConfig
-from ..groups.share.member_values import ShareGroupDescription as ShareGroupDescription
-from ..groups.share.member_values import ShareHeartbeat as ShareHeartbeat
-from ..groups.share.member_values import ShareHeartbeatAnswer as ShareHeartbeatAnswer
-from ..groups.share.member_values import ShareMemberDescription as ShareMemberDescription
-from ..groups.share.sessions import FINAL_SHARE_EPOCH as FINAL_SHARE_EPOCH
-from ..groups.share.sessions import INITIAL_SHARE_EPOCH as INITIAL_SHARE_EPOCH
-from ..groups.share.values import Acknowledgement as Acknowledgement
-from ..groups.share.values import AcknowledgeType as AcknowledgeType
-from ..groups.share.values import AcquireMode as AcquireMode
-from ..groups.share.values import RecordState as RecordState
-from ..groups.share.values import ShareKey as ShareKey
+from ..groups.assigned.values import AssignedGroupDescription as AssignedGroupDescription
+from ..groups.assigned.values import AssignedMemberDescription as AssignedMemberDescription
+from ..groups.assigned.values import HeartbeatAnswer as HeartbeatAnswer
+from ..groups.classic.values import GroupDescription as GroupDescription
+from ..groups.classic.values import Heartbeat as Heartbeat
+from ..groups.classic.values import Join as Join
+from ..groups.classic.values import JoinAnswer as JoinAnswer
+from ..groups.classic.values import LeavingMember as LeavingMember
+from ..groups.classic.values import Sync as Sync
+from ..groups.classic.values import SyncAnswer as SyncAnswer
+from ..groups.consumer.values import ConsumerHeartbeat as ConsumerHeartbeat
+from ..groups.coordinators.share import ShareOffset as ShareOffset
+from ..groups.share.member import ShareHeartbeat as ShareHeartbeat
 from ..groups.streams.tasks import TaskIds as TaskIds
 from ..groups.streams.tasks import Tasks as Tasks
 from ..groups.streams.tasks import by_subtopology as by_subtopology
@@ -57,15 +55,8 @@ from ..groups.streams.values import StreamsStatus as StreamsStatus
 from ..groups.streams.values import StreamsStatusCode as StreamsStatusCode
 from ..groups.streams.values import SubtopologyDescription as SubtopologyDescription
 from ..groups.values import CommittingMember as CommittingMember
-from ..groups.values import GroupDescription as GroupDescription
 from ..groups.values import GroupListing as GroupListing
 from ..groups.values import GroupState as GroupState
-from ..groups.values import Heartbeat as Heartbeat
-from ..groups.values import Join as Join
-from ..groups.values import JoinAnswer as JoinAnswer
-from ..groups.values import LeavingMember as LeavingMember
-from ..groups.values import Sync as Sync
-from ..groups.values import SyncAnswer as SyncAnswer
 from ..security.acls import Acl as Acl
 from ..security.acls import AclFilter as AclFilter
 from ..security.acls import check_new_acl as check_new_acl
@@ -79,20 +70,31 @@ from ..security.quota_entities import check_quota as check_quota
 from ..security.quota_entities import checked_entity as checked_entity
 from ..security.quotas import ClientQuotas as ClientQuotas
 from ..security.quotas import QuotaStatistics as QuotaStatistics
+from ..sharing.partitions import ShareInFlight as ShareInFlight
+from ..sharing.partitions import ShareStatistics as ShareStatistics
+from ..sharing.state.sessions import FINAL_SHARE_EPOCH as FINAL_SHARE_EPOCH
+from ..sharing.state.sessions import INITIAL_SHARE_EPOCH as INITIAL_SHARE_EPOCH
+from ..sharing.state.values import Acknowledgement as Acknowledgement
+from ..sharing.state.values import AcknowledgeType as AcknowledgeType
+from ..sharing.state.values import AcquireMode as AcquireMode
+from ..sharing.state.values import OffsetReset as OffsetReset
+from ..sharing.state.values import RecordState as RecordState
+from ..sharing.state.values import ShareConfig as ShareConfig
+from ..sharing.state.values import ShareKey as ShareKey
+from ..sharing.views import SharedRecords as SharedRecords
+from ..sharing.views import SharePartitionView as SharePartitionView
 from ..storage.disk.diskops import Compute as Compute
 from ..storage.disk.diskops import Procedure as Procedure
 from ..storage.disk.paths import check_topic_name as check_topic_name
 from ..storage.disk.paths import is_internal as is_internal
 from ..storage.log.append import AppendResult as AppendResult
-from ..storage.log.plain_records import PlainRecord as PlainRecord
 from ..storage.log.prepare import PreparedAppend as PreparedAppend
+from ..storage.log.prepare_one import PlainRecord as PlainRecord
 from ..storage.lookups.fetch import FetchedRecords as FetchedRecords
 from ..storage.lookups.fetched_records import PlainRecords as PlainRecords
 from ..storage.lookups.fetched_records import aborted_pairs as aborted_pairs
-from ..storage.producers.producer_entry import ProducerEntry as ProducerEntry
+from ..storage.producers.producer_cursor import ProducerEntry as ProducerEntry
 from ..storage.segments.segment_view import TimestampAndOffset as TimestampAndOffset
-from ..storage.shared.leased_files import LeasedPartition as LeasedPartition
-from ..storage.shared.stage_files import StagedBytes as StagedBytes
 from ..telemetry.collected import Series as Series
 from ..telemetry.instances import ACCEPTED_COMPRESSION as ACCEPTED_COMPRESSION
 from ..telemetry.instances import Push as Push
@@ -111,13 +113,15 @@ from .reader import LOOKUPS_PER_TURN as LOOKUPS_PER_TURN
 from .reader import READER_TASKS as READER_TASKS
 from .share_fetches import ShareFetch as ShareFetch
 from .share_fetches import ShareFetched as ShareFetched
-from .share_partitions import ShareInFlight as ShareInFlight
-from .share_partitions import ShareStatistics as ShareStatistics
-from .share_partitions import ShareSummary as ShareSummary
-from .share_views import SharedRecords as SharedRecords
-from .share_views import SharePartitionView as SharePartitionView
 from .statistics import BrokerStatistics as BrokerStatistics
 from .statistics import TopicFigures as TopicFigures
 from .writer import PARTITIONS_AT_ONCE as PARTITIONS_AT_ONCE
 from .writer import PARTITIONS_PER_TURN as PARTITIONS_PER_TURN
 from .writer import PendingProduce as PendingProduce
+
+ConsumerGroupDescription = AssignedGroupDescription
+ShareGroupDescription = AssignedGroupDescription
+ConsumerMemberDescription = AssignedMemberDescription
+ShareMemberDescription = AssignedMemberDescription
+ConsumerHeartbeatAnswer = HeartbeatAnswer
+ShareHeartbeatAnswer = HeartbeatAnswer

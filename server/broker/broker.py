@@ -12,7 +12,6 @@ import trio
 from ..actors.compaction.child_process import OpenChild, open_child_process
 from ..actors.compaction.compaction import Compaction
 from ..actors.compaction.scrub import Scrub
-from ..actors.coordinators.group_coordinator import GroupCoordinator
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..actors.disk.descriptors import DescriptorBudget
 from ..actors.disk.disk import Disk
@@ -22,13 +21,17 @@ from ..actors.manager.log_opening import Report
 from ..actors.manager.maintenance import run_maintenance
 from ..actors.manager.security import Security, open_security
 from ..actors.manager.segment_leases import SegmentLeases
-from ..actors.manager.state.broker_configs import BrokerConfigs, open_broker_configs
-from ..actors.manager.state.client_metrics import ClientMetrics, open_client_metrics
-from ..actors.manager.state.group_configs import GroupConfigs, open_group_configs
+from ..actors.manager.state.broker_configs import BrokerConfigs
+from ..actors.manager.state.client_metrics import ClientMetrics
+from ..actors.manager.state.group_configs import GroupConfigs
 from ..actors.stages.stage_commits import StageCommits
 from ..actors.stages.stages import Stages
 from ..actors.wear.wear import Wear
-from ..settings.broker_config import BrokerConfig
+from ..config.broker_config import BrokerConfig
+from ..groups.coordinators.group_coordinator import GroupCoordinator
+from ..sharing.partitions import SharePartitions
+from ..sharing.state.values import ShareConfig
+from ..sharing.views import ShareViews
 from ..storage.disk.filesystem import FileSystem, OsFileSystem
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs, system_now_ms
@@ -44,9 +47,6 @@ from .offsets import OffsetCommits
 from .producers import Producers
 from .reader import LogReader
 from .share_fetches import ShareFetches
-from .share_groups import join_share_groups
-from .share_partitions import SharePartitions
-from .share_views import ShareViews
 from .statistics import BrokerStatistics, Collector
 from .topics import TopicAdmin
 from .writer import LogWriter
@@ -120,8 +120,17 @@ class Broker:
     ) -> Self:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
         reader = LogReader(manager, manager.disk)
-        shares = SharePartitions(coordinators.share_state, manager.topics, reader, manager.now_ms, memory=manager.client_memory)
-        join_share_groups(coordinators.group_coordinator.share, shares, group_configs)
+        shares = SharePartitions(
+            coordinators.share_state,
+            manager.topics,
+            reader.offset_for_time,
+            manager.now_ms,
+            lambda group: ShareConfig.of(group_configs.of_group(group)),
+            memory=manager.client_memory,
+            max_sessions=manager.config.group_share_max_share_sessions,
+        )
+        share_coordinator = coordinators.group_coordinator.share
+        share_coordinator.states, share_coordinator.on_gone = shares, shares.gone
         return cls(
             cluster_id=manager.cluster_id,
             node_id=manager.node_id,
@@ -146,7 +155,7 @@ class Broker:
             offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
             shares=shares,
             share_fetches=ShareFetches(shares, manager.topics, reader, manager.gap_passes),
-            share_views=ShareViews(coordinators.group_coordinator.share, shares, manager.topics, manager.now_ms),
+            share_views=ShareViews(share_coordinator.partitions, shares, manager.topics, manager.now_ms),
             producers=Producers(manager, coordinators.producer_ids, transactions, coordinators.hanging),
             transactions=transactions,
             stages=coordinators.stage_commits.stages,
@@ -210,9 +219,9 @@ async def open_broker_core(
         compaction = Compaction(manager, open_child)
         manager.nursery.start_soon(compaction.run)
         security = await open_security(manager)
-        group_configs = await open_group_configs(manager)
-        broker_configs = await open_broker_configs(manager)
-        client_metrics = await open_client_metrics(manager)
+        group_configs = await GroupConfigs.open(manager)
+        broker_configs = await BrokerConfigs.open(manager)
+        client_metrics = await ClientMetrics.open(manager)
         if config.telemetry_enable:
             load_otlp()
         scrub = Scrub(manager, open_child)

@@ -13,12 +13,11 @@ import attrs
 import trio
 
 from ...protocol.coordinator.offsets import OFFSETS_TOPIC
-from ...protocol.coordinator.share_group_state import SHARE_GROUP_STATE_TOPIC
+from ...protocol.coordinator.share_group_records import SHARE_GROUP_STATE_TOPIC
 from ...protocol.coordinator.stage_commits import STAGE_COMMITS_TOPIC
 from ...protocol.coordinator.transactions import TRANSACTIONS_TOPIC
 from ...protocol.types import TopicPartition
 from ..actors.coordinators.committed_offsets import CommittedOffsets
-from ..actors.coordinators.group_coordinator import GroupCoordinator
 from ..actors.coordinators.hanging_transactions import HangingTransactions
 from ..actors.coordinators.producer_ids import ProducerIds
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
@@ -26,8 +25,9 @@ from ..actors.disk.task_errors import TaskErrors
 from ..actors.manager.log_manager import LogManager
 from ..actors.manager.state.group_configs import GroupConfigs
 from ..actors.partition.partition import PartitionActor
-from ..actors.share.share_state_log import ShareStateLog
 from ..actors.stages.stage_commits import StageCommits
+from ..groups.coordinators.group_coordinator import GroupCoordinator
+from ..sharing.state_log import ShareStateLog
 from ..system.clock import NowMs
 
 LOGGER: Final = logging.getLogger(__name__)

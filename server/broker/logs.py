@@ -11,7 +11,7 @@ from ...protocol.types import TopicPartition
 from ..actors.compaction.compaction import Compaction
 from ..actors.manager.log_manager import LogManager
 from ..actors.partition.partition import PartitionStatistics
-from ..storage.log.leader_change import raise_leader_epoch
+from ..storage.log.changes import raise_leader_epoch
 from ..storage.log.log_snapshot import LogSnapshot
 
 

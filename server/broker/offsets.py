@@ -10,9 +10,9 @@ from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
 from ..actors.coordinators.commit_batch import AnswerCommit, Commit
 from ..actors.coordinators.committed_offsets import CommittedOffsets, GroupOffset
-from ..actors.coordinators.group_coordinator import GroupCoordinator
 from ..actors.coordinators.offsets_topic import check_group
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
+from ..groups.coordinators.group_coordinator import GroupCoordinator
 from ..groups.values import NO_MEMBER, CommittingMember
 
 

@@ -9,7 +9,7 @@ from ..actors.coordinators.hanging_transactions import HangingTransactions
 from ..actors.coordinators.producer_ids import ProducerIds
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..actors.manager.log_manager import LogManager
-from ..storage.producers.producer_entry import ProducerEntry
+from ..storage.producers.producer_cursor import ProducerEntry
 
 
 @attrs.frozen(eq=False, repr=False)

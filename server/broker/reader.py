@@ -26,14 +26,12 @@ from ..storage.disk.diskops import Procedure
 from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.log.leader_epochs import LeaderEpochs
 from ..storage.log.log_snapshot import LogSnapshot
-from ..storage.lookups.at_once import first_at_once
 from ..storage.lookups.explain import Walk, explain_offset, explain_range, explain_timestamp, with_segments
-from ..storage.lookups.fetch import fetch_batches, readable_bytes
-from ..storage.lookups.fetch_at_once import fetch_at_once
+from ..storage.lookups.fetch import fetch_at_once, fetch_batches, readable_bytes
 from ..storage.lookups.fetched_records import PlainRecords, WantedRecords, plain_partitions
 from ..storage.lookups.split_points import SplitPoint, split_points
 from ..storage.lookups.time_range import fetch_range
-from ..storage.lookups.timestamps import check_timestamp, offset_for_timestamp
+from ..storage.lookups.timestamps import check_timestamp, first_at_once, offset_for_timestamp
 from ..storage.segments.segment_view import TimestampAndOffset
 from .fetches import DEFAULT_VIEW, FetchAnswer, Fetched, FetchPartition, ReaderView
 

@@ -27,10 +27,10 @@ from ..actors.manager.descriptions import (
 )
 from ..actors.manager.log_manager import LogManager
 from ..actors.manager.topic_changes import ConfigChange
-from ..config.internal_keys import check_internal_change
+from ..config import check_internal_change
+from ..sharing.partitions import SharePartitions
 from ..storage.disk.checkpoints import encode_uuid
 from ..storage.disk.paths import INTERNAL_TOPICS
-from .share_partitions import SharePartitions
 
 MADE_BY_ADMINISTRATORS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics of the server's own that can be made before a coordinator needs them."""

@@ -20,9 +20,16 @@ from ..actors.partition.partition import PartitionActor
 from ..storage.disk.diskops import Procedure
 from ..storage.disk.paths import INTERNAL_TOPICS
 from ..storage.log.append import AppendResult
-from ..storage.log.plain_records import PlainRecord, prepare_records
 from ..storage.log.prepare import PreparedAppend, prepare_steps
-from ..storage.log.prepare_one import BYTES_PER_STEP, MOST_BYTES, SMALL_BYTES, prepare_one, steps_of
+from ..storage.log.prepare_one import (
+    BYTES_PER_STEP,
+    MOST_BYTES,
+    SMALL_BYTES,
+    PlainRecord,
+    prepare_one,
+    prepare_records,
+    steps_of,
+)
 from ..system.clock import NowMs
 from .topics import check_not_internal
 

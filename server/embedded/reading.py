@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import trio
 
 from ...protocol.records.batch import BatchHeader, iter_batches
-from ...protocol.records.committed import CommittedFilter
-from ...protocol.records.record import iter_records
+from ...protocol.records.record import CommittedFilter, iter_records
 from ...protocol.types import NO_OFFSET, Isolation, Record, TimeRange, TopicPartition
 from ..broker import Broker, FetchedRecords, FetchPartition, ReaderView
 

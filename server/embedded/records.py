@@ -10,7 +10,7 @@ import attrs
 
 from ...protocol.errors import InvalidRecordError
 from ...protocol.limits import INT64_MAX
-from ...protocol.records.key_partition import partition_for_key
+from ...protocol.records.partitioners import partition_for_key
 from ...protocol.types import NO_TIMESTAMP, Bytes
 from ..broker import Broker, PlainRecord
 

@@ -18,13 +18,11 @@ from typing import Any, Final
 
 import attrs
 from triolog.protocol.coordinator import (
+    classic_group_records,
     consumer_group_records,
-    consumer_protocol,
-    group_metadata,
+    fields,
     offsets,
-    record_kinds,
     share_group_records,
-    share_group_state,
     stage_commits,
     streams_group_records,
     transactions,
@@ -36,7 +34,7 @@ from triolog.protocol.types import TopicPartition
 from tests.fuzzing.target import BrokenInvariantError, Target, check_repeatable, require
 from tests.support.kafka_values import random_value
 
-GROUP_KINDS: Final[tuple[record_kinds.RecordKinds[Any, Any], ...]] = (
+GROUP_KINDS: Final[tuple[fields.RecordKinds[Any, Any], ...]] = (
     consumer_group_records.CONSUMER_GROUP_RECORDS,
     share_group_records.SHARE_GROUP_RECORDS,
     streams_group_records.STREAMS_GROUP_RECORDS,
@@ -76,7 +74,10 @@ def _checked(
 def _feed_offsets(key: bytes, value: bytes) -> bool:
     known = _checked(key, offsets.decode_offsets_key, lambda found: bytes(found.encode()))
     if isinstance(known, offsets.GroupMetadataKey):
-        return _checked(value, group_metadata.decode_group_metadata_value, group_metadata.GroupMetadataValue.encode) is not None
+        return (
+            _checked(value, classic_group_records.decode_group_metadata_value, classic_group_records.GroupMetadataValue.encode)
+            is not None
+        )
     if isinstance(known, offsets.OffsetCommitKey):
         return _checked(value, offsets.decode_offset_commit_value, offsets.OffsetCommitValue.encode) is not None
     for kinds in GROUP_KINDS:
@@ -103,9 +104,9 @@ def _comparable_transaction(data: bytes) -> transactions.TransactionLogValue:
 
 
 def _feed_share_state(key: bytes, value: bytes) -> bool:
-    found = _checked(key, share_group_state.decode_share_state_key, share_group_state.encode_share_state_key)
-    read = _decoder_of(share_group_state.decode_share_state_value, found)
-    return found is not None and _checked(value, read, share_group_state.encode_share_state_value) is not None
+    found = _checked(key, share_group_records.decode_share_state_key, share_group_records.encode_share_state_key)
+    read = _decoder_of(share_group_records.decode_share_state_value, found)
+    return found is not None and _checked(value, read, share_group_records.encode_share_state_value) is not None
 
 
 def _feed_stage_commits(key: bytes, value: bytes) -> bool:
@@ -114,18 +115,20 @@ def _feed_stage_commits(key: bytes, value: bytes) -> bool:
 
 
 def _feed_consumer_protocol(key: bytes, value: bytes) -> bool:
-    def write(found: consumer_protocol.ConsumerProtocolSubscription | consumer_protocol.ConsumerProtocolAssignment) -> bytes:
-        return consumer_protocol.encode_consumer_protocol(found, consumer_protocol.HIGHEST_VERSION)
+    def write(
+        found: classic_group_records.ConsumerProtocolSubscription | classic_group_records.ConsumerProtocolAssignment,
+    ) -> bytes:
+        return classic_group_records.encode_consumer_protocol(found, classic_group_records.HIGHEST_VERSION)
 
     topics = _checked(
-        value, lambda data: consumer_protocol.subscribed_topics(data) or None, lambda _: value, RemoteProtocolError
+        value, lambda data: classic_group_records.subscribed_topics(data) or None, lambda _: value, RemoteProtocolError
     )
-    subscription = _checked(value, consumer_protocol.decode_subscription, write, RemoteProtocolError)
+    subscription = _checked(value, classic_group_records.decode_subscription, write, RemoteProtocolError)
     require(
         subscription is None or not subscription.topics or topics == subscription.topics,
         f"topics alone are {topics}, with the rest {subscription}: {value.hex()}",
     )
-    assignment = _checked(key, consumer_protocol.decode_assignment, write, RemoteProtocolError)
+    assignment = _checked(key, classic_group_records.decode_assignment, write, RemoteProtocolError)
     return subscription is not None and assignment is not None
 
 
@@ -149,22 +152,27 @@ def seeds() -> Iterator[bytes]:
         yield _record(0, offsets.OffsetCommitKey("group", partition).encode(), value)
     for _ in range(SEEDS_PER_KIND):
         for version in range(5):
-            value = struct.pack(">h", version) + _written(group_metadata.GroupMetadataValue, version, version >= 4, random)
+            value = struct.pack(">h", version) + _written(
+                classic_group_records.GroupMetadataValue, version, version >= 4, random
+            )
             yield _record(0, offsets.GroupMetadataKey("group").encode(), value)
         for kinds in GROUP_KINDS:
             for key_class, value_class in kinds._values.items():
                 key = kinds.encode_key(random_value(key_class, 0, random))
                 yield _record(0, key, kinds.encode_value(random_value(value_class, 0, random)))
         for key_class, value_class in (
-            (share_group_state.ShareSnapshotKey, share_group_state.ShareSnapshotValue),
-            (share_group_state.ShareUpdateKey, share_group_state.ShareUpdateValue),
+            (share_group_records.ShareSnapshotKey, share_group_records.ShareSnapshotValue),
+            (share_group_records.ShareUpdateKey, share_group_records.ShareUpdateValue),
         ):
-            key = share_group_state.encode_share_state_key(random_value(key_class, 0, random))
-            yield _record(2, key, share_group_state.encode_share_state_value(random_value(value_class, 0, random)))
+            key = share_group_records.encode_share_state_key(random_value(key_class, 0, random))
+            yield _record(2, key, share_group_records.encode_share_state_value(random_value(value_class, 0, random)))
         for version in range(4):
             subscription, assignment = (
-                consumer_protocol.encode_consumer_protocol(random_value(cls, version, random), version)
-                for cls in (consumer_protocol.ConsumerProtocolSubscription, consumer_protocol.ConsumerProtocolAssignment)
+                classic_group_records.encode_consumer_protocol(random_value(cls, version, random), version)
+                for cls in (
+                    classic_group_records.ConsumerProtocolSubscription,
+                    classic_group_records.ConsumerProtocolAssignment,
+                )
             )
             yield _record(4, assignment, subscription)
     for state, (client_version, next_id) in product(list(transactions.TransactionState)[:-1], ((0, -1), (2, 9))):

@@ -13,7 +13,7 @@ from typing import Any, Final
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as hypothesis_seed
 from triolog.protocol.errors import RemoteProtocolError, RequestError
-from triolog.protocol.native import frames, messages, wide
+from triolog.protocol.native import frames, messages
 from triolog.protocol.native.connection import NativeConnection, NativeRequest, Response
 from triolog.protocol.native.state import Role
 
@@ -76,7 +76,7 @@ def _feed_body(request: NativeRequest, frame: bytes) -> bool:
     api, version = request.api, request.version
     _, _, _, other = frames.unpack_frame(memoryview(frame))  # type: ignore[misc]
     message, refusal = _message(lambda: messages.decode_request(api, version, request.body))
-    again, other_refusal = _message(lambda: finished(wide.decode_steps(api, version, other)))
+    again, other_refusal = _message(lambda: finished(messages.decode_steps(api, version, other)))
     require(
         (repr(message), refusal is None) == (repr(again), other_refusal is None),
         f"in steps a body is {again!r} {other_refusal}, at once {message!r} {refusal}: {frame.hex()}",

@@ -31,7 +31,7 @@ from triolog.protocol.records.steps import BatchLimits
 from triolog.server.config import LogConfig
 from triolog.server.storage.log.prepare import prepare_append
 from triolog.server.storage.log.prepare_one import prepare_one
-from triolog.server.storage.producers.producer_entry import parse_end_txn_marker
+from triolog.server.storage.producers.producer_cursor import parse_end_txn_marker
 
 from tests.fuzzing.target import BrokenInvariantError, Target, require
 
@@ -197,8 +197,8 @@ TARGET: Final = Target(
     modules=(
         "triolog.protocol.records",
         "triolog.server.storage.log.prepare",
-        "triolog.server.storage.segments.unpacked_batches",
-        "triolog.server.storage.producers.producer_entry",
+        "triolog.server.storage.segments.segment_view",
+        "triolog.server.storage.producers.producer_cursor",
     ),
     max_bytes=1024,
 )

@@ -20,17 +20,21 @@ from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.protocol.limits import INT32_MAX, INT64_MAX, MAX_PARTITIONS_PER_TOPIC
 from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import TopicPartition
+from triolog.server.config.broker_settings import read_settings, read_topic_configs
 from triolog.server.security.acls import Acl
 from triolog.server.security.users import decode_users
-from triolog.server.settings.broker_settings import read_settings, read_topic_configs
-from triolog.server.storage.directory import client_metrics_file, creations_file, groups_file, security_file, topics_file
-from triolog.server.storage.directory.overrides_file import BROKERS, Overrides
+from triolog.server.storage.directory import (
+    security_file,
+    state_files,
+    topics_file,
+)
+from triolog.server.storage.directory.state_files import BROKERS, Overrides
 from triolog.server.storage.disk import checkpoints, paths
 from triolog.server.storage.errors import CheckpointError, CorruptIndexError, CorruptSnapshotError
 from triolog.server.storage.indexes.transaction_index import AbortedTxn, decode_entries, encode_entry
 from triolog.server.storage.log import derived_files, gaps, leader_epochs
-from triolog.server.storage.producers import earlier_batches, producer_id_block, producer_snapshots
-from triolog.server.storage.producers.producer_entry import BatchMetadata, ProducerEntry
+from triolog.server.storage.producers import producer_snapshots
+from triolog.server.storage.producers.producer_cursor import BatchMetadata, ProducerEntry
 
 from tests.fuzzing.target import BrokenInvariantError, Target, check_repeatable, require
 
@@ -121,7 +125,7 @@ def _check_topics(found: tuple[int, list[topics_file.Topic], set[uuid.UUID]]) ->
         require(0 < topic.partitions <= MAX_PARTITIONS_PER_TOPIC, f"{topic.partitions} partitions")
 
 
-def _check_creations(found: tuple[int, list[creations_file.Creation]]) -> None:
+def _check_creations(found: tuple[int, list[topics_file.Creation]]) -> None:
     for creation in found[1]:
         paths.check_topic_name(creation.name)
         require(0 <= creation.first_partition < creation.partitions <= MAX_PARTITIONS_PER_TOPIC, f"{creation}")
@@ -138,7 +142,7 @@ def _topics(data: bytes) -> tuple[int, list[topics_file.Topic], set[uuid.UUID]]:
 
 def _encode_earlier(found: tuple[int, dict[int, list[BatchMetadata]]]) -> bytes:
     newest = BatchMetadata(0, 0, 0, 0)
-    return earlier_batches.encode_earlier(
+    return producer_snapshots.encode_earlier(
         [ProducerEntry(each, 0, 0, 0, None, (*batches, newest)) for each, batches in found[1].items()], found[0]
     )
 
@@ -171,7 +175,7 @@ _SECURITY: Final = security_file.SecurityState(
     {(("user", "alice"),): {"producer_byte_rate": 1000.0}},
 )
 _TOPICS: Final = [topics_file.Topic(name="a-topic", topic_id=TOPIC_ID, partitions=2, configs={"retention.ms": "-1"})]
-_CREATION: Final = creations_file.Creation(name="a-topic", topic_id=TOPIC_ID, first_partition=1, partitions=3)
+_CREATION: Final = topics_file.Creation(name="a-topic", topic_id=TOPIC_ID, first_partition=1, partitions=3)
 _USERS: Final = f'[alice]\npassword = "secret"\n["bob.x"]\n"scram-sha-256" = "{_CREDENTIAL.as_text()}"\n'.encode()
 _SETTINGS: Final = b'native = "127.0.0.1:9095"\ndurability = "group:20"\n[topic_defaults]\nretention.ms = -1\n'
 _FACTS: Final = derived_files.Facts(5, {0: derived_files.IndexFacts(500, 34, 9)}, derived_files.Dropped(1, 2, 3, 4))
@@ -196,7 +200,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         check=_check_gaps,
     ),
     Kind(
-        decode=lambda data: producer_id_block.decode_producer_id_block(PATH, data),
+        decode=lambda data: checkpoints.decode_producer_id_block(PATH, data),
         encode=lambda found: b"0\n1\n%d\n" % found,
         seeds=(b"0\n1\n1000\n",),
         check=_check_offset,
@@ -223,9 +227,9 @@ KINDS: Final[tuple[Kind, ...]] = (
         sign=_signed_json(1),
     ),
     Kind(
-        decode=lambda data: creations_file.decode_creations(PATH, data),
-        encode=lambda found: creations_file.encode_creations(*found),
-        seeds=(creations_file.encode_creations(3, [_CREATION]),),
+        decode=lambda data: topics_file.decode_creations(PATH, data),
+        encode=lambda found: topics_file.encode_creations(*found),
+        seeds=(topics_file.encode_creations(3, [_CREATION]),),
         check=_check_creations,
         sign=_signed_json(1),
     ),
@@ -243,9 +247,9 @@ KINDS: Final[tuple[Kind, ...]] = (
         sign=_signed_json(1),
     ),
     Kind(
-        decode=lambda data: groups_file.decode_groups(PATH, data),
-        encode=groups_file.encode_groups,
-        seeds=(groups_file.encode_groups(groups_file.GroupsState(2, {"readers": {"share.auto.offset.reset": "earliest"}})),),
+        decode=lambda data: state_files.decode_groups(PATH, data),
+        encode=state_files.encode_groups,
+        seeds=(state_files.encode_groups(state_files.GroupsState(2, {"readers": {"share.auto.offset.reset": "earliest"}})),),
         sign=_signed_json(1),
     ),
     Kind(
@@ -255,13 +259,9 @@ KINDS: Final[tuple[Kind, ...]] = (
         sign=_signed_json(1),
     ),
     Kind(
-        decode=lambda data: client_metrics_file.decode_client_metrics(PATH, data),
-        encode=client_metrics_file.encode_client_metrics,
-        seeds=(
-            client_metrics_file.encode_client_metrics(
-                client_metrics_file.ClientMetricsState(2, {"all": {"interval.ms": "1000"}})
-            ),
-        ),
+        decode=lambda data: state_files.decode_client_metrics(PATH, data),
+        encode=state_files.encode_client_metrics,
+        seeds=(state_files.encode_client_metrics(state_files.ClientMetricsState(2, {"all": {"interval.ms": "1000"}})),),
         sign=_signed_json(1),
     ),
     Kind(
@@ -272,7 +272,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         sign=_sealed,
     ),
     Kind(
-        decode=lambda data: earlier_batches.decode_earlier(PATH, data),
+        decode=lambda data: producer_snapshots.decode_earlier(PATH, data),
         encode=_encode_earlier,
         seeds=(_encode_earlier((9, {7: [BatchMetadata(1, 2, 0, 5), BatchMetadata(2, 4, 1, 6)]})),),
         refusals=(CorruptSnapshotError,),
@@ -319,7 +319,7 @@ TARGET: Final = Target(
         "triolog.server.storage.log",
         "triolog.server.storage.producers",
         "triolog.server.security",
-        "triolog.server.settings",
+        "triolog.server.config",
         "triolog.protocol.kafka.scram",
     ),
     max_bytes=1024,

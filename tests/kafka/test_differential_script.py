@@ -5,7 +5,7 @@ import socket
 from typing import Any, Final
 
 from triolog.protocol.kafka.apis import ApiKey
-from triolog.protocol.kafka.messages.admin.cluster import DescribeClusterRequest
+from triolog.protocol.kafka.messages.cluster import DescribeClusterRequest
 from triolog.protocol.kafka.messages.groups import LeaveGroupRequest
 
 from tests.kafka.differential import group_steps

@@ -14,8 +14,7 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.storage.disk.checkpoints import PARTITION_METADATA_FILE
 from triolog.server.storage.disk.paths import BATCHES_SUFFIX
 from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE
-from triolog.server.storage.producers.earlier_batches import encode_earlier
-from triolog.server.storage.producers.sealed_files import crc_of
+from triolog.server.storage.producers.producer_snapshots import crc_of, encode_earlier
 
 from tests.kafka import written_directory
 from tests.kafka.migration import migrate

@@ -11,7 +11,7 @@ import trio
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.broker import Broker
-from triolog.server.storage.cleaner.checkpoint import read_cleaner_offsets
+from triolog.server.storage.disk.checkpoints import read_cleaner_offsets
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.system.clock import system_now_ms
 

@@ -31,7 +31,7 @@ PRODUCERS: Final = {
     ),
     "duplicate-of-an-older-epoch": Fault(
         why="The first batch of a new epoch is taken for the first of the old one and acknowledged without being stored.",
-        file="server/storage/producers/producer_entry.py",
+        file="server/storage/producers/producer_cursor.py",
         old="        if header.producer_epoch != self.epoch:\n            return None\n",
         tests=(f"{PRODUCER_CURSOR}::test_sequences_follow_each_other_and_epochs_fence",),
     ),
@@ -44,7 +44,7 @@ PRODUCERS: Final = {
     ),
     "next-batch-of-an-older-epoch": Fault(
         why="A producer that was taken for dead goes on where its successor is.",
-        file="server/storage/producers/producer_entry.py",
+        file="server/storage/producers/producer_cursor.py",
         old=" or header.producer_epoch != self.epoch:\n            return False\n",
         new=":\n            return False\n",
         tests=(
@@ -95,7 +95,7 @@ PRODUCERS: Final = {
     ),
     "earlier-batches-of-another-snapshot": Fault(
         why="Batches that a Kafka has cut off meanwhile count as stored: what is sent again is acknowledged and not there.",
-        file="server/storage/producers/earlier_batches.py",
+        file="server/storage/producers/producer_snapshots.py",
         old="    if belongs_to != snapshot_crc:\n",
         new="    if belongs_to is None:\n",
         tests=(f"{EARLIER_BATCHES}::test_a_file_of_the_snapshots_crc_alone_is_told_from_another",),
@@ -197,14 +197,14 @@ READING: Final = {
     ),
     "fetch-at-once-behind-the-stable-offset": Fault(
         why="Undecided records are handed to committed readers, wherever they are cached.",
-        file="server/storage/lookups/fetch_at_once.py",
+        file="server/storage/lookups/fetch.py",
         old=" or (is_committed and snapshot.last_stable_offset != high_watermark):\n",
         new=":\n",
         tests=(f"{STORAGE}/lookups/test_at_once.py::test_what_needs_another_look_is_left_to_the_long_way",),
     ),
     "time-at-once-above-the-high-watermark": Fault(
         why="A lookup answers a record that no reader may see yet, wherever it is cached.",
-        file="server/storage/lookups/at_once.py",
+        file="server/storage/lookups/timestamps.py",
         old="        if base_offset + offset_delta >= end_offset:\n",
         new="        if False:\n",
         tests=(f"{STORAGE}/lookups/test_at_once.py::test_a_record_above_the_high_watermark_is_none",),
@@ -235,7 +235,7 @@ READING: Final = {
     ),
     "accepted-in-memory": Fault(
         why="What somebody has accepted stops consumers again after the next start.",
-        file="server/storage/log/accept_gap.py",
+        file="server/storage/log/changes.py",
         old="encode_gaps(gaps), durable",
         new="encode_gaps(log.gaps), durable",
         tests=(f"{STORAGE}/log/test_gaps.py::test_what_is_accepted_is_passed_over_for_ever_unless_the_reader_says_otherwise",),
@@ -245,14 +245,14 @@ READING: Final = {
 TRUNCATION: Final = {
     "stale-snapshots": Fault(
         why="A producer snapshot from behind the cut is loaded once the log has grown over it with other batches.",
-        file="server/storage/log/truncate.py",
+        file="server/storage/log/changes.py",
         old="        if offset > above:\n",
         new="        if False:\n",
         tests=(f"{TRANSACTIONS_TESTS}::test_truncation_deletes_the_snapshot_of_a_clean_stop_behind_its_offset",),
     ),
     "cut-on-the-device": Fault(
         why="A power cut brings removed batches back behind, or between, the ones that took their offsets.",
-        file="server/storage/log/truncate.py",
+        file="server/storage/log/changes.py",
         old="        yield from (each for each in log.active.sync_of(log.active.log, min(log.recovery_point, offset)))\n"
         "        yield SyncDirectory(log.directory)\n",
         new="        pass\n",
@@ -260,7 +260,7 @@ TRUNCATION: Final = {
     ),
     "high-watermark-behind-the-cut": Fault(
         why="The high watermark stays above the end: what is appended there next can be read before it is on the device.",
-        file="server/storage/log/truncate.py",
+        file="server/storage/log/changes.py",
         old="    if log.high_watermark >= offset:\n",
         new="    if False:\n",
         tests=(f"{STORAGE}/log/test_truncate.py::test_high_watermark_recovery_point_and_log_start_follow_the_end_down",),
@@ -287,7 +287,7 @@ RETENTION: Final = {
     ),
     "verify-below-the-log-start": Fault(
         why="A healthy directory counts as damaged once records were deleted, and scripts that verify stop.",
-        file="server/storage/check/snapshot_check.py",
+        file="server/storage/check/small_files_check.py",
         old="    for producer_id, first_offset in needed.ongoing.items():\n",
         new="    for producer_id, first_offset in producers.ongoing.items():\n",
         tests=(
@@ -354,14 +354,14 @@ CLEANER: Final = {
     ),
     "marker-before-its-records": Fault(
         why="The marker of an aborted transaction goes together with its index entry while records of it may still be read.",
-        file="server/storage/cleaner/transactions.py",
+        file="server/storage/cleaner/batch_filter.py",
         old="        self._aborted[header.producer_id] = entry[0], True\n",
         new="        self._aborted[header.producer_id] = entry[0], False\n",
         tests=(f"{BATCH_FILTER}::test_records_of_an_aborted_transaction_go_and_its_marker_stays_with_its_entry",),
     ),
     "commit-marker-before-its-records": Fault(
         why="Without its marker a committed transaction is open again for whoever rebuilds the producers from the log.",
-        file="server/storage/cleaner/transactions.py",
+        file="server/storage/cleaner/batch_filter.py",
         old="            return not has_batches\n",
         new="            return True\n",
         tests=(f"{BATCH_FILTER}::test_a_commit_marker_stays_while_a_batch_of_its_transaction_does",),
@@ -392,7 +392,7 @@ CLEANER: Final = {
     ),
     "swap-at-load": Fault(
         why="A second power cut, during the start, leaves a new segment in place and old ones in its range.",
-        file="server/storage/cleaner/swap_recovery.py",
+        file="server/storage/cleaner/swap.py",
         old="        _delete_replaced(fs, directory, set(logs), min(logs), max(ends))\n        fs.sync_directory(directory)\n",
         new="        _delete_replaced(fs, directory, set(logs), min(logs), max(ends))\n",
         tests=(f"{SWAP}::test_at_load_old_segments_are_gone_on_the_device_before_a_new_one_has_its_name",),
@@ -402,7 +402,7 @@ CLEANER: Final = {
 RECOVERY: Final = {
     "crc": Fault(
         why="Damaged batches are taken for good ones.",
-        file="server/storage/recovery/log_window.py",
+        file="server/storage/recovery/salvage.py",
         old="        return self.crc(position, size) == crc\n",
         new="        return True\n",
         tests=(f"{STORAGE}/recovery/test_recovery.py::test_a_damaged_batch_costs_itself_and_nothing_else",),
@@ -449,7 +449,7 @@ RECOVERY: Final = {
     ),
     "recovered-is-synced": Fault(
         why="Recovered records are served and a second power cut takes them back.",
-        file="server/storage/recovery/force.py",
+        file="server/storage/recovery/rebuild.py",
         old="                _sync(self.syncs, file.path)\n",
         new="                pass\n",
         tests=(f"{STORAGE}/recovery/test_recovery.py::test_all_that_was_scanned_is_synced_before_the_log_is_served",),

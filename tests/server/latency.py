@@ -26,7 +26,7 @@ from typing import Any, Final
 
 import attrs
 import trio
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from triolog.protocol.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.limits import MIB
 from triolog.protocol.native import messages
 from triolog.protocol.types import CompressionType

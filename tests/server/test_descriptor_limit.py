@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from triolog.protocol.kafka.messages.cluster import ApiVersionsRequest
 from triolog.protocol.native import messages
 
 from tests.support.counts import counts

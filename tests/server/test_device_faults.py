@@ -19,8 +19,8 @@ import pytest
 from triolog.protocol.errors import RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
-from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE
 from triolog.server.storage.directory.log_directory import is_passing
+from triolog.server.storage.disk.checkpoints import CLEANER_OFFSET_FILE
 from triolog.server.storage.errors import LogDirectoryError
 
 from tests.support import brokers, failing_device, gate_fs, logs, transactions

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 from triolog.protocol.kafka.apis import APIS
-from triolog.protocol.kafka.messages import api_versions, consumer_groups, sasl, transactions
+from triolog.protocol.kafka.messages import cluster, groups, security, transactions
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import NativeConnection, Role
 from triolog.protocol.native.messages import AuthenticateRequest
@@ -38,7 +38,7 @@ LIMITED: Final = python_command(f"{descriptor_limits.TELLS_IMPORTS}{descriptor_l
 REQUESTS: Final[list[tuple[Any, int]]] = [
     *(request for api in APIS.values() for request in requests_of(api)),
     (
-        consumer_groups.ConsumerGroupHeartbeatRequest(
+        groups.ConsumerGroupHeartbeatRequest(
             group_id="of-a-pattern", member_id=NAME, rebalance_timeout_ms=1000, subscribed_topic_regex="f.*"
         ),
         1,
@@ -228,7 +228,7 @@ def test_clients_of_either_protocol_are_answered_while_others_take_all_connectio
         server = folder.start("--kafka", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--durability", "os")
         with WireClient.connect(server.address) as native, KafkaWire.connect(descriptor_limits.kafka_address(server)) as kafka:
             native.create_topic(TOPIC)
-            kafka.call(api_versions.ApiVersionsRequest(), 0)
+            kafka.call(cluster.ApiVersionsRequest(), 0)
             loaded = descriptor_limits.imports_of(tmp_path)
             for number in range(ROUNDS):
                 attack(server, attackers, number)
@@ -298,11 +298,13 @@ def native_login(connection: socket.socket, mechanism: str) -> None:
 
 def kafka_login(connection: socket.socket, mechanism: str) -> None:
     client = KafkaWire(connection)
-    assert client.call(sasl.SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
+    assert client.call(security.SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
     if mechanism == "PLAIN":
-        answer = client.call(sasl.SaslAuthenticateRequest(auth_bytes=f"\0alice\0{PASSWORD}".encode()), 2)
+        answer = client.call(security.SaslAuthenticateRequest(auth_bytes=f"\0alice\0{PASSWORD}".encode()), 2)
         assert answer.error_code == 0
         return
     exchange = ScramClient(DIGESTS[mechanism], "alice", PASSWORD)
-    first = client.call(sasl.SaslAuthenticateRequest(auth_bytes=exchange.first()), 2)
-    assert exchange.check(client.call(sasl.SaslAuthenticateRequest(auth_bytes=exchange.final(first.auth_bytes)), 2).auth_bytes)
+    first = client.call(security.SaslAuthenticateRequest(auth_bytes=exchange.first()), 2)
+    assert exchange.check(
+        client.call(security.SaslAuthenticateRequest(auth_bytes=exchange.final(first.auth_bytes)), 2).auth_bytes
+    )

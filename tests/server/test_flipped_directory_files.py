@@ -16,22 +16,22 @@ from typing import Any, Final
 
 import pytest
 import trio
-from triolog.server.storage.directory import client_metrics_file, creations_file, groups_file, security_file
-from triolog.server.storage.directory.overrides_file import BROKERS
+from triolog.server.storage.directory import security_file, state_files, topics_file
+from triolog.server.storage.directory.state_files import BROKERS
 from triolog.server.storage.directory.topics_file import TOPICS_FILE, decode_deleted_topic_ids, decode_topics
 from triolog.server.storage.disk import checkpoints
+from triolog.server.storage.disk.checkpoints import PRODUCER_ID_BLOCK_FILE, decode_producer_id_block
 from triolog.server.storage.errors import CheckpointError
-from triolog.server.storage.producers.producer_id_block import PRODUCER_ID_BLOCK_FILE, decode_producer_id_block
 
 from tests.support import counts, flipped_files, memory_image
 
 READERS: Final[dict[str, Callable[[str, bytes], Any]]] = {
     TOPICS_FILE: lambda path, data: (decode_topics(path, data), decode_deleted_topic_ids(path, data)),
-    creations_file.CREATIONS_FILE: creations_file.decode_creations,
+    topics_file.CREATIONS_FILE: topics_file.decode_creations,
     security_file.SECURITY_FILE: security_file.decode_security,
-    groups_file.GROUPS_FILE: groups_file.decode_groups,
+    state_files.GROUPS_FILE: state_files.decode_groups,
     BROKERS.name: BROKERS.decode,
-    client_metrics_file.CLIENT_METRICS_FILE: client_metrics_file.decode_client_metrics,
+    state_files.CLIENT_METRICS_FILE: state_files.decode_client_metrics,
     checkpoints.META_PROPERTIES_FILE: checkpoints.decode_meta_properties,
     PRODUCER_ID_BLOCK_FILE: decode_producer_id_block,
     checkpoints.RECOVERY_POINT_FILE: checkpoints.decode_offsets,

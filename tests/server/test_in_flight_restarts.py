@@ -16,7 +16,7 @@ from typing import Final
 
 import attrs
 import pytest
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from triolog.protocol.kafka.messages.records import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.blocking import BlockingClient, BlockingProducer, BlockingRecord

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.admin.configs import DescribeConfigsRequest, DescribeConfigsResource
+from triolog.protocol.kafka.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from triolog.protocol.limits import MIB
 from triolog.protocol.native import messages
 from triolog.protocol.types import CompressionType

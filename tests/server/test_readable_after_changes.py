@@ -11,7 +11,7 @@ from triolog.protocol.kafka.authorization import AclOperation, AclPermission, Pa
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.server.broker import Broker
 from triolog.server.security.acls import Acl
-from triolog.server.storage.disk import file_limits
+from triolog.server.storage.disk import checkpoints
 
 from tests.support.brokers import running_broker
 
@@ -74,7 +74,7 @@ async def test_a_flood_is_refused_before_a_file_cannot_be_read(
 ) -> None:
     """Everything that was accepted is there after a restart, and changes can be made again."""
     name, change = FLOODS[flood]
-    monkeypatch.setitem(file_limits.LIMITS, name, LIMIT)
+    monkeypatch.setitem(checkpoints.LIMITS, name, LIMIT)
     async with running_broker(tmp_path) as broker:
         for number in range(FEW):
             try:

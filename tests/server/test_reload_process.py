@@ -16,8 +16,8 @@ from typing import Any, Final
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from triolog.protocol.kafka.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from triolog.protocol.kafka.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
+from triolog.protocol.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.native import messages
 
 from tests.support import kafka_wire, server_process, wire_client

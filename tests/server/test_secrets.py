@@ -21,13 +21,13 @@ from typing import Any, Final
 import attrs
 import pytest
 from click.testing import CliRunner
-from triolog.protocol.kafka.messages import sasl
-from triolog.protocol.kafka.messages.admin.configs import DescribeConfigsRequest, DescribeConfigsResource
+from triolog.protocol.kafka.messages import security
+from triolog.protocol.kafka.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism, ScramServer
 from triolog.protocol.native.messages import AuthenticateRequest
+from triolog.server.config.broker_config import BrokerConfig
 from triolog.server.listeners.http.access import HttpAccess
 from triolog.server.security.users import decode_users
-from triolog.server.settings.broker_config import BrokerConfig
 from triolog.tools.cli.main import main
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 from triolog.tools.client.config import ClientConfig
@@ -186,13 +186,13 @@ def place(server_folder: server_process.ServerFolder, tmp_path_factory: pytest.T
 
 def authenticate(client: kafka_wire.KafkaWire, watch: Watch, mechanism: str, user: str, password: str) -> None:
     """A login by Kafka's protocol; answers, and what an exchange makes of the password, are noted."""
-    watch.say("answers", client.call(sasl.SaslHandshakeRequest(mechanism=mechanism), 1))
+    watch.say("answers", client.call(security.SaslHandshakeRequest(mechanism=mechanism), 1))
     if mechanism == "PLAIN":
-        watch.say("answers", client.call(sasl.SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()), 2))
+        watch.say("answers", client.call(security.SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()), 2))
         return
     exchange = scram_client.ScramClient(DIGESTS[mechanism], user, password)
-    first = client.call(sasl.SaslAuthenticateRequest(auth_bytes=exchange.first()), 2)
-    last = client.call(sasl.SaslAuthenticateRequest(auth_bytes=exchange.final(first.auth_bytes)), 2)
+    first = client.call(security.SaslAuthenticateRequest(auth_bytes=exchange.first()), 2)
+    last = client.call(security.SaslAuthenticateRequest(auth_bytes=exchange.final(first.auth_bytes)), 2)
     watch.say("answers", f"{first} {last}")
     fields = dict(part.split("=", 1) for part in first.auth_bytes.decode().split(","))
     keys = derived(DIGESTS[mechanism], password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
@@ -211,8 +211,8 @@ def try_all_logins(place: Place) -> None:
     for mechanism in MECHANISMS:
         for token in (garbage, b"\0" + garbage, b"n,,n=alice,r=" + garbage + b",=", b"\0\0\0" + garbage + b"\xff"):
             with watch.hears("errors of Kafka clients"), place.kafka() as client:
-                client.call(sasl.SaslHandshakeRequest(mechanism=mechanism), 1)
-                watch.say("answers", client.call(sasl.SaslAuthenticateRequest(auth_bytes=token), 2))
+                client.call(security.SaslHandshakeRequest(mechanism=mechanism), 1)
+                watch.say("answers", client.call(security.SaslAuthenticateRequest(auth_bytes=token), 2))
 
 
 def change_users(place: Place) -> None:
@@ -223,12 +223,12 @@ def change_users(place: Place) -> None:
     with place.kafka() as root:
         authenticate(root, watch, "PLAIN", "root", place.passwords["root"])
         for iterations, mechanism in ((ITERATIONS, 1), (1, 1), (ITERATIONS, 77)):
-            user = sasl.AlterUserScramCredentialsScramCredentialUpsertion(
+            user = security.AlterUserScramCredentialsScramCredentialUpsertion(
                 name="carol", mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=salted
             )
-            request = sasl.AlterUserScramCredentialsRequest(deletions=[], upsertions=[user])
+            request = security.AlterUserScramCredentialsRequest(deletions=[], upsertions=[user])
             watch.say("answers", f"{request} {root.call(request, 0)}")
-        watch.say("answers", root.call(sasl.DescribeUserScramCredentialsRequest(users=None), 0))
+        watch.say("answers", root.call(security.DescribeUserScramCredentialsRequest(users=None), 0))
         broker = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
         described = root.call(DescribeConfigsRequest(resources=[broker], include_synonyms=True, include_documentation=True), 4)
         watch.say("describe", described)
@@ -315,11 +315,11 @@ REPRS: Final[dict[str, Callable[[str], object]]] = {
     "users": lambda secret: decode_users("users.toml", f'[alice]\npassword = "{secret}"\n'.encode()),
     "a credential": lambda secret: ScramCredential(ScramMechanism.SCRAM_SHA_256, 4096, b"s", secret.encode(), secret.encode()),
     "an exchange": lambda secret: exchange_of(secret),
-    "a login by Kafka's protocol": lambda secret: sasl.SaslAuthenticateRequest(auth_bytes=secret.encode()),
+    "a login by Kafka's protocol": lambda secret: security.SaslAuthenticateRequest(auth_bytes=secret.encode()),
     "a login by the native one": lambda secret: AuthenticateRequest("PLAIN", secret.encode()),
     "a client's login": lambda secret: ClientConfig(login=LoginConfig(user="alice", password=secret)),
     "access by HTTP": lambda secret: HttpAccess(token=secret),
-    "a new user": lambda secret: sasl.AlterUserScramCredentialsScramCredentialUpsertion(
+    "a new user": lambda secret: security.AlterUserScramCredentialsScramCredentialUpsertion(
         name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=secret.encode()
     ),
 }

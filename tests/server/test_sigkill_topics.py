@@ -20,9 +20,9 @@ from typing import Final
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.metadata import MetadataRequest
+from triolog.protocol.kafka.messages.topics import MetadataRequest
 from triolog.server.storage.check.verify import verify
-from triolog.server.storage.directory import creations_file, inventory, stored_topics
+from triolog.server.storage.directory import catalogue, inventory, topics_file
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.disk.paths import DELETE_DIR_SUFFIX, is_marked
 
@@ -193,7 +193,7 @@ class Run:
 
     def _is_at(self, moment: str) -> bool:
         if moment == "creating":
-            return any((directory / creations_file.CREATIONS_FILE).exists() for directory in self.directories)
+            return any((directory / topics_file.CREATIONS_FILE).exists() for directory in self.directories)
         return any(path.name.endswith(DELETE_DIR_SUFFIX) for directory in self.directories for path in directory.iterdir())
 
     def _rng(self) -> random.Random:
@@ -210,7 +210,7 @@ class Run:
             seen = stopped_logs.Seen()
             verify(fs, inventory.read_directory(fs, str(directory)), seen)
             assert not seen.damages
-            stored = {topic.name: topic for topic in stored_topics.StoredTopics.read(fs, str(directory)).topics}
+            stored = {topic.name: topic for topic in catalogue.StoredTopics.read(fs, str(directory)).topics}
             assert all(self._may_be(name, Topic(topic.partitions, topic.configs)) for name, topic in stored.items()), stored
 
     def _check(self, server: server_process.ServerProcess) -> None:

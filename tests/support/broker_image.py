@@ -16,8 +16,7 @@ from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Isolation, Record, TopicPartition
 from triolog.server.broker import Broker, FetchPartition, ReaderView
-from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE
-from triolog.server.storage.disk.checkpoints import RECOVERY_POINT_FILE, encode_offsets
+from triolog.server.storage.disk.checkpoints import CLEANER_OFFSET_FILE, RECOVERY_POINT_FILE, encode_offsets
 
 from tests.support.brokers import batches_from, records_from, running_broker, value
 from tests.support.logs import START_MS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.admin.configs import (
+from triolog.protocol.kafka.messages.configs import (
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,

@@ -21,7 +21,7 @@ from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.security.acls import Acl
-from triolog.server.storage.directory.creations_file import CREATIONS_FILE, Creation, encode_creations
+from triolog.server.storage.directory.topics_file import CREATIONS_FILE, Creation, encode_creations
 
 from tests.support.broker_image import aborted_from
 from tests.support.brokers import records_from, running_broker, value

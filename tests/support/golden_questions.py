@@ -6,12 +6,12 @@ import base64
 import time
 from typing import Any, Final
 
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.kafka.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
-from triolog.protocol.kafka.messages.share_group_offsets import (
+from triolog.protocol.kafka.messages.share_groups import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
+from triolog.protocol.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.kafka.messages.transactions import DescribeTransactionsRequest
 from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.record import iter_records

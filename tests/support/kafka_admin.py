@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.admin.configs import (
+from triolog.protocol.kafka.messages.configs import (
     AlterConfigsAlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -16,7 +16,7 @@ from triolog.protocol.kafka.messages.admin.configs import (
     IncrementalAlterConfigsAlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from triolog.protocol.kafka.messages.admin.topics import (
+from triolog.protocol.kafka.messages.topics import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,

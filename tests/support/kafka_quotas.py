@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.admin.quotas import (
+from triolog.protocol.kafka.messages.security import (
     AlterClientQuotasEntityData,
     AlterClientQuotasEntryData,
     AlterClientQuotasOpData,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from triolog.protocol.kafka.apis import Api
-from triolog.protocol.kafka.messages.produce import ProduceRequest
+from triolog.protocol.kafka.messages.records import ProduceRequest
 from triolog.protocol.schema.fields import RECORDS, STRING, Element, Field, Primitive, fields_of
 
 from tests.support.logs import batch

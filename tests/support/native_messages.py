@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from triolog.protocol import limits
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.native import kinds, messages
-from triolog.protocol.native.calls import fetch, hello, lookups, produce
-from triolog.protocol.native.declaration import Field, fields_of
+from triolog.protocol.native.calls import connections, fetch, lookups, produce
+from triolog.protocol.native.structs import Field, fields_of
 from triolog.protocol.types import Record
 
 SHORTEST_NAME_CHARS: Final = 64
@@ -58,7 +58,7 @@ SPECIAL: Final[tuple[tuple[kinds.Kind, st.SearchStrategy[Any]], ...]] = (
     (produce.RECORDS, BATCHES | tuples_of(PLAIN_RECORDS)),
     (fetch.RECORDS, BATCHES | tuples_of(RECORDS)),
     (fetch.ABORTED, tuples_of(st.tuples(INT64, INT64))),
-    (hello.APIS, st.dictionaries(TEXT, st.tuples(INT64, INT64), max_size=3)),
+    (connections.APIS, st.dictionaries(TEXT, st.tuples(INT64, INT64), max_size=3)),
     (lookups.TIMESTAMP, st.integers(-3, limits.INT64_MAX)),
     (kinds.CONFIG, st.dictionaries(TEXT, TEXT, max_size=3)),
     (kinds.MAP, st.dictionaries(TEXT, MSGPACK_VALUES, max_size=3)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from triolog.protocol.records.batch import TRANSACTIONAL_FLAG, BatchHeader
 from triolog.server.storage.indexes.transaction_index import AbortedTxn
-from triolog.server.storage.producers.producer_entry import EndTxnMarker
+from triolog.server.storage.producers.producer_cursor import EndTxnMarker
 from triolog.server.storage.producers.producer_state import ProducerState
 
 from tests.support.logs import TOPIC_PARTITION

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import attrs
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.share_fetch import (
+from triolog.protocol.kafka.messages.share_groups import (
     ShareAcknowledgementBatch,
     ShareAcknowledgePartition,
     ShareAcknowledgeRequest,

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import attrs
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.protocol.kafka.messages.share_fetch import (
+from triolog.protocol.kafka.messages.groups import FindCoordinatorRequest
+from triolog.protocol.kafka.messages.share_groups import (
     ShareAcknowledgementBatch,
     ShareAcknowledgePartition,
     ShareAcknowledgeRequest,
@@ -17,8 +17,8 @@ from triolog.protocol.kafka.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchRequestPartition,
     ShareFetchRequestTopic,
+    ShareGroupHeartbeatRequest,
 )
-from triolog.protocol.kafka.messages.share_groups import ShareGroupHeartbeatRequest
 
 from tests.support.kafka_wire import KafkaWire
 

@@ -11,8 +11,7 @@ import attrs
 from attrs.validators import min_len
 
 from ...protocol.errors import SaslAuthenticationError
-from ...protocol.kafka.scram import ScramMechanism
-from ...protocol.kafka.scram_client import ScramClient
+from ...protocol.kafka.scram import ScramClient, ScramMechanism
 from ...protocol.native.messages import AuthenticateRequest, AuthenticateResponse, HelloResponse
 
 PLAIN: Final = "PLAIN"

@@ -14,8 +14,7 @@ from typing import NamedTuple
 from ...protocol.errors import ErrorCode, RecordTooLargeError, RequestError
 from ...protocol.native.messages import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse, Gaps, end_of
 from ...protocol.records.batch import BatchHeader, check_batch, iter_batches
-from ...protocol.records.committed import CommittedFilter
-from ...protocol.records.record import iter_records
+from ...protocol.records.record import CommittedFilter, iter_records
 from ...protocol.types import Record, TimeRange, TopicPartition
 from .config import ConsumerConfig
 

@@ -18,7 +18,7 @@ from ...protocol.limits import KIB, MIB
 from ...protocol.records.batch import iter_batches, parse_header
 from ...protocol.records.columnar.decode import Wanted, decode_batches
 from ...protocol.records.columnar.schema import TimestampUnit
-from ...protocol.records.committed import CommittedFilter
+from ...protocol.records.record import CommittedFilter
 from ...server.storage.check.stored_records import restored
 from ...server.storage.errors import StorageError
 from ...server.storage.recovery.salvage import Damage

@@ -8,7 +8,7 @@ topic ids.
 from __future__ import annotations
 
 from ...schema.fields import BOOL, INT16, INT32, INT64, STRING, struct, wire
-from ..entities import GROUP_ID, PARTITION, TOPIC_ID, TOPIC_NAME
+from ..apis import GROUP_ID, PARTITION, TOPIC_ID, TOPIC_NAME
 
 
 @struct

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...limits import INT32_MIN
 from ...schema.fields import BOOL, INT8, INT16, INT32, INT64, STRING, UINT16, struct, wire
-from ..entities import GROUP_ID, TOPIC_NAME
+from ..apis import GROUP_ID, TOPIC_NAME
 
 
 @struct

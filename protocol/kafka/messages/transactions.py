@@ -9,7 +9,7 @@ DescribeProducers (61), DescribeTransactions (65), ListTransactions (66).
 from __future__ import annotations
 
 from ...schema.fields import BOOL, INT8, INT16, INT32, INT64, STRING, struct, wire
-from ..entities import GROUP_ID, PARTITION, PRODUCER_ID, TOPIC_ID, TOPIC_NAME, TRANSACTIONAL_ID
+from ..apis import GROUP_ID, PARTITION, PRODUCER_ID, TOPIC_ID, TOPIC_NAME, TRANSACTIONAL_ID
 
 
 @struct

@@ -11,11 +11,8 @@ from typing import Any, Final
 
 from ... import limits
 from ...types import NO_OFFSET, Bytes, Isolation, Record, TimeRange, range_of
-from ..declaration import wire
-from ..fields import unexpected
-from ..kinds import BOOL, INT32, INT64, INT64_OR_NONE, Kind, choice
-from ..places import Partition, PartitionAnswer
-from ..structs import RequestMessage, ResponseMessage, struct
+from ..kinds import BOOL, INT32, INT64, INT64_OR_NONE, Kind, choice, unexpected
+from ..structs import Partition, PartitionAnswer, RequestMessage, ResponseMessage, struct, wire
 from .produce import read_headers
 
 DEFAULT_MAX_WAIT_MS: Final = 0

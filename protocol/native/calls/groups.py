@@ -1,8 +1,9 @@
-"""The calls on groups without members: `commit_offsets`, `fetch_offsets`, `list_groups`, `delete_groups`,
+"""The calls on groups: `commit_offsets`, `fetch_offsets`, `list_groups`, `describe_groups`, `delete_groups`,
 `alter_share_group_offsets`.
 
-A group is a name under which offsets are kept, in the log `__consumer_offsets`; it exists from its first commit on. A share
-group (KIP-932) commits none: what it has not done is kept.
+Clients of this protocol use groups without members: names under which offsets are kept in the log `__consumer_offsets`. A group
+exists from its first commit on. A share group (KIP-932) commits none; the server stores which records it has not finished.
+Members join over Kafka's protocol, and `describe_groups` shows them.
 """
 
 from __future__ import annotations
@@ -12,10 +13,8 @@ from typing import Final
 from ... import limits
 from ...errors import RequestError
 from ...types import NO_OFFSET
-from ..declaration import wire
-from ..kinds import BOOL, ERROR, INT64, INT64_OR_NONE, name, names, note
-from ..places import Partition, PartitionAnswer
-from ..structs import RequestMessage, ResponseMessage, Struct, struct
+from ..kinds import BOOL, ERROR, INT32, INT64, INT64_OR_NONE, TEXT, name, names, note
+from ..structs import Partition, PartitionAnswer, RequestMessage, ResponseMessage, Struct, struct, wire
 from .transactions import TransactionProducer
 
 GROUP: Final = name(limits.MAX_STRING_CHARS)
@@ -163,3 +162,65 @@ class AlterShareGroupOffsetsResponse(ResponseMessage):
     api = "alter_share_group_offsets"
 
     partitions: tuple[AlterShareGroupOffsetsPartitionResponse, ...] = wire([AlterShareGroupOffsetsPartitionResponse])
+
+
+@struct
+class DescribeGroupsRequest(RequestMessage):
+    """Groups to be described, each succeeds or fails alone."""
+
+    api = "describe_groups"
+
+    groups: tuple[str, ...] = wire(GROUPS)
+
+
+@struct
+class GroupMember(Struct):
+    """A member, and the partitions that it reads; none while the group rebalances, or when it is no consumer."""
+
+    member_id: str = wire(TEXT)
+    group_instance_id: str | None = wire(note())
+    client_id: str = wire(TEXT)
+    client_host: str = wire(TEXT)
+    assignment: tuple[OffsetsPartition, ...] = wire([OffsetsPartition], default=(), max_count=limits.INT32_MAX)
+
+
+@struct
+class Deliveries(Struct):
+    """How many records that are not done were given so often."""
+
+    delivery_count: int = wire(INT32)
+    records: int = wire(INT64)
+
+
+@struct
+class SharedPartition(Partition):
+    """A partition as a share group reads it; -1 where something is not known yet."""
+
+    start_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    end_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    lag: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    in_flight: int = wire(INT64, default=0)
+    deliveries: tuple[Deliveries, ...] = wire([Deliveries], default=(), max_count=limits.INT32_MAX)
+
+
+@struct
+class DescribedGroup(Struct):
+    """One group, or why it cannot be described."""
+
+    group: str = wire(GROUP)
+    error: RequestError | None = wire(ERROR, default=None)
+    state: str = wire(TEXT, default="")
+    type: str = wire(TEXT, default="")
+    protocol_type: str = wire(TEXT, default="")
+    protocol: str = wire(TEXT, default="")
+    members: tuple[GroupMember, ...] = wire([GroupMember], default=(), max_count=limits.INT32_MAX)
+    shared: tuple[SharedPartition, ...] = wire([SharedPartition], default=(), later=True, max_count=limits.INT32_MAX)
+
+
+@struct
+class DescribeGroupsResponse(ResponseMessage):
+    """One entry per group, in the same order."""
+
+    api = "describe_groups"
+
+    groups: tuple[DescribedGroup, ...] = wire([DescribedGroup])

@@ -1,11 +1,18 @@
-"""The calls `offsets_for_times`, which offset a time has, and `explain`, the walk that leads to an answer; and how a time to
-look up is written."""
+"""The calls that show where records are, and how a time to look up is written.
+
+`offsets_for_times` finds the offset of a time, `explain` shows the steps of that lookup. `split_points` says where a range of
+offsets can be cut into pieces of about the same size; `lease_segments` names the current segment files of partitions, kept for
+some time, for readers of files. `describe_segments` shows the segments, and how far each log is written, readable, decided, on
+the device and compacted. `list_gaps` lists offsets lost to corruption; after `accept_gaps` readers skip them whatever
+`gap.policy` is.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from ... import limits
+from ...errors import RequestError
 from ...types import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -17,11 +24,8 @@ from ...types import (
     TimeRange,
     range_of,
 )
-from ..declaration import wire
-from ..fields import unexpected
-from ..kinds import BOOL, INT64, INT64_OR_NONE, MAP, Kind, integer
-from ..places import Partition, PartitionAnswer
-from ..structs import RequestMessage, ResponseMessage, struct
+from ..kinds import BOOL, ERROR, INT32, INT64, INT64_OR_NONE, MAP, TOPICS, Kind, integer, name, note, unexpected
+from ..structs import Partition, PartitionAnswer, RequestMessage, ResponseMessage, Struct, TopicAnswer, struct, wire
 from .fetch import ISOLATION
 
 _SPECIAL_TIMESTAMPS: Final = {
@@ -120,3 +124,241 @@ class ExplainResponse(ResponseMessage):
     api = "explain"
 
     partitions: tuple[ExplainPartitionResponse, ...] = wire([ExplainPartitionResponse])
+
+
+@struct
+class SplitPointsPartition(Partition):
+    """Cut the offsets from `start` to `end`, exclusive, into pieces of about `target_bytes`."""
+
+    start: int = wire(INT64)
+    end: int = wire(INT64)
+    target_bytes: int = wire(integer(1, limits.INT64_MAX))
+
+
+@struct
+class SplitPointsRequest(RequestMessage):
+    """Ranges to be cut, each answered alone."""
+
+    api = "split_points"
+
+    partitions: tuple[SplitPointsPartition, ...] = wire([SplitPointsPartition])
+
+
+@struct
+class SplitPoint(Struct):
+    """The first offset of a piece, and the bytes of log from there to the next piece, or to the end."""
+
+    offset: int = wire(INT64)
+    bytes: int = wire(INT64)
+
+
+@struct
+class SplitPointsPartitionResponse(PartitionAnswer):
+    """The pieces in order; the first begins at the offset asked for. None for a range without offsets."""
+
+    points: tuple[SplitPoint, ...] = wire([SplitPoint], default=(), max_count=limits.MAX_SPLIT_POINTS)
+
+
+@struct
+class SplitPointsResponse(ResponseMessage):
+    """One entry per partition asked for, in the same order."""
+
+    api = "split_points"
+
+    partitions: tuple[SplitPointsPartitionResponse, ...] = wire([SplitPointsPartitionResponse])
+
+
+LEASE_ID: Final = name(limits.MAX_LEASE_ID_CHARS)
+
+
+@struct
+class LeasePartition(Partition):
+    """A partition whose files are wanted."""
+
+
+@struct
+class LeaseSegmentsRequest(RequestMessage):
+    """Keep the files of these partitions for `lease_ms`. With `lease_id` the lease made before goes on from now for `lease_ms`,
+    with the files that it has: 0 ends it."""
+
+    api = "lease_segments"
+
+    partitions: tuple[LeasePartition, ...] = wire([LeasePartition], last=True)
+    lease_ms: int = wire(INT64)
+    lease_id: str | None = wire(LEASE_ID, nullable=True, default=None)
+
+
+@struct
+class LeasedSegment(Struct):
+    """A segment's `.log`, of which the first `size_bytes` count; its indexes lie beside it under the same name."""
+
+    base_offset: int = wire(INT64)
+    path: str = wire(name(limits.MAX_STRING_CHARS))
+    size_bytes: int = wire(INT64)
+
+
+@struct
+class LeasePartitionResponse(PartitionAnswer):
+    """The files of one partition on the server's machine, in order of their offsets."""
+
+    directory: str | None = wire(note(), default=None)
+    log_start_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    high_watermark: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    last_stable_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    segments: tuple[LeasedSegment, ...] = wire([LeasedSegment], default=(), max_count=limits.INT32_MAX)
+
+
+@struct
+class LeaseSegmentsResponse(ResponseMessage):
+    """The lease, and one entry per partition asked for, in the same order."""
+
+    api = "lease_segments"
+
+    lease_id: str = wire(LEASE_ID)
+    partitions: tuple[LeasePartitionResponse, ...] = wire([LeasePartitionResponse])
+
+
+NOT_KNOWN: Final = -1
+"""As a size or a time."""
+
+
+@struct
+class ListGapsRequest(RequestMessage):
+    """The topics whose gaps are asked for; None: all."""
+
+    api = "list_gaps"
+
+    topics: tuple[str, ...] | None = wire(TOPICS, nullable=True, default=None)
+
+
+@struct
+class Gap(Struct):
+    """Offsets that are missing, the end exclusive. `file` in the partition's directory has what was found there, None: nothing
+    has. `found_ms`, `accepted_ms`: when, in ms since the epoch, -1 where it is not known or was not done."""
+
+    start_offset: int = wire(INT64)
+    end_offset: int = wire(INT64)
+    file: str | None = wire(note(), default=None)
+    size_bytes: int = wire(INT64_OR_NONE, default=NOT_KNOWN)
+    found_ms: int = wire(INT64_OR_NONE, default=NOT_KNOWN)
+    accepted_ms: int = wire(INT64_OR_NONE, default=NOT_KNOWN)
+
+
+@struct
+class PartitionGaps(Struct):
+    """The gaps of one partition, ascending. With an error, that of a partition that is offline, they are not known."""
+
+    partition: int = wire(INT32)
+    error: RequestError | None = wire(ERROR, default=None)
+    gaps: tuple[Gap, ...] = wire([Gap], default=())
+
+
+@struct
+class TopicGaps(TopicAnswer):
+    """The partitions of one topic that have gaps, or of which that is not known."""
+
+    partitions: tuple[PartitionGaps, ...] = wire([PartitionGaps], default=())
+
+
+@struct
+class ListGapsResponse(ResponseMessage):
+    """One entry per topic, in the order asked; where all were asked for, those that have something to say."""
+
+    api = "list_gaps"
+
+    topics: tuple[TopicGaps, ...] = wire([TopicGaps])
+
+
+@struct
+class AcceptGapsPartition(Partition):
+    """The gap of a partition that starts at `start_offset`."""
+
+    start_offset: int = wire(INT64)
+
+
+@struct
+class AcceptGapsRequest(RequestMessage):
+    """Gaps to be accepted, each succeeds or fails alone."""
+
+    api = "accept_gaps"
+
+    partitions: tuple[AcceptGapsPartition, ...] = wire([AcceptGapsPartition])
+
+
+@struct
+class AcceptGapsPartitionResponse(PartitionAnswer):
+    """Up to which offset, exclusive, readers pass over it from now on."""
+
+    end_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+
+
+@struct
+class AcceptGapsResponse(ResponseMessage):
+    """One entry per gap, in the same order."""
+
+    api = "accept_gaps"
+
+    partitions: tuple[AcceptGapsPartitionResponse, ...] = wire([AcceptGapsPartitionResponse])
+
+
+@struct
+class DescribeSegmentsPartition(Partition):
+    """A partition whose segments are asked for, from the one on that `from_offset` lies in."""
+
+    from_offset: int = wire(INT64, default=0)
+
+
+@struct
+class DescribeSegmentsRequest(RequestMessage):
+    """Partitions to be described, each succeeds or fails alone, with at most `max_segments` of them all."""
+
+    api = "describe_segments"
+
+    partitions: tuple[DescribeSegmentsPartition, ...] = wire([DescribeSegmentsPartition])
+    max_segments: int = wire(integer(0, limits.MAX_DESCRIBED_SEGMENTS), default=limits.DEFAULT_DESCRIBED_SEGMENTS)
+
+
+@struct
+class DescribedSegment(Struct):
+    """One segment: offsets from `base_offset` up to `next_offset`, exclusive. `least_timestamp` bounds the timestamps from
+    below and `max_timestamp` is the largest, -1 where that is not known; `is_cleaned`: compaction has been through it. The rest
+    are entries of its indexes."""
+
+    base_offset: int = wire(INT64)
+    next_offset: int = wire(INT64)
+    size_bytes: int = wire(INT64)
+    least_timestamp: int = wire(INT64_OR_NONE, default=NO_TIMESTAMP)
+    max_timestamp: int = wire(INT64_OR_NONE, default=NO_TIMESTAMP)
+    is_active: bool = wire(BOOL, default=False)
+    is_cleaned: bool = wire(BOOL, default=False)
+    offset_index_entries: int = wire(INT32, default=0)
+    time_index_entries: int = wire(INT32, default=0)
+    transaction_index_entries: int = wire(INT32, default=0)
+
+
+@struct
+class DescribeSegmentsPartitionResponse(PartitionAnswer):
+    """A log and its segments, ascending. `left_out` segments come behind those that are told, `gaps_left_out` gaps as well."""
+
+    log_start_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    log_end_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    high_watermark: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    last_stable_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    recovery_point: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    cleaned_up_to: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    size_bytes: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    segment_count: int = wire(INT32, default=0)
+    waiting: str | None = wire(note(), default=None)
+    segments: tuple[DescribedSegment, ...] = wire([DescribedSegment], default=())
+    left_out: int = wire(INT32, default=0)
+    gaps: tuple[Gap, ...] = wire([Gap], default=())
+    gaps_left_out: int = wire(INT32, default=0)
+
+
+@struct
+class DescribeSegmentsResponse(ResponseMessage):
+    """One entry per partition, in the same order."""
+
+    api = "describe_segments"
+
+    partitions: tuple[DescribeSegmentsPartitionResponse, ...] = wire([DescribeSegmentsPartitionResponse])

@@ -13,11 +13,8 @@ import attrs
 from ... import limits
 from ...errors import ErrorCode, ExpectedOffsetError, RequestError
 from ...types import NO_OFFSET, NO_TIMESTAMP, Bytes
-from ..declaration import wire
-from ..fields import FieldError, unexpected
-from ..kinds import INT32, INT64, INT64_OR_NONE, Kind, Steps, integer
-from ..places import Partition, PartitionAnswer
-from ..structs import RequestMessage, ResponseMessage, struct
+from ..kinds import INT32, INT64, INT64_OR_NONE, FieldError, Kind, Steps, integer, unexpected
+from ..structs import Partition, PartitionAnswer, RequestMessage, ResponseMessage, struct, wire
 from .transactions import TRANSACTIONAL_ID
 
 ACKS_NONE: Final = 0

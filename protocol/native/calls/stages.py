@@ -11,10 +11,8 @@ from typing import Final
 
 from ... import limits
 from ...types import NO_OFFSET, Bytes
-from ..declaration import wire
 from ..kinds import BINARY, BOOL, INT64, INT64_OR_NONE, UINT32, integer, name, names
-from ..places import Partition, PartitionAnswer
-from ..structs import RequestMessage, ResponseMessage, Struct, struct
+from ..structs import Partition, PartitionAnswer, RequestMessage, ResponseMessage, Struct, struct, wire
 
 NO_VERSION: Final = -1
 """Of an application that has committed nothing."""

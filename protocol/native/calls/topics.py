@@ -1,14 +1,77 @@
-"""The calls that make and delete topics and show their configuration: `create_topics`, `delete_topics`, `describe_configs`."""
+"""The calls on topics: `metadata`, `create_topics`, `delete_topics`, `describe_configs`, `create_partitions`, `alter_configs`,
+`delete_records`.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from ..declaration import wire
-from ..kinds import BOOL, CONFIG, INT32, STRING, TOPIC, TOPICS, name
-from ..places import TopicAnswer
-from ..structs import RequestMessage, ResponseMessage, Struct, struct
-from .metadata import TOPIC_ID
+from ... import limits
+from ...errors import RequestError
+from ...types import NO_OFFSET
+from ..kinds import (
+    BOOL,
+    CONFIG,
+    ERROR,
+    INT32,
+    INT64,
+    INT64_OR_NONE,
+    MAX_CONFIG_KEY_CHARS,
+    MAX_CONFIG_KEYS,
+    STRING,
+    TOPIC,
+    TOPICS,
+    integer,
+    name,
+    names,
+    note,
+)
+from ..structs import Partition, PartitionAnswer, RequestMessage, ResponseMessage, Struct, TopicAnswer, struct, wire
+
+TOPIC_ID: Final = note(64)
+"""A topic id is 22 characters of base64url; room for another form of it."""
+
+
+@struct
+class MetadataRequest(RequestMessage):
+    """Describe these topics; None: all of them."""
+
+    api = "metadata"
+
+    topics: tuple[str, ...] | None = wire(TOPICS, nullable=True, default=None)
+
+
+@struct
+class PartitionMetadata(Struct):
+    """A partition: its readable range (`high_watermark` exclusive), bytes of log on disk, number of segments; `waiting` says
+    why one that is read takes no appends until there is space."""
+
+    partition: int = wire(INT32)
+    error: RequestError | None = wire(ERROR, default=None)
+    log_start_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    high_watermark: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    size_bytes: int = wire(INT64, default=0)
+    segments: int = wire(INT32, default=0)
+    waiting: str | None = wire(note(), default=None)
+
+
+@struct
+class TopicMetadata(TopicAnswer):
+    """A topic, the configuration it overrides, its partitions; on error the topic id is None and the rest empty."""
+
+    topic_id: str | None = wire(TOPIC_ID, default=None)
+    config: dict[str, str] = wire(CONFIG, factory=dict)
+    partitions: tuple[PartitionMetadata, ...] = wire([PartitionMetadata], default=(), max_count=limits.INT32_MAX)
+
+
+@struct
+class MetadataResponse(ResponseMessage):
+    """The topics asked for in the same order, or all of them by name."""
+
+    api = "metadata"
+
+    topics: tuple[TopicMetadata, ...] = wire([TopicMetadata], max_count=limits.INT32_MAX)
+
 
 MAX_SOURCE_CHARS: Final = 64
 
@@ -102,3 +165,97 @@ class DescribeConfigsResponse(ResponseMessage):
     api = "describe_configs"
 
     topics: tuple[TopicConfig, ...] = wire([TopicConfig])
+
+
+TO_HIGH_WATERMARK: Final = -1
+"""As `before_offset`: delete everything that can be read (Kafka: DeleteRecordsRequest.HIGH_WATERMARK)."""
+
+
+@struct
+class NewPartitions(Struct):
+    """How many partitions a topic is to have in all, more than it has."""
+
+    name: str = wire(TOPIC)
+    total: int = wire(INT32)
+
+
+@struct
+class CreatePartitionsRequest(RequestMessage):
+    """Topics that get more partitions, each succeeds or fails alone."""
+
+    api = "create_partitions"
+
+    topics: tuple[NewPartitions, ...] = wire([NewPartitions])
+
+
+@struct
+class ConfigChange(Struct):
+    """Keys of a topic to set, and keys whose own value is to go, so that the default holds again."""
+
+    name: str = wire(TOPIC)
+    set: dict[str, str] = wire(CONFIG, factory=dict)
+    delete: tuple[str, ...] = wire(names(MAX_CONFIG_KEY_CHARS, MAX_CONFIG_KEYS), default=())
+
+
+@struct
+class AlterConfigsRequest(RequestMessage):
+    """Changes of topics' configuration; all keys of a topic change together or none does."""
+
+    api = "alter_configs"
+
+    topics: tuple[ConfigChange, ...] = wire([ConfigChange])
+
+
+@struct
+class ChangedTopic(TopicAnswer):
+    """What became of one topic."""
+
+
+@struct
+class CreatePartitionsResponse(ResponseMessage):
+    """One entry per topic, in the same order."""
+
+    api = "create_partitions"
+
+    topics: tuple[ChangedTopic, ...] = wire([ChangedTopic])
+
+
+@struct
+class AlterConfigsResponse(ResponseMessage):
+    """One entry per topic, in the same order."""
+
+    api = "alter_configs"
+
+    topics: tuple[ChangedTopic, ...] = wire([ChangedTopic])
+
+
+@struct
+class DeleteRecordsPartition(Partition):
+    """Make `before_offset` the log start offset of a partition; -1 stands for the high watermark."""
+
+    before_offset: int = wire(integer(TO_HIGH_WATERMARK, limits.INT64_MAX))
+
+
+@struct
+class DeleteRecordsRequest(RequestMessage):
+    """Partitions whose oldest records are to go, each succeeds or fails alone."""
+
+    api = "delete_records"
+
+    partitions: tuple[DeleteRecordsPartition, ...] = wire([DeleteRecordsPartition])
+
+
+@struct
+class DeleteRecordsPartitionResponse(PartitionAnswer):
+    """The partition's log start offset from now on, which may lie above the offset asked for."""
+
+    log_start_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+
+
+@struct
+class DeleteRecordsResponse(ResponseMessage):
+    """One entry per partition, in the same order."""
+
+    api = "delete_records"
+
+    partitions: tuple[DeleteRecordsPartitionResponse, ...] = wire([DeleteRecordsPartitionResponse])

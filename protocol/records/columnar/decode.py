@@ -14,14 +14,11 @@ from ...errors import RecordTooLargeError
 from ...limits import INT32_MAX
 from ...types import Bytes
 from ..batch import iter_batches
-from ..committed import CommittedFilter
-from ..record import iter_records
-from .batch_groups import BatchGroup, GroupedBatch, Selection, batch_groups
-from .group_columns import group_columns
-from .row_columns import columns_of
-from .schema import arrow_schema, arrow_type
+from ..record import CommittedFilter, iter_records
+from .group_columns import columns_of, group_columns
+from .record_starts import BatchGroup, GroupedBatch, Selection, batch_groups
+from .schema import Wanted, arrow_schema, arrow_type
 from .varints import LeftToScalarError
-from .wanted import Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,28 +1,35 @@
-"""The Arrow columns of a group's records."""
+"""The Arrow columns of a group's records.
+
+The fields of all records of a group, as arrays; the layout is in `..record`.
+
+Every field only moves the position forward. So where the position behind the last field is the record's end, all fields lay
+inside the record; where it is not, what was read means nothing and the scalar codec says what is wrong.
+
+The headers of all records of a group: the first header of each record at once, then the second, and so on.
+
+Columns of records that the scalar codec has read: for batches that the vectorised one leaves to it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ...errors import InvalidRecordError
 from ...limits import INT64_MAX
+from ...types import Record, TimestampType
 from ..batch import LOG_APPEND_TIME_FLAG
-from ..payload import INT64_MIN
-from .batch_groups import BatchGroup
-from .fields import Payload, Slices, read_heads, read_payload
-from .gather import gather
-from .header_fields import HeaderFields
-from .row_columns import MAX_TIMESTAMP_MS, MICROSECONDS
-from .schema import TimestampUnit, arrow_type, header_type
-from .varints import LeftToScalarError
-from .wanted import Wanted
+from ..unpacking import INT64_MIN
+from .record_starts import BatchGroup, record_starts
+from .schema import TimestampUnit, Wanted, arrow_type, header_type
+from .varints import LeftToScalarError, gather, read_varints, read_varlongs
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
-    from .varints import Bools, Int64s
+    from .varints import Bools, Int64s, UInt8s
 
 PAYLOAD_COLUMNS = frozenset({"key", "value", "headers"})
 
@@ -161,3 +168,146 @@ def _headers(rows: _Rows, headers: HeaderFields) -> pa.Array:
     values = gather(rows.group.buffer, value_starts, value_lengths)
     structs = pa.StructArray.from_arrays([names, values], fields=list(header_type()))
     return pa.Array.from_buffers(arrow_type("headers"), len(counts), [None, pa.py_buffer(offsets)], children=[structs])
+
+
+class Slices(NamedTuple):
+    """Positions and lengths in the group's buffer; a negative length is null."""
+
+    starts: Int64s
+    lengths: Int64s
+
+
+class Payload(NamedTuple):
+    """What producers sent."""
+
+    keys: Slices
+    values: Slices
+    headers: HeaderFields
+
+
+class RecordHeads(NamedTuple):
+    """One element per record: what comes before the key, which begins at `positions`."""
+
+    timestamp_deltas: Int64s
+    offset_deltas: Int64s
+    positions: Int64s
+    ends: Int64s
+    """Of the records."""
+
+    def check(self) -> None:
+        """All that can be said of the heads alone. LeftToScalarError."""
+        if (self.positions > self.ends).any():
+            raise LeftToScalarError
+
+
+def read_heads(group: BatchGroup) -> RecordHeads:
+    """LeftToScalarError for anything that is not clearly as it should be."""
+    import numpy as np
+
+    data = np.frombuffer(group.buffer, np.uint8)
+    starts, ends = record_starts(group)
+    _, positions = read_varints(data, starts)
+    timestamp_deltas, positions = read_varlongs(data, positions + 1)
+    offset_deltas, positions = read_varints(data, positions)
+    return RecordHeads(timestamp_deltas, offset_deltas, positions, ends)
+
+
+def read_payload(group: BatchGroup, heads: RecordHeads) -> Payload:
+    """What is behind the heads. LeftToScalarError for anything that is not clearly as it should be."""
+    import numpy as np
+
+    data = np.frombuffer(group.buffer, np.uint8)
+    positions, ends = heads.positions, heads.ends
+    key_lengths, key_starts = read_varints(data, positions)
+    value_lengths, value_starts = read_varints(data, key_starts + np.maximum(key_lengths, 0))
+    headers, positions = read_headers(data, value_starts + np.maximum(value_lengths, 0), ends)
+    if (positions != ends).any():
+        raise LeftToScalarError
+    return Payload(Slices(key_starts, key_lengths), Slices(value_starts, value_lengths), headers)
+
+
+MAX_HEADERS: Final = 64
+"""Of one record here: there is a step for each, however few records have that many. More are left to the scalar codec."""
+
+
+class HeaderFields(NamedTuple):
+    """`counts` is per record, the rest per header, in their order: its record, and where key and value lie."""
+
+    counts: Int64s
+    records: Int64s
+    key_starts: Int64s
+    key_lengths: Int64s
+    value_starts: Int64s
+    value_lengths: Int64s
+
+
+def read_headers(data: UInt8s, positions: Int64s, ends: Int64s) -> tuple[HeaderFields, Int64s]:
+    """The headers, and the positions behind them. LeftToScalarError for negative lengths of keys, and for many headers."""
+    import numpy as np
+
+    counts, positions = read_varints(data, positions)
+    rows = np.flatnonzero(counts)
+    if rows.size and ((counts < 0) | (counts > MAX_HEADERS) | (counts > ends - positions)).any():
+        raise LeftToScalarError
+    steps = []
+    remaining = counts[rows]
+    while rows.size:
+        key_lengths, key_starts = read_varints(data, positions[rows])
+        if (key_lengths < 0).any():
+            raise LeftToScalarError
+        value_lengths, value_starts = read_varints(data, key_starts + key_lengths)
+        positions[rows] = value_starts + np.maximum(value_lengths, 0)
+        steps.append((rows, key_starts, key_lengths, value_starts, value_lengths))
+        remaining -= 1
+        rows, remaining = rows[remaining > 0], remaining[remaining > 0]
+    if not steps:
+        none = np.empty(0, np.int64)
+        return HeaderFields(counts, none, none, none, none, none), positions
+    columns = [np.concatenate(parts) for parts in zip(*steps, strict=True)]
+    order = np.argsort(columns[1], kind="stable")
+    return HeaderFields(counts, *(column[order] for column in columns)), positions
+
+
+MICROSECONDS: Final = 1000
+"""Of a millisecond."""
+MAX_TIMESTAMP_MS: Final = INT64_MAX // MICROSECONDS
+
+
+def columns_of(records: Sequence[Record], wanted: Wanted, timestamp_type: TimestampType) -> list[pa.Array]:
+    """One array for each wanted column. InvalidRecordError for a timestamp that has no microseconds in 64 bits."""
+    import pyarrow as pa
+
+    made = []
+    for name in wanted.columns:
+        match name:
+            case "key":
+                cells: list[object] = [record.key for record in records]
+            case "value":
+                cells = [record.value for record in records]
+            case "topic":
+                cells = [wanted.topic] * len(records)
+            case "partition":
+                cells = [wanted.partition] * len(records)
+            case "offset":
+                cells = [record.offset for record in records]
+            case "timestamp" if wanted.timestamp_unit == "ms":
+                cells = [record.timestamp for record in records]
+            case "timestamp":
+                for record in records:
+                    if not -MAX_TIMESTAMP_MS <= record.timestamp <= MAX_TIMESTAMP_MS:
+                        raise unrepresentable(wanted.topic, wanted.partition, record.offset, record.timestamp)
+                cells = [record.timestamp * MICROSECONDS for record in records]
+            case "timestampType":
+                cells = [int(timestamp_type)] * len(records)
+            case _:
+                cells = [[{"key": key, "value": value} for key, value in record.headers] for record in records]
+        made.append(pa.array(cells, type=arrow_type(name, wanted.timestamp_unit)))
+    return made
+
+
+def unrepresentable(topic: str, partition: int, offset: int, timestamp: int) -> InvalidRecordError:
+    """What a timestamp is answered with whose microseconds need more than 64 bits."""
+    return InvalidRecordError(
+        f"{topic}-{partition} offset {offset}: timestamp {timestamp} ms does not fit into microseconds of 64 bits, at most "
+        f"{MAX_TIMESTAMP_MS} ms do; read it without the column timestamp"
+    )

@@ -1,22 +1,13 @@
-"""The columns that a record becomes, in Spark's Kafka source's names and order, and their exact Arrow types.
-
-Spark compares a reader's first batch with its schema by name, order, type and nullability, so nothing here may vary.
-
-| column | type | |
-|---|---|---|
-| key, value | binary | null as in the record |
-| topic | string | |
-| partition | int32 | |
-| offset | int64 | |
-| timestamp | timestamp[us, tz=UTC], or of ms | the record's; -1, no timestamp, is the millisecond before the epoch |
-| timestampType | int32 | 0 CreateTime, 1 LogAppendTime |
-| headers | list<element: struct<key: string, value: binary>> | empty, not null, when there are none |
-"""
+"""The columns of record batches as Arrow columns, and what a reader selects of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal
+
+import attrs
+
+from ...limits import INT64_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,3 +59,41 @@ def check_columns(columns: Sequence[str]) -> None:
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown or len(set(columns)) != len(columns):
         raise ValueError(f"columns {', '.join(columns)}: each is to be one of {', '.join(COLUMNS)}, and once")
+
+
+@attrs.frozen
+class Wanted:
+    """Which columns of which records. `low` is inclusive, `high` exclusive. ValueError for unknown or repeated columns.
+
+    With a time bound (ms) the records with a timestamp from `start_timestamp` up to, exclusive, `end_timestamp` are meant, in
+    whatever order those are; records without a timestamp are of no time then. Batches whose header says that no record is as
+    late are not looked into.
+    """
+
+    topic: str
+    partition: int
+    columns: tuple[str, ...] = attrs.field()
+    low: int = 0
+    high: int = INT64_MAX
+    check_crcs: bool = False
+    start_timestamp: int | None = None
+    end_timestamp: int | None = None
+    timestamp_unit: TimestampUnit = "us"
+
+    @columns.validator
+    def _check_columns(self, _: object, columns: tuple[str, ...]) -> None:
+        check_columns(columns)
+
+    @property
+    def has_times(self) -> bool:
+        """Whether timestamps decide, too."""
+        return self.start_timestamp is not None or self.end_timestamp is not None
+
+    @property
+    def least_timestamp(self) -> int:
+        """The least that a record may have; only with a time bound."""
+        return max(0, self.start_timestamp or 0)
+
+    def holds_timestamp(self, timestamp: int) -> bool:
+        """Whether a record of this timestamp is meant, with a time bound."""
+        return self.least_timestamp <= timestamp and (self.end_timestamp is None or timestamp < self.end_timestamp)

@@ -23,12 +23,11 @@ import trio
 
 from ....protocol.errors import RequestError
 from ....protocol.types import TopicPartition
-from ...storage.cleaner.checkpoint import read_cleaner_offsets, write_cleaner_offsets
 from ...storage.cleaner.job import CleaningJob, CleaningResult
 from ...storage.cleaner.selection import LogToClean, choose, cleanable_offsets, plan_round
-from ...storage.cleaner.swap import SegmentsChangedError, replace_group
-from ...storage.cleaner.swap_recovery import discard_cleaned
+from ...storage.cleaner.swap import SegmentsChangedError, discard_cleaned, replace_group
 from ...storage.directory.log_directory import LogDirectory
+from ...storage.disk.checkpoints import read_cleaner_offsets, write_cleaner_offsets
 from ...storage.errors import LogOfflineError, SnapshotExpiredError
 from ...storage.log.log import Log
 from ..manager.log_manager import LogManager

@@ -25,7 +25,7 @@ from ....protocol.coordinator.offsets import (
 )
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
-from ...settings.broker_config import BrokerConfig
+from ...config.broker_config import BrokerConfig
 from ...storage.log.append import AppendResult
 from ...system.clock import NowMs
 from ..manager.log_manager import LogManager

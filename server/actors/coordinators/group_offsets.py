@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import attrs
 
+from ....protocol.coordinator.classic_group_records import GroupMetadataValue, decode_group_metadata_value
 from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
-from ....protocol.coordinator.group_metadata import GroupMetadataValue, decode_group_metadata_value
+from ....protocol.coordinator.fields import RecordKinds
 from ....protocol.coordinator.offsets import (
     NO_EXPIRE_TIMESTAMP,
     GroupMetadataKey,
@@ -21,7 +22,6 @@ from ....protocol.coordinator.offsets import (
     decode_offset_commit_value,
     decode_offsets_key,
 )
-from ....protocol.coordinator.record_kinds import RecordKinds
 from ....protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from ....protocol.coordinator.streams_group_records import STREAMS_GROUP_RECORDS
 from ....protocol.records.batch import BatchHeader

@@ -18,7 +18,7 @@ import trio
 from ....protocol.errors import InvalidTxnStateError, RequestError
 from ....protocol.types import TopicPartition
 from ...storage.log.prepare import prepare_marker
-from ...storage.producers.producer_entry import ProducerEntry
+from ...storage.producers.producer_cursor import ProducerEntry
 from ...system.clock import NowMs
 from ..manager.log_manager import LogManager
 from ..partition.partition import PartitionActor

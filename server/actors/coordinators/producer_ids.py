@@ -18,8 +18,8 @@ import attrs
 import trio
 
 from ...storage.directory.log_directory import LogDirectory, is_passing
+from ...storage.disk.checkpoints import FIRST_PRODUCER_ID, read_producer_id_block, write_producer_id_block
 from ...storage.errors import LogOfflineError, StorageError
-from ...storage.producers.producer_id_block import FIRST_PRODUCER_ID, read_producer_id_block, write_producer_id_block
 from ..manager.log_manager import LogManager
 
 BLOCK_IDS: Final = 1000

@@ -28,7 +28,7 @@ from ....protocol.errors import (
 )
 from ....protocol.limits import INT16_MAX
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
-from ...settings.broker_config import BrokerConfig
+from ...config.broker_config import BrokerConfig
 from ...storage.log.prepare import prepare_marker
 from ...system.clock import NowMs
 from ..manager.log_manager import LogManager

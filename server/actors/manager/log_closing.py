@@ -17,7 +17,7 @@ import trio
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.disk.diskops import DiskOp, FileHandle, Open, Procedure, name_file
 from ...storage.disk.filesystem import FileSystem
-from ...storage.disk.later_syncs import LaterSyncs
+from ...storage.disk.filesystem_layers import LaterSyncs
 from ...storage.errors import StorageError
 from ...storage.log.log import Log
 from ..disk.disk import Disk

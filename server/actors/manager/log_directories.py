@@ -20,11 +20,10 @@ import attrs
 import trio
 
 from ....protocol.types import TopicPartition
-from ...settings.broker_config import BrokerConfig
+from ...config.broker_config import BrokerConfig
 from ...storage.directory.catalogue import Catalogue
-from ...storage.directory.creations_file import Creation
 from ...storage.directory.log_directory import Contents, LogDirectory, Offsets, is_passing
-from ...storage.directory.topics_file import Topic
+from ...storage.directory.topics_file import Creation, Topic
 from ...storage.disk.checkpoints import META_PROPERTIES_FILE, encode_uuid, random_uuid
 from ...storage.errors import LogDirectoryError
 from ..disk.disk import Disk

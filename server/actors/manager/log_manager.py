@@ -23,8 +23,8 @@ from ....protocol.errors import InvalidConfigError, RequestError, TriologError
 from ....protocol.records.steps import BatchLimits
 from ....protocol.types import TopicPartition
 from ...config import LogConfig
-from ...settings.broker_config import BrokerConfig
-from ...settings.memory_budgets import waiting_logs_bytes
+from ...config.broker_config import BrokerConfig
+from ...config.memory_budgets import waiting_logs_bytes
 from ...storage.directory.catalogue import Catalogue, Found
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.directory.topics_file import TOPICS_FILE, Topic

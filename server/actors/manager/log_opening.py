@@ -21,9 +21,8 @@ from ...storage.directory.log_directory import LogDirectory
 from ...storage.directory.partition_directory import check_topic_id
 from ...storage.directory.topics_file import Topic
 from ...storage.disk.filesystem import FileSystem
-from ...storage.disk.later_syncs import LaterSyncs
+from ...storage.disk.filesystem_layers import LaterSyncs, RememberedNames
 from ...storage.disk.paths import LOG_SUFFIX, base_offset_of, may_be_trimmed
-from ...storage.disk.remembered_names import RememberedNames
 from ...storage.errors import LogOfflineError, is_out_of_space
 from ...storage.log.log import Log
 from ...storage.recovery.recovery import OpenLog, open_log

@@ -20,9 +20,8 @@ from ...config import LogConfig
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.directory.partition_directory import create_partition, delete_directory
 from ...storage.directory.topics_file import Topic
-from ...storage.disk.later_syncs import LaterSyncs
+from ...storage.disk.filesystem_layers import LaterSyncs, RememberedNames
 from ...storage.disk.paths import partition_directory
-from ...storage.disk.remembered_names import RememberedNames
 from ...storage.errors import LogDirectoryError
 from ...storage.log.log import Log
 from ...storage.recovery.recovery import OpenLog

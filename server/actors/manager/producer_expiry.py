@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from ....protocol.errors import RequestError
-from ...settings.broker_config import BrokerConfig
+from ...config.broker_config import BrokerConfig
 from ...storage.disk.diskops import Procedure
 from ...storage.log.log import Log
 from ...system.clock import NowMs

@@ -30,12 +30,12 @@ from ....protocol.kafka.scram import (
     salt_of,
 )
 from ....protocol.limits import MAX_RULE_NAME_CHARS
+from ...config.broker_config import BrokerConfig
 from ...security.acls import Acl, AclFilter
 from ...security.authorizer import AclAuthorizer
 from ...security.quota_entities import QuotaEntity
 from ...security.quotas import ClientQuotas
 from ...security.users import MAX_USERS_FILE_BYTES, ConfiguredUser, decode_users
-from ...settings.broker_config import BrokerConfig
 from ...storage.directory.security_file import CredentialKey, SecurityState, read_security, write_security
 from ...storage.disk.filesystem import read_file
 from .log_manager import LogManager

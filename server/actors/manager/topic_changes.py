@@ -27,12 +27,10 @@ from ....protocol.limits import MAX_PARTITIONS_PER_TOPIC
 from ....protocol.types import TopicPartition
 from ...config import KNOWN_KEYS, LogConfig, check_internal_change, check_sizes
 from ...storage.directory.catalogue import Catalogue, adopted_configs
-from ...storage.directory.creations_file import CREATIONS_FILE, Creation
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.directory.partition_directory import delete_directory
-from ...storage.directory.topics_file import TOPICS_FILE, Topic, entry_bytes, topics_bytes
-from ...storage.disk.checkpoints import random_uuid
-from ...storage.disk.file_limits import check_offset_checkpoints, check_size, offset_lines_bytes
+from ...storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Creation, Topic, entry_bytes, topics_bytes
+from ...storage.disk.checkpoints import check_offset_checkpoints, check_size, offset_lines_bytes, random_uuid
 from ...storage.disk.paths import (
     CLUSTER_METADATA_TOPIC,
     DELETE_DIR_SUFFIX,
@@ -42,8 +40,8 @@ from ...storage.disk.paths import (
     partition_directory,
 )
 from ...storage.errors import FileTooLargeError, LogOfflineError, StorageError
+from ...storage.log.changes import reconfigure
 from ...storage.log.log import Log
-from ...storage.log.reconfigure import reconfigure
 from ...system.clock import NowMs
 from ..partition.partition import PartitionActor, deleted_error
 from .log_directories import LogDirectories

@@ -18,8 +18,7 @@ from ....protocol.types import TimestampType, TopicPartition
 from ...config import LogConfig
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.directory.topics_file import Topic, entry_bytes
-from ...storage.disk.checkpoints import encode_uuid
-from ...storage.disk.file_limits import offset_lines_bytes
+from ...storage.disk.checkpoints import encode_uuid, offset_lines_bytes
 from ...storage.disk.paths import collision_key
 from ...storage.errors import LogOfflineError
 from ...system.client_memory import Account, ClientMemory, deep_bytes

@@ -16,9 +16,9 @@ from ....protocol.limits import INT32_MAX
 from ....protocol.types import TopicPartition
 from ...storage.disk.paths import is_internal
 from ...storage.errors import LogOfflineError, StorageError
-from ...storage.shared.stage_files import StagedBytes, check_staged, sync_staged
 from ..manager.log_manager import LogManager
 from .stage_appends import StageProducer, flush_for_producer
+from .stage_files import StagedBytes, check_staged, sync_staged
 from .stages import StagedFile, Stages
 
 

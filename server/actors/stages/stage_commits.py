@@ -26,13 +26,13 @@ from ....protocol.coordinator.stage_commits import StageCommitPartition, StageCo
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.limits import INT16_MAX
 from ...storage.errors import AppendFailedError, LogOfflineError
-from ...storage.shared.stage_files import stage_name, version_of
 from ...system.clock import NowMs
 from ..coordinators.producer_ids import ProducerIds
 from ..manager.log_manager import LogManager
 from .stage_appends import StageProducer
 from .stage_checks import Files, StageChecks, StagedShare
 from .stage_commit_log import Application, StageCommitLog
+from .stage_files import stage_name, version_of
 from .stage_finish import finish_partition
 from .stages import Stages
 

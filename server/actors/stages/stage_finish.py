@@ -18,11 +18,10 @@ from ....protocol.coordinator.stage_commits import CommittedFile, StageCommitPar
 from ....protocol.errors import UnknownTopicOrPartitionError
 from ....protocol.types import NO_OFFSET
 from ...storage.errors import LogOfflineError, StorageError
-from ...storage.lookups.producer_batches import ProducerRecords
-from ...storage.shared.stage_files import copy_staged, file_name, sync_staged
 from ..manager.log_manager import LogManager
 from ..partition.flusher import flush
-from .stage_appends import StageProducer, append_staged_files
+from .stage_appends import ProducerRecords, StageProducer, append_staged_files
+from .stage_files import copy_staged, file_name, sync_staged
 from .stages import Stages
 
 LOGGER: Final = logging.getLogger(__name__)

@@ -19,7 +19,10 @@ from ....protocol.types import Bytes, TopicPartition
 from ...storage.disk.paths import STAGE_DIRECTORY, is_internal
 from ...storage.errors import LogOfflineError
 from ...storage.log.prepare import prepare_steps
-from ...storage.shared.stage_files import (
+from ...system.client_memory import Account
+from ...system.clock import NowMs
+from ..manager.log_manager import LogManager
+from .stage_files import (
     StagedBytes,
     append_staged,
     file_name,
@@ -28,9 +31,6 @@ from ...storage.shared.stage_files import (
     task_prefix,
     unlink_staged,
 )
-from ...system.client_memory import Account
-from ...system.clock import NowMs
-from ..manager.log_manager import LogManager
 
 LOGGER: Final = logging.getLogger(__name__)
 

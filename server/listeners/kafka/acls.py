@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
-from ....protocol.kafka.messages.admin.acls import (
+from ....protocol.kafka.messages.security import (
     CreateAclsAclCreation,
     CreateAclsAclCreationResult,
     CreateAclsRequest,

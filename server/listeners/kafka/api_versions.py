@@ -8,7 +8,7 @@ from typing import Final
 
 from ....protocol.errors import ErrorCode
 from ....protocol.kafka.apis import Api, ApiKey
-from ....protocol.kafka.messages.api_versions import (
+from ....protocol.kafka.messages.cluster import (
     ApiVersion,
     ApiVersionsFinalizedFeatureKey,
     ApiVersionsRequest,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
-from ....protocol.kafka.messages.admin.cluster import (
+from ....protocol.kafka.messages.cluster import (
     AlterPartitionReassignmentsReassignablePartition,
     AlterPartitionReassignmentsReassignablePartitionResponse,
     AlterPartitionReassignmentsReassignableTopicResponse,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.errors import RequestError
-from ....protocol.kafka.messages.consumer_groups import (
+from ....protocol.kafka.messages.groups import (
     ConsumerGroupDescribeAssignment,
     ConsumerGroupDescribedGroup,
     ConsumerGroupDescribeMember,

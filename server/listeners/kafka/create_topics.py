@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidConfigError, InvalidRequestError, RequestError
-from ....protocol.kafka.messages.admin.topics import (
+from ....protocol.kafka.messages.topics import (
     CreateTopicsCreatableTopic,
     CreateTopicsCreatableTopicConfigs,
     CreateTopicsCreatableTopicResult,

@@ -14,7 +14,7 @@ import attrs
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
-from ....protocol.kafka.messages.metadata import (
+from ....protocol.kafka.messages.topics import (
     DescribeTopicPartitionsCursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,

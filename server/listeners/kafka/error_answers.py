@@ -1,7 +1,7 @@
 """A whole request answered with one error, for every API and version. Source: Kafka's AbstractRequest.getErrorResponse.
 
 Most answers repeat the lists of their request with an error code beside each element. Which lists those are follows from what
-the fields of both stand for (`protocol.kafka.entities`): `SHAPES` has it for each API. What does not follow is said here.
+the fields of both stand for (`protocol.kafka.apis`): `SHAPES` has it for each API. What does not follow is said here.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from ....protocol.errors import ErrorCode
-from ....protocol.kafka.apis import Api, ApiKey, ApiTable
-from ....protocol.kafka.entities import ITSELF, lists_naming, names_of
+from ....protocol.kafka.apis import ITSELF, Api, ApiKey, ApiTable, lists_naming, names_of
 from ....protocol.schema.fields import Element, Entity, Field, Versions, all_fields
-from ....protocol.schema.source import Source
+from ....protocol.schema.primitives import Source
 from ..access.judging import finish
 
 NOBODY: Final = -1

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ....protocol.errors import ErrorCode
-from ....protocol.kafka.messages.admin.cluster import (
+from ....protocol.kafka.messages.cluster import (
     UpdateFeaturesFeatureUpdateKey,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,

@@ -16,8 +16,8 @@ import attrs
 import trio
 
 from ....protocol.errors import RequestError
-from ....protocol.kafka.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic
-from ....protocol.kafka.messages.fetch import FetchPartition as RequestedPartition
+from ....protocol.kafka.messages.records import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic
+from ....protocol.kafka.messages.records import FetchPartition as RequestedPartition
 from ....protocol.limits import MIB
 from ....protocol.types import Isolation, TopicPartition
 from ...broker import CONSUMER_BYTE_RATE, DEFAULT_VIEW, FetchAnswer, FetchPartition, ReaderView, note_gaps

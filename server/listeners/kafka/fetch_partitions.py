@@ -13,7 +13,7 @@ from ....protocol.errors import (
     UnsupportedCompressionTypeError,
 )
 from ....protocol.kafka.authorization import AclOperation, ResourceType
-from ....protocol.kafka.messages.fetch import (
+from ....protocol.kafka.messages.records import (
     FetchAbortedTransaction,
     FetchEpochEndOffset,
     FetchLeaderIdAndEpoch,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....protocol.errors import ErrorCode
-from ....protocol.kafka.messages.find_coordinator import (
+from ....protocol.kafka.messages.groups import (
     FindCoordinatorCoordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,

@@ -9,8 +9,8 @@ from typing import Any, Final
 import trio
 
 from ....protocol.errors import InvalidRequestError, RequestError, UnsupportedVersionError
-from ....protocol.kafka.given_answers import LISTED
-from ....protocol.kafka.messages.list_offsets import (
+from ....protocol.kafka.connection import LISTED
+from ....protocol.kafka.messages.records import (
     EpochEndOffset,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
-from ....protocol.kafka.messages.admin.log_dirs import (
+from ....protocol.kafka.messages.cluster import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,

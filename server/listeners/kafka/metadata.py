@@ -12,7 +12,7 @@ from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
-from ....protocol.kafka.messages.metadata import (
+from ....protocol.kafka.messages.topics import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

@@ -24,8 +24,8 @@ from ....protocol.errors import (
     UnsupportedCompressionTypeError,
 )
 from ....protocol.kafka.authorization import AclOperation, ResourceType
-from ....protocol.kafka.given_answers import PRODUCED, PartitionProduced, TopicProduced
-from ....protocol.kafka.messages.produce import (
+from ....protocol.kafka.connection import PRODUCED, PartitionProduced, TopicProduced
+from ....protocol.kafka.messages.records import (
     ProduceBatchIndexAndErrorMessage,
     ProducePartition,
     ProducePartitionResponse,

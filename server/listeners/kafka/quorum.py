@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.errors import ErrorCode
-from ....protocol.kafka.messages.admin.quorum import (
+from ....protocol.kafka.messages.cluster import (
     DescribeQuorumListener,
     DescribeQuorumNode,
     DescribeQuorumReplicaState,

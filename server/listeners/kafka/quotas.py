@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ....protocol.errors import InvalidRequestError, RequestError, UnsupportedVersionError
-from ....protocol.kafka.messages.admin.quotas import (
+from ....protocol.kafka.messages.security import (
     AlterClientQuotasEntryData,
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

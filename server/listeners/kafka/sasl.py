@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....protocol.errors import ErrorCode
-from ....protocol.kafka.messages.sasl import (
+from ....protocol.kafka.messages.security import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,

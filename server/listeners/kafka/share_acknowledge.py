@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....protocol.errors import RequestError
-from ....protocol.kafka.messages.share_fetch import (
+from ....protocol.kafka.messages.share_groups import (
     ShareAcknowledgePartitionData,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,

@@ -11,7 +11,7 @@ import trio
 
 from ....protocol.errors import AuthorizationError, ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
-from ....protocol.kafka.messages.share_fetch import ShareAcknowledgementBatch
+from ....protocol.kafka.messages.share_groups import ShareAcknowledgementBatch
 from ....protocol.types import TopicPartition
 from ...broker import Acknowledgement, AcknowledgeType, ShareKey
 from .door import Call

@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
-from ....protocol.kafka.messages.share_fetch import (
+from ....protocol.kafka.messages.share_groups import (
     ShareAcquiredRecords,
     ShareFetchableTopicResponse,
     ShareFetchPartitionData,

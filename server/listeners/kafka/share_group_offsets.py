@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ....protocol.errors import RequestError
-from ....protocol.kafka.messages.share_group_offsets import (
+from ....protocol.kafka.messages.share_groups import (
     NO_LAG,
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,

@@ -13,12 +13,12 @@ from typing import Final
 from ....protocol.coordinator import streams_group_records as records
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
-from ....protocol.kafka.messages.admin.topics import CreateTopicsCreatableTopic, CreateTopicsCreatableTopicConfig
 from ....protocol.kafka.messages.streams_groups import (
     StreamsGroupHeartbeatSubtopology,
     StreamsGroupHeartbeatTopology,
     StreamsGroupTopicInfo,
 )
+from ....protocol.kafka.messages.topics import CreateTopicsCreatableTopic, CreateTopicsCreatableTopicConfig
 from ....protocol.limits import MAX_PARTITIONS_PER_REQUEST
 from ...broker import InternalTopic, StreamsStatus, StreamsStatusCode, check_topic_name, is_internal
 from ..access.audited import note_change

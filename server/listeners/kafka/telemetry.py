@@ -11,7 +11,7 @@ from typing import Final
 import trio
 
 from ....protocol.errors import ErrorCode, RequestError
-from ....protocol.kafka.messages.admin.telemetry import (
+from ....protocol.kafka.messages.configs import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
     PushTelemetryRequest,

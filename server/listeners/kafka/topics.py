@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....protocol.errors import InvalidRequestError, RequestError
-from ....protocol.kafka.messages.admin.topics import (
+from ....protocol.kafka.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from typing import Final
 
-from ....protocol.coordinator.consumer_protocol import decode_assignment
+from ....protocol.coordinator.classic_group_records import decode_assignment
 from ....protocol.errors import ErrorCode, RemoteProtocolError, RequestError
 from ....protocol.native import messages
 from ....protocol.types import NO_OFFSET

@@ -19,7 +19,7 @@ import trio
 from ....protocol.errors import ErrorCode, LocalProtocolError, RecordTooLargeError, RemoteProtocolError, RequestError
 from ....protocol.native import frames, messages
 from ....protocol.native.connection import CONNECTION_CLOSED, PAUSED, NativeConnection, NativeRequest, WideFrame
-from ....protocol.native.fields import Body
+from ....protocol.native.kinds import Body
 from ....protocol.native.state import State
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ...broker import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas

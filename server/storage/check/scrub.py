@@ -21,9 +21,8 @@ from functools import partial
 from typing import Any, Final, TextIO
 
 from ....protocol.limits import MAX_SEGMENT_BYTES
-from ..child_process import ParentWatch, ServerGoneError, read_line, run_child, say
+from ..child_process import ParentWatch, ServerGoneError, Throttle, read_line, run_child, say
 from ..disk.filesystem import READ, FileSystem, OsFileSystem
-from ..disk.throttle import Throttle
 from ..recovery.salvage import Damage, scan_batches
 
 MOST_DAMAGES: Final = 100

@@ -29,12 +29,12 @@ from ..disk.filesystem import FileSystem
 from ..disk.paths import LOG_SUFFIX
 from ..indexes.transaction_index import AbortedTxn
 from ..log.leader_epochs import LeaderEpochs
-from ..producers.producer_entry import ProducerEntry
+from ..producers.producer_cursor import ProducerEntry
 from ..producers.producer_state import ProducerState
 from ..recovery.salvage import Damage, GoodBatch, is_zeros, scan_batches
 from .findings import FaultTally, Reporter
 from .index_check import AbortedInLog, IndexCheck, check_transaction_index, open_indexes
-from .snapshot_check import SnapshotCheck
+from .small_files_check import SnapshotCheck
 from .stored_records import restored
 
 _ADVANCE_BYTES: Final = 4 * MIB

@@ -3,40 +3,55 @@ the directory itself: its offset checkpoints, `meta.properties`, `topics.json`, 
 that every partition of a topic says the same topic id.
 
 The directory must not change meanwhile: callers hold its lock.
+
+Every check of one partition's directory, in one pass over its log (used by `verify`).
+
+Beside what `segment_check`, `index_check`, `snapshot_check` and `small_files_check` see: names that no part of a log has,
+indexes without a log, leftovers of something that was cut off, gaps between batches or segments that nothing documents, and
+checkpoints that point behind the log's end.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import attrs
 
+from ....protocol.limits import INT64_MAX
 from ....protocol.types import TopicPartition
-from ..cleaner.checkpoint import CLEANER_OFFSET_FILE
-from ..directory.client_metrics_file import CLIENT_METRICS_FILE, read_client_metrics
-from ..directory.creations_file import CREATIONS_FILE, read_creations
-from ..directory.groups_file import GROUPS_FILE, read_groups
-from ..directory.inventory import StoppedDirectory
-from ..directory.overrides_file import BROKERS
+from ..directory.inventory import PartitionFiles, StoppedDirectory
 from ..directory.security_file import SECURITY_FILE, read_security
-from ..directory.state_files import read_state
-from ..directory.topics_file import TOPICS_FILE, Topic, decode_topics
+from ..directory.state_files import BROKERS, CLIENT_METRICS_FILE, GROUPS_FILE, read_client_metrics, read_groups, read_state
+from ..directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Topic, decode_topics, read_creations
 from ..disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     MAX_CHECKPOINT_BYTES,
     META_PROPERTIES_FILE,
+    PRODUCER_ID_BLOCK_FILE,
     RECOVERY_POINT_FILE,
     decode_meta_properties,
+    read_producer_id_block,
 )
 from ..disk.filesystem import FileSystem, read_file
+from ..disk.paths import BATCHES_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
 from ..errors import CheckpointError
-from ..producers.producer_id_block import PRODUCER_ID_BLOCK_FILE, read_producer_id_block
+from ..log.gaps import OffsetGap, gap_at
 from .findings import Observer, Reporter
-from .partition_check import Known, PartitionSummary, check_partition
-from .small_files_check import read_offsets
+from .segment_check import Gap, LogState, SegmentCheck
+from .small_files_check import (
+    SnapshotCheck,
+    check_derived,
+    check_epoch_ends,
+    check_gaps,
+    check_leader_epochs,
+    check_topic_id,
+    read_offsets,
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -181,3 +196,158 @@ def _report_absent(directory: StoppedDirectory, says: DirectorySays, reporter: R
         more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
         text = f"names {absent[0]}{more}, of which there is no directory"
         reporter.remark("checkpoint", f"{directory.path}/{RECOVERY_POINT_FILE}", text)
+
+
+NAME: Final = "name"
+GAP: Final = "gap"
+
+
+@attrs.frozen(kw_only=True)
+class Known:
+    """What the log directory says of a partition; None where it says nothing."""
+
+    was_clean: bool = False
+    log_start_offset: int | None = None
+    recovery_point: int | None = None
+    high_watermark: int | None = None
+    topic_id: uuid.UUID | None = None
+    is_compacted: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class PartitionSummary:
+    """What a partition holds."""
+
+    files: PartitionFiles
+    log_start_offset: int
+    log_end_offset: int
+    batches: int
+    records: int
+    topic_id: uuid.UUID | None
+
+
+def check_partition(
+    fs: FileSystem, files: PartitionFiles, known: Known, observer: Observer, *, walk: bool = True
+) -> PartitionSummary:
+    """Report everything that is wrong with a partition. `walk`: look into every record. Raises OSError.
+
+    Memory: pieces of files, one batch, and the producers of the log.
+    """
+    observer.begin(files.topic_partition, files.log_bytes)
+    reporter = Reporter(observer)
+    check_names(files, reporter)
+    gaps = check_gaps(fs, files, reporter)
+    epochs = check_leader_epochs(fs, files, reporter)
+    first_offset = files.segments[0].base_offset if files.segments else known.log_start_offset or 0
+    snapshots = SnapshotCheck(fs, files.path, files.snapshots, reporter)
+    producers, is_known = snapshots.starting_state(first_offset)
+    state = LogState(
+        producers=producers,
+        snapshots=snapshots,
+        epochs=epochs,
+        log_start_offset=max(first_offset, known.log_start_offset or 0),
+        next_offset=first_offset,
+        walk=walk,
+        has_all_producers=is_known,
+        is_compacted=known.is_compacted or is_swapping(files),
+    )
+    bases = [segment.base_offset for segment in files.segments]
+    torn_from = INT64_MAX if known.was_clean else known.recovery_point or 0
+    for segment, end_offset in zip(files.segments, [*bases[1:], None], strict=False):
+        was_closed = end_offset is not None or known.was_clean
+        check = SegmentCheck(fs, segment, state, end_offset=end_offset, was_closed=was_closed, torn_from=torn_from)
+        check.run(reporter)
+    if gaps and gaps[-1].end_offset > state.next_offset:
+        state.has_all_producers = False  # what was lost at the end of the log counts: its offsets are not given out again
+        state.next_offset = gaps[-1].end_offset
+    log_end_offset = max(state.next_offset, state.log_start_offset)
+    is_complete = state.has_all_producers and not state.is_compacted
+    snapshots.compare(log_end_offset, state.producers, state.needed, state.log_start_offset, is_complete=is_complete)
+    snapshots.finish(log_end_offset)
+    check_epoch_ends(files, epochs, log_end_offset, reporter)
+    if not state.is_compacted:
+        report_gaps(state.gaps, gaps, reporter)
+    check_offsets(files, known, log_end_offset, reporter)
+    check_derived(fs, files, known.log_start_offset or 0, reporter)
+    return PartitionSummary(
+        files=files,
+        log_start_offset=state.log_start_offset,
+        log_end_offset=log_end_offset,
+        batches=state.batches,
+        records=state.records,
+        topic_id=check_topic_id(fs, files, known.topic_id, reporter),
+    )
+
+
+def is_swapping(files: PartitionFiles) -> bool:
+    """Whether a compaction was cut off while it replaced segments: some of them have no final name then."""
+    return any(name.endswith(SWAP_SUFFIX) for name in files.leftovers)
+
+
+def check_names(files: PartitionFiles, reporter: Reporter) -> None:
+    """Report names that no part of a log has."""
+    if not files.segments:
+        reporter.remark(NAME, files.path, "holds no segment: a server makes an empty one")
+    for name in files.foreign:
+        text = "is no file of a log"
+        if name.endswith(LOG_SUFFIX):
+            reporter.damage(NAME, f"{files.path}/{name}", f"{text}: a segment is named after a base offset of 20 digits")
+        else:
+            reporter.remark(NAME, f"{files.path}/{name}", text)
+    for name in files.orphans:
+        reporter.damage(NAME, f"{files.path}/{name}", f"there is no {name[:20]}{LOG_SUFFIX} that it could belong to")
+    for offset in sorted(set(files.batches).difference(files.snapshots)):
+        text = "there is no snapshot that it belongs to; a server that starts removes it"
+        reporter.remark("leftover", f"{files.path}/{segment_file(offset, BATCHES_SUFFIX)}", text)
+    for name in files.leftovers:
+        text = "left over; a server that starts removes it"
+        if name.endswith(SWAP_SUFFIX):
+            text = "a compaction was cut off while it replaced segments; a server that starts completes it"
+        reporter.remark("leftover", f"{files.path}/{name}", text)
+
+
+def report_gaps(gaps: Sequence[Gap], documented: tuple[OffsetGap, ...], reporter: Reporter) -> None:
+    """Each gap of a log that was not compacted, which leaves gaps everywhere, must be a documented one."""
+    for gap in gaps:
+        for first_offset, next_offset in undocumented(gap, documented):
+            where = "before this segment: a segment file is missing" if gap.position == 0 else "before this position"
+            reporter.damage(
+                GAP,
+                gap.file,
+                f"no batch holds the offsets {first_offset} to {next_offset - 1}, {where}",
+                position=gap.position,
+                first_offset=first_offset,
+                next_offset=next_offset,
+            )
+
+
+def undocumented(gap: Gap, documented: tuple[OffsetGap, ...]) -> list[tuple[int, int]]:
+    """What of a gap `quarantine-checkpoint` does not list, as ranges with exclusive ends."""
+    found: list[tuple[int, int]] = []
+    offset = gap.first_offset
+    while offset < gap.next_offset:
+        covering = gap_at(documented, offset)
+        if covering is not None:
+            offset = covering.end_offset
+            continue
+        starts = [each.start_offset for each in documented if each.start_offset > offset]
+        stop = min([gap.next_offset, *starts])
+        found.append((offset, stop))
+        offset = stop
+    return found
+
+
+def check_offsets(files: PartitionFiles, known: Known, log_end_offset: int, reporter: Reporter) -> None:
+    """Report what the checkpoints of the log directory say that the log does not."""
+    for name, offset, is_end in (
+        ("log start offset", known.log_start_offset, False),
+        ("recovery point", known.recovery_point, True),
+        ("high watermark", known.high_watermark, True),
+    ):
+        if offset is None:
+            continue
+        text = f"the checkpoint of the log directory has the {name} {offset}, the log ends at {log_end_offset}"
+        if offset > log_end_offset:
+            reporter.damage("checkpoint", files.path, text)
+        elif is_end and known.was_clean and offset < log_end_offset:
+            reporter.remark("checkpoint", files.path, text)

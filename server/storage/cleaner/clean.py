@@ -3,30 +3,28 @@
 The round blocks and needs nothing but a file system and a job, so it runs in a child process beside a server, or on the spot in
 tools. It changes no file of the log: it yields a `CleanedGroup` for each group of segments, and goes on when the caller has put
 the `.cleaned` files in their place (`swap.replace_segments`), or not.
+
+Which neighbouring segments become one when they are cleaned (Kafka: Cleaner.groupSegmentsBySize).
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Final
 
 import attrs
 
 from ....protocol.errors import TriologError
-from ....protocol.limits import KIB
+from ....protocol.limits import INT32_MAX, KIB
 from ....protocol.records.batch import check_batch
-from ....protocol.records.payload import records_data
+from ....protocol.records.unpacking import records_data
+from ..child_process import Throttle
 from ..disk.filesystem import FileSystem
 from ..disk.paths import LOG_SUFFIX, segment_file
-from ..disk.throttle import Throttle
-from .batch_filter import BatchFilter, RetentionRules
-from .grouping import group_segments
+from .batch_filter import BatchFilter, CleanedTransactions, RetentionRules, record_spans
+from .cleaned_segment import CleanedSegment, Spend, read_aborted, read_batches
 from .job import CleanedGroup, CleanedState, CleaningJob, CleaningResult, SourceSegment
 from .offset_map import ENTRY_BYTES, OffsetMap
-from .record_spans import record_spans
-from .source import Spend, read_aborted, read_batches
-from .transactions import CleanedTransactions
-from .writer import CleanedSegment
 
 Round = Generator[CleanedGroup, None, CleaningResult]
 
@@ -196,3 +194,26 @@ def _map_segment(
             offsets.put_all(keyed.items())
         offsets.latest_offset = max(offsets.latest_offset, header.last_offset)
     return True
+
+
+def group_segments(
+    segments: Sequence[SourceSegment], end_offset: int, *, max_bytes: int, max_index_bytes: int
+) -> list[list[SourceSegment]]:
+    """Consecutive groups whose logs together have at most `max_bytes`, and whose indexes at most `max_index_bytes` each.
+
+    No offset of a group lies more than 32 bits above its first base offset; where a segment ends is told by the next one's
+    base offset, or `end_offset` for the last. Empty segments go with any group.
+    """
+    groups: list[list[SourceSegment]] = []
+    totals = (0, 0, 0)
+    for slot, segment in enumerate(segments):
+        following = segments[slot + 1].base_offset if slot + 1 < len(segments) else end_offset
+        grown = (totals[0] + segment.size, totals[1] + segment.index_bytes, totals[2] + segment.time_index_bytes)
+        fits = grown[0] <= max_bytes and grown[1] <= max_index_bytes and grown[2] <= max_index_bytes
+        if groups and fits and (not segment.size or following - 1 - groups[-1][0].base_offset <= INT32_MAX):
+            groups[-1].append(segment)
+            totals = grown
+        else:
+            groups.append([segment])
+            totals = (segment.size, segment.index_bytes, segment.time_index_bytes)
+    return groups

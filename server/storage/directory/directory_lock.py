@@ -25,7 +25,7 @@ from typing import Final, Self
 import attrs
 
 from ..disk.checkpoints import LOCK_FILE
-from ..disk.file_modes import open_file, open_regular
+from ..disk.filesystem import open_file, open_regular
 from ..errors import LogDirectoryError, is_out_of_space
 
 _OPEN_FILE_LOCK: Final = getattr(fcntl, "F_OFD_SETLK", None)

@@ -41,7 +41,7 @@ from ..errors import LogDirectoryError
 from ..log.derived_files import FILE_NAME as DERIVED_FILE
 from ..log.gaps import FILE_NAME as QUARANTINE_FILE
 from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
-from .creations_file import left_over
+from .topics_file import left_over
 
 _SMALL_FILES: Final = frozenset({LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, QUARANTINE_FILE, DERIVED_FILE})
 _LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)

@@ -22,9 +22,9 @@ import attrs
 
 from ....protocol.types import TopicPartition
 from ...system.whole_sync import WholeSync
-from ..cleaner.checkpoint import CLEANER_OFFSET_FILE
 from ..disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     MAX_CHECKPOINT_BYTES,
@@ -45,10 +45,19 @@ from ..disk.checkpoints import (
 from ..disk.filesystem import CREATE, FileSystem, read_file, replace_file
 from ..disk.paths import CLUSTER_METADATA_TOPIC, DELETE_DIR_SUFFIX, IGNORED_DIRECTORIES, is_marked, parse_partition_directory
 from ..errors import CheckpointError, LogDirectoryError, StorageError, is_out_of_space
-from .creations_file import CREATIONS_FILE, Creation, encode_creations, read_creations
 from .directory_lock import DirectoryLock
 from .state_files import read_state, write_state
-from .topics_file import TOPICS_FILE, Topic, decode_deleted_topic_ids, decode_topics, encode_topics
+from .topics_file import (
+    CREATIONS_FILE,
+    TOPICS_FILE,
+    Creation,
+    Topic,
+    decode_deleted_topic_ids,
+    decode_topics,
+    encode_creations,
+    encode_topics,
+    read_creations,
+)
 
 LOGGER: Final = logging.getLogger(__name__)
 

@@ -25,8 +25,7 @@ from ....protocol.kafka.scram import ScramCredential, ScramMechanism
 from ...security.acls import Acl
 from ...security.quota_entities import QuotaEntity, checked_entity
 from ..disk.filesystem import FileSystem
-from .checked_json import decode_checked, encode_checked
-from .state_files import read_state, write_state
+from .state_files import decode_checked, encode_checked, read_state, write_state
 
 SECURITY_FILE: Final = "security.json"
 REMEDY: Final = (

@@ -18,7 +18,7 @@ import attrs
 from ....protocol.types import TopicPartition
 from ..disk.filesystem import READ, FileSystem
 from ..disk.paths import LOG_SUFFIX, SNAPSHOT_SUFFIXES, TIME_INDEX_SUFFIX, segment_file
-from ..indexes.time_index import ENTRY as TIME_ENTRY
+from ..indexes.offset_and_time import TIME_ENTRY
 from .inventory import PartitionFiles, SegmentFiles, StoppedDirectory
 
 BLOCK_BYTES: Final = 512

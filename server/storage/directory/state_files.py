@@ -3,18 +3,68 @@
 one.
 
 Where the file cannot be read, no start goes by that copy on its own: it lacks the last change. `triolog repair` returns to it.
+
+Small JSON files that are written as a whole: `{"format_version": n, ..., "crc32c": c}`, where `crc32c` is that of the
+document without it.
+
+Files that say which keys were set while the server ran, in every log directory beside `topics.json` (our own; Kafka keeps
+this in its metadata log and ignores plain files in a log directory).
+
+`{"format_version": 1, "generation": n, FIELD: {"name": {"key": "value"}}, "crc32c": c}`; the copy with the highest generation
+counts. A copy that cannot be read keeps the server from starting: it would do something else than was agreed.
+
+`groups.json`: what groups were configured with, by group.
+
+`client-metrics.json`: which metrics of clients are wanted (KIP-714), by subscription.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
-from ..disk.file_limits import PREVIOUS_SUFFIX, check_size, limit_of
+import attrs
+
+from ....protocol.records.crc32c import crc32c
+from ..disk.checkpoints import PREVIOUS_SUFFIX, check_size, limit_of
 from ..disk.filesystem import FileSystem, link_file, read_file, replace_file
-from ..errors import CheckpointError
+from ..errors import UNREADABLE_JSON, CheckpointError
+
+FORMAT_VERSION: Final = 1
+CHECKSUM_KEY: Final = "crc32c"
+
+
+def encode_checked(fields: Mapping[str, Any]) -> bytes:
+    document: dict[str, Any] = {"format_version": FORMAT_VERSION, **fields}
+    document[CHECKSUM_KEY] = _checksum(document)
+    return (json.dumps(document, indent=1) + "\n").encode()
+
+
+def decode_checked(path: str, data: bytes, read: Callable[[dict[str, Any]], T], *, remedy: str) -> T:
+    """What `read` makes of the document. Raises CheckpointError naming the file and what is wrong with it, never its content;
+    also where `read` raises one of UNREADABLE_JSON."""
+    try:
+        document = json.loads(data)
+        version = document["format_version"]
+        if version != FORMAT_VERSION:
+            raise CheckpointError(
+                f"{path} has format version {version}, {FORMAT_VERSION} is known: a newer triolog wrote it, or it is "
+                f"damaged; {remedy}"
+            )
+        found = document.pop(CHECKSUM_KEY)
+        if found != (computed := _checksum(document)):
+            raise CheckpointError(f"{path} has {CHECKSUM_KEY} {found}, its content has {computed}: {remedy}")
+        return read(document)
+    except UNREADABLE_JSON as exc:
+        raise CheckpointError(f"{path} cannot be read ({type(exc).__name__}); {remedy}") from None
+
+
+def _checksum(document: Mapping[str, Any]) -> int:
+    return crc32c(json.dumps(document, indent=1).encode())
+
 
 T = TypeVar("T")
 
@@ -69,3 +119,73 @@ def _keep_previous(fs: FileSystem, path: str, *, private: bool) -> None:
         assert limit is not None, path
         with contextlib.suppress(CheckpointError):  # one that is too large is not worth keeping
             replace_file(fs, previous, read_file(fs, path, max_bytes=limit), durable=False, private=private)
+
+
+@attrs.frozen
+class Overrides:
+    """What such a file says."""
+
+    generation: int = 0
+    overrides: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    """Key and value by name, without the names that set nothing."""
+
+    def changed(self, name: str, keys: Mapping[str, str]) -> Overrides:
+        """The same with other keys of one name."""
+        others = {each: values for each, values in self.overrides.items() if each != name}
+        return attrs.evolve(self, overrides={**others, name: dict(keys)} if keys else others)
+
+
+@attrs.frozen
+class OverridesFile:
+    """One kind of file."""
+
+    name: str
+    field: str
+    without_it: str
+    """What holds without the file, for whoever has to repair it."""
+
+    def encode(self, overrides: Overrides) -> bytes:
+        named = {name: dict(sorted(keys.items())) for name, keys in sorted(overrides.overrides.items())}
+        return encode_checked({"generation": overrides.generation, self.field: named})
+
+    def decode(self, path: str, data: bytes) -> Overrides:
+        """Raises CheckpointError naming the file and what is wrong with it."""
+        remedy = f"copy the one of another log directory, or of a backup, over it; without the file {self.without_it}"
+        return decode_checked(path, data, self._overrides, remedy=remedy)
+
+    def _overrides(self, document: dict[str, Any]) -> Overrides:
+        named = document[self.field]
+        found = {str(name): {str(key): str(value) for key, value in keys.items()} for name, keys in named.items()}
+        return Overrides(int(document["generation"]), found)
+
+    def read(self, fs: FileSystem, directory: str) -> Overrides:
+        """What a log directory knows; generation 0 when there is no file. Raises CheckpointError, OSError."""
+        try:
+            return read_state(fs, f"{directory}/{self.name}", self.decode)
+        except FileNotFoundError:
+            return Overrides()
+
+    def write(self, fs: FileSystem, directory: str, overrides: Overrides, *, durable: bool) -> None:
+        """Put the file in place; on the device when this returns. Raises FileTooLargeError, OSError."""
+        write_state(fs, f"{directory}/{self.name}", self.encode(overrides), durable=durable)
+
+
+BROKERS: Final = OverridesFile(
+    "brokers.json", "brokers", "the server's keys are those of its own file, its environment and its arguments"
+)
+"""Kafka's keys of brokers, by the number of a node, or by nothing for all of them."""
+
+
+GROUPS: Final = OverridesFile("groups.json", "groups", "groups are configured as the server is")
+
+GROUPS_FILE: Final = GROUPS.name
+GroupsState = Overrides
+encode_groups, decode_groups, read_groups, write_groups = GROUPS.encode, GROUPS.decode, GROUPS.read, GROUPS.write
+
+
+CLIENT_METRICS: Final = OverridesFile("client-metrics.json", "subscriptions", "no metrics are asked for")
+
+CLIENT_METRICS_FILE: Final = CLIENT_METRICS.name
+ClientMetricsState = Overrides
+encode_client_metrics, decode_client_metrics = CLIENT_METRICS.encode, CLIENT_METRICS.decode
+read_client_metrics, write_client_metrics = CLIENT_METRICS.read, CLIENT_METRICS.write

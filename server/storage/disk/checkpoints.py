@@ -10,24 +10,42 @@ MetaProperties, CleanShutdownFileHandler). Encoding and decoding only; `filesyst
 | `partition.metadata` | partition | `version: 0`, `topic_id: <22 characters>`, no newline at the end |
 | `meta.properties` | log directory | `#`, `#<date>`, then `key=value` |
 | `.kafka_cleanshutdown` | log directory | `{"version":0,"brokerEpoch":N}` |
+
+How large each file may be that is read whole: the one place that knows. Reading it and writing it go by the same number, so
+nothing is written that cannot be read again.
+
+A name that is not listed here has no limit of its own; whoever reads it names one.
+
+`cleaner-offset-checkpoint` of a log directory: up to where each compacted partition is clean (Kafka: LogCleanerManager).
+
+Without an entry, or with one that is not in the log, the whole log counts as dirty: work is repeated, nothing is lost.
+
+`producer-id-block`: up to where producer ids may have been given out, in every log directory (our own; Kafka keeps this in
+its metadata log and ignores plain files in a log directory).
+
+A text checkpoint (see `checkpoints`) of one line with one number: the first id that was never handed to anybody. Ids are
+taken in blocks, and a block is on the device before the first of its ids is given out, so no id is given out twice, whatever
+happens. The highest number of all directories counts.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import logging
+import os
 import re
+import secrets
 import time
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ....protocol.errors import ErrorCode
-from ....protocol.limits import INT32_MAX, INT64_MAX
+from ....protocol.limits import INT32_MAX, INT64_MAX, MIB
 from ....protocol.types import TopicPartition
-from ..errors import CheckpointError
-from .file_limits import MAX_CHECKPOINT_BYTES as MAX_CHECKPOINT_BYTES
-from .file_limits import MAX_CHECKPOINT_ENTRIES
+from ..errors import CheckpointError, FileTooLargeError
+from .filesystem import FileSystem, read_file, replace_file
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
@@ -222,3 +240,135 @@ def decode_clean_shutdown(data: bytes) -> int | None:
         return None
     epoch = document.get("brokerEpoch") if isinstance(document, dict) and document.get("version") == 0 else None
     return epoch if isinstance(epoch, int) else None
+
+
+PREVIOUS_SUFFIX: Final = ".previous"
+"""Of the copy of a file as it was before its last change."""
+
+MAX_CHECKPOINT_BYTES: Final = 64 * MIB
+MAX_CHECKPOINT_ENTRIES: Final = 1_000_000
+"""Ten times what a broker with many partitions has; reading them takes some seconds and half a GiB of memory."""
+MAX_SNAPSHOT_BYTES: Final = 64 * MIB
+MAX_BATCHES_BYTES: Final = 256 * MIB
+"""Four batches of each of two million producers: more than a snapshot of the largest size has."""
+MAX_SECURITY_BYTES: Final = 256 * MIB
+MAX_GROUPS_BYTES: Final = 64 * MIB
+MAX_CLIENT_METRICS_BYTES: Final = MIB
+MAX_BROKERS_BYTES: Final = MIB
+
+LIMITS: Final[dict[str, int]] = {
+    "topics.json": MAX_CHECKPOINT_BYTES,
+    "topics-in-creation.json": MAX_CHECKPOINT_BYTES,
+    "security.json": MAX_SECURITY_BYTES,
+    "groups.json": MAX_GROUPS_BYTES,
+    "client-metrics.json": MAX_CLIENT_METRICS_BYTES,
+    "brokers.json": MAX_BROKERS_BYTES,
+    "meta.properties": MAX_CHECKPOINT_BYTES,
+    ".kafka_cleanshutdown": MAX_CHECKPOINT_BYTES,
+    "recovery-point-offset-checkpoint": MAX_CHECKPOINT_BYTES,
+    "replication-offset-checkpoint": MAX_CHECKPOINT_BYTES,
+    "log-start-offset-checkpoint": MAX_CHECKPOINT_BYTES,
+    "cleaner-offset-checkpoint": MAX_CHECKPOINT_BYTES,
+    "producer-id-block": MAX_CHECKPOINT_BYTES,
+    "partition.metadata": MAX_CHECKPOINT_BYTES,
+    "leader-epoch-checkpoint": MAX_CHECKPOINT_BYTES,
+    "quarantine-checkpoint": MAX_CHECKPOINT_BYTES,
+    "derived.json": MAX_CHECKPOINT_BYTES,
+}
+"""Largest size in bytes, by the name of the file."""
+LIMITS_BY_SUFFIX: Final[dict[str, int]] = {".snapshot": MAX_SNAPSHOT_BYTES, ".batches": MAX_BATCHES_BYTES}
+"""The same for files that are named after an offset."""
+
+_OFFSET_LINE_BYTES: Final = len(" 2147483647 9223372036854775807\n")
+
+
+def limit_of(path: str) -> int | None:
+    """The largest size of a file in bytes; None where its name is not known."""
+    name = os.path.basename(path).removesuffix(PREVIOUS_SUFFIX)
+    return LIMITS.get(name, LIMITS_BY_SUFFIX.get(os.path.splitext(name)[1]))
+
+
+def check_size(path: str, size: int) -> None:
+    """Raises FileTooLargeError when a file of this size could not be read again."""
+    limit = limit_of(path)
+    if limit is not None and size > limit:
+        raise FileTooLargeError(f"{os.path.basename(path)} would have {size} bytes, at most {limit} can be read again")
+
+
+def offset_lines_bytes(topic: str, partitions: int) -> int:
+    """What a topic adds to a checkpoint at most, whatever its offsets become."""
+    return (len(topic) + _OFFSET_LINE_BYTES) * partitions
+
+
+def check_offset_checkpoints(size: int, entries: int) -> None:
+    """Raises FileTooLargeError when a checkpoint of this many partitions, with `offset_lines_bytes` of all topics, could not be
+    read again."""
+    check_size("recovery-point-offset-checkpoint", size)
+    if entries > MAX_CHECKPOINT_ENTRIES:
+        raise FileTooLargeError(
+            f"there would be {entries} partitions, checkpoints of {MAX_CHECKPOINT_ENTRIES} can be read again"
+        )
+
+
+LOGGER: Final = logging.getLogger(__name__)
+
+CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
+
+
+def read_cleaner_offsets(fs: FileSystem, directory: str) -> dict[TopicPartition, int]:
+    """First dirty offset by partition; a file that cannot be read or understood is taken as empty, and says so."""
+    path = f"{directory}/{CLEANER_OFFSET_FILE}"
+    try:
+        return decode_offsets(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
+    except FileNotFoundError:
+        return {}
+    except (CheckpointError, OSError, ValueError) as exc:
+        LOGGER.warning("%s; compacted logs are cleaned from their start", exc)
+        return {}
+
+
+def write_cleaner_offsets(fs: FileSystem, directory: str, offsets: Mapping[TopicPartition, int], *, durable: bool) -> None:
+    replace_file(fs, f"{directory}/{CLEANER_OFFSET_FILE}", encode_offsets(offsets), durable=durable)
+
+
+PRODUCER_ID_BLOCK_FILE: Final = "producer-id-block"
+FIRST_PRODUCER_ID: Final = 1 << 40
+"""Of a directory without a file."""
+MOST_IDS_APART: Final = 1 << 46
+"""How far the ids of a copy begin from those of the original at most. Copies of copies stay below 2^53, as JavaScript reads."""
+
+
+def read_producer_id_block(fs: FileSystem, directory: str) -> int:
+    """The first id that is free as far as this directory knows, 0 when it knows nothing. Raises CheckpointError, OSError.
+
+    A file that cannot be read is an error, not 0: ids that are given out twice would mix up two producers' batches.
+    """
+    path = f"{directory}/{PRODUCER_ID_BLOCK_FILE}"
+    try:
+        data = read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
+    except FileNotFoundError:
+        return 0
+    return decode_producer_id_block(path, data)
+
+
+def decode_producer_id_block(path: str, data: bytes) -> int:
+    """The first free id. Raises CheckpointError."""
+    entries = decode_checkpoint(path, data, fields=1)
+    if len(entries) != 1 or entries[0][0] < 0:
+        raise CheckpointError(
+            f"{path} has to hold one line with the first free producer id, not {entries}; write `0`, `1` and a number above "
+            "every producer id that `triolog dump` shows in the directory into it, one per line"
+        )
+    return entries[0][0]
+
+
+def id_apart(first_free_id: int) -> int:
+    """Where the ids of a copy of a directory begin. It is drawn: neither the original nor another copy comes there, so that a
+    producer that has lived with one of them never shares its id with a producer of another one."""
+    return max(first_free_id, FIRST_PRODUCER_ID) + 1 + secrets.randbelow(MOST_IDS_APART)
+
+
+def write_producer_id_block(fs: FileSystem, directory: str, first_free_id: int, *, durable: bool) -> None:
+    """Put the file in place; on the device when this returns. Raises OSError."""
+    data = encode_checkpoint([str(first_free_id)])
+    replace_file(fs, f"{directory}/{PRODUCER_ID_BLOCK_FILE}", data, durable=durable)

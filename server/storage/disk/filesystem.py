@@ -5,6 +5,12 @@ synced, one that refuses writes. All calls block and raise OSError; none of them
 
 Linux offers `RWF_NOWAIT` (a read that never waits for the device) and `fdatasync`. Where one is missing, `read_cached`
 declines and `sync` does the strongest sync there is.
+
+Opening files, which are regular ones, and making files and directories with a mode, whatever the umask of the process is;
+what is there already keeps its own. A pipe or a device under a file's name is an error at once: to open one can wait for ever,
+and to read one has no end. Nothing is made through a symbolic link.
+
+A mount that knows no modes (vfat, some network mounts) gives what it gives.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ import contextlib
 import errno
 import mmap
 import os
+import stat
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -21,7 +28,6 @@ from ...config import DataPermissions
 from ...system.memory_mounts import lies_in_memory
 from ...system.whole_sync import WholeSync, open_whole_sync
 from ..errors import FileTooLargeError
-from .file_modes import make_directories, open_file
 
 IOV_MAX: Final = 1024
 """Linux refuses more buffers in one call (UIO_MAXIOV)."""
@@ -367,3 +373,50 @@ def _behind(buffers: Sequence[Bytes], written: int) -> list[Bytes]:
             left.append(memoryview(buffer)[written:])
         written = max(0, written - len(buffer))
     return left
+
+
+def open_file(path: str, flags: int, mode: int | None) -> int:
+    """Open a file, or make it with `mode` (None: as the umask has it) where `flags` ask for that. Raises OSError."""
+    if not flags & os.O_CREAT:
+        return open_regular(path, flags)
+    flags |= os.O_NOFOLLOW
+    if mode is None:
+        return open_regular(path, flags, 0o666)
+    try:
+        fd = os.open(path, flags | os.O_EXCL, mode)
+    except FileExistsError:
+        if flags & os.O_EXCL:
+            raise
+        return open_regular(path, flags, mode)
+    if stat.S_IMODE(os.fstat(fd).st_mode) != mode:
+        with contextlib.suppress(OSError):
+            os.fchmod(fd, mode)
+    return fd
+
+
+def open_regular(path: str, flags: int, mode: int = 0o666) -> int:
+    """Open a regular file; OSError for anything else. (O_NONBLOCK means nothing to a regular file.)"""
+    fd = os.open(path, flags | os.O_NONBLOCK, mode)
+    if not stat.S_ISREG(kind := os.fstat(fd).st_mode):
+        os.close(fd)
+        code = errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL
+        raise OSError(code, "is a directory" if stat.S_ISDIR(kind) else "is no regular file", path)
+    return fd
+
+
+def make_directories(path: str, mode: int | None) -> None:
+    """Make a directory, and those above it that are missing, unless it is there. Raises OSError."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path.rstrip("/"))
+    if parent and not os.path.exists(parent):
+        make_directories(parent, mode)
+    try:
+        os.mkdir(path, 0o777 if mode is None else mode)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+        return
+    if mode is not None and stat.S_IMODE(os.stat(path).st_mode) != mode:
+        with contextlib.suppress(OSError):
+            os.chmod(path, mode)

@@ -27,9 +27,8 @@ from ..errors import LogOfflineError, WaitsForSpaceError
 from ..indexes.index import AbstractIndex
 from ..producers.producer_snapshots import snapshot_paths, take_snapshot
 from ..producers.producer_state import ProducerState
-from ..segments.segment import LogSegment
+from ..segments.segment import LogSegment, LogSegments
 from ..segments.segment_view import SegmentView
-from ..segments.segments import LogSegments
 from .derived_files import DerivedFiles
 from .gaps import OffsetGap
 from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE

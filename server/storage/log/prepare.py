@@ -23,17 +23,16 @@ from ....protocol.records.batch import (
     with_timestamp,
 )
 from ....protocol.records.compression import compress
-from ....protocol.records.payload import records_data
 from ....protocol.records.steps import STEPS_PER_PAUSE, UNLIMITED, BatchLimits
+from ....protocol.records.unpacking import records_data
 from ....protocol.records.varint import decode_varint, decode_varlong
 from ....protocol.records.walk import RecordsWalk, walk_steps
 from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, Bytes, CompressionType, TimestampType, TopicPartition
 from ...config import LogConfig, RecordValidation
 from ..disk.diskops import Compute, Procedure, compute
-from ..producers.producer_cursor import AppendOrigin
-from ..producers.producer_entry import EndTxnMarker, parse_end_txn_marker
+from ..producers.producer_cursor import AppendOrigin, EndTxnMarker, parse_end_txn_marker
 from ..segments.least_timestamps import NOT_KNOWN, NOTHING
-from ..segments.unpacked_batches import CHECKED_AT_ONCE_BYTES, SMALL_BYTES, dropped, unpacked
+from ..segments.segment_view import CHECKED_AT_ONCE_BYTES, SMALL_BYTES, dropped, unpacked
 
 BATCHES_PER_PAUSE: Final = 16
 PACKED_AT_ONCE_BYTES: Final = 16 * KIB

@@ -3,14 +3,17 @@
 Every check is made that `prepare_steps` makes of such a batch. Where one fails, or the batch or the topic is any other than the
 usual, nothing is said about it: `prepare_steps` then finds the same and has the words, in Kafka's order. So what is accepted
 here is accepted there, with the same result.
+
+Plain records that the server packs into one batch, with the topic's codec.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from ....protocol.errors import RecordTooLargeError
 from ....protocol.limits import KIB
-from ....protocol.records.alike import TRIED_EACH
 from ....protocol.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -20,15 +23,17 @@ from ....protocol.records.batch import (
     TRANSACTIONAL_FLAG,
     parse_header,
 )
+from ....protocol.records.builder import BatchBuilder, encode_header_steps
 from ....protocol.records.crc32c import crc32c
 from ....protocol.records.steps import STEPS_PER_PAUSE, BatchLimits
 from ....protocol.records.unpacking import unpack_few
-from ....protocol.records.walk import ALIKE_PER_STEP, NOTHING_WALKED, walk_plain
-from ....protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, Bytes, CompressionType, TimestampType
+from ....protocol.records.walk import ALIKE_PER_STEP, NOTHING_WALKED, TRIED_EACH, walk_plain
+from ....protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, Bytes, CompressionType, TimestampType, TopicPartition
 from ...config import LogConfig, RecordValidation
+from ..disk.diskops import Compute, Procedure
 from ..producers.producer_cursor import AppendOrigin
 from ..segments.least_timestamps import NOT_KNOWN
-from .prepare import PreparedAppend
+from .prepare import PACKED_AT_ONCE_BYTES, PreparedAppend, prepare_steps
 
 MOST_CODEC: Final = max(CompressionType)
 MOST_BYTES: Final = 128 * KIB
@@ -103,3 +108,52 @@ def prepare_one(records: Bytes, config: LogConfig, now_ms: int, limits: BatchLim
         PreparedAppend,
         (((header, batch),), size, count, largest, AppendOrigin.CLIENT, has_producer, None, None, False, least, NO_OFFSET),
     )
+
+
+PlainRecord = tuple[int | None, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+"""(timestamp in ms or None for now, key, value, headers)."""
+
+STEPS_PER_RECORD = 4
+FEW_HEADERS = 16
+
+
+def prepare_records(
+    records: Sequence[PlainRecord],
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    limits: BatchLimits,
+) -> Procedure[PreparedAppend]:
+    """Pack and check them as what a client has packed. Raises what `prepare_steps` raises, ValueError for a record that
+    cannot be packed."""
+    codec = config.compression_type or CompressionType.NONE
+    most_bytes = config.max_message_bytes if codec is CompressionType.NONE else limits.unpacked_bytes
+    builder = BatchBuilder(compression_type=codec, compression_level=config.compression_level(codec))
+    unsaid = 0
+    for index, (timestamp, key, value, headers) in enumerate(records):
+        limits.check_headers(len(headers), index)
+        stamp = now_ms if timestamp is None else timestamp
+        if len(headers) <= FEW_HEADERS:
+            builder.append(stamp, key, value, headers)
+        else:
+            for encoded in encode_header_steps(headers):
+                if encoded is None:
+                    yield None
+                else:
+                    builder.append_encoded(stamp, key, value, encoded)
+        if builder.estimated_size_bytes > most_bytes:
+            raise RecordTooLargeError(
+                f"{topic_partition}: {index + 1} of {len(records)} records take {builder.estimated_size_bytes} bytes, at most "
+                f"{most_bytes} are allowed; send fewer at a time"
+            )
+        unsaid += STEPS_PER_RECORD + len(headers)
+        if unsaid > STEPS_PER_PAUSE:
+            unsaid = 0
+            yield None
+    is_small = builder.estimated_size_bytes <= PACKED_AT_ONCE_BYTES or codec is CompressionType.NONE
+    batch = builder.build() if is_small else (yield Compute(builder.build, ()))
+    prepared = prepare_one(batch, config, now_ms, limits)
+    if prepared is not None:
+        return prepared
+    return (yield from prepare_steps(batch, topic_partition, config, now_ms=now_ms, limits=limits))

@@ -21,8 +21,7 @@ from ..disk.diskops import Procedure, Read
 from ..indexes.file_records import FoundBatch
 from ..log.leader_epochs import EpochEntry
 from ..segments.damaged_frames import confirmed_batch, position_behind_damage
-from ..segments.segment_view import SegmentView
-from ..segments.unpacked_batches import checked
+from ..segments.segment_view import SegmentView, checked
 
 STEPS_PER_BATCH: Final = 4
 LOOKED_AT: Final = 3

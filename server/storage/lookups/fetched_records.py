@@ -8,13 +8,12 @@ from typing import Final, NamedTuple
 from ....protocol.errors import RequestError
 from ....protocol.limits import MAX_DECOMPRESSED_BYTES
 from ....protocol.records.batch import iter_batches
-from ....protocol.records.committed import CommittedFilter
-from ....protocol.records.record import record_steps
+from ....protocol.records.record import CommittedFilter, record_steps
 from ....protocol.records.steps import STEPS_PER_PAUSE, BatchLimits
 from ....protocol.records.unpacking import is_large
 from ....protocol.types import NO_OFFSET, Record, TimeRange
 from ..disk.diskops import Procedure
-from ..segments.unpacked_batches import dropped, unpacked
+from ..segments.segment_view import dropped, unpacked
 from .fetch import FetchedRecords
 
 RECORD_OVERHEAD_BYTES: Final = 32

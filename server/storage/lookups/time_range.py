@@ -30,8 +30,7 @@ from ..indexes.transaction_index import AbortedTxn, collect_aborted
 from ..log.gaps import OffsetGap, gap_at, next_gap
 from ..log.log_snapshot import LogSnapshot
 from ..segments.least_timestamps import ANYTHING, NOTHING
-from ..segments.segment_view import SegmentView
-from ..segments.unpacked_batches import dropped, unpacked
+from ..segments.segment_view import SegmentView, dropped, unpacked
 from .fetch import FetchedRecords, check_fetch_offset, refused_gap
 from .fetch_check import checked_prefix
 

@@ -31,21 +31,25 @@ import attrs
 
 from ....protocol.limits import MIB
 from ....protocol.types import TopicPartition
-from ..directory.creations_file import CREATIONS_FILE
 from ..directory.inventory import PartitionFiles, read_directory, read_partition
 from ..directory.security_file import SECURITY_FILE
-from ..directory.topics_file import TOPICS_FILE, Topic, decode_topics, encode_topics
+from ..directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Topic, decode_topics, encode_topics
 from ..disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
     LOG_START_FILE,
     MAX_CHECKPOINT_BYTES,
+    PREVIOUS_SUFFIX,
+    PRODUCER_ID_BLOCK_FILE,
     RECOVERY_POINT_FILE,
     decode_offsets,
+    decode_producer_id_block,
     encode_offsets,
+    id_apart,
+    limit_of,
+    write_producer_id_block,
 )
-from ..disk.file_limits import PREVIOUS_SUFFIX, limit_of
 from ..disk.filesystem import CREATE, READ, FileSystem, link_file, read_file, replace_file, sync_file
 from ..disk.paths import (
     BATCHES_SUFFIX,
@@ -57,7 +61,6 @@ from ..disk.paths import (
     segment_file,
 )
 from ..errors import CheckpointError, LogDirectoryError, StorageError
-from ..producers.producer_id_block import PRODUCER_ID_BLOCK_FILE, decode_producer_id_block, id_apart, write_producer_id_block
 from ..recovery.salvage import GoodBatch, scan_batches
 
 MAX_ATTEMPTS: Final = 20

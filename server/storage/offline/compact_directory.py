@@ -2,20 +2,26 @@
 
 While it goes on the directory has no clean marker, so that whoever opens it after a crash in between looks at its logs; it
 comes back when it was there before and every log was closed. What compaction replaced is deleted at the end: nobody reads it.
+
+A round of cleaning on the spot: for tools on a stopped directory, and for tests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import attrs
 
+from ....protocol.limits import MIB
 from ....protocol.types import TopicPartition
 from ...config import LogConfig
 from ...system.clock import NowMs
-from ..check.partition_check import Known
-from ..cleaner.checkpoint import read_cleaner_offsets, write_cleaner_offsets
-from ..cleaner.compact import DEFAULT_MAP_BYTES, compact
+from ..check.verify import Known
+from ..cleaner.clean import clean
+from ..cleaner.job import CleanedGroup, CleaningResult
+from ..cleaner.selection import LogToClean, choose, plan_round
+from ..cleaner.swap import discard_cleaned, replace_group
 from ..directory.inventory import PartitionFiles, StoppedDirectory
 from ..disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -24,11 +30,61 @@ from ..disk.checkpoints import (
     RECOVERY_POINT_FILE,
     decode_offsets,
     encode_offsets,
+    read_cleaner_offsets,
+    write_cleaner_offsets,
 )
 from ..disk.diskops import drive
 from ..disk.filesystem import FileSystem, read_file, replace_file
 from ..log.log import Log
 from ..recovery.recovery import OpenLog, close_files, open_log
+
+DEFAULT_MAP_BYTES: Final = 128 * MIB
+"""Kafka's log.cleaner.dedupe.buffer.size."""
+
+
+@attrs.frozen(kw_only=True)
+class Compacted:
+    """What a round on the spot did."""
+
+    chosen: LogToClean
+    result: CleaningResult
+    groups: tuple[CleanedGroup, ...]
+
+
+def compact(
+    fs: FileSystem,
+    log: Log,
+    checkpoint: int | None,
+    *,
+    map_bytes: int = DEFAULT_MAP_BYTES,
+    keep_on: Callable[[int], None] | None = None,
+) -> Compacted | None:
+    """Clean what can be cleaned of a log, due or not; None when nothing is dirty. `result.next_dirty_offset` is the checkpoint
+    to keep. More rounds may follow when the map did not hold all keys: then it lies below `chosen.end_offset`.
+
+    Raises what `clean` and `replace_group` raise; `.cleaned` files are deleted then.
+    """
+    now_ms = log.now_ms()
+    chosen = drive(fs, choose(log, checkpoint, now_ms))
+    if chosen.end_offset <= chosen.first_dirty_offset:
+        return None
+    job = plan_round(log, chosen, now_ms, map_bytes=map_bytes)
+    groups: list[CleanedGroup] = []
+    truncations = log.truncations
+    work = clean(fs, job, keep_on=keep_on)
+    try:
+        while True:
+            group = next(work)
+            groups.append(group)
+            if group.cleaned is not None:
+                truncations = drive(fs, replace_group(log, job, group, truncations))
+    except StopIteration as stop:
+        result: CleaningResult = stop.value
+        return Compacted(chosen=chosen, result=result, groups=tuple(groups))
+    except Exception:
+        work.close()
+        discard_cleaned(fs, log.directory)
+        raise
 
 
 @attrs.frozen(kw_only=True)

@@ -15,11 +15,18 @@
 Left to people: batches whose CRC is right and whose records are not (their producer sent them so), and directories of another
 topic.
 Running it again changes nothing more.
+
+Indexes of stopped partitions made anew from their logs: `.index`, `.timeindex`, `.txnindex`.
+
+Every batch is checked on the way. A segment whose log is damaged keeps what it has: positions behind the damage change when it
+is repaired. What is replaced was derived, and is derived again: nothing of it is kept.
+
+What `repair` does, as values, and the one thing it does to files that it replaces: it keeps them under another name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -27,9 +34,10 @@ import attrs
 from ....protocol.errors import RequestError
 from ....protocol.records.batch import RECORD_BATCH_OVERHEAD, parse_header
 from ...config import LogConfig
+from ...system.clock import NowMs, system_now_ms
 from ..check.findings import Finding, Quiet, Reporter, Severity
-from ..check.partition_check import Known
-from ..check.snapshot_check import SnapshotCheck
+from ..check.small_files_check import SnapshotCheck
+from ..check.verify import Known
 from ..directory.inventory import PartitionFiles, SegmentFiles
 from ..disk.checkpoints import (
     MAX_CHECKPOINT_BYTES,
@@ -38,22 +46,22 @@ from ..disk.checkpoints import (
     encode_partition_metadata,
     encode_uuid,
 )
-from ..disk.filesystem import FileSystem, read_at, read_file
+from ..disk.diskops import drive
+from ..disk.filesystem import FileSystem, read_at, read_file, replace_file, sync_file
 from ..disk.paths import CORRUPT_MARK, LOG_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
 from ..errors import CheckpointError
 from ..log.derived_files import FILE_NAME as DERIVED_FILE
+from ..log.derived_files import forget_lookups
 from ..log.gaps import FILE_NAME as QUARANTINE_FILE
 from ..log.gaps import NO_FILE, OffsetGap, encode_gaps, merge_gaps, read_gaps, write_gaps
 from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ..log.leader_epochs import LeaderEpochs, decode_leader_epochs
-from ..producers.earlier_batches import batches_path, encode_earlier
-from ..producers.producer_snapshots import encode_snapshot, snapshot_path
+from ..producers.producer_snapshots import batches_path, crc_of, encode_earlier, encode_snapshot, snapshot_path
 from ..producers.producer_state import ProducerState
-from ..producers.sealed_files import crc_of
 from ..recovery.quarantine import quarantine
+from ..recovery.rebuild import SegmentRebuild, scan_segment
 from ..recovery.salvage import STAMP, Damage
-from .reindex import put_in_place, scan
-from .repair_actions import Workshop, joined
+from ..segments.segment import LogSegment
 
 _SEGMENT_CHECKS: Final = frozenset({"batch", "index", "time index", "transaction index"})
 
@@ -292,3 +300,147 @@ def _side_file(log_path: str, damage: Damage) -> str:
 
 def _differing(these: str, those: str) -> int:
     return sum(mine != other for mine, other in zip(these, those, strict=True))
+
+
+@attrs.frozen(kw_only=True)
+class Reindexed:
+    """One segment; `failure` says why its indexes are as they were, None: they are new."""
+
+    segment: SegmentFiles
+    offset_entries: int
+    time_entries: int
+    aborted: int
+    failure: str | None
+
+
+def reindex(
+    fs: FileSystem,
+    files: PartitionFiles,
+    config: LogConfig,
+    producers: ProducerState,
+    advance: Callable[[int], None],
+    *,
+    end_offset: int | None = None,
+) -> Iterator[Reindexed]:
+    """Make the indexes of every segment anew; `advance` is told how many bytes of log are done. Raises OSError.
+
+    `producers`: the state at the first segment's base offset. `end_offset`: the base offset of the segment behind the last of
+    `files`, None when there is none. Memory: the indexes of one segment, the producers of the log.
+    """
+    bases = [segment.base_offset for segment in files.segments]
+    forget_lookups(fs, files.path)
+    for segment, segment_end in zip(files.segments, [*bases[1:], end_offset], strict=False):
+        try:
+            rebuild = scan(fs, segment, config, LeaderEpochs(), producers, segment_end)
+            failure = _failure(rebuild)
+        except RequestError as exc:
+            rebuild, failure = None, exc.message
+        if rebuild is not None and failure is None:
+            put_in_place(fs, rebuild)
+        yield Reindexed(
+            segment=segment,
+            offset_entries=rebuild.offset_tail.entries if rebuild is not None else 0,
+            time_entries=rebuild.time_tail.entries if rebuild is not None else 0,
+            aborted=len(rebuild.aborted) if rebuild is not None else 0,
+            failure=failure,
+        )
+        advance(segment.log_bytes)
+    fs.sync_directory(files.path)
+
+
+def scan(
+    fs: FileSystem,
+    segment: SegmentFiles,
+    config: LogConfig,
+    epochs: LeaderEpochs,
+    producers: ProducerState,
+    end_offset: int | None,
+) -> SegmentRebuild:
+    """What the log of a segment says; nothing is changed. Raises OSError, RequestError for a marker that cannot be read."""
+    log = LogSegment.at(segment.directory, segment.base_offset, config, created_ms=0)
+    log.size = segment.log_bytes
+    return scan_segment(fs, log, epochs, producers, end_offset=end_offset)
+
+
+def put_in_place(fs: FileSystem, rebuild: SegmentRebuild) -> None:
+    """Write the indexes and force them to the device; their names, the caller. Raises OSError."""
+    drive(fs, rebuild.put_in_place())
+    segment = rebuild.segment
+    for path in (segment.offset_index.path, segment.time_index.path, segment.transaction_index.path):
+        if fs.file_size(path) is not None:
+            sync_file(fs, path)
+
+
+def _failure(rebuild: SegmentRebuild) -> str | None:
+    if not rebuild.damages:
+        return None
+    first = rebuild.damages[0]
+    return f"the log is damaged at position {first.position}: {first.reason}"
+
+
+KEPT_SUFFIX: Final = ".corrupt-0"
+
+
+@attrs.frozen(kw_only=True)
+class Action:
+    """One thing that was done, or would be in a dry run."""
+
+    kind: str
+    """`complete`, `quarantine`, `restore`, `rebuild`, `set aside`, `rewrite`, `document`; `left`: cannot be repaired here."""
+    file: str
+    text: str
+    first_offset: int | None = None
+    next_offset: int | None = None
+
+
+class Workshop:
+    """Does what is asked, or in a dry run only tells of it. Owner: one repair."""
+
+    def __init__(
+        self, fs: FileSystem, acted: Callable[[Action], None], *, dry_run: bool, now_ms: NowMs = system_now_ms
+    ) -> None:
+        self.fs = fs
+        self.dry_run = dry_run
+        self.now_ms = now_ms
+        self._acted = acted
+
+    def tell(self, kind: str, file: str, text: str, first_offset: int | None = None, next_offset: int | None = None) -> None:
+        self._acted(Action(kind=kind, file=file, text=text, first_offset=first_offset, next_offset=next_offset))
+
+    def keep(self, path: str) -> None:
+        """Rename a file out of the way; nothing when there is none. Raises OSError."""
+        if self.fs.file_size(path) is None:
+            return
+        target = f"{path}{KEPT_SUFFIX}"
+        number = 1
+        while self.fs.file_size(target) is not None:
+            number += 1
+            target = f"{path}{KEPT_SUFFIX}.{number}"
+        self.tell("set aside", path, f"kept as {target.rpartition('/')[2]}")
+        if not self.dry_run:
+            self.fs.rename(path, target)
+
+    def rewrite(self, path: str, data: bytes, text: str, *, private: bool = False) -> None:
+        """Put a small file in place, and keep the one that is there. `private`: only its owner may read it. Raises OSError."""
+        self.keep(path)
+        self.tell("rewrite", path, text)
+        if not self.dry_run:
+            replace_file(self.fs, path, data, private=private)
+
+
+def joined(damages: Sequence[Damage]) -> list[Damage]:
+    """Damages that follow each other without a good byte between them as one; those with a stamp stay by themselves."""
+    result: list[Damage] = []
+    for damage in damages:
+        last = result[-1] if result else None
+        if last is None or last.stamp is not None or damage.stamp is not None or last.position + last.size != damage.position:
+            result.append(damage)
+            continue
+        result[-1] = Damage(
+            last.position,
+            last.size + damage.size,
+            last.reason,
+            min(last.first_offset, damage.first_offset),
+            max(last.next_offset, damage.next_offset),
+        )
+    return result

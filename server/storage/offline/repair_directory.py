@@ -24,15 +24,18 @@ from ....protocol.errors import TriologError
 from ....protocol.types import TopicPartition
 from ...config import LogConfig
 from ..check.findings import Finding, Observer, Quiet, Reporter, Severity
-from ..check.partition_check import check_partition, is_swapping
-from ..check.verify import DirectorySays, read_directory_files
-from ..cleaner.swap_recovery import complete_swaps
-from ..directory.client_metrics_file import CLIENT_METRICS_FILE, decode_client_metrics
-from ..directory.groups_file import GROUPS_FILE, decode_groups
+from ..check.verify import DirectorySays, check_partition, is_swapping, read_directory_files
+from ..cleaner.swap import complete_swaps
 from ..directory.inventory import PartitionFiles, StoppedDirectory, read_partition
-from ..directory.overrides_file import BROKERS
 from ..directory.security_file import SECURITY_FILE, decode_security
-from ..directory.state_files import read_previous
+from ..directory.state_files import (
+    BROKERS,
+    CLIENT_METRICS_FILE,
+    GROUPS_FILE,
+    decode_client_metrics,
+    decode_groups,
+    read_previous,
+)
 from ..directory.topics_file import TOPICS_FILE, decode_topics
 from ..disk.checkpoints import (
     HIGH_WATERMARK_FILE,
@@ -44,8 +47,7 @@ from ..disk.checkpoints import (
 )
 from ..disk.filesystem import FileSystem, read_file
 from ..errors import CheckpointError
-from .repair import repair_partition
-from .repair_actions import Action, Workshop
+from .repair import Action, Workshop, repair_partition
 
 STATES: Final[Mapping[str, Callable[[str, bytes], object]]] = {
     TOPICS_FILE: decode_topics,

@@ -16,31 +16,68 @@ ProducerSnapshot.json, ProducerStateManager).
 | | 8 | first offset of the open transaction, -1: none |
 
 One is written when a segment is rolled, named after the new segment, and one when the log is closed. Only the newest batch of
-a producer survives in it; those before stand in a file of ours beside it (see `earlier_batches`). It is derived: one that
+a producer survives in it; those before stand in a file of ours beside it (see `encode_batches`). It is derived: one that
 cannot be read is passed over for an older one, and the log behind that is replayed; without any the log is replayed from its
 start.
+
+What a producer snapshot leaves out: `<offset>.batches` beside `<offset>.snapshot`. A file of ours; Kafka ignores the name.
+
+A log recognises a producer's last five batches (see `producer_cursor`), Kafka's snapshot keeps the newest only. A client with
+five requests in flight may send any of the five again after a restart, so those before the newest stand here.
+
+| position | bytes | field |
+|---:|---:|---|
+| 0 | 2 | version, 0 |
+| 2 | 4 | CRC-32C of everything from position 6 on, unsigned |
+| 6 | 4 | the CRC that the snapshot of that offset carries |
+| 10 | 4 | number of batches |
+| 14 + 32 n | 8 | producer_id |
+| | 4 | last_sequence |
+| | 8 | last_offset |
+| | 4 | offset_delta |
+| | 8 | timestamp |
+
+Batches of a producer ascend and have the epoch that the snapshot says. The file is in place before its snapshot and counts for
+that one alone: the CRC tells when Kafka, or a repair, has written another under the same name. One that is missing, damaged or
+of another snapshot is passed over.
+
+What both files of producer state begin with: a version, and a CRC of all that follows.
+
+| position | bytes | field |
+|---:|---:|---|
+| 0 | 2 | version |
+| 2 | 4 | CRC-32C of everything from position 6 on, unsigned |
+
+What a log knew of its producers at an offset: from a snapshot, what lies beside it, and the log itself.
+
+A snapshot that has no `.batches` beside it (Kafka wrote it) names the newest batch of each producer only. Then the headers of
+the last TAIL_BYTES before it are looked through for those before: a client's five requests in flight have just been sent.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import pairwise
 from struct import Struct
 from typing import Final
 
+from ....protocol.errors import CorruptRecordError
+from ....protocol.limits import MIB
 from ....protocol.records.batch import BatchHeader
+from ....protocol.records.crc32c import crc32c
+from ..disk.checkpoints import MAX_BATCHES_BYTES as MAX_BATCHES_BYTES
+from ..disk.checkpoints import MAX_SNAPSHOT_BYTES as MAX_SNAPSHOT_BYTES
 from ..disk.diskops import Procedure, Read
-from ..disk.file_limits import MAX_SNAPSHOT_BYTES as MAX_SNAPSHOT_BYTES
 from ..disk.path_ops import ListDirectory, ReadFile, Unlink, WriteFiles
-from ..disk.paths import SNAPSHOT_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of, segment_file
+from ..disk.paths import BATCHES_SUFFIX, SNAPSHOT_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of, segment_file
 from ..errors import CorruptSnapshotError
 from ..segments.segment_view import SegmentView
-from .earlier_batches import MAX_BATCHES_BYTES, batches_path, encode_earlier, with_earlier
-from .producer_entry import BatchMetadata, ProducerEntry
+from .producer_cursor import CACHED_BATCHES, BatchMetadata, ProducerEntry
 from .producer_state import ProducerState
-from .sealed_files import crc_of, seal, unseal
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -223,3 +260,135 @@ def stray_snapshots(offsets: Sequence[int], base_offsets: Sequence[int]) -> list
     if strays and (not base_offsets or strays[-1] >= max(base_offsets)):
         strays.pop()
     return strays
+
+
+BATCHES_VERSION: Final = 0
+
+_HEAD: Final = Struct(">Ii")
+_BATCH: Final = Struct(">qiqiq")
+
+
+def batches_path(directory: str, offset: int) -> str:
+    return f"{directory}/{segment_file(offset, BATCHES_SUFFIX)}"
+
+
+def encode_earlier(entries: Iterable[ProducerEntry], snapshot_crc: int) -> bytes:
+    packed = [_BATCH.pack(entry.producer_id, *batch) for entry in entries for batch in entry.batches[:-1]]
+    return seal(BATCHES_VERSION, _HEAD.pack(snapshot_crc, len(packed)) + b"".join(packed))
+
+
+def decode_earlier(path: str, data: bytes) -> tuple[int, dict[int, list[BatchMetadata]]]:
+    """The CRC of the snapshot that it belongs to, and batches by producer. Raises CorruptSnapshotError."""
+    covered = unseal(path, data, BATCHES_VERSION, _HEAD.size)
+    snapshot_crc, count = _HEAD.unpack_from(covered)
+    if len(covered) != _HEAD.size + count * _BATCH.size:
+        raise CorruptSnapshotError(f"{path} says {count} batches and has {len(covered) - _HEAD.size} bytes of them")
+    found: dict[int, list[BatchMetadata]] = {}
+    make = BatchMetadata._make
+    for row in _BATCH.iter_unpack(covered[_HEAD.size :]):
+        found.setdefault(row[0], []).append(make(row[1:]))
+    return snapshot_crc, found
+
+
+def with_earlier(path: str, data: bytes, entries: Iterable[ProducerEntry], snapshot_crc: int) -> list[ProducerEntry]:
+    """The entries of a snapshot with all of their batches. Raises CorruptSnapshotError when the file is damaged, or is another
+    snapshot's."""
+    belongs_to, earlier = decode_earlier(path, data)
+    if belongs_to != snapshot_crc:
+        raise CorruptSnapshotError(
+            f"{path} belongs to a snapshot with CRC {belongs_to:#010x}, the one there has {snapshot_crc:#010x}"
+        )
+    completed = []
+    for entry in entries:
+        if entry.batches and entry.producer_id in earlier:
+            batches = (*earlier.pop(entry.producer_id), *entry.batches)
+            if not all(before.last_offset < after.last_offset - after.offset_delta for before, after in pairwise(batches)):
+                raise CorruptSnapshotError(
+                    f"{path} has batches of producer {entry.producer_id} that do not ascend to its newest"
+                )
+            entry = entry._replace(batches=batches)
+        completed.append(entry)
+    if earlier:
+        raise CorruptSnapshotError(f"{path} has batches of producer {min(earlier)}, of which the snapshot has none")
+    return completed
+
+
+_PREFIX: Final = Struct(">hI")
+
+
+def seal(version: int, content: bytes) -> bytes:
+    """The file with this content."""
+    return _PREFIX.pack(version, crc32c(content)) + content
+
+
+def crc_of(data: bytes) -> int:
+    """The CRC that a file carries."""
+    _, crc = _PREFIX.unpack_from(data)
+    return int(crc)
+
+
+def unseal(path: str, data: bytes, version: int, smallest: int) -> memoryview:
+    """The content, of at least `smallest` bytes. Raises CorruptSnapshotError."""
+    if len(data) < _PREFIX.size + smallest:
+        raise CorruptSnapshotError(f"{path} has {len(data)} bytes, the smallest of its kind has {_PREFIX.size + smallest}")
+    found, crc = _PREFIX.unpack_from(data)
+    content = memoryview(data)[_PREFIX.size :]
+    if found != version:
+        raise CorruptSnapshotError(f"{path} has version {found}, {version} is known")
+    if (computed := crc32c(content)) != crc:
+        raise CorruptSnapshotError(f"{path} carries CRC {crc:#010x}, its bytes have {computed:#010x}")
+    return content
+
+
+TAIL_BYTES: Final = 4 * MIB
+"""Holds what a client with default sizes has in flight."""
+
+
+def producers_at(
+    directory: str, snapshots: Sequence[int], views: Sequence[SegmentView], log_start_offset: int, offset: int
+) -> Procedure[ProducerState]:
+    """The state at an offset: the newest snapshot that is not above it, and the batches since then. `views`: ascending segments
+    that are known to be good. Raises CorruptRecordError."""
+    producers = yield from load_newest(directory, snapshots, log_start_offset, offset)
+    if producers.has_newest_only:
+        yield from remember_earlier(producers, views)
+    if producers.end_offset < offset:
+        yield from replay(producers, views, offset)
+    return producers
+
+
+def remember_earlier(producers: ProducerState, views: Sequence[SegmentView]) -> Procedure[None]:
+    """Let the entries have the batches before their newest, as far as the end of the log before the snapshot shows them. What
+    cannot be read there is passed over: nobody else needs it now."""
+    entries = producers.entries
+    found: dict[int, deque[BatchMetadata]] = {}
+
+    def see(header: BatchHeader, _: int) -> None:
+        entry = entries.get(header.producer_id)
+        if (
+            entry is None
+            or header.is_control
+            or header.producer_epoch != entry.epoch
+            or not entry.batches
+            or not producers.log_start_offset <= header.last_offset < entry.batches[-1].first_offset
+        ):
+            return
+        batch = BatchMetadata(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+        found.setdefault(header.producer_id, deque(maxlen=CACHED_BATCHES - 1)).append(batch)
+
+    left = TAIL_BYTES
+    tail: list[tuple[SegmentView, int]] = []
+    for view in reversed([view for view in views if view.base_offset < producers.end_offset]):
+        if left <= 0:
+            break
+        tail.append((view, (yield from view.position_before(view.size - left))))
+        left -= view.size
+    for view, position in reversed(tail):
+        try:
+            yield from view.bytes_from(position).visit_headers(see)
+        except (CorruptRecordError, OSError) as exc:
+            LOGGER.warning("%s; batches of producers behind it are not known again when they are sent again", str(exc))
+    for producer_id, batches in found.items():
+        entry = entries[producer_id]
+        entries[producer_id] = entry._replace(batches=(*batches, *entry.batches))
+    producers.has_newest_only = False

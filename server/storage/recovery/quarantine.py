@@ -4,17 +4,33 @@ A segment must be a valid log for every reader of the format, so the good batche
 new file that takes the old one's name. The order makes every step safe against a crash: the side files first, then the entry
 in `quarantine-checkpoint`, then the indexes go (a crash must not leave those of the old file), then the name changes. Whoever
 opens the log after a crash in between finds the damage again, and the same side files with the same content.
+
+What a scan has found of a segment is done to its files, and said: damage goes, indexes are put in place.
+
+A segment whose offsets do not fit in 32 bits above its base offset is split (Kafka: LocalLog.splitOverflowedSegment).
+
+Old brokers could write one. The batches from the first one that does not fit move to a segment of their own: its file is
+complete before it has its name, and only then a shorter file takes the place of the old one, which is never cut: a power cut
+may leave a cut file with its old length, and the zeros in it would look like records that were lost. A crash in between leaves
+the batches twice, and the next start goes on from there.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
+from ....protocol.limits import INT32_MAX
+from ....protocol.records.batch import RECORD_BATCH_OVERHEAD, parse_header
+from ..disk.diskops import drive
 from ..disk.filesystem import CREATE, READ, WRITE, FileSystem
-from ..disk.paths import CORRUPT_MARK, INDEX_SUFFIXES, LOG_SUFFIX, TEMPORARY_SUFFIX
+from ..disk.paths import CORRUPT_MARK, INDEX_SUFFIXES, LOG_SUFFIX, TEMPORARY_SUFFIX, segment_file
+from ..errors import SegmentOffsetOverflowError
 from ..log.gaps import NO_FILE, OffsetGap, merge_gaps, read_gaps, write_gaps
+from .rebuild import SegmentRebuild
 from .salvage import STAMP_BYTES, Damage
 
 COPY_BYTES: Final = 1 << 20
@@ -181,3 +197,85 @@ def _write(fs: FileSystem, path: str, pieces: Iterable[memoryview], *, durable: 
         fs.close(target)
     if rename:
         fs.rename(path + TEMPORARY_SUFFIX, path)
+
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+def contain(
+    fs: FileSystem, rebuild: SegmentRebuild, *, found_ms: int, gap_end: int | None = None, durable: bool
+) -> tuple[OffsetGap, ...]:
+    """Take every damage out of the segment's log, then let it have its indexes. Answers the new gaps."""
+    path = rebuild.segment.log.path
+    gaps: tuple[OffsetGap, ...] = ()
+    if rebuild.damages:
+        end = gap_end if rebuild.trailing else None
+        gaps = quarantine(fs, path, rebuild.damages, found_ms=found_ms, gap_end=end, durable=durable)
+        for damage in rebuild.damages:
+            LOGGER.warning(
+                "%s: %d bytes at position %d: %s; %s",
+                path,
+                damage.size,
+                damage.position,
+                damage.reason,
+                "they are put right" if damage.stamp else "they are taken out and kept beside it",
+            )
+        for gap in gaps:
+            LOGGER.warning(
+                "%s: offsets %d to %d are lost, their bytes are in %s", path, gap.start_offset, gap.end_offset - 1, gap.file
+            )
+    drive(fs, rebuild.put_in_place())
+    return gaps
+
+
+def cut_off(fs: FileSystem, rebuild: SegmentRebuild, *, durable: bool) -> SegmentRebuild:
+    """Cut the log behind the last good batch; what was there is kept unless it is zeros."""
+    segment, trailing = rebuild.segment, rebuild.trailing
+    if trailing:
+        position, path = trailing[0].position, segment.log.path
+        kept = cut_tail(fs, path, position, segment.size, durable=durable)
+        LOGGER.warning(
+            "%s: %d bytes behind the last good batch were cut off%s: %s",
+            path,
+            segment.size - position,
+            "" if kept == NO_FILE else f" and are kept in {kept}",
+            trailing[0].reason,
+        )
+        del rebuild.damages[len(rebuild.damages) - len(trailing) :]
+    return rebuild
+
+
+def split_overflow(
+    fs: FileSystem, rebuild: SegmentRebuild, misplaced: Sequence[Damage], *, only_begun: bool, durable: bool
+) -> None:
+    """Split the segment when the whole batches that do not fit there are its end and lie behind its 32 bits; raises
+    SegmentOffsetOverflowError when that is done: the directory has other files now, and is to be loaded again.
+
+    `only_begun`: a split that was begun is completed, none is begun.
+    """
+    segment = rebuild.segment
+    path, first = segment.log.path, misplaced[0]
+    if list(misplaced) != rebuild.trailing or first.position != rebuild.valid_bytes:
+        return
+    fd = fs.open(path, READ)
+    try:
+        headers = [parse_header(fs.read(fd, RECORD_BATCH_OVERHEAD, damage.position)) for damage in misplaced]
+    finally:
+        fs.close(fd)
+    base_offset = headers[0].base_offset
+    ascends = all(left.next_offset <= right.base_offset for left, right in pairwise(headers))
+    if base_offset < rebuild.next_offset or headers[0].last_offset <= segment.base_offset + INT32_MAX or not ascends:
+        return
+    directory = path.rpartition("/")[0]
+    target = f"{directory}/{segment_file(base_offset, LOG_SUFFIX)}"
+    if only_begun and fs.file_size(target) is None:
+        return
+    if not copy_out(fs, path, first.position, segment.size - first.position, target, durable=durable):
+        return
+    if durable:
+        fs.sync_directory(directory)
+    leave_out(fs, path, misplaced, durable=durable)
+    raise SegmentOffsetOverflowError(
+        f"{path}: offset {headers[0].last_offset} at position {first.position} does not lie 0 to {INT32_MAX} above the base "
+        f"offset; it and all behind it are in {target} now"
+    )

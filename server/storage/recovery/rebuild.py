@@ -2,23 +2,45 @@
 
 The indexes of a log of our own come out as they were. Kafka's can differ where it appended several batches at once: there it
 makes one entry at most. Positions are those that batches have once what was damaged is taken out.
+
+The producers of a log that is being opened: taken from a snapshot and the batches behind it; and their snapshots.
+
+What the opening of a log has rebuilt is forced to the device: logs and indexes first, then snapshots, then names.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
 import attrs
 
+from ....protocol.errors import CorruptRecordError
 from ....protocol.limits import INT64_MAX
 from ....protocol.records.batch import LOG_OVERHEAD, BatchHeader, parse_header
 from ....protocol.types import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, Bytes
-from ..disk.diskops import Procedure
-from ..disk.filesystem import FileSystem, read_at
-from ..disk.path_ops import FileSize, Unlink, WriteFile
+from ..disk.diskops import Procedure, drive, execute
+from ..disk.filesystem import FileSystem, read_at, sync_file
+from ..disk.filesystem_layers import LaterSyncs
+from ..disk.path_ops import FileSize, SyncFile, Unlink, WriteFile
+from ..disk.paths import BATCHES_SUFFIX
+from ..disk.write_again import force_batches, write_file_again
 from ..indexes.index import IndexTail
 from ..indexes.transaction_index import AbortedTxn, encode_entry
 from ..log.leader_epochs import LeaderEpochs
+from ..log.log import Log
+from ..producers.producer_snapshots import (
+    delete_snapshot,
+    producers_at,
+    snapshot_paths,
+    snapshots_among,
+    stray_snapshots,
+    take_snapshot,
+)
 from ..producers.producer_state import ProducerState
-from ..segments.segment import LogSegment
+from ..segments.segment import LogSegment, LogSegments
 from .salvage import STAMP_BYTES, Damage, GoodBatch, scan_batches
 
 
@@ -155,3 +177,153 @@ def scan_segment(
             batch = found.stamp + read_at(fs, path, found.position + STAMP_BYTES, found.size - STAMP_BYTES)
             rebuild.add(parse_header(batch), batch)
     return rebuild
+
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False, repr=False)
+class OpenedProducers:
+    """Owner of the snapshots of one opening."""
+
+    fs: FileSystem
+    directory: str
+    segments: LogSegments
+    log_start_offset: int
+    was_clean: bool
+    written: set[int] = attrs.field(factory=set)
+    """Offsets of the snapshots that were written. Some may be deleted again."""
+
+    def before(self, scanned: list[LogSegment]) -> tuple[ProducerState, list[LogSegment]]:
+        """The state where the scan begins. If what lies before cannot be read, everything is scanned."""
+        first = scanned[0].base_offset
+        snapshots = self._snapshots()
+        try:
+            producers = self.at(first)
+        except CorruptRecordError as exc:
+            LOGGER.warning("%s; the whole log is scanned", str(exc))
+            scanned, producers = list(self.segments), ProducerState(self.segments.first.base_offset)
+            producers.log_start_offset = self.log_start_offset
+            first = scanned[0].base_offset
+        for offset in snapshots:
+            if offset > first:
+                drive(self.fs, delete_snapshot(self.directory, offset))
+        return producers, scanned
+
+    def at(self, offset: int) -> ProducerState:
+        """The state at a segment's base offset: the newest snapshot that is not above it, and the batches since then."""
+        log_start = max(self.log_start_offset, self.segments.first.base_offset)
+        snapshots = self._snapshots()
+        views = [segment.view() for segment in self.segments if segment.base_offset < offset]
+        return drive(self.fs, producers_at(self.directory, snapshots, views, log_start, offset))
+
+    def at_end(self, log: Log) -> ProducerState:
+        """After a clean stop: the snapshot that was written then. Without any the headers of the whole log are looked through,
+        once (Kafka forgets): of a transaction that is open somewhere nothing else would tell."""
+        snapshots = [offset for offset in self._snapshots() if offset <= log.log_end_offset]
+        is_replayed = not snapshots and log.log_end_offset > log.log_start_offset
+        if is_replayed:
+            LOGGER.warning(
+                "%s has no producer snapshot; the headers of all of its %d bytes are looked through, and one is written",
+                log.directory,
+                log.size_in_bytes,
+            )
+        views = [segment.view() for segment in self.segments]
+        try:
+            return drive(self.fs, producers_at(log.directory, snapshots, views, log.log_start_offset, log.log_end_offset))
+        except CorruptRecordError as exc:
+            if not is_replayed:
+                raise
+            LOGGER.warning("%s; the producers of %s, and what they have open, are forgotten", str(exc), log.topic_partition)
+            return ProducerState(log.log_end_offset)
+
+    def settle(self, log: Log) -> None:
+        """Delete snapshots that belong to no segment or lie behind the end, then write one if none says what is known."""
+        names = self.fs.list_directory(log.directory)
+        snapshots = snapshots_among(names)
+        bases = [segment.base_offset for segment in log.segments]
+        behind = [offset for offset in snapshots if offset > log.log_end_offset]
+        gone = {*behind, *stray_snapshots([offset for offset in snapshots if offset not in behind], bases)}
+        for offset in gone:
+            drive(self.fs, delete_snapshot(log.directory, offset))
+        for offset in snapshots_among(names, BATCHES_SUFFIX):
+            if offset not in snapshots:
+                drive(self.fs, delete_snapshot(log.directory, offset))
+        log.producers.snapshot_offset = max((offset for offset in snapshots if offset not in gone), default=-1)
+        if log.size_in_bytes and (not self.was_clean or log.log_end_offset > log.log_start_offset):
+            self.take_snapshot(log.producers)
+
+    def take_snapshot(self, producers: ProducerState) -> None:
+        """Write one, which is synced later with all that was scanned. A kill between the two files may have left one of another
+        state."""
+        if producers.is_snapshot_due:
+            drive(self.fs, delete_snapshot(self.directory, producers.end_offset))
+            drive(self.fs, take_snapshot(self.directory, producers, durable=False))
+            self.written.add(producers.snapshot_offset)
+
+    def _snapshots(self) -> list[int]:
+        return snapshots_among(self.fs.list_directory(self.directory))
+
+
+@attrs.frozen(kw_only=True)
+class Forcing:
+    """How far a log can be trusted. `vouches`: a sync is enough, because the process that wrote it has seen none fail.
+    `syncs` brings to the device what `fs` reads and writes, perhaps later (see `later_syncs`)."""
+
+    fs: FileSystem
+    syncs: FileSystem
+    recovery_point: int
+    vouches: bool
+
+    def run(self, log: Log, rebuilt: Sequence[LogSegment], written: set[int]) -> None:
+        """Force the rebuilt segments of a log, and the producer snapshots at their base offsets and at those that were
+        `written`. Raises LostWriteError, OSError."""
+        for segment in dict.fromkeys(rebuilt):
+            if segment not in list(log.segments):
+                continue
+            self._force_log(segment)
+            for file in segment.files[1:]:
+                with suppress(FileNotFoundError):  # one of a new segment is made with its first entry
+                    _sync(self.syncs, file.path)
+        bases = {segment.base_offset for segment in rebuilt}
+        self._write_snapshots_again(log.directory, bases - written)
+        paths = [path for offset in sorted(written | bases) for path in snapshot_paths(log.directory, offset)]
+        self._sync_snapshots(paths)
+        execute(self.syncs, log.sync_of_snapshot())
+        log.snapshot_synced(log.unsynced_snapshot)
+        self.syncs.sync_directory(log.directory)
+        log.names_synced = log.names_created
+
+    def _force_log(self, segment: LogSegment) -> None:
+        """Force a log to the device, and write before what nobody can vouch for: all from the recovery point on."""
+        promised, path = self.recovery_point, segment.log.path
+        if self.vouches:
+            sync_file(self.syncs, path)
+            return
+        doubtful = drive(self.fs, segment.view().translate_offset(promised))
+        start = segment.size if doubtful is None else doubtful.position
+        force_batches(self.syncs, path, start, segment.size, promised)
+
+    def _sync_snapshots(self, paths: Sequence[str]) -> None:
+        """Those that are there."""
+        if not isinstance(self.syncs, LaterSyncs):
+            execute(self.syncs, [SyncFile(path) for path in paths])
+            return
+        for path in paths:
+            with suppress(FileNotFoundError):
+                self.syncs.note(path)
+
+    def _write_snapshots_again(self, directory: str, offsets: set[int]) -> None:
+        """Those that were there before: written at a roll, and maybe never synced."""
+        paths = [path for offset in sorted(offsets) for path in snapshot_paths(directory, offset)]
+        for path in () if self.vouches else paths:
+            if self.fs.file_size(path) is not None:
+                write_file_again(self.fs, path)
+
+
+def _sync(syncs: FileSystem, path: str) -> None:
+    """Force a file that nobody keeps open to the device, or have that done later without opening it now."""
+    if isinstance(syncs, LaterSyncs):
+        syncs.note(path)
+    else:
+        sync_file(syncs, path)

@@ -31,25 +31,18 @@ from ..disk.diskops import Procedure, drive
 from ..disk.filesystem import FileSystem, read_at
 from ..disk.paths import may_be_trimmed
 from ..errors import CorruptIndexError, LostWriteError, SegmentOffsetOverflowError, StorageError
+from ..log.changes import truncate_fully_and_start_at
 from ..log.derived_files import FILE_NAME as DERIVED_FILE
 from ..log.derived_files import DerivedFiles
 from ..log.gaps import NO_FILE, OffsetGap, end_behind_gaps, gap_at, gaps_within, merge_gaps, write_gaps
 from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ..log.log import Log
-from ..log.truncate import truncate_fully_and_start_at
 from ..producers.producer_state import ProducerState
 from ..segments.least_timestamps import NOTHING
-from ..segments.segment import LogSegment
-from ..segments.segments import LogSegments
-from .contain import contain, cut_off
-from .epoch_check import contradicted_epoch
-from .force import Forcing
-from .load import LoadedFiles, load_files
-from .load_indexes import Ends, load_indexes
-from .opened_producers import OpenedProducers
-from .overflow import split_overflow
-from .quarantine import MOST_TAILS, delete_oldest_tails, set_aside
-from .rebuild import SegmentRebuild, scan_segment
+from ..segments.segment import LogSegment, LogSegments
+from .load import Ends, LoadedFiles, contradicted_epoch, load_files, load_indexes
+from .quarantine import MOST_TAILS, contain, cut_off, delete_oldest_tails, set_aside, split_overflow
+from .rebuild import Forcing, OpenedProducers, SegmentRebuild, scan_segment
 
 LOGGER: Final = logging.getLogger(__name__)
 """Errors are logged as text: a handler that keeps records would keep the traceback, and with it the maps of indexes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from triolog.protocol.kafka.messages.metadata import MetadataRequestTopic
+from triolog.protocol.kafka.messages.topics import MetadataRequestTopic
 
 from tests.support.kafka_admin import (
     APPEND,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import attrs
-from triolog.protocol.kafka.messages.fetch import FetchableTopicResponse
+from triolog.protocol.kafka.messages.records import FetchableTopicResponse
 from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType, TimestampType

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.fetch import FetchRequest
 from triolog.protocol.kafka.messages.groups import JoinGroupRequest
-from triolog.protocol.kafka.messages.list_offsets import ListOffsetsRequest
 from triolog.protocol.kafka.messages.offsets import OffsetCommitRequest
-from triolog.protocol.kafka.messages.produce import ProduceRequest
+from triolog.protocol.kafka.messages.records import FetchRequest, ListOffsetsRequest, ProduceRequest
 from triolog.protocol.kafka.messages.streams_groups import StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest
 from triolog.protocol.kafka.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from triolog.protocol.records.batch import COMPRESSION_MASK

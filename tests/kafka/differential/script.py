@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
-from triolog.protocol.kafka.messages.produce import ProduceRequest
+from triolog.protocol.kafka.messages.records import ProduceRequest
 
 from . import admin_steps, data_steps, group_steps, quota_steps, streams_steps, transaction_steps
 from .answers import differences

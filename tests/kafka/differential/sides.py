@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 import attrs
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.produce import ProduceRequest
+from triolog.protocol.kafka.messages.records import ProduceRequest
 
 from tests.support.kafka_admin import NO_ID, SET, TOPIC_TYPE, alter_incrementally, create_topics, describe, new_topic
 from tests.support.kafka_asking import ask

@@ -6,10 +6,10 @@ import struct
 
 import attrs
 import pytest
-from triolog.protocol.coordinator import group_metadata
+from triolog.protocol.coordinator import classic_group_records
 from triolog.protocol.errors import InvalidRecordError
 
-FIRST = group_metadata.MemberMetadata(
+FIRST = classic_group_records.MemberMetadata(
     member_id="client-1",
     group_instance_id="instance",
     client_id="client",
@@ -19,7 +19,7 @@ FIRST = group_metadata.MemberMetadata(
     subscription=b"\1\2\3",
     assignment=b"\4\5",
 )
-SECOND = group_metadata.MemberMetadata(
+SECOND = classic_group_records.MemberMetadata(
     member_id="client-2",
     client_id="",
     client_host="/::1",
@@ -28,7 +28,7 @@ SECOND = group_metadata.MemberMetadata(
     subscription=b"",
     assignment=b"",
 )
-GROUP = group_metadata.GroupMetadataValue(
+GROUP = classic_group_records.GroupMetadataValue(
     protocol_type="consumer",
     generation=7,
     protocol="range",
@@ -36,7 +36,9 @@ GROUP = group_metadata.GroupMetadataValue(
     current_state_timestamp=1700000000000,
     members=[FIRST, SECOND],
 )
-EMPTY = group_metadata.GroupMetadataValue(protocol_type="", generation=0, current_state_timestamp=1700000000000, members=[])
+EMPTY = classic_group_records.GroupMetadataValue(
+    protocol_type="", generation=0, current_state_timestamp=1700000000000, members=[]
+)
 
 WRITTEN = {
     0: "00000008636f6e73756d657200000007000572616e67650008636c69656e742d31000000020008636c69656e742d310006636c69656e74000a2f31"
@@ -62,14 +64,14 @@ WRITTEN_EMPTY = {
 }
 
 
-def as_version(value: group_metadata.GroupMetadataValue, version: int) -> group_metadata.GroupMetadataValue:
+def as_version(value: classic_group_records.GroupMetadataValue, version: int) -> classic_group_records.GroupMetadataValue:
     """What is left of it in a version."""
-    timestamp = value.current_state_timestamp if version >= 2 else group_metadata.NO_TIMESTAMP
+    timestamp = value.current_state_timestamp if version >= 2 else classic_group_records.NO_TIMESTAMP
     members = [
         attrs.evolve(
             each,
             group_instance_id=each.group_instance_id if version >= 3 else None,
-            rebalance_timeout=each.rebalance_timeout if version >= 1 else group_metadata.NO_TIMEOUT,
+            rebalance_timeout=each.rebalance_timeout if version >= 1 else classic_group_records.NO_TIMEOUT,
         )
         for each in value.members
     ]
@@ -83,8 +85,8 @@ def test_the_value_has_the_bytes_that_kafka_writes() -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_every_version_of_the_value_is_read(version: int) -> None:
-    assert group_metadata.decode_group_metadata_value(bytes.fromhex(WRITTEN[version])) == as_version(GROUP, version)
-    assert group_metadata.decode_group_metadata_value(memoryview(bytes.fromhex(WRITTEN_EMPTY[version]))) == as_version(
+    assert classic_group_records.decode_group_metadata_value(bytes.fromhex(WRITTEN[version])) == as_version(GROUP, version)
+    assert classic_group_records.decode_group_metadata_value(memoryview(bytes.fromhex(WRITTEN_EMPTY[version]))) == as_version(
         EMPTY, version
     )
 
@@ -94,9 +96,9 @@ def test_a_value_cut_anywhere_is_refused(version: int) -> None:
     whole = bytes.fromhex(WRITTEN[version])
     for size in range(len(whole)):
         with pytest.raises(InvalidRecordError):
-            group_metadata.decode_group_metadata_value(whole[:size])
+            classic_group_records.decode_group_metadata_value(whole[:size])
     with pytest.raises(InvalidRecordError, match="ends at position"):
-        group_metadata.decode_group_metadata_value(whole + b"\0")
+        classic_group_records.decode_group_metadata_value(whole + b"\0")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_a_value_cut_anywhere_is_refused(version: int) -> None:
 )
 def test_a_value_that_makes_no_sense_is_refused(data: str, why: str) -> None:
     with pytest.raises(InvalidRecordError, match=why):
-        group_metadata.decode_group_metadata_value(bytes.fromhex(data))
+        classic_group_records.decode_group_metadata_value(bytes.fromhex(data))
 
 
 def test_a_text_that_is_too_long_is_not_written() -> None:

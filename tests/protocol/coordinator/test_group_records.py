@@ -9,8 +9,8 @@ import pytest
 from triolog.protocol.coordinator import consumer_group_records as consumer
 from triolog.protocol.coordinator import share_group_records as share
 from triolog.protocol.coordinator import streams_group_records as streams
+from triolog.protocol.coordinator.fields import RecordKinds
 from triolog.protocol.coordinator.offsets import GroupMetadataKey
-from triolog.protocol.coordinator.record_kinds import RecordKinds
 from triolog.protocol.errors import InvalidRecordError
 
 Row = tuple[Any, str, Any, str]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.protocol.coordinator.partitioner import coordinator_partition, java_hash
+from triolog.protocol.records.partitioners import coordinator_partition, java_hash
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,18 @@ from triolog.protocol.kafka.connection import (
     answer_buffers,
     encode_answer,
 )
-from triolog.protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from triolog.protocol.kafka.messages.fetch import FetchableTopicResponse, FetchPartitionData, FetchResponse
+from triolog.protocol.kafka.messages.cluster import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from triolog.protocol.kafka.messages.groups import HeartbeatRequest
-from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
-from triolog.protocol.kafka.messages.sasl import SaslAuthenticateResponse
+from triolog.protocol.kafka.messages.records import (
+    FetchableTopicResponse,
+    FetchPartitionData,
+    FetchResponse,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+)
+from triolog.protocol.kafka.messages.security import SaslAuthenticateResponse
+from triolog.protocol.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.limits import MAX_REQUEST_BYTES
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.primitives import COPIED_BYTES

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.kafka.apis import APIS, ApiKey
-from triolog.protocol.kafka.connection import Request, answer_buffers
-from triolog.protocol.kafka.given_answers import LISTED, PRODUCED, PartitionProduced, TopicProduced
-from triolog.protocol.kafka.messages import list_offsets, produce
+from triolog.protocol.kafka.connection import LISTED, PRODUCED, PartitionProduced, Request, TopicProduced, answer_buffers
+from triolog.protocol.kafka.messages import records
 from triolog.protocol.schema.primitives import COPIED_BYTES
 
 PRODUCE = APIS[ApiKey.PRODUCE]
@@ -20,15 +19,15 @@ def request(version: int, correlation_id: int = 7) -> Request:
     return Request(PRODUCE, version, correlation_id, "client", PRODUCE.request(), 100)
 
 
-def message(topics: list[TopicProduced], throttle_time_ms: int = 0) -> produce.ProduceResponse:
-    return produce.ProduceResponse(
+def message(topics: list[TopicProduced], throttle_time_ms: int = 0) -> records.ProduceResponse:
+    return records.ProduceResponse(
         throttle_time_ms=throttle_time_ms,
         responses=[
-            produce.ProduceTopicResponse(
+            records.ProduceTopicResponse(
                 name=name,
                 topic_id=topic_id,
                 partition_responses=[
-                    produce.ProducePartitionResponse(
+                    records.ProducePartitionResponse(
                         index=index,
                         base_offset=base_offset,
                         log_append_time_ms=log_append_time,
@@ -69,14 +68,14 @@ def test_so_it_is_for_any_number_of_partitions(count: int) -> None:
 def test_offsets_that_were_found_are_told_as_by_the_message(count: int, throttle_ms: int) -> None:
     rows = [(number, 1_700_000_000_000 + number, 2**40 + number, number - 1) for number in range(count)]
     partitions = [
-        list_offsets.ListOffsetsPartitionResponse(
+        records.ListOffsetsPartitionResponse(
             partition_index=index, old_style_offsets=[], timestamp=timestamp, offset=offset, leader_epoch=leader_epoch
         )
         for index, timestamp, offset, leader_epoch in rows
     ]
-    topics = [list_offsets.ListOffsetsTopicResponse(name=name, partitions=partitions) for name in ("first", "second")]
+    topics = [records.ListOffsetsTopicResponse(name=name, partitions=partitions) for name in ("first", "second")]
     for version in range(1, LIST_OFFSETS.highest + 1):
         asked = Request(LIST_OFFSETS, version, 7, "client", LIST_OFFSETS.request(), 100)
         assert LISTED.buffers(asked, (throttle_ms, [("first", rows), ("second", rows)])) == answer_buffers(
-            asked, list_offsets.ListOffsetsResponse(throttle_time_ms=throttle_ms, topics=topics)
+            asked, records.ListOffsetsResponse(throttle_time_ms=throttle_ms, topics=topics)
         ), version

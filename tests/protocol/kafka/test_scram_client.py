@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import SaslAuthenticationError
-from triolog.protocol.kafka.messages import sasl
-from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism, ScramServer
-from triolog.protocol.kafka.scram_client import MOST_ITERATIONS, ScramClient
+from triolog.protocol.kafka.messages import security
+from triolog.protocol.kafka.scram import MOST_ITERATIONS, ScramClient, ScramCredential, ScramMechanism, ScramServer
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -70,8 +69,8 @@ def test_the_password_is_not_shown() -> None:
 
 
 def test_messages_of_kafkas_protocol_show_no_token_and_no_salted_password() -> None:
-    upsertion = sasl.AlterUserScramCredentialsScramCredentialUpsertion(
+    upsertion = security.AlterUserScramCredentialsScramCredentialUpsertion(
         name="carol", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"secret"
     )
-    for message in (sasl.SaslAuthenticateRequest(auth_bytes=b"secret"), upsertion):
+    for message in (security.SaslAuthenticateRequest(auth_bytes=b"secret"), upsertion):
         assert "secret" not in repr(message)

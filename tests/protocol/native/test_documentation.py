@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from triolog.protocol import errors
-from triolog.protocol.native import connection, messages, reference, state
+from triolog.protocol import errors, limits
+from triolog.protocol.native import connection, messages, state
+from triolog.protocol.native.kinds import MISSING, Kind
+from triolog.protocol.native.structs import Field, Message, fields_of
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "native-protocol.md").read_text()
@@ -51,21 +54,65 @@ def test_every_call_has_its_section_and_no_other() -> None:
     assert re.findall(r"^### (\w+)$", calls, re.MULTILINE) == list(messages.REQUESTS)
 
 
+class KeyRow(NamedTuple):
+    """One key of a message or of a struct inside it."""
+
+    path: str
+    """As in `partitions[].topic`."""
+    expected: str
+    may_be_absent: bool
+
+
+def key_rows(message: type[Message]) -> list[KeyRow]:
+    """Every key in the order of the wire, those of a struct behind the key that it stands under."""
+    return list(_rows(message, "", message.is_request))
+
+
+def _rows(cls: type, prefix: str, in_request: bool) -> Iterator[KeyRow]:
+    for field in sorted(fields_of(cls), key=lambda field: field.last):
+        path = f"{prefix}{field.name}"
+        if not field.flat:
+            yield KeyRow(path, _expected(field), field.may_be_absent(in_request=in_request))
+        if (inner := _inner(field)) is not None:
+            struct, suffix = inner
+            yield from _rows(struct, prefix if field.flat else f"{path}{suffix}.", in_request)
+
+
+def _inner(field: Field) -> tuple[type, str] | None:
+    """The struct that stands under a key, and what the path has behind it; None when it is no struct."""
+    shape = field.shape
+    if isinstance(shape, Kind):
+        return None
+    if isinstance(shape, list):
+        return shape[0], "[]"
+    return (shape[str], "[name]") if isinstance(shape, dict) else (shape, "")
+
+
+def _expected(field: Field) -> str:
+    if isinstance(field.shape, Kind):
+        expected = field.shape.expected
+    elif isinstance(field.shape, list):
+        expected = "array of " + ("maps" if field.max_count == limits.INT32_MAX else f"at most {field.max_count:,} maps")
+    else:
+        expected = "map"
+    return expected if field.nil is MISSING or expected.startswith("nil") else f"nil or {expected}"
+
+
 def section(api: str) -> tuple[str, str]:
     """What stands about a call's request, and about its answer."""
     request, _, answer = TEXT.split(f"### {api}\n")[1].split("\n#")[0].partition("Answer")
     return request, answer
 
 
-def last_names(rows: Iterable[reference.KeyRow]) -> set[str]:
+def last_names(rows: Iterable[KeyRow]) -> set[str]:
     return {row.path.rpartition(".")[2] for row in rows}
 
 
 def test_every_key_is_named_in_its_section_with_a_question_mark_where_it_may_be_absent() -> None:
     for api in messages.REQUESTS:
         for message, text in zip((messages.REQUESTS[api], messages.RESPONSES[api]), section(api), strict=True):
-            assert last_names(reference.key_rows(message)) <= set(re.findall(r"\w+", text)), message
-        absent = last_names(row for row in reference.key_rows(messages.REQUESTS[api]) if row.may_be_absent)
+            assert last_names(key_rows(message)) <= set(re.findall(r"\w+", text)), message
+        absent = last_names(row for row in key_rows(messages.REQUESTS[api]) if row.may_be_absent)
         alternatives = {"offset", "timestamp", "start_timestamp"} if api == "explain" else set()
         assert set(re.findall(r"(\w+)\?", section(api)[0])) == absent - alternatives, api
 
@@ -81,7 +128,9 @@ def test_error_table_says_what_the_codes_are() -> None:
 def test_error_table_has_every_code_that_is_answered_outside_of_kafkas_protocol() -> None:
     sources = [path for folder in ("protocol", "server") for path in (ROOT / folder).rglob("*.py")]
     elsewhere = [
-        path for path in sources if not {"kafka", "groups", "share", "telemetry"} & set(path.parts) and path.name != "errors.py"
+        path
+        for path in sources
+        if not {"kafka", "groups", "sharing", "telemetry"} & set(path.parts) and path.name != "errors.py"
     ]
     texts = [path.read_text(encoding="utf-8") for path in elsewhere]
     defaults = re.findall(r"default_code = ErrorCode\.(\w+)", (ROOT / "protocol" / "errors.py").read_text(encoding="utf-8"))

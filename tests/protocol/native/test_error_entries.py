@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from triolog.protocol import errors
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.protocol.native.error_entries import decode_error, encode_error
-from triolog.protocol.native.fields import FieldError
+from triolog.protocol.native.kinds import FieldError, decode_error, encode_error
 
 from tests.support.native_messages import ERRORS, MSGPACK_VALUES
 

@@ -2,22 +2,22 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from triolog.protocol.native import declaration, kinds, places, structs
+from triolog.protocol.native import kinds, structs
 
 
 @structs.struct
-class Marked(places.Partition):
-    marked: bool = declaration.wire(kinds.BOOL, default=False)
+class Marked(structs.Partition):
+    marked: bool = structs.wire(kinds.BOOL, default=False)
 
 
 @structs.struct
 class MarkedResponse(structs.ResponseMessage):
     api = "marked"
-    partitions: tuple[Marked, ...] = declaration.wire([Marked])
+    partitions: tuple[Marked, ...] = structs.wire([Marked])
 
 
 def test_a_struct_is_written_whole_when_its_base_was_written_before() -> None:
-    assert places.Partition("t", 0).to_body() == {"topic": "t", "partition": 0}
+    assert structs.Partition("t", 0).to_body() == {"topic": "t", "partition": 0}
     assert Marked("t", 0, True).to_body() == {"topic": "t", "partition": 0, "marked": True}
 
 

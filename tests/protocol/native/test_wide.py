@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import RequestError
 from triolog.protocol.limits import MAX_PARTITIONS_PER_REQUEST
-from triolog.protocol.native import messages, wide
+from triolog.protocol.native import messages
 from triolog.protocol.native.calls.produce import RECORDS_PER_PAUSE
 
 from tests.support.in_steps import finished
@@ -31,13 +31,13 @@ def at_once(api: str, body: Any) -> object:
 def in_steps(api: str, body: Any) -> object:
     """What `at_once` says, read in steps."""
     try:
-        return finished(wide.decode_steps(api, messages.VERSION, msgpack.unpackb(msgpack.packb(body))))
+        return finished(messages.decode_steps(api, messages.VERSION, msgpack.unpackb(msgpack.packb(body))))
     except RequestError as exc:
         return exc.code, exc.message
 
 
 def pauses(api: str, body: Any) -> int:
-    return sum(1 for _ in wide.decode_steps(api, messages.VERSION, body))
+    return sum(1 for _ in messages.decode_steps(api, messages.VERSION, body))
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def test_many_entries_pause_in_every_request_that_has_them(api: str, data: st.Da
     entries = [key for key, value in body.items() if type(value) is list and value and type(value[0]) is dict]
     for key in entries:
         body[key] = [copy.deepcopy(body[key][0]) for _ in range(200)]
-    assert pauses(api, body) >= len(entries) * (200 // wide.ENTRIES_PER_PAUSE)
+    assert pauses(api, body) >= len(entries) * (200 // messages.ENTRIES_PER_PAUSE)
 
 
 def test_many_entries_inside_one_entry_pause() -> None:
     partitions = [{"topic": "t", "partition": number, "size_bytes": 1, "crc": 0} for number in range(5000)]
     body = {"application": "a", "version": 1, "tasks": [{"task": "t", "partitions": partitions}]}
-    assert pauses("commit_stage", body) >= 5000 // wide.ENTRIES_PER_PAUSE
+    assert pauses("commit_stage", body) >= 5000 // messages.ENTRIES_PER_PAUSE

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.records.batch import empty_batch_header, end_txn_marker, iter_batches, parse_header, stamp
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.committed import CommittedFilter
+from triolog.protocol.records.record import CommittedFilter
 
 
 def data(producer_id: int, offset: int, *, transactional: bool = True, records: int = 1) -> bytes:

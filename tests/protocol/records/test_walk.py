@@ -10,11 +10,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from triolog.protocol.errors import RequestError
-from triolog.protocol.records.alike import LEAST_RUN, LONG_DELTAS, MOST_RUN, SHORT_DELTAS, alike_run
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, parse_header
 from triolog.protocol.records.builder import BatchBuilder, build_batch
-from triolog.protocol.records.payload import records_data
-from triolog.protocol.records.walk import NOTHING_WALKED, RecordsWalk, walk_plain, walk_records
+from triolog.protocol.records.unpacking import records_data
+from triolog.protocol.records.walk import (
+    LEAST_RUN,
+    LONG_DELTAS,
+    MOST_RUN,
+    NOTHING_WALKED,
+    SHORT_DELTAS,
+    RecordsWalk,
+    alike_run,
+    walk_plain,
+    walk_records,
+)
 from triolog.protocol.types import NO_TIMESTAMP, CompressionType
 
 from tests.support.record_batches import RecordTuple, damaged, headers

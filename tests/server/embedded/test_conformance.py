@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from triolog.protocol import errors
-from triolog.protocol.records.key_partition import partition_for_key
+from triolog.protocol.records.partitioners import partition_for_key
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import MEMORY, ExpectedOffsetError, NotRunningError
 from triolog.server.storage.errors import LogDirectoryError

@@ -24,8 +24,8 @@ import pytest
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation, Record, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE, read_cleaner_offsets
 from triolog.server.storage.disk import checkpoints
+from triolog.server.storage.disk.checkpoints import CLEANER_OFFSET_FILE, read_cleaner_offsets
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.disk.paths import partition_directory

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import attrs
-from triolog.protocol.coordinator.consumer_protocol import (
+from triolog.protocol.coordinator.classic_group_records import (
     CONSUMER_PROTOCOL_TYPE,
     ConsumerPartitions,
     ConsumerProtocolAssignment,

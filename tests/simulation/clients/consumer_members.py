@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.consumer_groups import (
+from triolog.protocol.kafka.messages.groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatTopicPartitions,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from triolog.protocol.errors import TriologError
-from triolog.protocol.kafka.messages.fetch import FetchAbortedTransaction
+from triolog.protocol.kafka.messages.records import FetchAbortedTransaction
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, check_batch, iter_batches, parse_header
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Record, TopicPartition

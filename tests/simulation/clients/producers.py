@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 import trio
 from triolog.protocol.errors import ErrorCode, TriologError
-from triolog.protocol.kafka.messages.produce import ProduceRequest
+from triolog.protocol.kafka.messages.records import ProduceRequest
 from triolog.protocol.kafka.messages.transactions import InitProducerIdRequest
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition

@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 import trio
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.share_fetch import (
+from triolog.protocol.kafka.messages.share_groups import (
     ShareAcknowledgementBatch,
     ShareAcknowledgePartition,
     ShareAcknowledgeRequest,
@@ -18,8 +18,8 @@ from triolog.protocol.kafka.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchRequestPartition,
     ShareFetchRequestTopic,
+    ShareGroupHeartbeatRequest,
 )
-from triolog.protocol.kafka.messages.share_groups import ShareGroupHeartbeatRequest
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import TopicPartition

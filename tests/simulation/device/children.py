@@ -17,10 +17,9 @@ import attrs
 import trio
 from triolog.server.actors.compaction.child_process import ChildDiedError
 from triolog.server.storage.check.scrub import scrub_for_server
-from triolog.server.storage.child_process import ServerGoneError
+from triolog.server.storage.child_process import ServerGoneError, Throttle
 from triolog.server.storage.cleaner.__main__ import clean_for_server
 from triolog.server.storage.disk.filesystem import FileSystem
-from triolog.server.storage.disk.throttle import Throttle
 
 Work = Callable[..., None]
 WORK: Final[dict[str, Work]] = {

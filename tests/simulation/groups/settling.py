@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import attrs
 import trio
-from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest
-from triolog.protocol.kafka.messages.groups import DescribeGroupsRequest
+from triolog.protocol.kafka.messages.groups import ConsumerGroupDescribeRequest, DescribeGroupsRequest
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 

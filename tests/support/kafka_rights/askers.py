@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclPermission, PatternType
-from triolog.protocol.kafka.messages.admin.acls import CreateAclsAclCreation, CreateAclsRequest
+from triolog.protocol.kafka.messages.security import CreateAclsAclCreation, CreateAclsRequest
 
 from . import of_cluster, of_groups, of_topics
 from .case import AWAY, CLUSTER, THERE, TOPIC, TRANSACTION, Case, Right

@@ -13,9 +13,8 @@ import attrs
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.authorization import DENIED, AclOperation, AclPermission, PatternType, ResourceType
-from triolog.protocol.kafka.messages.admin.acls import DescribeAclsRequest
-from triolog.protocol.kafka.messages.metadata import MetadataRequest
-from triolog.protocol.kafka.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from triolog.protocol.kafka.messages.security import DescribeAclsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
+from triolog.protocol.kafka.messages.topics import MetadataRequest
 
 from tests.support.kafka_admin import create_topics, new_topic
 from tests.support.kafka_wire import KafkaWire

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import trio
-from triolog.protocol.coordinator.consumer_protocol import (
+from triolog.protocol.coordinator.classic_group_records import (
     ConsumerPartitions,
     ConsumerProtocolAssignment,
     encode_consumer_protocol,

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgpack
 from triolog.protocol.native.messages import PlainRecord
-from triolog.protocol.records.key_partition import partition_for_key
+from triolog.protocol.records.partitioners import partition_for_key
 from triolog.server.embedded import EmbeddedBroker
 from triolog.tools.console.views.records import MAX_TOGETHER
 

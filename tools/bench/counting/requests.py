@@ -11,12 +11,19 @@ import attrs
 import trio
 
 from ....protocol.kafka.apis import ApiKey
-from ....protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ....protocol.kafka.messages.groups import HeartbeatRequest
-from ....protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ....protocol.kafka.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from ....protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
-from ..loads.times import times_frame
+from ....protocol.kafka.messages.records import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+)
 from ..measuring.wire import FIRST_TIMESTAMP, batch_of, packed, produce_frame, read_answer
 from .kafka_frames import kafka_frame, read_kafka_answer
 from .meters import Counts
@@ -137,7 +144,8 @@ async def _native_fetch(served: Served) -> bytes:
 
 
 async def _native_offsets_for_times(served: Served) -> bytes:
-    return times_frame(2, WIDE, [_offset_in(0)])
+    asked = [{"topic": WIDE, "partition": 0, "timestamp": _time_in(0)}]
+    return packed(2, "offsets_for_times", {"partitions": asked})
 
 
 def _offset_in(partition: int) -> int:

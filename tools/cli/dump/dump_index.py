@@ -16,16 +16,21 @@ from pathlib import Path
 
 from ....protocol.errors import CorruptRecordError
 from ....protocol.records.batch import BatchHeader
-from ....server.storage.check.index_check import MAX_TRANSACTION_INDEX_BYTES, order_failure, read_transaction_entries
-from ....server.storage.check.index_matching import IndexFile, OffsetMatching, TimeMatching
+from ....server.storage.check.index_check import (
+    MAX_TRANSACTION_INDEX_BYTES,
+    IndexFile,
+    OffsetMatching,
+    TimeMatching,
+    order_failure,
+    read_transaction_entries,
+)
 from ....server.storage.disk.diskops import FileHandle, drive
 from ....server.storage.disk.filesystem import FileSystem, read_file
 from ....server.storage.disk.paths import LOG_SUFFIX, base_offset_of, segment_file
 from ....server.storage.errors import CorruptIndexError, StorageError
 from ....server.storage.indexes.file_records import whole_file
 from ....server.storage.indexes.index import AbstractIndex
-from ....server.storage.indexes.offset_index import OffsetIndex
-from ....server.storage.indexes.time_index import TimeIndex
+from ....server.storage.indexes.offset_and_time import OffsetIndex, TimeIndex
 from ..terminal.output import count_text
 from .dump_report import Report
 

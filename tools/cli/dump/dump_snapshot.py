@@ -16,9 +16,14 @@ from pathlib import Path
 from ....server.storage.disk.filesystem import FileSystem, read_file
 from ....server.storage.disk.paths import base_offset_of
 from ....server.storage.errors import CorruptSnapshotError
-from ....server.storage.producers.earlier_batches import MAX_BATCHES_BYTES, decode_earlier
-from ....server.storage.producers.producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot, snapshot_path
-from ....server.storage.producers.sealed_files import crc_of
+from ....server.storage.producers.producer_snapshots import (
+    MAX_BATCHES_BYTES,
+    MAX_SNAPSHOT_BYTES,
+    crc_of,
+    decode_earlier,
+    decode_snapshot,
+    snapshot_path,
+)
 from ..terminal.output import count_text
 from .dump_report import Report
 

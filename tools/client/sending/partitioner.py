@@ -1,6 +1,6 @@
 """Which partition a record goes to: by its key as Kafka's clients do it, and without one in large runs.
 
-What a key says is `protocol/records/key_partition`'s. Records without one stay on one partition for a batch's worth of bytes
+What a key says is `protocol/records/partitioners`'s. Records without one stay on one partition for a batch's worth of bytes
 and then move to another (KIP-480, KIP-794): batches fill sooner than with one record here and one there.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from ....protocol.records.key_partition import murmur2 as murmur2
-from ....protocol.records.key_partition import partition_for_key as partition_for_key
+from ....protocol.records.partitioners import murmur2 as murmur2
+from ....protocol.records.partitioners import partition_for_key as partition_for_key
 
 _random: Final = random.Random()
 

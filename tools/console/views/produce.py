@@ -12,7 +12,7 @@ import msgpack  # type: ignore[import-untyped]
 from ....protocol.limits import INT64_MAX
 from ....protocol.native.messages import ProducePartition, ProduceRequest
 from ....protocol.records.builder import build_batch
-from ....protocol.records.key_partition import partition_for_key
+from ....protocol.records.partitioners import partition_for_key
 from ..errors import ApiError, BadParameterError
 from ..parameters import exact
 from ..routes import Call, Route, change

@@ -15,8 +15,7 @@ from ....protocol.errors import ErrorCode, RecordTooLargeError, RequestError
 from ....protocol.limits import MIB
 from ....protocol.native.messages import FetchPartition, FetchPartitionResponse, FetchRequest, Gaps
 from ....protocol.records.batch import BatchHeader, check_batch, iter_batches
-from ....protocol.records.committed import CommittedFilter
-from ....protocol.records.record import iter_records
+from ....protocol.records.record import CommittedFilter, iter_records
 from ....protocol.types import Isolation, Record, TopicPartition
 from .source import Gap, Piece
 

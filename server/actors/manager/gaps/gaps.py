@@ -13,7 +13,7 @@ from .....protocol.errors import ErrorCode, RequestError
 from .....protocol.types import TopicPartition
 from ....storage.disk.diskops import Procedure
 from ....storage.disk.path_ops import FileSize
-from ....storage.log.accept_gap import accept_gap
+from ....storage.log.changes import accept_gap
 from ....storage.log.gaps import NO_FILE, OffsetGap
 from ..topics import OfflinePartition, Topics
 from .passes import GapPasses

@@ -19,9 +19,8 @@ from .....protocol.types import TopicPartition
 from ....config import DiskFullPolicy
 from ....storage.disk.paths import is_internal
 from ....storage.log.derived_files import Dropped
-from ....storage.log.hold import NOTHING_HELD, is_past_bounds
 from ....storage.log.log import Log
-from ....storage.log.retention import is_wanted
+from ....storage.log.retention import NOTHING_HELD, is_past_bounds, is_wanted
 
 LOGGER: Final = logging.getLogger(__name__)
 

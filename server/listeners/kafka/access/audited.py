@@ -8,12 +8,15 @@ from typing import Any, Final
 
 from .....protocol.kafka.apis import ApiKey
 from .....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
-from .....protocol.kafka.messages.admin.acls import CreateAclsRequest, DeleteAclsRequest
-from .....protocol.kafka.messages.admin.quotas import AlterClientQuotasRequest
-from .....protocol.kafka.messages.admin.topics import DeleteRecordsRequest, DeleteTopicsRequest
 from .....protocol.kafka.messages.groups import DeleteGroupsRequest
 from .....protocol.kafka.messages.offsets import OffsetDeleteRequest
-from .....protocol.kafka.messages.sasl import AlterUserScramCredentialsRequest
+from .....protocol.kafka.messages.security import (
+    AlterClientQuotasRequest,
+    AlterUserScramCredentialsRequest,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+)
+from .....protocol.kafka.messages.topics import DeleteRecordsRequest, DeleteTopicsRequest
 from .....protocol.kafka.messages.transactions import WriteTxnMarkersRequest
 
 KAFKA: Final = "kafka"

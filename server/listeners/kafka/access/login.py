@@ -13,7 +13,7 @@ import trio
 
 from .....protocol.errors import ErrorCode, RequestError, SaslAuthenticationError
 from .....protocol.kafka.apis import ApiKey
-from .....protocol.kafka.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
+from .....protocol.kafka.messages.security import SaslAuthenticateResponse, SaslHandshakeResponse
 from .....protocol.limits import MAX_UNKNOWN_BYTES
 from ....broker import Broker
 from ...access.login import EXPIRED, Login

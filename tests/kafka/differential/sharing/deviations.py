@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequest
-from triolog.protocol.kafka.messages.share_group_offsets import DescribeShareGroupOffsetsRequest
-from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
+from triolog.protocol.kafka.messages.share_groups import (
+    DescribeShareGroupOffsetsRequest,
+    ShareFetchRequest,
+    ShareGroupDescribeRequest,
+    ShareGroupHeartbeatRequest,
+)
 
 from ..world import Step
 from .world import BRIEF

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from triolog.protocol.kafka.messages.share_group_offsets import DescribeShareGroupOffsetsRequestTopic
+from triolog.protocol.kafka.messages.share_groups import DescribeShareGroupOffsetsRequestTopic
 
 from tests.support.kafka_asking import ask
 

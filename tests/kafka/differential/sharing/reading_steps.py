@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from triolog.protocol.kafka.messages.share_fetch import ShareAcknowledgementBatch
+from triolog.protocol.kafka.messages.share_groups import ShareAcknowledgementBatch
 
 from tests.support.kafka_asking import ask
 

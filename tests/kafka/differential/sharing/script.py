@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
-from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequest
+from triolog.protocol.kafka.messages.share_groups import ShareFetchRequest
 
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
 from tests.support.kafka_asking import ask

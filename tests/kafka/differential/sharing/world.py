@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
-from triolog.protocol.kafka.messages.share_group_offsets import DescribeShareGroupOffsetsRequest
+from triolog.protocol.kafka.messages.share_groups import DescribeShareGroupOffsetsRequest
 
 from ..world import Step, World
 

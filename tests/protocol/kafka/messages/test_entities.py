@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final
 
-from triolog.protocol.kafka.entities import GROUP_ID, PRODUCER_ID, TOPIC_NAME, TRANSACTIONAL_ID
+from triolog.protocol.kafka.apis import GROUP_ID, PRODUCER_ID, TOPIC_NAME, TRANSACTIONAL_ID
 from triolog.protocol.schema.fields import Entity, Primitive, fields_of
 
 from tests.support.kafka_oracles import ORACLES, kio_element, kio_name, kio_schema

@@ -15,11 +15,10 @@ from triolog.protocol.errors import CorruptRecordError, InvalidRecordError, Reco
 from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.records.batch import check_batch, empty_batch_header, end_txn_marker, iter_batches
 from triolog.protocol.records.builder import BatchBuilder, build_batch
-from triolog.protocol.records.columnar import batch_groups, decode, group_columns, record_starts, row_columns, schema
+from triolog.protocol.records.columnar import decode, group_columns, record_starts, schema
 from triolog.protocol.records.columnar.decode import Wanted, decode_batches, next_offset
-from triolog.protocol.records.committed import CommittedFilter
 from triolog.protocol.records.compression import compress
-from triolog.protocol.records.record import iter_records
+from triolog.protocol.records.record import CommittedFilter, iter_records
 from triolog.protocol.records.varint import encode_varint
 from triolog.protocol.types import CompressionType, TimestampType
 
@@ -67,8 +66,8 @@ def scalar_rows(data: bytes, asked: Wanted, aborted: Iterable[tuple[int, int]] |
         is_append_time = header.timestamp_type == TimestampType.LOG_APPEND_TIME
         records = [record for record in iter_records(batch, header) if asked.low <= record.offset < asked.high]
         for record in records:
-            if "timestamp" in asked.columns and abs(record.timestamp) > row_columns.MAX_TIMESTAMP_MS:
-                raise row_columns.unrepresentable("t", 3, record.offset, record.timestamp)
+            if "timestamp" in asked.columns and abs(record.timestamp) > group_columns.MAX_TIMESTAMP_MS:
+                raise group_columns.unrepresentable("t", 3, record.offset, record.timestamp)
         rows += [tuple(cell(record, column, is_append_time) for column in asked.columns) for record in records]
     return rows
 
@@ -308,8 +307,8 @@ def test_any_kind_of_bytes_is_read_and_not_kept(buffer: Any) -> None:
 def test_more_than_fits_one_group_is_decoded_in_order(
     compression_type: CompressionType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_groups, "GROUP_BYTES", 30_000)
-    monkeypatch.setattr(batch_groups, "GROUP_RECORDS", 10)
+    monkeypatch.setattr(record_starts, "GROUP_BYTES", 30_000)
+    monkeypatch.setattr(record_starts, "GROUP_RECORDS", 10)
     batches = [
         build_batch(MIXED[:1] * (row % 4 + 1), base_offset=row * 10, compression_type=compression_type if row % 3 else 0)
         for row in range(12)
@@ -358,7 +357,7 @@ def test_the_largest_deltas_need_no_help_of_the_scalar_codec() -> None:
     for offset, timestamp in ((0, 1 << 53), (1 << 28, 0), (2**31 - 2, -1), (2**31 - 1, 2**53 + 2**40)):
         builder.append_at(offset, timestamp, b"k" * 9000, None, (("h", None),) * 64)
     batch = builder.build()
-    [group] = batch_groups.batch_groups(batch, batch_groups.Selection(0, INT64_MAX, False, None))
+    [group] = record_starts.batch_groups(batch, record_starts.Selection(0, INT64_MAX, False, None))
     [decoded] = group_columns.group_columns(group, wanted(("timestamp",)))
     assert decoded.cast(pa.int64()).to_pylist() == [row[0] for row in scalar_rows(batch, wanted(("timestamp",)))]
     assert columnar_rows(batch, wanted()) == scalar_rows(batch, wanted())

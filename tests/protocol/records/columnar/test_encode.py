@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from triolog.protocol.records.batch import check_batch, parse_header
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.columnar import batch_cuts, decode, schema, written_columns
+from triolog.protocol.records.columnar import decode, encode, schema
 from triolog.protocol.records.columnar.encode import Encoded, Encoding, encode_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType, Record
@@ -113,7 +113,7 @@ def test_runs_of_batches_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = rows_of(MIXED * 20)
     encoding = Encoding(batch_records=3)
     whole = encode_batches(rows, encoding)
-    monkeypatch.setattr(batch_cuts, "RUN_BYTES", 20_000)
+    monkeypatch.setattr(encode, "RUN_BYTES", 20_000)
     assert encode_batches(rows, encoding) == whole
     assert sum(each.records for each in whole) == 80
 
@@ -188,8 +188,8 @@ def test_what_cannot_be_a_record_is_refused(columns: dict[str, pa.Array], messag
 
 
 def test_what_no_batch_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_cuts, "INT32_MAX", 10_000)
-    monkeypatch.setattr(written_columns, "INT32_MAX", 10_000)
+    monkeypatch.setattr(encode, "INT32_MAX", 10_000)
+    monkeypatch.setattr(encode, "INT32_MAX", 10_000)
     with pytest.raises(ValueError, match=r"the batch that begins at row 1 could have 10\d\d\d bytes, at most 10000"):
         encode_batches(values_of(b"v", bytes(10_000)), Encoding(batch_records=1))
     headers = pa.array([[{"key": "h", "value": bytes(10_000)}]], HEADERS)

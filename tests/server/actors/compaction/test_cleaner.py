@@ -21,9 +21,9 @@ from triolog.server.actors.compaction.cleaner import MOST_DEATHS, Cleaner
 from triolog.server.actors.compaction.cleaner_process import CleanerFailedError, CleanerProcess, open_cleaner_process
 from triolog.server.broker import Broker
 from triolog.server.config import DataPermissions
-from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE, read_cleaner_offsets
 from triolog.server.storage.cleaner.job import CleanedGroup, CleaningJob, CleaningResult
 from triolog.server.storage.cleaner.selection import choose, plan_round
+from triolog.server.storage.disk.checkpoints import CLEANER_OFFSET_FILE, read_cleaner_offsets
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 

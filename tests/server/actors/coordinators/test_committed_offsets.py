@@ -8,9 +8,9 @@ from pathlib import Path
 import attrs
 import pytest
 from triolog.protocol.coordinator import offsets
-from triolog.protocol.coordinator.partitioner import coordinator_partition
 from triolog.protocol.errors import ErrorCode, InvalidTopicError, RequestError
 from triolog.protocol.records.builder import build_batch
+from triolog.protocol.records.partitioners import coordinator_partition
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.coordinators.internal_topic import INTERNAL_TOPIC_CONFIG, store
 from triolog.server.broker import Broker, Commit, Heartbeat, Join, Sync

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from triolog.protocol.coordinator.group_metadata import GroupMetadataValue, MemberMetadata
+from triolog.protocol.coordinator.classic_group_records import GroupMetadataValue, MemberMetadata
 from triolog.protocol.coordinator.offsets import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from triolog.protocol.errors import InvalidRecordError
 from triolog.protocol.records.batch import end_txn_marker, iter_batches

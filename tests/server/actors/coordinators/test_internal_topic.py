@@ -14,7 +14,7 @@ from triolog.protocol.types import Bytes, TopicPartition
 from triolog.server.actors.coordinators.internal_topic import InternalTopic
 from triolog.server.broker import Broker
 from triolog.server.storage.log.append import AppendResult
-from triolog.server.storage.log.truncate import truncate_to
+from triolog.server.storage.log.changes import truncate_to
 
 from tests.support.brokers import actor_of, running_broker, until
 from tests.support.gate_fs import GateFileSystem, held

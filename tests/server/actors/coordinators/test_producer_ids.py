@@ -13,8 +13,7 @@ from triolog.protocol.errors import RequestError
 from triolog.protocol.records.builder import build_batch
 from triolog.server.actors.coordinators.producer_ids import BLOCK_IDS
 from triolog.server.broker import Broker
-from triolog.server.storage.disk.checkpoints import MAX_CHECKPOINT_BYTES
-from triolog.server.storage.producers.producer_id_block import FIRST_PRODUCER_ID, PRODUCER_ID_BLOCK_FILE
+from triolog.server.storage.disk.checkpoints import FIRST_PRODUCER_ID, MAX_CHECKPOINT_BYTES, PRODUCER_ID_BLOCK_FILE
 
 from tests.support.brokers import PARTITION, one_partition, running_broker
 from tests.support.gate_fs import GateFileSystem

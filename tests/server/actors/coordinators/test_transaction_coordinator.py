@@ -14,10 +14,10 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 from triolog.protocol.coordinator import transactions
-from triolog.protocol.coordinator.partitioner import coordinator_partition
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
+from triolog.protocol.records.partitioners import coordinator_partition
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.actors.coordinators.internal_topic import INTERNAL_TOPIC_CONFIG, store
 from triolog.server.actors.coordinators.transaction_states import IDLE_STATES, LAST_CLIENT_EPOCH

@@ -13,7 +13,7 @@ from triolog.server.actors.disk.descriptors import DescriptorBudget
 from triolog.server.actors.disk.disk import READERS, WRITERS
 from triolog.server.actors.disk.open_files import CLOSE_BACKLOG
 from triolog.server.storage.disk.diskops import FileHandle
-from triolog.server.storage.indexes.offset_index import OffsetIndex
+from triolog.server.storage.indexes.offset_and_time import OffsetIndex
 
 from tests.support.brokers import running_broker, value, values_from
 from tests.support.counts import counts

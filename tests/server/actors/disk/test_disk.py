@@ -20,7 +20,7 @@ from triolog.server.actors.disk.open_files import CLOSE_BACKLOG
 from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Read, Sync, Write
 from triolog.server.storage.errors import SnapshotExpiredError
-from triolog.server.storage.indexes.offset_index import OffsetIndex
+from triolog.server.storage.indexes.offset_and_time import OffsetIndex
 
 from tests.support.brokers import until
 from tests.support.gate_fs import GateFileSystem, held

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 from triolog.server.broker import Broker
-from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE
-from triolog.server.storage.disk.checkpoints import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, encode_offsets
+from triolog.server.storage.disk.checkpoints import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    encode_offsets,
+)
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, running_broker, value, values_from
 

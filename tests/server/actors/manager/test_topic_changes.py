@@ -10,8 +10,7 @@ import pytest
 from triolog.protocol.errors import ErrorCode, InvalidConfigError, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
-from triolog.server.storage.directory.creations_file import CREATIONS_FILE, Creation, encode_creations
-from triolog.server.storage.directory.topics_file import TOPICS_FILE, decode_topics
+from triolog.server.storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Creation, decode_topics, encode_creations
 from triolog.server.storage.disk.checkpoints import decode_uuid
 from triolog.server.storage.errors import LogOfflineError
 

@@ -14,9 +14,8 @@ from typing import Final
 import attrs
 import pytest
 from triolog.server.broker import Broker
-from triolog.server.storage.directory.creations_file import CREATIONS_FILE
-from triolog.server.storage.directory.stored_topics import StoredTopics
-from triolog.server.storage.directory.topics_file import TOPICS_FILE
+from triolog.server.storage.directory.catalogue import StoredTopics
+from triolog.server.storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE
 from triolog.server.storage.errors import LogOfflineError
 
 from tests.support.brokers import running_broker

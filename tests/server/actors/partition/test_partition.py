@@ -16,8 +16,8 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, FetchPartition
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
 from triolog.server.storage.log.append import AppendResult
+from triolog.server.storage.log.changes import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.log.prepare import prepare_append
-from triolog.server.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 
 from tests.server.actors.partition.appending import Answered, answered, offsets, prepared, send
 from tests.support.brokers import (

@@ -17,13 +17,13 @@ from triolog.protocol.records.batch import with_producer
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.stages import stage_appends
+from triolog.server.actors.stages.stage_files import find_staged, stage_name
 from triolog.server.actors.stages.stages import SMALLEST_FILE_BYTES
 from triolog.server.broker import Broker, Committed, StagedBytes, StagedShare, StageWrite
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.disk.paths import STAGE_DIRECTORY
 from triolog.server.storage.errors import LogOfflineError
-from triolog.server.storage.shared.stage_files import find_staged, stage_name
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
 from tests.support.gate_fs import GateFileSystem

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from triolog.protocol.kafka.messages.metadata import MetadataRequest
+from triolog.protocol.kafka.messages.topics import MetadataRequest
 from triolog.protocol.limits import MIB
 from triolog.server.listeners.connections.session import Session
 

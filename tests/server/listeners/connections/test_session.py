@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
-from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from triolog.protocol.kafka.messages.groups import FindCoordinatorRequest
 from triolog.server.listeners.connections import unsent
 from triolog.server.listeners.connections.in_turns import in_turns
 from triolog.server.listeners.connections.session import REQUESTS_PER_TURN, Session

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triolog.server.storage.directory.overrides_file import BROKERS
+from triolog.server.storage.directory.state_files import BROKERS
 from triolog.server.storage.errors import CheckpointError
 
 from tests.support.brokers import actor_of, running_broker

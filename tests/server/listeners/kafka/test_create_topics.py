@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from triolog.protocol.kafka.messages.admin.topics import CreateTopicsCreatableTopic
+from triolog.protocol.kafka.messages.topics import CreateTopicsCreatableTopic
 from triolog.server.config import KEPT_KEYS, TOPIC_KEYS
 
 from tests.support.kafka_admin import NO_ID, by_hand, create_topics, error_names, new_topic

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from cramjam import zstd  # type: ignore[attr-defined]
-from triolog.protocol.coordinator.group_metadata import GroupMetadataValue
+from triolog.protocol.coordinator.classic_group_records import GroupMetadataValue
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import CompressionType
 

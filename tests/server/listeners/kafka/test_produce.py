@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from triolog.protocol.kafka.messages.records import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.limits import MIB
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType, TopicPartition

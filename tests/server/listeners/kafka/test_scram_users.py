@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages import sasl
+from triolog.protocol.kafka.messages import security
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 
 from tests.support.kafka_login import logged_in, server_with_users
@@ -24,23 +24,23 @@ def put(name: str, password: str = "p", mechanism: int = SHA_256, **fields: Any)
     values = {"iterations": 4096, "salt": b"salt", **fields}
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), values["salt"], max(1, values["iterations"] % 20_000))
     values.setdefault("salted_password", salted)
-    return sasl.AlterUserScramCredentialsScramCredentialUpsertion(name=name, mechanism=mechanism, **values)
+    return security.AlterUserScramCredentialsScramCredentialUpsertion(name=name, mechanism=mechanism, **values)
 
 
 def take(name: str, mechanism: int = SHA_256) -> Any:
-    return sasl.AlterUserScramCredentialsScramCredentialDeletion(name=name, mechanism=mechanism)
+    return security.AlterUserScramCredentialsScramCredentialDeletion(name=name, mechanism=mechanism)
 
 
 async def alter(client: KafkaStream, *changes: Any) -> dict[str, int]:
-    deletions = [each for each in changes if isinstance(each, sasl.AlterUserScramCredentialsScramCredentialDeletion)]
+    deletions = [each for each in changes if isinstance(each, security.AlterUserScramCredentialsScramCredentialDeletion)]
     upsertions = [each for each in changes if each not in deletions]
-    answer = await client.call(sasl.AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions), 0)
+    answer = await client.call(security.AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions), 0)
     return {result.user: result.error_code for result in answer.results}
 
 
 async def describe(client: KafkaStream, *names: str) -> dict[str, Any]:
-    users = [sasl.DescribeUserScramCredentialsUserName(name=name) for name in names] or None
-    answer = await client.call(sasl.DescribeUserScramCredentialsRequest(users=users), 0)
+    users = [security.DescribeUserScramCredentialsUserName(name=name) for name in names] or None
+    answer = await client.call(security.DescribeUserScramCredentialsRequest(users=users), 0)
     assert answer.error_code == 0, answer
     return {
         result.user: result.error_code or [(info.mechanism, info.iterations) for info in result.credential_infos]
@@ -51,10 +51,10 @@ async def describe(client: KafkaStream, *names: str) -> dict[str, Any]:
 async def log_in(server: KafkaServer, user: str, password: str, mechanism: ScramMechanism = SHA_256) -> int:
     """The error of the last token."""
     async with server.connected() as client:
-        assert (await client.call(sasl.SaslHandshakeRequest(mechanism=mechanism.sasl_name), 1)).error_code == 0
+        assert (await client.call(security.SaslHandshakeRequest(mechanism=mechanism.sasl_name), 1)).error_code == 0
         scram = ScramClient(mechanism.hash_name, user, password)
-        challenge = await client.call(sasl.SaslAuthenticateRequest(auth_bytes=scram.first()), 2)
-        answer = await client.call(sasl.SaslAuthenticateRequest(auth_bytes=scram.final(challenge.auth_bytes)), 2)
+        challenge = await client.call(security.SaslAuthenticateRequest(auth_bytes=scram.first()), 2)
+        answer = await client.call(security.SaslAuthenticateRequest(auth_bytes=scram.final(challenge.auth_bytes)), 2)
         return answer.error_code
 
 

@@ -9,14 +9,14 @@ from typing import Final
 
 import pytest
 import trio
-from triolog.protocol.coordinator import consumer_protocol
+from triolog.protocol.coordinator import classic_group_records
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.native.messages import GroupMember, OffsetsPartition, decode_request
 from triolog.protocol.types import NO_OFFSET, TopicPartition
 from triolog.server.broker import Broker, ConsumerHeartbeat, Join, ShareHeartbeat, Sync
+from triolog.server.config.broker_config import Address
 from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.native.calls import native_listener
-from triolog.server.settings.broker_config import Address
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import connect
 
@@ -65,11 +65,11 @@ async def test_members_that_the_server_assigns_to_have_what_it_has_given_them(tm
 
 
 async def test_members_of_classic_groups_have_what_their_leader_has_given_them(tmp_path: Path) -> None:
-    assignment = consumer_protocol.ConsumerProtocolAssignment(
-        assigned_partitions=[consumer_protocol.ConsumerPartitions(topic=TOPIC, partitions=[0])]
+    assignment = classic_group_records.ConsumerProtocolAssignment(
+        assigned_partitions=[classic_group_records.ConsumerPartitions(topic=TOPIC, partitions=[0])]
     )
     for given, read in (
-        (consumer_protocol.encode_consumer_protocol(assignment, 0), (OffsetsPartition(TOPIC, 0),)),
+        (classic_group_records.encode_consumer_protocol(assignment, 0), (OffsetsPartition(TOPIC, 0),)),
         (b"not readable", ()),
     ):
         async with administered(tmp_path / str(len(read))) as (broker, admin):

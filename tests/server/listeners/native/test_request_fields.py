@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from triolog.protocol.native import messages
-from triolog.protocol.native.declaration import fields_of
-from triolog.protocol.native.structs import RequestMessage, Struct
+from triolog.protocol.native.structs import RequestMessage, Struct, fields_of
 
 ROOT: Final = Path(__file__).resolve().parents[4]
-READERS: Final = ("server/listeners/native", "protocol/native/calls", "protocol/native/places.py")
+READERS: Final = ("server/listeners/native", "protocol/native/calls", "protocol/native/structs.py")
 """The handlers, and what messages answer of themselves."""
 
 

@@ -13,8 +13,7 @@ from triolog.protocol.limits import MIB
 from triolog.protocol.native import messages
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.committed import CommittedFilter
-from triolog.protocol.records.record import iter_records
+from triolog.protocol.records.record import CommittedFilter, iter_records
 from triolog.protocol.types import CompressionType, Isolation, Record, TimeRange
 
 from tests.support.counts import counts

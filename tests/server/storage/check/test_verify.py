@@ -15,24 +15,18 @@ from hypothesis import strategies as st
 from triolog.protocol.records.batch import BatchHeader, iter_batches, parse_header
 from triolog.protocol.types import TopicPartition
 from triolog.server.storage.check.findings import MAX_PLACES_NAMED, FaultTally
-from triolog.server.storage.check.index_matching import IndexFile, OffsetMatching, TimeMatching
-from triolog.server.storage.check.partition_check import PartitionSummary
-from triolog.server.storage.check.verify import verify
+from triolog.server.storage.check.index_check import IndexFile, OffsetMatching, TimeMatching
+from triolog.server.storage.check.verify import PartitionSummary, verify
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.server.storage.indexes.offset_index import ENTRY as OFFSET_ENTRY
-from triolog.server.storage.indexes.offset_index import OffsetIndex
-from triolog.server.storage.indexes.time_index import ENTRY as TIME_ENTRY
-from triolog.server.storage.indexes.time_index import TimeIndex
+from triolog.server.storage.indexes.offset_and_time import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from triolog.server.storage.log.derived_files import Facts, encode_facts
 from triolog.server.storage.log.gaps import NO_FILE, OffsetGap, encode_gaps
 from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.storage.offline.repair_directory import repair_directory
-from triolog.server.storage.producers.earlier_batches import decode_earlier, encode_earlier
-from triolog.server.storage.producers.producer_entry import BatchMetadata
-from triolog.server.storage.producers.producer_snapshots import decode_snapshot
-from triolog.server.storage.producers.sealed_files import crc_of
+from triolog.server.storage.producers.producer_cursor import BatchMetadata
+from triolog.server.storage.producers.producer_snapshots import crc_of, decode_earlier, decode_snapshot, encode_earlier
 
 from tests.support.counts import counts
 from tests.support.golden import GOLDEN

@@ -11,7 +11,7 @@ from triolog.protocol.errors import OutOfOrderSequenceError
 from triolog.protocol.types import Isolation
 from triolog.server.config import LogConfig
 from triolog.server.storage.check.findings import Finding, Severity
-from triolog.server.storage.check.partition_check import Known, check_partition
+from triolog.server.storage.check.verify import Known, check_partition
 from triolog.server.storage.directory.inventory import read_partition
 from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.storage.log.retention import increment_log_start_offset, take_out_below

@@ -12,10 +12,15 @@ from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, c
 from triolog.protocol.records.builder import BatchBuilder, build_batch
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Bytes, CompressionType, TimestampType
-from triolog.server.storage.cleaner.batch_filter import BatchFilter, FilteredBatch, LastRecord, RetentionRules
+from triolog.server.storage.cleaner.batch_filter import (
+    BatchFilter,
+    CleanedTransactions,
+    FilteredBatch,
+    LastRecord,
+    RetentionRules,
+    record_spans,
+)
 from triolog.server.storage.cleaner.offset_map import OffsetMap
-from triolog.server.storage.cleaner.record_spans import record_spans
-from triolog.server.storage.cleaner.transactions import CleanedTransactions
 from triolog.server.storage.indexes.transaction_index import AbortedTxn
 
 NOW = 1_000

@@ -9,7 +9,7 @@ import attrs
 import pytest
 from triolog.server.config import LogConfig
 from triolog.server.storage.cleaner.selection import CleanableOffsets, LogToClean, choose, cleanable_offsets, log_to_clean
-from triolog.server.storage.log.truncate import truncate_to
+from triolog.server.storage.log.changes import truncate_to
 
 from tests.support.compaction import end_transaction, put, put_all
 from tests.support.logs import START_MS, DrivenLog, open_driven

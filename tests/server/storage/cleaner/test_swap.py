@@ -12,17 +12,22 @@ import attrs
 import pytest
 from triolog.server.config import LogConfig
 from triolog.server.storage.cleaner.clean import clean
-from triolog.server.storage.cleaner.compact import compact
 from triolog.server.storage.cleaner.selection import choose, plan_round
-from triolog.server.storage.cleaner.swap import SegmentsChangedError, replace_group, replace_segments
-from triolog.server.storage.cleaner.swap_recovery import complete_swaps, discard_cleaned
+from triolog.server.storage.cleaner.swap import (
+    SegmentsChangedError,
+    complete_swaps,
+    discard_cleaned,
+    replace_group,
+    replace_segments,
+)
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.errors import SnapshotExpiredError
-from triolog.server.storage.log.reconfigure import reconfigure
-from triolog.server.storage.log.truncate import truncate_to
+from triolog.server.storage.log.changes import reconfigure, truncate_to
+from triolog.server.storage.offline.compact_directory import compact
 
 from tests.support import compaction
+from tests.support.altered_files import alter_in_memory
 from tests.support.compaction import MAP_BYTES, put, stored
 from tests.support.counts import counts, draws
 from tests.support.crash_fs import CrashFileSystem, PowerCut
@@ -91,6 +96,7 @@ def check_after_crash(fs: CrashFileSystem, driven: DrivenLog, rng: random.Random
     fs = fs.crash(rng)
     complete_swaps(fs, DIRECTORY)
     assert names(fs, ".swap") + names(fs, ".cleaned") == []
+    alter_in_memory(fs, DIRECTORY, rng)
     opened = open_driven(DIRECTORY, fs=fs, config=driven.log.config, was_clean=False, recovery_point=driven.log.recovery_point)
     found = stored(opened)
     assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})

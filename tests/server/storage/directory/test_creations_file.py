@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
-from triolog.server.storage.directory import creations_file
+from triolog.server.storage.directory import topics_file
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, encode_topics
 from triolog.server.storage.disk.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
@@ -28,9 +28,9 @@ from tests.support.stopped_logs import Seen, write_stopped_logs
 FS: Final = OsFileSystem()
 OURS, THEIRS = uuid.UUID(int=1000), uuid.UUID(int=2000)
 LOG: Final = "00000000000000000000.log"
-MADE: Final = creations_file.Creation(name="topic", topic_id=OURS, first_partition=2, partitions=5)
+MADE: Final = topics_file.Creation(name="topic", topic_id=OURS, first_partition=2, partitions=5)
 CREATIONS = st.builds(
-    creations_file.Creation,
+    topics_file.Creation,
     name=st.text("abcZ019._-", min_size=3, max_size=20),
     topic_id=st.uuids(),
     first_partition=st.integers(0, 9),
@@ -51,7 +51,7 @@ def make(path: Path, topic_id: uuid.UUID | None = OURS, **files: bytes) -> str:
 
 
 def is_left(path: str, number: int = 3, topics: dict[str, Topic] | None = None) -> bool:
-    return creations_file.is_left_over(FS, [MADE], topics or {}, TopicPartition("topic", number), path)
+    return topics_file.is_left_over(FS, [MADE], topics or {}, TopicPartition("topic", number), path)
 
 
 def named(topic_id: uuid.UUID, partitions: int) -> dict[str, Topic]:
@@ -59,23 +59,23 @@ def named(topic_id: uuid.UUID, partitions: int) -> dict[str, Topic]:
 
 
 @given(st.integers(0, 2**53), st.lists(CREATIONS, max_size=3))
-def test_what_is_being_made_reads_back(generation: int, creations: list[creations_file.Creation]) -> None:
-    data = creations_file.encode_creations(generation, creations)
-    assert creations_file.decode_creations("file", data) == (generation, creations)
+def test_what_is_being_made_reads_back(generation: int, creations: list[topics_file.Creation]) -> None:
+    data = topics_file.encode_creations(generation, creations)
+    assert topics_file.decode_creations("file", data) == (generation, creations)
     assert list(json.loads(data))[-1] == "crc32c"
 
 
 @pytest.mark.parametrize("change", [{"first_partition": -1}, {"first_partition": 5}, {"partitions": 10**9}, {"name": "../x"}])
 def test_a_creation_that_cannot_be_is_an_error_that_names_the_file(change: dict[str, Any]) -> None:
-    content = creations_file.encode_creations(3, [attrs.evolve(MADE, **change)])
+    content = topics_file.encode_creations(3, [attrs.evolve(MADE, **change)])
     with pytest.raises(CheckpointError, match=r"^some/file cannot be read: .*; delete it"):
-        creations_file.decode_creations("some/file", content)
+        topics_file.decode_creations("some/file", content)
 
 
 def test_beside_an_older_list_of_topics_it_says_nothing(tmp_path: Path) -> None:
-    (tmp_path / creations_file.CREATIONS_FILE).write_bytes(creations_file.encode_creations(7, [MADE]))
-    assert creations_file.read_creations(FS, str(tmp_path), 7) == creations_file.read_creations(FS, str(tmp_path), 8) == [MADE]
-    assert creations_file.read_creations(FS, str(tmp_path), 6) == []
+    (tmp_path / topics_file.CREATIONS_FILE).write_bytes(topics_file.encode_creations(7, [MADE]))
+    assert topics_file.read_creations(FS, str(tmp_path), 7) == topics_file.read_creations(FS, str(tmp_path), 8) == [MADE]
+    assert topics_file.read_creations(FS, str(tmp_path), 6) == []
 
 
 @pytest.mark.parametrize(
@@ -125,13 +125,13 @@ def test_a_directory_that_holds_or_held_a_record_is_not_left_over(
 
 def test_files_that_cannot_be_read_condemn_nothing(tmp_path: Path) -> None:
     partitions = {TopicPartition("topic", 3): make(tmp_path / "topic-3")}
-    topics, creations = tmp_path / TOPICS_FILE, tmp_path / creations_file.CREATIONS_FILE
-    creations.write_bytes(creations_file.encode_creations(1, [MADE]))
-    assert creations_file.left_over(FS, str(tmp_path), partitions) == set()
+    topics, creations = tmp_path / TOPICS_FILE, tmp_path / topics_file.CREATIONS_FILE
+    creations.write_bytes(topics_file.encode_creations(1, [MADE]))
+    assert topics_file.left_over(FS, str(tmp_path), partitions) == set()
     topics.write_bytes(encode_topics(1, []))
-    assert creations_file.left_over(FS, str(tmp_path), partitions) == set(partitions)
+    assert topics_file.left_over(FS, str(tmp_path), partitions) == set(partitions)
     creations.write_bytes(creations.read_bytes()[:-9])
-    assert creations_file.left_over(FS, str(tmp_path), partitions) == set()
+    assert topics_file.left_over(FS, str(tmp_path), partitions) == set()
 
 
 def test_tools_pass_over_what_is_left_over_and_verify_names_it(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_tools_pass_over_what_is_left_over_and_verify_names_it(tmp_path: Path) -
     make(tmp_path / "topic-3", None, **{PARTITION_METADATA_FILE: bytes(30)})
     assert verified(logs.path).damages
     generation = json.loads((tmp_path / TOPICS_FILE).read_bytes())["generation"]
-    (tmp_path / creations_file.CREATIONS_FILE).write_bytes(creations_file.encode_creations(generation, [MADE]))
+    (tmp_path / topics_file.CREATIONS_FILE).write_bytes(topics_file.encode_creations(generation, [MADE]))
     seen = verified(logs.path)
     assert not seen.damages
     [remark] = [remark for remark in seen.remarks if remark.check == "creation"]
@@ -147,5 +147,5 @@ def test_tools_pass_over_what_is_left_over_and_verify_names_it(tmp_path: Path) -
     assert read_directory(FS, str(tmp_path)).left_over == ("topic-3",)
     summary = repair_directory(FS, read_directory(FS, str(tmp_path)), Seen(), dry_run=False, acted=lambda action: None)
     assert (summary.damages, summary.actions) == (0, ())
-    (tmp_path / creations_file.CREATIONS_FILE).write_bytes(b"{")
-    assert str(tmp_path / creations_file.CREATIONS_FILE) in {damage.file for damage in verified(logs.path).damages}
+    (tmp_path / topics_file.CREATIONS_FILE).write_bytes(b"{")
+    assert str(tmp_path / topics_file.CREATIONS_FILE) in {damage.file for damage in verified(logs.path).damages}

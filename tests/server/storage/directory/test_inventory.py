@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 from triolog.protocol.types import TopicPartition
-from triolog.server.storage.directory.catalogue import ADOPTED_CONFIGS, ADOPTED_INTERNAL_CONFIGS
-from triolog.server.storage.directory.creations_file import CREATIONS_FILE, Creation, encode_creations
+from triolog.server.storage.directory.catalogue import ADOPTED_CONFIGS, ADOPTED_INTERNAL_CONFIGS, StoredTopics
 from triolog.server.storage.directory.inventory import read_directory, read_partition
-from triolog.server.storage.directory.stored_topics import StoredTopics
-from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, encode_topics
+from triolog.server.storage.directory.topics_file import (
+    CREATIONS_FILE,
+    TOPICS_FILE,
+    Creation,
+    Topic,
+    encode_creations,
+    encode_topics,
+)
 from triolog.server.storage.disk.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.disk.paths import DELETE_DIR_SUFFIX, marked_directory

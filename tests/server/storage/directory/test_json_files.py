@@ -18,10 +18,24 @@ from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.server.security.acls import Acl
 from triolog.server.security.quota_entities import checked_entity
 from triolog.server.storage.directory import security_file
-from triolog.server.storage.directory.creations_file import Creation, decode_creations, encode_creations
-from triolog.server.storage.directory.groups_file import GroupsState, decode_groups, encode_groups, read_groups, write_groups
-from triolog.server.storage.directory.overrides_file import BROKERS, Overrides
-from triolog.server.storage.directory.topics_file import Topic, decode_deleted_topic_ids, decode_topics, encode_topics
+from triolog.server.storage.directory.state_files import (
+    BROKERS,
+    GroupsState,
+    Overrides,
+    decode_groups,
+    encode_groups,
+    read_groups,
+    write_groups,
+)
+from triolog.server.storage.directory.topics_file import (
+    Creation,
+    Topic,
+    decode_creations,
+    decode_deleted_topic_ids,
+    decode_topics,
+    encode_creations,
+    encode_topics,
+)
 from triolog.server.storage.disk.checkpoints import encode_uuid
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from triolog.server.storage.check.findings import Quiet
-from triolog.server.storage.directory import client_metrics_file, groups_file, security_file, topics_file
+from triolog.server.storage.directory import security_file, state_files, topics_file
 from triolog.server.storage.directory.inventory import read_directory
-from triolog.server.storage.directory.overrides_file import BROKERS, Overrides
-from triolog.server.storage.directory.state_files import read_previous, read_state, write_state
-from triolog.server.storage.disk import file_limits
+from triolog.server.storage.directory.state_files import BROKERS, Overrides, read_previous, read_state, write_state
+from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError, FileTooLargeError
 from triolog.server.storage.offline.repair_directory import STATES, repair_directory
@@ -30,9 +29,9 @@ class WithoutLinks(OsFileSystem):
 ENCODED: dict[str, Callable[[int], bytes]] = {
     topics_file.TOPICS_FILE: lambda generation: topics_file.encode_topics(generation, []),
     security_file.SECURITY_FILE: lambda generation: security_file.encode_security(security_file.SecurityState(generation)),
-    groups_file.GROUPS_FILE: lambda generation: groups_file.encode_groups(groups_file.GroupsState(generation)),
-    client_metrics_file.CLIENT_METRICS_FILE: lambda generation: client_metrics_file.encode_client_metrics(
-        client_metrics_file.ClientMetricsState(generation)
+    state_files.GROUPS_FILE: lambda generation: state_files.encode_groups(state_files.GroupsState(generation)),
+    state_files.CLIENT_METRICS_FILE: lambda generation: state_files.encode_client_metrics(
+        state_files.ClientMetricsState(generation)
     ),
     BROKERS.name: lambda generation: BROKERS.encode(Overrides(generation)),
 }
@@ -43,7 +42,7 @@ def test_a_file_is_written_up_to_the_size_that_is_read_and_not_beyond(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, data = str(tmp_path / name), ENCODED[name](1)
-    monkeypatch.setitem(file_limits.LIMITS, name, len(data))
+    monkeypatch.setitem(checkpoints.LIMITS, name, len(data))
     write_state(FS, path, data, durable=True)
     read_state(FS, path, STATES[name])
     with pytest.raises(FileTooLargeError, match=f"{name} would have .* bytes, at most {len(data)} can be read again"):
@@ -82,7 +81,7 @@ def test_repair_returns_to_the_copy_and_keeps_the_damaged_file(name: str, damage
     for generation in (1, 2):
         write_state(FS, str(path), ENCODED[name](generation), durable=True)
     with path.open("r+b") as stream:
-        stream.truncate(5 if damage == "cut" else file_limits.LIMITS[name] + 1)
+        stream.truncate(5 if damage == "cut" else checkpoints.LIMITS[name] + 1)
     size = path.stat().st_size
     with pytest.raises(CheckpointError, match=rf"`triolog repair {tmp_path}` returns to {name}\.previous"):
         read_state(FS, str(path), STATES[name])

@@ -14,7 +14,6 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError
-from triolog.server.storage.producers import producer_id_block
 
 FOO, BAR = TopicPartition("foo", 0), TopicPartition("bar", 3)
 TOPIC_ID = uuid.UUID("c2acf7d7-591e-4689-a804-fb2b3703c088")
@@ -176,12 +175,12 @@ FS = OsFileSystem()
 
 
 def test_a_block_of_producer_ids_that_makes_no_sense_is_an_error_and_not_zero(tmp_path: Path) -> None:
-    assert producer_id_block.read_producer_id_block(FS, str(tmp_path)) == 0, "no file"
+    assert checkpoints.read_producer_id_block(FS, str(tmp_path)) == 0, "no file"
     for durable in (True, False):
-        producer_id_block.write_producer_id_block(FS, str(tmp_path), 2000, durable=durable)
-        assert (tmp_path / producer_id_block.PRODUCER_ID_BLOCK_FILE).read_bytes() == b"0\n1\n2000\n"
-        assert producer_id_block.read_producer_id_block(FS, str(tmp_path)) == 2000
+        checkpoints.write_producer_id_block(FS, str(tmp_path), 2000, durable=durable)
+        assert (tmp_path / checkpoints.PRODUCER_ID_BLOCK_FILE).read_bytes() == b"0\n1\n2000\n"
+        assert checkpoints.read_producer_id_block(FS, str(tmp_path)) == 2000
     for data in (b"", b"0\n", b"0\n0\n", b"0\n2\n1\n2\n", b"0\n1\n-5\n", b"1\n1\n5\n", b"0\n1\nx\n", b"\0" * 9):
-        (tmp_path / producer_id_block.PRODUCER_ID_BLOCK_FILE).write_bytes(data)
-        with pytest.raises(CheckpointError, match=producer_id_block.PRODUCER_ID_BLOCK_FILE):
-            producer_id_block.read_producer_id_block(FS, str(tmp_path))
+        (tmp_path / checkpoints.PRODUCER_ID_BLOCK_FILE).write_bytes(data)
+        with pytest.raises(CheckpointError, match=checkpoints.PRODUCER_ID_BLOCK_FILE):
+            checkpoints.read_producer_id_block(FS, str(tmp_path))

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from triolog.server.storage.disk.filesystem import CREATE, READ, WRITE, FileSystem, OsFileSystem, replace_file
-from triolog.server.storage.disk.later_syncs import LaterSyncs
-from triolog.server.storage.disk.remembered_names import RememberedNames
+from triolog.server.storage.disk.filesystem_layers import LaterSyncs, RememberedNames
 
 from tests.support.call_counting_fs import CallCountingFileSystem
 from tests.support.crash_fs import CrashFileSystem

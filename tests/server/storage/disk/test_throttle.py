@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from triolog.server.storage.disk.throttle import MAX_PAUSE_S, Throttle
+from triolog.server.storage.child_process import MAX_PAUSE_S, Throttle
 
 
 class Seconds:

@@ -16,7 +16,7 @@ from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Procedure, R
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import StorageError
 from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES, LARGEST_READ_BYTES, FileSlice, whole_file
-from triolog.server.storage.log.truncate import truncate_to
+from triolog.server.storage.log.changes import truncate_to
 
 from tests.support.logs import DrivenLog, batch, open_driven
 from tests.support.record_batches import patched

@@ -14,7 +14,7 @@ from triolog.protocol.limits import INT64_MAX
 from triolog.server.config import GapPolicy, LogConfig
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError, OffsetInGapError
-from triolog.server.storage.log.accept_gap import accept_gap
+from triolog.server.storage.log.changes import accept_gap, reconfigure, truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.log.gaps import (
     FILE_NAME,
     UNKNOWN_MS,
@@ -29,8 +29,6 @@ from triolog.server.storage.log.gaps import (
     read_gaps,
     write_gaps,
 )
-from triolog.server.storage.log.reconfigure import reconfigure
-from triolog.server.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.lookups.fetch import fetch_batches, readable_bytes
 
 from tests.server.storage.check.test_verify import flip

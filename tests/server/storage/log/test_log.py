@@ -10,8 +10,7 @@ import pytest
 from triolog.server.config import Durability, LogConfig
 from triolog.server.storage.disk.diskops import Sync
 from triolog.server.storage.disk.path_ops import SyncDirectory
-from triolog.server.storage.log.reconfigure import reconfigure
-from triolog.server.storage.log.truncate import truncate_to
+from triolog.server.storage.log.changes import reconfigure, truncate_to
 
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven

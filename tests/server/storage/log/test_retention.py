@@ -22,13 +22,15 @@ from triolog.protocol.types import NO_TIMESTAMP
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.path_ops import ListDirectory, RenameEach
 from triolog.server.storage.log.derived_files import NOTHING_DROPPED, Dropped
-from triolog.server.storage.log.hold import NOTHING_HELD, is_past_bounds, lost_between
 from triolog.server.storage.log.leader_epochs import EpochEntry
 from triolog.server.storage.log.retention import (
+    NOTHING_HELD,
     expire_segments,
     increment_log_start_offset,
+    is_past_bounds,
     is_wanted,
     let_go_below,
+    lost_between,
     may_expire,
     oldest_first,
     take_out_below,

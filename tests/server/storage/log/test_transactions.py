@@ -13,8 +13,8 @@ from triolog.protocol.types import LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation, R
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.path_ops import SyncDirectory, SyncFile
 from triolog.server.storage.log.append import AppendResult, commit_append, plan_append
+from triolog.server.storage.log.changes import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_marker
-from triolog.server.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.producers.producer_snapshots import list_snapshots
 
 from tests.support.compaction import end_transaction

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from triolog.server.config import LogConfig
+from triolog.server.storage.log.changes import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.log.leader_epochs import FILE_NAME, LeaderEpochs, decode_leader_epochs
-from triolog.server.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 

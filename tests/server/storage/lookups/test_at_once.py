@@ -20,11 +20,9 @@ from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES, UNTOLD
 from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE
 from triolog.server.storage.log.gaps import OffsetGap
 from triolog.server.storage.log.log_snapshot import LogSnapshot
-from triolog.server.storage.lookups.at_once import first_at_once
 from triolog.server.storage.lookups.explain import explain_offset
-from triolog.server.storage.lookups.fetch import FetchedRecords
-from triolog.server.storage.lookups.fetch_at_once import READ_WITH_ANSWER_BYTES, fetch_at_once
-from triolog.server.storage.lookups.timestamps import NO_SUCH_RECORD
+from triolog.server.storage.lookups.fetch import READ_WITH_ANSWER_BYTES, FetchedRecords, fetch_at_once
+from triolog.server.storage.lookups.timestamps import NO_SUCH_RECORD, first_at_once
 from triolog.server.storage.segments.segment_view import UNTOLD_RECORDS, TimestampAndOffset
 
 from tests.server.storage.lookups.drawn_logs import DrawnLog, drawn_logs

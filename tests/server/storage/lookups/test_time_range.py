@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import InvalidRequestError, OffsetOutOfRangeError
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.committed import CommittedFilter
-from triolog.protocol.records.record import iter_records
+from triolog.protocol.records.record import CommittedFilter, iter_records
 from triolog.protocol.types import NO_OFFSET, CompressionType, Isolation, Record, TimeRange, TimestampType
 from triolog.server.config import GapPolicy, LogConfig, RecordValidation
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.errors import OffsetInGapError
+from triolog.server.storage.log.changes import truncate_to
 from triolog.server.storage.log.gaps import OffsetGap
-from triolog.server.storage.log.truncate import truncate_to
 from triolog.server.storage.lookups import time_range
 from triolog.server.storage.lookups.explain import explain_range
 from triolog.server.storage.lookups.fetch import FetchedRecords

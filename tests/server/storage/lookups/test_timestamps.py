@@ -11,7 +11,7 @@ from triolog.protocol.errors import RecordTooLargeError
 from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.types import CompressionType, TimestampType
 from triolog.server.config import LogConfig
-from triolog.server.storage.log.truncate import truncate_to
+from triolog.server.storage.log.changes import truncate_to
 from triolog.server.storage.lookups.explain import explain_timestamp
 from triolog.server.storage.lookups.timestamps import check_timestamp, offset_for_timestamp
 from triolog.server.storage.segments.segment_view import TimestampAndOffset

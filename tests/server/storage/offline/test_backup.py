@@ -12,13 +12,19 @@ import attrs
 import pytest
 from triolog.protocol.types import TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.directory.creations_file import CREATIONS_FILE, Creation, encode_creations
-from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, decode_topics, encode_topics
+from triolog.server.storage.directory.topics_file import (
+    CREATIONS_FILE,
+    TOPICS_FILE,
+    Creation,
+    Topic,
+    decode_topics,
+    encode_creations,
+    encode_topics,
+)
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import LogDirectoryError
 from triolog.server.storage.offline.backup import BackupPlan, PartitionBackup, make_backup, plan_backup
-from triolog.server.storage.producers import producer_id_block
 
 from tests.server.storage.check.test_verify import verified
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
@@ -232,29 +238,30 @@ def test_internal_topics_are_noted_before_the_others(logs: StoppedLogs) -> None:
 
 def test_producer_ids_are_noted_behind_the_logs(logs: StoppedLogs, tmp_path: Path) -> None:
     """Ids that are given out while logs are noted may be in them: where the copy is served they are not free."""
-    producer_id_block.write_producer_id_block(OsFileSystem(), str(logs.path), 1000, durable=False)
+    checkpoints.write_producer_id_block(OsFileSystem(), str(logs.path), 1000, durable=False)
 
     class TakesABlock(OsFileSystem):
         def list_directory(self, path: str) -> list[str]:
             if path.endswith(str(PARTITION)):
-                producer_id_block.write_producer_id_block(OsFileSystem(), str(logs.path), 2000, durable=False)
+                checkpoints.write_producer_id_block(OsFileSystem(), str(logs.path), 2000, durable=False)
             return super().list_directory(path)
 
-    made(plan_backup(TakesABlock(), str(logs.path), never), tmp_path / "copy")
-    assert producer_id_block.read_producer_id_block(OsFileSystem(), str(tmp_path / "copy")) > 2000
+    plan = plan_backup(TakesABlock(), str(logs.path), never)
+    noted = plan.small[checkpoints.PRODUCER_ID_BLOCK_FILE]
+    assert checkpoints.decode_producer_id_block("producer-id-block", noted) == 2000, "a copy begins at a random id above it"
 
 
 @pytest.mark.parametrize("has_file", [False, True])
 def test_a_copy_gives_out_no_id_of_the_original_or_of_another_copy(logs: StoppedLogs, tmp_path: Path, has_file: bool) -> None:
-    fs, first = OsFileSystem(), producer_id_block.FIRST_PRODUCER_ID + 5000
+    fs, first = OsFileSystem(), checkpoints.FIRST_PRODUCER_ID + 5000
     if has_file:
-        producer_id_block.write_producer_id_block(fs, str(logs.path), first, durable=False)
+        checkpoints.write_producer_id_block(fs, str(logs.path), first, durable=False)
     for name in ("one", "two"):
         made(plan_backup(fs, str(logs.path), never), tmp_path / name)
-    one, two = (producer_id_block.read_producer_id_block(fs, str(tmp_path / name)) for name in ("one", "two"))
-    known = first if has_file else producer_id_block.FIRST_PRODUCER_ID
+    one, two = (checkpoints.read_producer_id_block(fs, str(tmp_path / name)) for name in ("one", "two"))
+    known = first if has_file else checkpoints.FIRST_PRODUCER_ID
     assert (one > known, two > known, one != two, max(one, two) < 2**53) == (True,) * 4
-    assert producer_id_block.read_producer_id_block(fs, str(logs.path)) == (first if has_file else 0)
+    assert checkpoints.read_producer_id_block(fs, str(logs.path)) == (first if has_file else 0)
 
 
 def test_a_target_that_cannot_be_and_one_partition_are_refused(logs: StoppedLogs, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem, replace_file
 from triolog.server.storage.log.gaps import read_gaps
-from triolog.server.storage.offline.repair_actions import Action, joined
+from triolog.server.storage.offline.repair import Action, joined
 from triolog.server.storage.offline.repair_directory import RepairSummary, repair_directory
 from triolog.server.storage.recovery.salvage import Damage
 

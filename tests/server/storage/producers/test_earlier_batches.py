@@ -15,13 +15,18 @@ from triolog.server.storage.directory.inventory import read_partition
 from triolog.server.storage.disk.filesystem import FileSystem
 from triolog.server.storage.errors import CorruptSnapshotError
 from triolog.server.storage.log.append import AppendResult
+from triolog.server.storage.log.changes import truncate_to
 from triolog.server.storage.log.retention import increment_log_start_offset, take_out_below
-from triolog.server.storage.log.truncate import truncate_to
-from triolog.server.storage.producers import producer_history
-from triolog.server.storage.producers.earlier_batches import batches_path, decode_earlier, encode_earlier, with_earlier
-from triolog.server.storage.producers.producer_entry import BatchMetadata, ProducerEntry
-from triolog.server.storage.producers.producer_snapshots import encode_snapshot
-from triolog.server.storage.producers.sealed_files import crc_of
+from triolog.server.storage.producers import producer_snapshots
+from triolog.server.storage.producers.producer_cursor import BatchMetadata, ProducerEntry
+from triolog.server.storage.producers.producer_snapshots import (
+    batches_path,
+    crc_of,
+    decode_earlier,
+    encode_earlier,
+    encode_snapshot,
+    with_earlier,
+)
 
 from tests.support.counts import counts, draws
 from tests.support.crash_fs import CrashFileSystem
@@ -165,7 +170,7 @@ def test_without_the_file_the_end_of_the_log_tells_the_same(
 def test_of_the_log_no_more_than_its_end_is_read_for_that_and_with_the_file_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer_history, "TAIL_BYTES", 32 << 10)
+    monkeypatch.setattr(producer_snapshots, "TAIL_BYTES", 32 << 10)
     driven = open_driven(tmp_path / NAME)
     answers = {}
     for number in range(3_000):

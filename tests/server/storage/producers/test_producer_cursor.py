@@ -11,7 +11,7 @@ from triolog.protocol import errors
 from triolog.protocol.limits import INT32_MAX
 from triolog.protocol.records.batch import BatchHeader, increment_sequence
 from triolog.server.storage.indexes.transaction_index import AbortedTxn
-from triolog.server.storage.producers.producer_entry import BatchMetadata, EndTxnMarker, ProducerEntry
+from triolog.server.storage.producers.producer_cursor import BatchMetadata, EndTxnMarker, ProducerEntry
 from triolog.server.storage.producers.producer_state import ProducerState
 
 from tests.support.logs import TOPIC_PARTITION

@@ -10,10 +10,10 @@ from triolog.protocol.records.batch import iter_batches
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CorruptSnapshotError
-from triolog.server.storage.producers.earlier_batches import batches_path
-from triolog.server.storage.producers.producer_entry import BatchMetadata, ProducerEntry
+from triolog.server.storage.producers.producer_cursor import BatchMetadata, ProducerEntry
 from triolog.server.storage.producers.producer_snapshots import (
     MAX_SNAPSHOT_BYTES,
+    batches_path,
     decode_snapshot,
     encode_snapshot,
     list_snapshots,

@@ -10,9 +10,8 @@ from typing import Any
 
 from triolog.protocol.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, end_txn_marker, parse_header
 from triolog.server.storage.indexes.transaction_index import AbortedTxn
-from triolog.server.storage.producers.producer_entry import CompletedTxn, EndTxnMarker
-from triolog.server.storage.producers.producer_state import ProducerState
-from triolog.server.storage.producers.unsynced_transactions import MOST_RANGES, UnsyncedTransactions
+from triolog.server.storage.producers.producer_cursor import CompletedTxn, EndTxnMarker
+from triolog.server.storage.producers.producer_state import MOST_RANGES, ProducerState, UnsyncedTransactions
 
 from tests.support.producer_appends import PID, append, end, header
 

@@ -10,7 +10,7 @@ import pytest
 from triolog.protocol.records.batch import parse_header
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.log.leader_change import raise_leader_epoch
+from triolog.server.storage.log.changes import raise_leader_epoch
 from triolog.server.storage.log.retention import expire_segments
 
 from tests.support import counts, memory_image

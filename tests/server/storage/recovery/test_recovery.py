@@ -14,10 +14,10 @@ from triolog.protocol.limits import INT32_MAX
 from triolog.server.config import LogConfig
 from triolog.server.storage.errors import StorageError
 from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES
+from triolog.server.storage.log.changes import truncate_to
 from triolog.server.storage.log.gaps import FILE_NAME as GAPS_FILE
 from triolog.server.storage.log.gaps import NO_FILE, OffsetGap
 from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
-from triolog.server.storage.log.truncate import truncate_to
 
 from tests.server.storage.check.test_verify import flip
 from tests.support.gate_fs import GateFileSystem

@@ -18,10 +18,10 @@ from triolog.server.storage.disk.checkpoints import RECOVERY_POINT_FILE, decode_
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.indexes.transaction_index import AbortedTxn
 from triolog.server.storage.log.append import AppendResult
+from triolog.server.storage.log.changes import reconfigure
 from triolog.server.storage.log.prepare import prepare_append
-from triolog.server.storage.log.reconfigure import reconfigure
-from triolog.server.storage.producers import producer_history
-from triolog.server.storage.producers.producer_entry import BatchMetadata, ProducerEntry
+from triolog.server.storage.producers import producer_snapshots
+from triolog.server.storage.producers.producer_cursor import BatchMetadata, ProducerEntry
 from triolog.server.storage.producers.producer_snapshots import decode_snapshot, encode_snapshot
 
 from tests.support.crash_fs import CrashFileSystem
@@ -305,7 +305,7 @@ def test_an_append_of_several_batches_is_known_again_by_its_last_one_after_a_res
 
 def forget_earlier_batches(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let snapshots alone say what producers did."""
-    monkeypatch.setattr(producer_history, "TAIL_BYTES", 0)
+    monkeypatch.setattr(producer_snapshots, "TAIL_BYTES", 0)
     for path in directory.glob("*.batches"):
         path.unlink()
 

@@ -10,13 +10,13 @@ from typing import Any, Final, cast
 import attrs
 import pytest
 from triolog.protocol.types import Bytes, Isolation, TopicPartition
+from triolog.server.actors.manager.waiting_logs import open_in_memory
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.filesystem import FileSystem, replace_file
 from triolog.server.storage.disk.memory_overlay import MemoryOverlay
 from triolog.server.storage.disk.write_again import ATTEMPTS
 from triolog.server.storage.errors import ErrorCode
 from triolog.server.storage.recovery.recovery import OpenLog, open_log
-from triolog.server.storage.recovery.space_wait import open_in_memory
 
 from tests.support.counts import seeds
 from tests.support.crash_fs import CrashFileSystem

@@ -17,8 +17,7 @@ from triolog.server.config import LogConfig
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import SegmentOffsetOverflowError
-from triolog.server.storage.segments.segment import LogSegment, SegmentCursor
-from triolog.server.storage.segments.segments import LogSegments
+from triolog.server.storage.segments.segment import LogSegment, LogSegments, SegmentCursor
 
 from tests.support.logs import batch
 from tests.support.segment_files import contents

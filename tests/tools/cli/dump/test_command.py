@@ -10,10 +10,8 @@ import pytest
 from click.testing import Result
 from triolog.protocol.records.builder import build_batch
 from triolog.server.embedded import BlockingBroker
-from triolog.server.storage.producers.earlier_batches import encode_earlier
-from triolog.server.storage.producers.producer_entry import BatchMetadata, ProducerEntry
-from triolog.server.storage.producers.producer_snapshots import encode_snapshot
-from triolog.server.storage.producers.sealed_files import crc_of
+from triolog.server.storage.producers.producer_cursor import BatchMetadata, ProducerEntry
+from triolog.server.storage.producers.producer_snapshots import crc_of, encode_earlier, encode_snapshot
 from triolog.tools.cli.dump.command import kind_of
 from triolog.tools.cli.terminal.rows import read_content
 

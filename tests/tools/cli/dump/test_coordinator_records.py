@@ -6,8 +6,13 @@ from typing import Any
 
 import attrs
 import pytest
-from triolog.protocol.coordinator import consumer_group_records, consumer_protocol, share_group_records, streams_group_records
-from triolog.protocol.coordinator.group_metadata import GroupMetadataValue, MemberMetadata
+from triolog.protocol.coordinator import (
+    classic_group_records,
+    consumer_group_records,
+    share_group_records,
+    streams_group_records,
+)
+from triolog.protocol.coordinator.classic_group_records import GroupMetadataValue, MemberMetadata
 from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from triolog.protocol.coordinator.stage_commits import (
     CommittedFile,
@@ -19,7 +24,7 @@ from triolog.protocol.coordinator.stage_commits import (
 from triolog.protocol.coordinator.transactions import TransactionLogValue, TransactionState, encode_transaction_key
 from triolog.protocol.records.batch import parse_header
 from triolog.protocol.types import Record, TopicPartition
-from triolog.server.groups.consumer_member import MemberState
+from triolog.server.groups.consumer.member import MemberState
 from triolog.server.storage.disk.checkpoints import encode_uuid
 from triolog.tools.cli.dump.coordinator_records import record_in_words, topic_of
 
@@ -128,9 +133,9 @@ def group(*members: MemberMetadata, protocol_type: str = "consumer") -> bytes:
 
 
 def test_a_classic_group_has_its_members_with_what_they_read() -> None:
-    parts = [consumer_protocol.ConsumerPartitions(topic="flights", partitions=[0, 3])]
-    assignment = consumer_protocol.encode_consumer_protocol(
-        consumer_protocol.ConsumerProtocolAssignment(assigned_partitions=parts), 1
+    parts = [classic_group_records.ConsumerPartitions(topic="flights", partitions=[0, 3])]
+    assignment = classic_group_records.encode_consumer_protocol(
+        classic_group_records.ConsumerProtocolAssignment(assigned_partitions=parts), 1
     )
     assert words(GroupMetadataKey("readers").encode(), group(member("m1", assignment), member("m2", b"", "rack-2"))) == (
         "group readers: generation 4, consumer protocol range, 2 members"

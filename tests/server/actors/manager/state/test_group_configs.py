@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 from triolog.protocol.errors import InvalidConfigError, RequestError
-from triolog.server.storage.directory.groups_file import GROUPS_FILE
-from triolog.server.storage.disk import file_limits
+from triolog.server.storage.directory.state_files import GROUPS_FILE
+from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.errors import CheckpointError
 
 from tests.support.brokers import running_broker
@@ -60,7 +60,7 @@ async def test_changes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_wrong_change_does_not_count(tmp_path: Path, fs: GateFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(file_limits.LIMITS, "groups.json", 300)
+    monkeypatch.setitem(checkpoints.LIMITS, "groups.json", 300)
     async with running_broker(tmp_path, fs=fs) as broker:
         configs = broker.group_configs
         with pytest.raises(RequestError, match=r"^POLICY_VIOLATION"):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from triolog.protocol.kafka.messages.cluster import ApiVersionsRequest
 from triolog.protocol.native import messages as m
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient

@@ -1,1 +1,0 @@
-"""Messages of administrators' APIs."""

@@ -1,0 +1,133 @@
+"""`broker.log(topic)`: the records of a topic without a client; deletion and compaction at once instead of in their time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from ....protocol.records.batch import iter_batches
+from ....protocol.records.record import CommittedFilter, iter_records
+from ....protocol.types import Isolation, Record, TopicPartition
+from ...broker import Broker, FetchPartition, ReaderView
+from ..waiting import PATIENCE_S
+from .spelling import check_topic
+
+FETCH_BYTES: Final = 8 * 2**20
+FOREVER_S: Final = 3600.0
+
+Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
+Text = str | bytes | None
+
+
+def as_bytes(text: Text) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text
+
+
+@attrs.frozen(eq=False, repr=False)
+class LogView:
+    """One topic. Raises RequestError where the broker would answer one."""
+
+    core: Callable[[], Broker]
+    topic: str
+
+    def __repr__(self) -> str:
+        return f"LogView({self.topic!r})"
+
+    def _partitions(self, partition: int | None) -> list[TopicPartition]:
+        check_topic(self.core(), self.topic)
+        if partition is not None:
+            return [TopicPartition(self.topic, partition)]
+        return [TopicPartition(self.topic, number) for number in range(self.core().topics.partition_count(self.topic))]
+
+    async def records(self, partition: int | None = None, *, offset: int = 0, committed_only: bool = True) -> list[Record]:
+        """What consumers can read from `offset` on, partition after partition (None: all); control records are left out."""
+        return [record for each in self._partitions(partition) for record in await self._read(each, offset, committed_only)]
+
+    async def values(self, partition: int | None = None) -> list[bytes | None]:
+        """The values of the records."""
+        return [record.value for record in await self.records(partition)]
+
+    async def _read(self, topic_partition: TopicPartition, offset: int, committed_only: bool) -> list[Record]:
+        view = ReaderView(Isolation.READ_COMMITTED if committed_only else Isolation.READ_UNCOMMITTED)
+        found: list[Record] = []
+        at = max(offset, self.core().reader.snapshot(topic_partition).log_start_offset)
+        while True:
+            question = FetchPartition(topic_partition, at, FETCH_BYTES)
+            [answer] = await self.core().reader.fetch([question], max_bytes=FETCH_BYTES, view=view)
+            if answer.fetched is None:
+                assert answer.error is not None
+                raise answer.error
+            batches = list(iter_batches(answer.fetched.records))
+            if not batches:
+                return found
+            passed_over = CommittedFilter((each.producer_id, each.first_offset) for each in answer.fetched.aborted or ())
+            for header, batch in batches:
+                if not passed_over.leaves_out(header, batch):
+                    found += [record for record in iter_records(batch, header) if record.offset >= at]
+            at = batches[-1][0].next_offset
+
+    async def produce(
+        self,
+        value: Text = None,
+        *,
+        key: Text = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+        partition: int = 0,
+    ) -> int:
+        """Append one record and answer its offset."""
+        pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+        record = timestamp_ms, as_bytes(key), as_bytes(value), pairs
+        return (await self.core().writer.append(TopicPartition(self.topic, partition), [record])).base_offset
+
+    async def produce_all(self, values: Sequence[Text], *, partition: int = 0) -> int:
+        """Append values in one batch, all to one partition, and answer the first one's offset."""
+        records = [(None, None, as_bytes(value), ()) for value in values]
+        return (await self.core().writer.append(TopicPartition(self.topic, partition), records)).base_offset
+
+    async def wait_for(
+        self,
+        count: int = 1,
+        *,
+        where: Callable[[Record], bool] | None = None,
+        partition: int | None = None,
+        timeout_s: float = PATIENCE_S,
+    ) -> list[Record]:
+        """Wait until so many records are there that `where` holds for, and answer them. Raises TimeoutError."""
+        found: list[Record] = []
+        with trio.move_on_after(timeout_s):
+            while True:
+                ends = self.end_offsets()
+                found = [record for record in await self.records(partition) if where is None or where(record)]
+                if len(found) >= count:
+                    return found
+                await self._wait_for_more(partition, ends)
+        raise TimeoutError(
+            f"{self.topic} has {len(found)} of {count} records {'that are wanted ' if where else ''}within {timeout_s:g} s; "
+            f"its offsets end at {self.end_offsets()}"
+        )
+
+    async def _wait_for_more(self, partition: int | None, ends: dict[int, int]) -> None:
+        questions = [FetchPartition(each, ends[each.partition], FETCH_BYTES) for each in self._partitions(partition)]
+        view = ReaderView(Isolation.READ_COMMITTED)
+        await self.core().reader.wait_for_bytes(questions, max_bytes=FETCH_BYTES, min_bytes=1, view=view)
+
+    def start_offsets(self) -> dict[int, int]:
+        """The first offset of each partition."""
+        return {each.partition: self.core().reader.snapshot(each).log_start_offset for each in self._partitions(None)}
+
+    def end_offsets(self) -> dict[int, int]:
+        """Where each partition's readable records end: the offset that comes next."""
+        return {each.partition: self.core().reader.snapshot(each).last_stable_offset for each in self._partitions(None)}
+
+    async def delete_records(self, before_offset: int = -1, *, partition: int = 0) -> int:
+        """Delete the records below an offset (-1: all) and answer the first one that is left."""
+        return await self.core().logs.delete_records(TopicPartition(self.topic, partition), before_offset)
+
+    async def compact(self, partition: int | None = None) -> int:
+        """Compact now, the newest records too, partition after partition (None: all); answers how many rounds that took. The
+        topic's cleanup.policy has to be compact."""
+        return sum([await self.core().logs.compact(each) for each in self._partitions(partition)])
