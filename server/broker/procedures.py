@@ -74,9 +74,9 @@ def in_turns(elements: Iterable[T], per_turn: int = ELEMENTS_PER_TURN) -> InTurn
 
 async def perform(procedure: Procedure[T], wait: Wait | None = None) -> T:
     """Run a procedure to its end in this task and return its result. `wait` is what it has yielded already, if it was begun
-    elsewhere; a pause is over by then. Cancelled: the procedure is closed where it waits."""
+    elsewhere, if that is not over. Cancelled: the procedure is closed where it waits."""
     try:
-        if wait is None or wait is PAUSE:
+        if wait is None:
             wait = next(procedure)
         while True:
             try:

@@ -72,7 +72,8 @@ class Reactor:
     _watched: dict[int, _Watched] = attrs.field(factory=dict)
     """By descriptor."""
     _again: dict[Reads, None] = attrs.field(factory=dict)
-    _is_serving: bool = False
+    is_serving: bool = False
+    """Whether one of its turns is under way: what is left to a task runs after it."""
 
     async def run(self) -> None:
         """Serve what is ready, until it is cancelled."""
@@ -90,7 +91,7 @@ class Reactor:
         again = self._again
         if again:
             self._again = {}
-        self._is_serving = True
+        self.is_serving = True
         try:
             with self.gathering:
                 for session in again:
@@ -110,7 +111,7 @@ class Reactor:
                     except Exception as exc:
                         self._end(watched.session, exc)
         finally:
-            self._is_serving = False
+            self.is_serving = False
 
     def _end(self, session: Reads, error: Exception) -> None:
         """What nobody expected of a session ends it, and nobody else's turn."""
@@ -143,9 +144,9 @@ class Reactor:
     def again(self, session: Reads) -> bool:
         """Have a session go on in the next turn, together with those that are ready then. Only in a turn; False outside of one:
         nobody would begin the next."""
-        if self._is_serving:
+        if self.is_serving:
             self._again[session] = None
-        return self._is_serving
+        return self.is_serving
 
     def remove(self, session: Reads) -> None:
         """Watch it no more; its descriptor may be another file's from now on."""

@@ -17,7 +17,7 @@ from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
 from ....protocol.schema.fields import has_more_elements
 from ...broker import Broker
-from ...broker.procedures import PENDING, Procedure, Reply, Wait, perform
+from ...broker.procedures import PAUSE, PENDING, Procedure, Reply, Wait, perform
 from ...config.broker_config import Address
 from ...system.client_memory import PAYER
 from ..access.audited import note_change
@@ -210,7 +210,8 @@ class KafkaCalls:
                 answer = stop.value
             else:
                 if wait.__class__ is not Reply:
-                    return partial(self._continue, turn, answer, wait)
+                    is_over = wait is PAUSE and self.session.reactor.is_serving  # the task has its turn after the reactor's
+                    return partial(self._continue, turn, answer, None if is_over else wait)
                 wait.then = partial(self._replied, turn, answer)
                 if wait.result is not PENDING:
                     wait.then(wait.result)
@@ -233,7 +234,7 @@ class KafkaCalls:
         except Exception as exc:
             turn.met_bug(exc)
 
-    async def _continue(self, turn: Turn, procedure: Procedure[Any], wait: Wait) -> None:
+    async def _continue(self, turn: Turn, procedure: Procedure[Any], wait: Wait | None) -> None:
         await self._answer(turn, await perform(procedure, wait))
 
     async def _serve_in_task(self, turn: Turn, call: Call) -> None:
