@@ -85,7 +85,9 @@ class Histories(RuleBasedStateMachine):
             else:
                 consumer.beat(**changes)
         except RequestError as exc:
-            _expect(exc, *REJOIN)
+            # A fenced static member joins again when its session has ended, as in Kafka.
+            unreleased = (ErrorCode.UNRELEASED_INSTANCE_ID,) if client.is_out and consumer.instance_id else ()
+            _expect(exc, *REJOIN, *unreleased)
             client.is_out = True
             consumer.give_up()
         else:
@@ -117,9 +119,9 @@ class Histories(RuleBasedStateMachine):
 
     @rule(client=clients, age=st.integers(1, 6))
     def an_old_heartbeat_arrives(self, client: Client, age: int) -> None:
-        """From a connection that was given up, after newer ones: its answer reaches nobody."""
+        """From a connection that was given up, after newer ones: its answer reaches nobody. (A join is valid at any time.)"""
         said, group = client.consumer.said, self.driven.groups.find(GROUP)
-        if age > len(said) or group is None or client.consumer.member_id not in group.members:
+        if age > len(said) or group is None or client.consumer.member_id not in group.members or not said[-age].member_epoch:
             return
         if said[-age].member_epoch >= group.members[client.consumer.member_id].previous_epoch:
             return
