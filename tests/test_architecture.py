@@ -51,8 +51,7 @@ FLOORS: Final = {
     "server.storage.lookups": 10,
     "server.storage.recovery": 11,
     "server.storage.directory": 12,
-    "server.storage.check": 13,
-    "server.storage.offline": 14,
+    "server.offline": 14,
     "server.actors.disk": 15,
     "server.actors.partition": 16,
     "server.actors.manager": 17,
@@ -93,6 +92,7 @@ SOCKETS: Final = ("socket", "ssl", "select", "selectors")
 NEVER: Final = {
     "protocol": (*THREADS, *SOCKETS, "time", "datetime", "os", "pathlib"),
     "server.storage": (*THREADS, *SOCKETS, "protocol.native", "msgpack"),
+    "server.offline": (*THREADS, *SOCKETS, "protocol.native", "msgpack"),
     "server.faults": ("trio", *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "pathlib"),
     "server.security": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka.messages", "msgpack", "time", "os", "pathlib"),
     "server.telemetry": (

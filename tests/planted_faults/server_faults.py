@@ -185,14 +185,14 @@ DIRECTORIES: Final = {
     ),
     "backup-order": Fault(
         why="A committed offset in the copy lies behind the end of its log: the group passes what is produced next over.",
-        file="server/storage/offline/backup.py",
+        file="server/offline/backup.py",
         old="(not is_internal(files.topic_partition.topic), files.path)",
         new="(is_internal(files.topic_partition.topic), files.path)",
         tests=(f"{STORAGE}/offline/test_backup.py::test_internal_topics_are_noted_before_the_others",),
     ),
     "backup-of-producer-ids": Fault(
         why="Ids that the copied logs hold are given out a second time where the copy is served.",
-        file="server/storage/offline/backup.py",
+        file="server/offline/backup.py",
         old="    small |= {name: data for name, data in _small_files(fs, source) if name == PRODUCER_ID_BLOCK_FILE}\n",
         tests=(f"{STORAGE}/offline/test_backup.py::test_producer_ids_are_noted_behind_the_logs",),
     ),

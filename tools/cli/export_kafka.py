@@ -14,7 +14,7 @@ from .terminal.questions import read_configs
 from .topics.kafka_commands import KAFKA_SMALLEST, KAFKA_TOPIC_KEYS, create_topic_commands
 
 if TYPE_CHECKING:
-    from ...server.storage.offline.export_kafka import Exported, ExportPlan
+    from ...server.offline.export_kafka import Exported, ExportPlan
 
 
 @click.command
@@ -79,8 +79,8 @@ def _read_kafka_configs(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def _export(source: str, target: str, *, link: bool) -> tuple[ExportPlan, Exported]:
+    from ...server.offline.export_kafka import check_source, check_target, execute_export, locked, plan_export
     from ...server.storage.disk.filesystem import OsFileSystem
-    from ...server.storage.offline.export_kafka import check_source, check_target, execute_export, locked, plan_export
 
     fs = OsFileSystem()
     with locked(source):

@@ -25,7 +25,7 @@ from ...config import DataPermissions
 from ...storage.cleaner.job import CleanedGroup, CleanedState, CleaningJob, CleaningResult
 from ...storage.errors import StorageError
 
-MODULE: Final = "cleaner"
+MODULE: Final = "storage.cleaner"
 
 
 class CleanerFailedError(StorageError):
@@ -115,7 +115,7 @@ class CleanerCounters:
         self.seconds += seconds
 
 
-STORAGE: Final = __name__.partition(".server.")[0] + ".server.storage"
+SERVER: Final = __name__.partition(".server.")[0] + ".server"
 MAX_LINE_BYTES: Final = 16 * MIB
 
 
@@ -179,9 +179,9 @@ class ChildProcess:
 
 @asynccontextmanager
 async def open_child_process(module: str, *arguments: str) -> AsyncIterator[ChildProcess]:
-    """`module` of the storage package, running. Leaving the block ends it, whatever it is doing; what it logs goes where ours
+    """`module` of the server package, running. Leaving the block ends it, whatever it is doing; what it logs goes where ours
     goes."""
-    command = [sys.executable, "-P", "-m", f"{STORAGE}.{module}", str(os.getpid()), *arguments]
+    command = [sys.executable, "-P", "-m", f"{SERVER}.{module}", str(os.getpid()), *arguments]
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield ChildProcess(process)

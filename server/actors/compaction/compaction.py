@@ -112,7 +112,7 @@ def _close_active(log: Log) -> Procedure[None]:
         log.high_watermark_to_end()
 
 
-MODULE: Final = "check.scrub"
+MODULE: Final = "offline.scrub"
 FIRST_PASS_S: Final = 600.0
 MOST_TOLD: Final = 10_000
 """Damages that are remembered, so that each is said once; past it new ones are neither counted nor said."""

@@ -11,14 +11,14 @@ from ....protocol.limits import MIB
 from ....protocol.records.batch import parse_header, stamp
 from ....protocol.records.crc32c import crc32c
 from ....server.config import LogConfig
-from ....server.storage.check.findings import Quiet
-from ....server.storage.check.verify import verify
+from ....server.offline.findings import Quiet
+from ....server.offline.repair import reindex
+from ....server.offline.verify import verify
 from ....server.storage.directory.inventory import read_directory
 from ....server.storage.disk.filesystem import OsFileSystem
 from ....server.storage.disk.paths import LOG_SUFFIX, segment_file
 from ....server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ....server.storage.log.leader_epochs import EpochEntry, LeaderEpochs
-from ....server.storage.offline.repair import reindex
 from ....server.storage.producers.producer_state import ProducerState
 from ..measuring.process import memory_mib
 from ..measuring.wire import batch_of

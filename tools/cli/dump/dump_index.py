@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ....protocol.errors import CorruptRecordError
 from ....protocol.records.batch import BatchHeader
-from ....server.storage.check.index_check import (
+from ....server.offline.index_check import (
     MAX_TRANSACTION_INDEX_BYTES,
     IndexFile,
     OffsetMatching,

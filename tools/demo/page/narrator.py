@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ....server.offline.space import PartitionSpace, Space, measure_partition, measure_rest
 from ....server.storage.directory.inventory import read_directory
-from ....server.storage.directory.space import PartitionSpace, Space, measure_partition, measure_rest
 from ....server.storage.disk.filesystem import OsFileSystem
 from ..checks import Check
 from ..day import DayReader, FlightsLine, by_carrier, by_hour

@@ -22,9 +22,9 @@ from ....protocol.limits import MIB
 from ....protocol.records.batch import parse_header, stamp
 from ....protocol.records.columnar.encode import Encoding, encode_batches
 from ....server.config import LogConfig
+from ....server.offline.repair import reindex
 from ....server.storage.directory.inventory import read_partition
 from ....server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, encode_clean_shutdown
-from ....server.storage.offline.repair import reindex
 from ....server.storage.producers.producer_snapshots import encode_snapshot, snapshot_path
 from ....server.storage.producers.producer_state import ProducerState
 from ...segments.segment_bytes import FILES

@@ -1,6 +1,6 @@
 """Verify: every CRC, record and index entry of a stopped log directory, a task for each segment.
 
-What is checked of a segment is what `triolog verify` checks (`server.storage.check.segment_check`). Producers are known where a
+What is checked of a segment is what `triolog verify` checks (`server.offline.segment_check`). Producers are known where a
 segment begins with a snapshot, as a rolled one does; without it neither snapshots nor the transaction index are compared with
 the log. Gaps between segments, names, checkpoints, topic ids and the files of the directory are looked at by the driver.
 """
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ....server.storage.check.findings import Finding, Quiet, Reporter, Severity
-from ....server.storage.check.segment_check import Gap, LogState, SegmentCheck
-from ....server.storage.check.small_files_check import (
+from ....server.offline.findings import Finding, Quiet, Reporter, Severity
+from ....server.offline.segment_check import Gap, LogState, SegmentCheck
+from ....server.offline.small_files_check import (
     SnapshotCheck,
     check_derived,
     check_epoch_ends,
@@ -24,7 +24,7 @@ from ....server.storage.check.small_files_check import (
     check_leader_epochs,
     check_topic_id,
 )
-from ....server.storage.check.verify import (
+from ....server.offline.verify import (
     Known,
     check_names,
     check_offsets,

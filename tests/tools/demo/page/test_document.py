@@ -4,7 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from triolog.server.storage.directory.space import Space
+from triolog.server.offline.space import Space
 from triolog.tools.demo.checks import Check, RecordPlace
 from triolog.tools.demo.day import FlightsLine
 from triolog.tools.demo.ending import DemoFindings

@@ -33,8 +33,8 @@ def command(
 
     As `triolog compact`: records without a key are dropped, there is no way back, and the server must be stopped.
     """
-    from .....server.storage.check.findings import Quiet, Reporter
-    from .....server.storage.check.verify import read_directory_files
+    from .....server.offline.findings import Quiet, Reporter
+    from .....server.offline.verify import read_directory_files
 
     with stopped(directory, topics, writes=True) as (fs, found):
         says = read_directory_files(fs, found, Reporter(Quiet()))

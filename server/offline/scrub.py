@@ -1,4 +1,4 @@
-"""Looking for damage in closed segments: `python -m triolog.server.storage.check.scrub`, started by a server.
+"""Looking for damage in closed segments: `python -m triolog.server.offline.scrub`, started by a server.
 
 | who | line | meaning |
 |---|---|---|
@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, TextIO
 
-from ....protocol.limits import MAX_SEGMENT_BYTES
-from ..child_process import ParentWatch, ServerGoneError, Throttle, read_line, run_child, say
-from ..disk.filesystem import READ, FileSystem, OsFileSystem
-from ..recovery.salvage import Damage, scan_batches
+from ...protocol.limits import MAX_SEGMENT_BYTES
+from ..storage.child_process import ParentWatch, ServerGoneError, Throttle, read_line, run_child, say
+from ..storage.disk.filesystem import READ, FileSystem, OsFileSystem
+from ..storage.recovery.salvage import Damage, scan_batches
 
 MOST_DAMAGES: Final = 100
 """Reported for one segment; whoever sees a hundred will look at the file."""

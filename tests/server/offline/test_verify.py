@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.records.batch import BatchHeader, iter_batches, parse_header
 from triolog.protocol.types import TopicPartition
-from triolog.server.storage.check.findings import MAX_PLACES_NAMED, FaultTally
-from triolog.server.storage.check.index_check import IndexFile, OffsetMatching, TimeMatching
-from triolog.server.storage.check.verify import PartitionSummary, verify
+from triolog.server.offline.findings import MAX_PLACES_NAMED, FaultTally
+from triolog.server.offline.index_check import IndexFile, OffsetMatching, TimeMatching
+from triolog.server.offline.repair_directory import repair_directory
+from triolog.server.offline.verify import PartitionSummary, verify
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
@@ -24,7 +25,6 @@ from triolog.server.storage.indexes.offset_and_time import OFFSET_ENTRY, TIME_EN
 from triolog.server.storage.log.derived_files import Facts, encode_facts
 from triolog.server.storage.log.gaps import NO_FILE, OffsetGap, encode_gaps
 from triolog.server.storage.log.prepare import prepare_marker
-from triolog.server.storage.offline.repair_directory import repair_directory
 from triolog.server.storage.producers.producer_cursor import BatchMetadata
 from triolog.server.storage.producers.producer_snapshots import crc_of, decode_earlier, decode_snapshot, encode_earlier
 

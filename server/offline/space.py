@@ -15,11 +15,11 @@ from typing import Final
 
 import attrs
 
-from ....protocol.types import TopicPartition
-from ..disk.filesystem import READ, FileSystem
-from ..disk.paths import LOG_SUFFIX, SNAPSHOT_SUFFIXES, TIME_INDEX_SUFFIX, segment_file
-from ..indexes.offset_and_time import TIME_ENTRY
-from .inventory import PartitionFiles, SegmentFiles, StoppedDirectory
+from ...protocol.types import TopicPartition
+from ..storage.directory.inventory import PartitionFiles, SegmentFiles, StoppedDirectory
+from ..storage.disk.filesystem import READ, FileSystem
+from ..storage.disk.paths import LOG_SUFFIX, SNAPSHOT_SUFFIXES, TIME_INDEX_SUFFIX, segment_file
+from ..storage.indexes.offset_and_time import TIME_ENTRY
 
 BLOCK_BYTES: Final = 512
 """What `st_blocks` counts in (POSIX stat)."""

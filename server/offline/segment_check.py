@@ -19,19 +19,19 @@ from typing import Final
 
 import attrs
 
-from ....protocol.errors import RequestError
-from ....protocol.limits import INT64_MAX, MIB
-from ....protocol.records.batch import BatchHeader
-from ....protocol.records.record import walk_records
-from ....protocol.types import NO_PARTITION_LEADER_EPOCH
-from ..directory.inventory import SegmentFiles
-from ..disk.filesystem import FileSystem
-from ..disk.paths import LOG_SUFFIX
-from ..indexes.transaction_index import AbortedTxn
-from ..log.leader_epochs import LeaderEpochs
-from ..producers.producer_cursor import ProducerEntry
-from ..producers.producer_state import ProducerState
-from ..recovery.salvage import Damage, GoodBatch, is_zeros, scan_batches
+from ...protocol.errors import RequestError
+from ...protocol.limits import INT64_MAX, MIB
+from ...protocol.records.batch import BatchHeader
+from ...protocol.records.record import walk_records
+from ...protocol.types import NO_PARTITION_LEADER_EPOCH
+from ..storage.directory.inventory import SegmentFiles
+from ..storage.disk.filesystem import FileSystem
+from ..storage.disk.paths import LOG_SUFFIX
+from ..storage.indexes.transaction_index import AbortedTxn
+from ..storage.log.leader_epochs import LeaderEpochs
+from ..storage.producers.producer_cursor import ProducerEntry
+from ..storage.producers.producer_state import ProducerState
+from ..storage.recovery.salvage import Damage, GoodBatch, is_zeros, scan_batches
 from .findings import FaultTally, Reporter
 from .index_check import AbortedInLog, IndexCheck, check_transaction_index, open_indexes
 from .small_files_check import SnapshotCheck

@@ -12,17 +12,17 @@ import pytest
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import Record, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.check.stored_records import DecidedTransactions, RecordRange, stored_batches
-from triolog.server.storage.check.verify import verify
+from triolog.server.offline.repair import Action, joined
+from triolog.server.offline.repair_directory import RepairSummary, repair_directory
+from triolog.server.offline.stored_records import DecidedTransactions, RecordRange, stored_batches
+from triolog.server.offline.verify import verify
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem, replace_file
 from triolog.server.storage.log.gaps import read_gaps
-from triolog.server.storage.offline.repair import Action, joined
-from triolog.server.storage.offline.repair_directory import RepairSummary, repair_directory
 from triolog.server.storage.recovery.salvage import Damage
 
-from tests.server.storage.check.test_verify import GOLDEN, damages, finds_every_offset, flip, verified
+from tests.server.offline.test_verify import GOLDEN, damages, finds_every_offset, flip, verified
 from tests.support.counts import counts, draws, seeds
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.inline_log import make_on_device

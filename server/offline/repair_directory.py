@@ -20,17 +20,15 @@ from typing import Final
 
 import attrs
 
-from ....protocol.errors import TriologError
-from ....protocol.types import TopicPartition
-from ...config import LogConfig
-from ..check.findings import Finding, Observer, Quiet, Reporter, Severity
-from ..check.verify import DirectorySays, check_partition, is_swapping, read_directory_files
-from ..cleaner.swap import complete_swaps
-from ..directory.inventory import PartitionFiles, StoppedDirectory, read_partition
-from ..directory.security_file import SECURITY_FILE, decode_security
-from ..directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, read_previous
-from ..directory.topics_file import TOPICS_FILE, decode_topics
-from ..disk.checkpoints import (
+from ...protocol.errors import TriologError
+from ...protocol.types import TopicPartition
+from ..config import LogConfig
+from ..storage.cleaner.swap import complete_swaps
+from ..storage.directory.inventory import PartitionFiles, StoppedDirectory, read_partition
+from ..storage.directory.security_file import SECURITY_FILE, decode_security
+from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, read_previous
+from ..storage.directory.topics_file import TOPICS_FILE, decode_topics
+from ..storage.disk.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     MAX_CHECKPOINT_BYTES,
@@ -38,9 +36,11 @@ from ..disk.checkpoints import (
     decode_offsets,
     encode_offsets,
 )
-from ..disk.filesystem import FileSystem, read_file
-from ..errors import CheckpointError
+from ..storage.disk.filesystem import FileSystem, read_file
+from ..storage.errors import CheckpointError
+from .findings import Finding, Observer, Quiet, Reporter, Severity
 from .repair import Action, Workshop, repair_partition
+from .verify import DirectorySays, check_partition, is_swapping, read_directory_files
 
 STATES: Final[Mapping[str, Callable[[str, bytes], object]]] = {
     TOPICS_FILE: decode_topics,

@@ -31,37 +31,37 @@ from typing import Final
 
 import attrs
 
-from ....protocol.errors import RequestError
-from ....protocol.records.batch import RECORD_BATCH_OVERHEAD, parse_header
-from ...config import LogConfig
-from ...system.clock import NowMs, system_now_ms
-from ..check.findings import Finding, Quiet, Reporter, Severity
-from ..check.small_files_check import SnapshotCheck
-from ..check.verify import Known
-from ..directory.inventory import PartitionFiles, SegmentFiles
-from ..disk.checkpoints import (
+from ...protocol.errors import RequestError
+from ...protocol.records.batch import RECORD_BATCH_OVERHEAD, parse_header
+from ..config import LogConfig
+from ..storage.directory.inventory import PartitionFiles, SegmentFiles
+from ..storage.disk.checkpoints import (
     MAX_CHECKPOINT_BYTES,
     PARTITION_METADATA_FILE,
     decode_partition_metadata,
     encode_partition_metadata,
     encode_uuid,
 )
-from ..disk.diskops import drive
-from ..disk.filesystem import FileSystem, read_at, read_file, replace_file, sync_file
-from ..disk.paths import CORRUPT_MARK, LOG_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
-from ..errors import CheckpointError
-from ..log.derived_files import FILE_NAME as DERIVED_FILE
-from ..log.derived_files import forget_lookups
-from ..log.gaps import FILE_NAME as QUARANTINE_FILE
-from ..log.gaps import NO_FILE, OffsetGap, encode_gaps, merge_gaps, read_gaps, write_gaps
-from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
-from ..log.leader_epochs import LeaderEpochs, decode_leader_epochs
-from ..producers.producer_snapshots import batches_path, crc_of, encode_earlier, encode_snapshot, snapshot_path
-from ..producers.producer_state import ProducerState
-from ..recovery.quarantine import quarantine
-from ..recovery.rebuild import SegmentRebuild, scan_segment
-from ..recovery.salvage import STAMP, Damage
-from ..segments.segment import LogSegment
+from ..storage.disk.diskops import drive
+from ..storage.disk.filesystem import FileSystem, read_at, read_file, replace_file, sync_file
+from ..storage.disk.paths import CORRUPT_MARK, LOG_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
+from ..storage.errors import CheckpointError
+from ..storage.log.derived_files import FILE_NAME as DERIVED_FILE
+from ..storage.log.derived_files import forget_lookups
+from ..storage.log.gaps import FILE_NAME as QUARANTINE_FILE
+from ..storage.log.gaps import NO_FILE, OffsetGap, encode_gaps, merge_gaps, read_gaps, write_gaps
+from ..storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
+from ..storage.log.leader_epochs import LeaderEpochs, decode_leader_epochs
+from ..storage.producers.producer_snapshots import batches_path, crc_of, encode_earlier, encode_snapshot, snapshot_path
+from ..storage.producers.producer_state import ProducerState
+from ..storage.recovery.quarantine import quarantine
+from ..storage.recovery.rebuild import SegmentRebuild, scan_segment
+from ..storage.recovery.salvage import STAMP, Damage
+from ..storage.segments.segment import LogSegment
+from ..system.clock import NowMs, system_now_ms
+from .findings import Finding, Quiet, Reporter, Severity
+from .small_files_check import SnapshotCheck
+from .verify import Known
 
 _SEGMENT_CHECKS: Final = frozenset({"batch", "index", "time index", "transaction index"})
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from triolog.server.config import LogConfig
-from triolog.server.storage.check.scrub import scrub_file, scrub_for_server
+from triolog.server.offline.scrub import scrub_file, scrub_for_server
 from triolog.server.storage.child_process import ParentWatch
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.log.log import Log
 
-from tests.server.storage.check.test_verify import flip
+from tests.server.offline.test_verify import flip
 from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import DrivenLog, batch, open_driven
 

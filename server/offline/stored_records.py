@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from ....protocol.limits import INT64_MAX, MAX_DECOMPRESSED_BYTES
-from ....protocol.records.batch import BatchHeader, parse_header
-from ....protocol.records.record import iter_records
-from ....protocol.types import Record
-from ..directory.inventory import PartitionFiles, SegmentFiles
-from ..disk.filesystem import FileSystem, read_at
-from ..disk.paths import LOG_SUFFIX
-from ..producers.producer_state import ProducerState
-from ..recovery.salvage import Damage, GoodBatch, scan_batches
+from ...protocol.limits import INT64_MAX, MAX_DECOMPRESSED_BYTES
+from ...protocol.records.batch import BatchHeader, parse_header
+from ...protocol.records.record import iter_records
+from ...protocol.types import Record
+from ..storage.directory.inventory import PartitionFiles, SegmentFiles
+from ..storage.disk.filesystem import FileSystem, read_at
+from ..storage.disk.paths import LOG_SUFFIX
+from ..storage.producers.producer_state import ProducerState
+from ..storage.recovery.salvage import Damage, GoodBatch, scan_batches
 
 Damaged = Callable[[str, Damage], None]
 """Is told of a file and what is damaged in it."""

@@ -20,6 +20,16 @@ from triolog.protocol.errors import CorruptRecordError
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import Record, TopicPartition
 from triolog.server.config import LogConfig
+from triolog.server.offline.export_kafka import (
+    STAGED_SUFFIX,
+    Exported,
+    check_source,
+    check_target,
+    execute_export,
+    locked,
+    plan_export,
+    read_offsets,
+)
 from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, encode_topics
 from triolog.server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -37,16 +47,6 @@ from triolog.server.storage.disk.checkpoints import (
 from triolog.server.storage.disk.filesystem import FileSystem, read_file, replace_file
 from triolog.server.storage.errors import LogDirectoryError
 from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
-from triolog.server.storage.offline.export_kafka import (
-    STAGED_SUFFIX,
-    Exported,
-    check_source,
-    check_target,
-    execute_export,
-    locked,
-    plan_export,
-    read_offsets,
-)
 from triolog.server.storage.producers.producer_snapshots import decode_snapshot
 
 from tests.support.compaction import end_transaction

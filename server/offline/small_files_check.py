@@ -20,9 +20,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from ....protocol.types import TopicPartition
-from ..directory.inventory import PartitionFiles
-from ..disk.checkpoints import (
+from ...protocol.types import TopicPartition
+from ..storage.directory.inventory import PartitionFiles
+from ..storage.disk.checkpoints import (
     MAX_CHECKPOINT_BYTES,
     PARTITION_METADATA_FILE,
     decode_checkpoint,
@@ -32,16 +32,16 @@ from ..disk.checkpoints import (
     encode_partition_metadata,
     encode_uuid,
 )
-from ..disk.filesystem import FileSystem, read_file
-from ..errors import CheckpointError, CorruptSnapshotError
-from ..log.derived_files import FILE_NAME as DERIVED_FILE
-from ..log.derived_files import decode_facts, encode_facts
-from ..log.gaps import FILE_NAME as QUARANTINE_FILE
-from ..log.gaps import NO_FILE, OffsetGap, decode_gaps, encode_gaps
-from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
-from ..log.leader_epochs import EpochEntry, LeaderEpochs
-from ..producers.producer_cursor import BatchMetadata, ProducerEntry
-from ..producers.producer_snapshots import (
+from ..storage.disk.filesystem import FileSystem, read_file
+from ..storage.errors import CheckpointError, CorruptSnapshotError
+from ..storage.log.derived_files import FILE_NAME as DERIVED_FILE
+from ..storage.log.derived_files import decode_facts, encode_facts
+from ..storage.log.gaps import FILE_NAME as QUARANTINE_FILE
+from ..storage.log.gaps import NO_FILE, OffsetGap, decode_gaps, encode_gaps
+from ..storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
+from ..storage.log.leader_epochs import EpochEntry, LeaderEpochs
+from ..storage.producers.producer_cursor import BatchMetadata, ProducerEntry
+from ..storage.producers.producer_snapshots import (
     MAX_BATCHES_BYTES,
     MAX_SNAPSHOT_BYTES,
     batches_path,
@@ -50,7 +50,7 @@ from ..producers.producer_snapshots import (
     snapshot_path,
     with_earlier,
 )
-from ..producers.producer_state import ProducerState
+from ..storage.producers.producer_state import ProducerState
 from .findings import FaultTally, Reporter
 
 CHECKPOINT: Final = "checkpoint"

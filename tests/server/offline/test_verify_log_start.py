@@ -10,8 +10,8 @@ import pytest
 from triolog.protocol.errors import OutOfOrderSequenceError
 from triolog.protocol.types import Isolation
 from triolog.server.config import LogConfig
-from triolog.server.storage.check.findings import Finding, Severity
-from triolog.server.storage.check.verify import Known, check_partition
+from triolog.server.offline.findings import Finding, Severity
+from triolog.server.offline.verify import Known, check_partition
 from triolog.server.storage.directory.inventory import read_partition
 from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.storage.log.retention import increment_log_start_offset, take_out_below

@@ -37,14 +37,14 @@ from typing import Final
 
 import attrs
 
-from ....protocol.errors import CorruptRecordError
-from ....protocol.limits import MIB
-from ....protocol.records.batch import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, BatchHeader
-from ....protocol.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
-from ..directory.catalogue import StoredTopics
-from ..directory.directory_lock import DirectoryLock
-from ..directory.topics_file import TOPICS_FILE
-from ..disk.checkpoints import (
+from ...protocol.errors import CorruptRecordError
+from ...protocol.limits import MIB
+from ...protocol.records.batch import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, BatchHeader
+from ...protocol.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
+from ..storage.directory.catalogue import StoredTopics
+from ..storage.directory.directory_lock import DirectoryLock
+from ..storage.directory.topics_file import TOPICS_FILE
+from ..storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
@@ -58,9 +58,9 @@ from ..disk.checkpoints import (
     encode_checkpoint,
     encode_offsets,
 )
-from ..disk.diskops import FileHandle, drive
-from ..disk.filesystem import CREATE, READ, FileSystem, link_file, read_file, replace_file
-from ..disk.paths import (
+from ..storage.disk.diskops import FileHandle, drive
+from ..storage.disk.filesystem import CREATE, READ, FileSystem, link_file, read_file, replace_file
+from ..storage.disk.paths import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -69,12 +69,12 @@ from ..disk.paths import (
     base_offset_of,
     segment_file,
 )
-from ..errors import LogDirectoryError
-from ..indexes.file_records import whole_file
-from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
-from ..log.leader_epochs import decode_leader_epochs
-from ..producers.producer_cursor import ProducerEntry
-from ..producers.producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot, encode_snapshot
+from ..storage.errors import LogDirectoryError
+from ..storage.indexes.file_records import whole_file
+from ..storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
+from ..storage.log.leader_epochs import decode_leader_epochs
+from ..storage.producers.producer_cursor import ProducerEntry
+from ..storage.producers.producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot, encode_snapshot
 
 COPY_BYTES: Final = 4 * MIB
 

@@ -19,16 +19,16 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from ....protocol.limits import INT32_MAX, KIB, MIB
-from ....protocol.records.batch import BatchHeader
-from ....protocol.types import NO_TIMESTAMP
-from ..directory.inventory import SegmentFiles
-from ..disk.filesystem import READ, FileSystem, read_file
-from ..disk.paths import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from ..errors import CorruptIndexError, FileTooLargeError
-from ..indexes.index import AbstractIndex
-from ..indexes.offset_and_time import OffsetIndex, TimeIndex
-from ..indexes.transaction_index import ENTRY_BYTES, AbortedTxn, decode_entries
+from ...protocol.limits import INT32_MAX, KIB, MIB
+from ...protocol.records.batch import BatchHeader
+from ...protocol.types import NO_TIMESTAMP
+from ..storage.directory.inventory import SegmentFiles
+from ..storage.disk.filesystem import READ, FileSystem, read_file
+from ..storage.disk.paths import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from ..storage.errors import CorruptIndexError, FileTooLargeError
+from ..storage.indexes.index import AbstractIndex
+from ..storage.indexes.offset_and_time import OffsetIndex, TimeIndex
+from ..storage.indexes.transaction_index import ENTRY_BYTES, AbortedTxn, decode_entries
 from .findings import FaultTally, Reporter
 
 INDEX: Final = "index"

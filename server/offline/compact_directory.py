@@ -13,17 +13,15 @@ from typing import Final
 
 import attrs
 
-from ....protocol.limits import MIB
-from ....protocol.types import TopicPartition
-from ...config import LogConfig
-from ...system.clock import NowMs
-from ..check.verify import Known
-from ..cleaner.clean import clean
-from ..cleaner.job import CleanedGroup, CleaningResult
-from ..cleaner.selection import LogToClean, choose, plan_round
-from ..cleaner.swap import discard_cleaned, replace_group
-from ..directory.inventory import PartitionFiles, StoppedDirectory
-from ..disk.checkpoints import (
+from ...protocol.limits import MIB
+from ...protocol.types import TopicPartition
+from ..config import LogConfig
+from ..storage.cleaner.clean import clean
+from ..storage.cleaner.job import CleanedGroup, CleaningResult
+from ..storage.cleaner.selection import LogToClean, choose, plan_round
+from ..storage.cleaner.swap import discard_cleaned, replace_group
+from ..storage.directory.inventory import PartitionFiles, StoppedDirectory
+from ..storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
     MAX_CHECKPOINT_BYTES,
@@ -33,10 +31,12 @@ from ..disk.checkpoints import (
     read_cleaner_offsets,
     write_cleaner_offsets,
 )
-from ..disk.diskops import drive
-from ..disk.filesystem import FileSystem, read_file, replace_file
-from ..log.log import Log
-from ..recovery.recovery import OpenLog, close_files, open_log
+from ..storage.disk.diskops import drive
+from ..storage.disk.filesystem import FileSystem, read_file, replace_file
+from ..storage.log.log import Log
+from ..storage.recovery.recovery import OpenLog, close_files, open_log
+from ..system.clock import NowMs
+from .verify import Known
 
 DEFAULT_MAP_BYTES: Final = 128 * MIB
 """Kafka's log.cleaner.dedupe.buffer.size."""

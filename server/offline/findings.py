@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from ....protocol.types import TopicPartition
+from ...protocol.types import TopicPartition
 
 MAX_PLACES_NAMED: Final = 3
 

@@ -19,13 +19,13 @@ from typing import Final
 
 import attrs
 
-from ....protocol.limits import INT64_MAX
-from ....protocol.types import TopicPartition
-from ..directory.inventory import PartitionFiles, StoppedDirectory
-from ..directory.security_file import SECURITY_FILE, read_security
-from ..directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, read_state
-from ..directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Topic, decode_topics, read_creations
-from ..disk.checkpoints import (
+from ...protocol.limits import INT64_MAX
+from ...protocol.types import TopicPartition
+from ..storage.directory.inventory import PartitionFiles, StoppedDirectory
+from ..storage.directory.security_file import SECURITY_FILE, read_security
+from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, read_state
+from ..storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Topic, decode_topics, read_creations
+from ..storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
@@ -37,10 +37,10 @@ from ..disk.checkpoints import (
     decode_meta_properties,
     read_producer_id_block,
 )
-from ..disk.filesystem import FileSystem, read_file
-from ..disk.paths import BATCHES_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
-from ..errors import CheckpointError
-from ..log.gaps import OffsetGap, gap_at
+from ..storage.disk.filesystem import FileSystem, read_file
+from ..storage.disk.paths import BATCHES_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
+from ..storage.errors import CheckpointError
+from ..storage.log.gaps import OffsetGap, gap_at
 from .findings import Observer, Reporter
 from .segment_check import Gap, LogState, SegmentCheck
 from .small_files_check import (

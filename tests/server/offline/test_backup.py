@@ -12,6 +12,7 @@ import attrs
 import pytest
 from triolog.protocol.types import TopicPartition
 from triolog.server.config import LogConfig
+from triolog.server.offline.backup import BackupPlan, PartitionBackup, make_backup, plan_backup
 from triolog.server.storage.directory.topics_file import (
     CREATIONS_FILE,
     TOPICS_FILE,
@@ -24,9 +25,8 @@ from triolog.server.storage.directory.topics_file import (
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import LogDirectoryError
-from triolog.server.storage.offline.backup import BackupPlan, PartitionBackup, make_backup, plan_backup
 
-from tests.server.storage.check.test_verify import verified
+from tests.server.offline.test_verify import verified
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 from tests.support.stopped_logs import CONFIGS, TOPIC, StoppedLogs
 

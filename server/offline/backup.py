@@ -29,12 +29,12 @@ from typing import Final
 
 import attrs
 
-from ....protocol.limits import MIB
-from ....protocol.types import TopicPartition
-from ..directory.inventory import PartitionFiles, read_directory, read_partition
-from ..directory.security_file import SECURITY_FILE
-from ..directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Topic, decode_topics, encode_topics
-from ..disk.checkpoints import (
+from ...protocol.limits import MIB
+from ...protocol.types import TopicPartition
+from ..storage.directory.inventory import PartitionFiles, read_directory, read_partition
+from ..storage.directory.security_file import SECURITY_FILE
+from ..storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Topic, decode_topics, encode_topics
+from ..storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
@@ -50,8 +50,8 @@ from ..disk.checkpoints import (
     limit_of,
     write_producer_id_block,
 )
-from ..disk.filesystem import CREATE, READ, FileSystem, link_file, read_file, replace_file, sync_file
-from ..disk.paths import (
+from ..storage.disk.filesystem import CREATE, READ, FileSystem, link_file, read_file, replace_file, sync_file
+from ..storage.disk.paths import (
     BATCHES_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -60,8 +60,8 @@ from ..disk.paths import (
     is_internal,
     segment_file,
 )
-from ..errors import CheckpointError, LogDirectoryError, StorageError
-from ..recovery.salvage import GoodBatch, scan_batches
+from ..storage.errors import CheckpointError, LogDirectoryError, StorageError
+from ..storage.recovery.salvage import GoodBatch, scan_batches
 
 MAX_ATTEMPTS: Final = 20
 """At copying one partition: each fails only if retention or compaction took a file in between."""
