@@ -59,7 +59,7 @@ FLOORS: Final = {
     "server.actors.coordinators": 18,
     "server.actors.wear": 18,
     "server.actors.share": 19,
-    "server.actors.stages": 19,
+    "server.stages": 19,
     "server.broker": 20,
     "server.listeners.connections": 21,
     "server.listeners": 22,

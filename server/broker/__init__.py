@@ -17,10 +17,6 @@ from ..actors.manager.log_opening import Report as Report
 from ..actors.manager.log_opening import StartProgress as StartProgress
 from ..actors.manager.security import Security as Security
 from ..actors.manager.segment_leases import LeasedPartition as LeasedPartition
-from ..actors.stages.stage_commit_log import StagedShare as StagedShare
-from ..actors.stages.stage_commits import Committed as Committed
-from ..actors.stages.stage_files import StagedBytes as StagedBytes
-from ..actors.stages.stages import StageWrite as StageWrite
 from ..actors.wear.wear import DirectoryWear as DirectoryWear
 from ..actors.wear.wear import Rates as Rates
 from ..actors.wear.wear import WearStatistics as WearStatistics
@@ -78,6 +74,10 @@ from ..security.quota_entities import check_quota as check_quota
 from ..security.quota_entities import checked_entity as checked_entity
 from ..security.quotas import ClientQuotas as ClientQuotas
 from ..security.quotas import QuotaStatistics as QuotaStatistics
+from ..stages.stage_commit_log import StagedShare as StagedShare
+from ..stages.stage_commits import Committed as Committed
+from ..stages.stage_files import StagedBytes as StagedBytes
+from ..stages.stages import StageWrite as StageWrite
 from ..storage.disk.diskops import Compute as Compute
 from ..storage.disk.diskops import Procedure as Procedure
 from ..storage.disk.paths import check_topic_name as check_topic_name

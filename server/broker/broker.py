@@ -26,10 +26,10 @@ from ..actors.manager.log_opening import Report
 from ..actors.manager.maintenance import run_maintenance
 from ..actors.manager.security import Security, open_security
 from ..actors.manager.segment_leases import SegmentLeases
-from ..actors.stages.stage_commits import StageCommits
-from ..actors.stages.stages import Stages
 from ..actors.wear.wear import Wear
 from ..settings.broker_config import BrokerConfig
+from ..stages.stage_commits import StageCommits
+from ..stages.stages import Stages
 from ..storage.disk.filesystem import FileSystem, OsFileSystem
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs, system_now_ms

@@ -34,8 +34,8 @@ from ..actors.manager.configs import GroupConfigs
 from ..actors.manager.log_manager import LogManager
 from ..actors.partition.partition import PartitionActor
 from ..actors.share.share_state_log import ShareStateLog
-from ..actors.stages.stage_commits import StageCommits
 from ..groups.values import NO_MEMBER, CommittingMember
+from ..stages.stage_commits import StageCommits
 from ..storage.producers.producer_cursor import ProducerEntry
 from ..system.clock import NowMs
 

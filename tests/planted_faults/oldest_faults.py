@@ -35,7 +35,7 @@ OLDEST_FAULTS: Final = {
     ),
     "lost-in-the-middle-of-a-commit": Fault(
         why="What a power cut has taken out of the middle of a commit that is decided never comes.",
-        file="server/actors/stages/stage_appends.py",
+        file="server/stages/stage_appends.py",
         old="name=name) if found.lost else partition\n",
         new="name=name) if found.lost is None else partition\n",
         tests=(f"{STAGE_COMMIT_CRASHES}::test_what_a_crash_has_taken_out_of_the_middle_is_appended_behind_the_rest",),

@@ -56,7 +56,7 @@ PARTITIONS: Final = {
     ),
     "stage-synced-twice": Fault(
         why="A commit is decided on staged files of which a sync has failed before; a power cut takes them.",
-        file="server/actors/stages/stage_commit_log.py",
+        file="server/stages/stage_commit_log.py",
         old="                file.is_doubtful = True\n",
         new="                pass\n",
         tests=(f"{ACTORS}/stages/test_stage_commits.py::test_a_file_whose_sync_failed_is_written_again[False]",),

@@ -50,7 +50,7 @@ TOPIC_FAULTS: Final = {
     ),
     "staged-files-go-by-name": Fault(
         why="Records that were staged for a deleted topic are committed to another one.",
-        file="server/actors/stages/stage_files.py",
+        file="server/stages/stage_files.py",
         old="{_digest(str(topic_partition) if topic_id is None else f'{topic_partition} {topic_id}')}",
         new="{_digest(str(topic_partition))}",
         tests=(f"{RECREATED}::test_records_that_were_staged_for_a_deleted_topic_are_not_committed_to_another",),

@@ -35,15 +35,15 @@ from triolog.server.actors.manager.segment_leases import SegmentLeases
 from triolog.server.actors.manager.waiting_logs import WaitingLogs
 from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.actors.share.share_partition import SharePartition
-from triolog.server.actors.stages.stage_commit_log import Application
-from triolog.server.actors.stages.stage_commits import StageCommits
-from triolog.server.actors.stages.stages import Stage, Stages
 from triolog.server.actors.wear.wear import Wear
 from triolog.server.broker import Broker
 from triolog.server.broker.share_partitions import SharePartitions
 from triolog.server.groups.rebalance import Rebalance
 from triolog.server.groups.share.values import ShareKey
 from triolog.server.groups.values import Store
+from triolog.server.stages.stage_commit_log import Application
+from triolog.server.stages.stage_commits import StageCommits
+from triolog.server.stages.stages import Stage, Stages
 from triolog.server.storage.errors import LogDirectoryError, LogOfflineError
 
 from tests.support.brokers import TOPIC, running_broker

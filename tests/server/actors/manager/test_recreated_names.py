@@ -20,7 +20,7 @@ from triolog.server.storage.lookups.fetch import fetch_batches
 
 from tests.server.actors.compaction.test_scrub import SMALL, fill
 from tests.server.actors.manager.test_recreated_topics import CHECKPOINTS, fill_and_trim
-from tests.server.actors.stages.test_stage_commits import APPLICATION, stage
+from tests.server.stages.test_stage_commits import APPLICATION, stage
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.transactions import committed_offset

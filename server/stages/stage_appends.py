@@ -20,21 +20,21 @@ from typing import Final, NamedTuple
 import attrs
 import trio
 
-from ....protocol.coordinator.stage_commits import CommittedFile, StageCommitPartition, StageCommitValue
-from ....protocol.errors import RequestError, UnknownTopicOrPartitionError
-from ....protocol.limits import MIB
-from ....protocol.records.batch import BatchHeader
-from ....protocol.types import NO_OFFSET
-from ...storage.disk.diskops import Procedure
-from ...storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
-from ...storage.log.append import AppendResult
-from ...storage.log.log import Log
-from ...storage.log.log_snapshot import LogSnapshot
-from ...storage.log.prepare import PreparedAppend
-from ..manager.log_manager import LogManager
-from ..partition.appender import ACKS_ALL
-from ..partition.flusher import flush
-from ..partition.partition import PartitionActor
+from ...protocol.coordinator.stage_commits import CommittedFile, StageCommitPartition, StageCommitValue
+from ...protocol.errors import RequestError, UnknownTopicOrPartitionError
+from ...protocol.limits import MIB
+from ...protocol.records.batch import BatchHeader
+from ...protocol.types import NO_OFFSET
+from ..actors.manager.log_manager import LogManager
+from ..actors.partition.appender import ACKS_ALL
+from ..actors.partition.flusher import flush
+from ..actors.partition.partition import PartitionActor
+from ..storage.disk.diskops import Procedure
+from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
+from ..storage.log.append import AppendResult
+from ..storage.log.log import Log
+from ..storage.log.log_snapshot import LogSnapshot
+from ..storage.log.prepare import PreparedAppend
 from .stage_files import StagedChunk, copy_staged, file_name, read_stamped, sync_staged
 from .stages import Stages
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import attrs
 import trio
 
-from ....protocol.coordinator.stage_commits import (
+from ...protocol.coordinator.stage_commits import (
     STAGE_COMMITS_TOPIC,
     CommittedFile,
     StageCommitPartition,
@@ -27,17 +27,17 @@ from ....protocol.coordinator.stage_commits import (
     decode_stage_commit_value,
     encode_stage_commit_key,
 )
-from ....protocol.errors import InvalidRequestError, InvalidTopicError, RequestError, TriologError
-from ....protocol.limits import INT32_MAX, MIB
-from ....protocol.records.builder import build_batch
-from ....protocol.types import TopicPartition
-from ...storage.disk.paths import is_internal
-from ...storage.errors import LogOfflineError, StorageError
-from ...system.client_memory import Account, deep_bytes
-from ...system.clock import NowMs
-from ..coordinators.internal_topic import INTERNAL_TOPIC_CONFIG, InternalTopic
-from ..manager.log_manager import LogManager
-from ..partition.flusher import flush
+from ...protocol.errors import InvalidRequestError, InvalidTopicError, RequestError, TriologError
+from ...protocol.limits import INT32_MAX, MIB
+from ...protocol.records.builder import build_batch
+from ...protocol.types import TopicPartition
+from ..actors.coordinators.internal_topic import INTERNAL_TOPIC_CONFIG, InternalTopic
+from ..actors.manager.log_manager import LogManager
+from ..actors.partition.flusher import flush
+from ..storage.disk.paths import is_internal
+from ..storage.errors import LogOfflineError, StorageError
+from ..system.client_memory import Account, deep_bytes
+from ..system.clock import NowMs
 from .stage_appends import StageProducer, flush_for_producer
 from .stage_files import StagedBytes, check_staged, sync_staged
 from .stages import StagedFile, Stages

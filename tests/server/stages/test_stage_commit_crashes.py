@@ -12,7 +12,7 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, Committed, ReaderView, StagedShare
 from triolog.server.storage.disk.paths import STAGE_DIRECTORY
 
-from tests.server.actors.stages.test_stage_commits import APPLICATION, OTHER, batch, decide
+from tests.server.stages.test_stage_commits import APPLICATION, OTHER, batch, decide
 from tests.support.brokers import PARTITION, TOPIC, running_broker, value, values_from
 from tests.support.crash_fs import CrashFileSystem, distinct
 from tests.support.memory_image import put

@@ -19,15 +19,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from ....protocol.errors import CorruptRecordError, InvalidRequestError
-from ....protocol.records.batch import BatchHeader, check_batch, parse_header, with_producer
-from ....protocol.records.crc32c import crc32c
-from ....protocol.types import Bytes, TopicPartition
-from ...storage.disk.diskops import FileHandle, drive
-from ...storage.disk.filesystem import CREATE, FileSystem, read_at, sync_file
-from ...storage.disk.paths import STAGE_DIRECTORY
-from ...storage.disk.write_again import write_file_again
-from ...storage.indexes.file_records import FileSlice
+from ...protocol.errors import CorruptRecordError, InvalidRequestError
+from ...protocol.records.batch import BatchHeader, check_batch, parse_header, with_producer
+from ...protocol.records.crc32c import crc32c
+from ...protocol.types import Bytes, TopicPartition
+from ..storage.disk.diskops import FileHandle, drive
+from ..storage.disk.filesystem import CREATE, FileSystem, read_at, sync_file
+from ..storage.disk.paths import STAGE_DIRECTORY
+from ..storage.disk.write_again import write_file_again
+from ..storage.indexes.file_records import FileSlice
 
 READ_BYTES: Final = 1 << 20
 OPEN_ATTEMPTS: Final = 10

@@ -10,7 +10,7 @@ from triolog.protocol.errors import CorruptRecordError, InvalidRequestError
 from triolog.protocol.records.batch import check_batch
 from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.stages import stage_files
+from triolog.server.stages import stage_files
 from triolog.server.storage.disk.checkpoints import random_uuid
 from triolog.server.storage.disk.paths import STAGE_DIRECTORY
 

@@ -14,14 +14,14 @@ from typing import Final
 import attrs
 import trio
 
-from ....protocol.errors import ErrorCode, InvalidRecordError, InvalidRequestError, InvalidTopicError, RequestError
-from ....protocol.types import Bytes, TopicPartition
-from ...storage.disk.paths import STAGE_DIRECTORY, is_internal
-from ...storage.errors import LogOfflineError
-from ...storage.log.prepare import prepare_steps
-from ...system.client_memory import Account
-from ...system.clock import NowMs
-from ..manager.log_manager import LogManager
+from ...protocol.errors import ErrorCode, InvalidRecordError, InvalidRequestError, InvalidTopicError, RequestError
+from ...protocol.types import Bytes, TopicPartition
+from ..actors.manager.log_manager import LogManager
+from ..storage.disk.paths import STAGE_DIRECTORY, is_internal
+from ..storage.errors import LogOfflineError
+from ..storage.log.prepare import prepare_steps
+from ..system.client_memory import Account
+from ..system.clock import NowMs
 from .stage_files import (
     StagedBytes,
     append_staged,

@@ -13,14 +13,14 @@ from trio.testing import MockClock
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.native import messages
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.stages.stage_commits import RETRY_S
-from triolog.server.actors.stages.stage_files import find_staged, stage_name
 from triolog.server.broker import Broker, StagedShare
 from triolog.server.listeners.native import stage_calls
+from triolog.server.stages.stage_commits import RETRY_S
+from triolog.server.stages.stage_files import find_staged, stage_name
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
 
-from tests.server.actors.stages.test_stage_commits import APPLICATION, OTHER, batch, decide, stage
+from tests.server.stages.test_stage_commits import APPLICATION, OTHER, batch, decide, stage
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, values_from
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import Clock

@@ -16,10 +16,10 @@ from triolog.protocol.errors import CorruptRecordError, ErrorCode, InvalidReques
 from triolog.protocol.records.batch import with_producer
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.stages import stage_appends
-from triolog.server.actors.stages.stage_files import find_staged, stage_name
-from triolog.server.actors.stages.stages import SMALLEST_FILE_BYTES
 from triolog.server.broker import Broker, Committed, StagedBytes, StagedShare, StageWrite
+from triolog.server.stages import stage_appends
+from triolog.server.stages.stage_files import find_staged, stage_name
+from triolog.server.stages.stages import SMALLEST_FILE_BYTES
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.disk.paths import STAGE_DIRECTORY
