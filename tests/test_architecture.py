@@ -54,10 +54,8 @@ FLOORS: Final = {
     "server.offline": 14,
     "server.actors.disk": 15,
     "server.actors.partition": 16,
-    "server.actors.manager": 17,
-    "server.actors.compaction": 18,
+    "server.logs": 17,
     "server.actors.coordinators": 18,
-    "server.actors.wear": 18,
     "server.actors.share": 19,
     "server.stages": 19,
     "server.broker": 20,
@@ -200,7 +198,7 @@ def test_the_tree_keeps_to_the_rule(rule: str) -> None:
     assert list(RULES[rule](_tree())) == []
 
 
-ACTORS: Final = "server/actors/compaction.py:1: server.actors.compaction (floor 18) imports server.actors.coordinators"
+ACTORS: Final = "server/actors/partition.py:1: server.actors.partition (floor 16) imports server.actors.coordinators"
 ABOVE: Final = "server.storage.log (floor 9) imports server.broker.door (floor 20)"
 DOOR: Final = "class Door: ..."
 
@@ -220,7 +218,7 @@ DOOR: Final = "class Door: ..."
         ),
         (
             {
-                "server__actors__compaction": "from .coordinators import producer_ids",
+                "server__actors__partition": "from .coordinators import producer_ids",
                 "server__actors__coordinators__producer_ids": "",
             },
             [f"{ACTORS}.producer_ids (floor 18)"],

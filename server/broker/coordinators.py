@@ -30,11 +30,11 @@ from ..actors.coordinators.offsets_topic import check_group
 from ..actors.coordinators.producer_ids import ProducerIds
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..actors.disk.task_errors import TaskErrors
-from ..actors.manager.configs import GroupConfigs
-from ..actors.manager.log_manager import LogManager
 from ..actors.partition.partition import PartitionActor
 from ..actors.share.share_state_log import ShareStateLog
 from ..groups.values import NO_MEMBER, CommittingMember
+from ..logs.configs import GroupConfigs
+from ..logs.log_manager import LogManager
 from ..stages.stage_commits import StageCommits
 from ..storage.producers.producer_cursor import ProducerEntry
 from ..system.clock import NowMs

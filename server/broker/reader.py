@@ -20,8 +20,8 @@ from ...protocol.limits import INT64_MAX, KIB
 from ...protocol.records.steps import UNTOLD_STEPS
 from ...protocol.types import Isolation, TimeRange, TopicPartition
 from ..actors.disk.disk import Disk, WouldWaitError
-from ..actors.manager.log_manager import LogManager
 from ..actors.partition.waiters import Waiters, waiting_on
+from ..logs.log_manager import LogManager
 from ..storage.disk.diskops import Procedure
 from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.log.leader_epochs import LeaderEpochs

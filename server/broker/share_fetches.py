@@ -14,11 +14,11 @@ from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import MIB
 from ...protocol.records.batch import BatchHeader, iter_batches
 from ...protocol.types import Bytes
-from ..actors.manager.gap_passes import GapPasses
-from ..actors.manager.topics import Topics
 from ..actors.partition.waiters import Waiters, waiting_on
 from ..actors.share.share_partition import SharePartition, Wanted
 from ..groups.share.values import AcquiredRecords, AcquireMode, OffsetRange, ShareKey, StateBatch
+from ..logs.gap_passes import GapPasses
+from ..logs.topics import Topics
 from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords
 from .fetches import FetchPartition, ReaderView

@@ -11,10 +11,10 @@ import attrs
 from ...protocol.errors import RequestError
 from ...protocol.types import Isolation
 from ..actors.coordinators.managed.share_coordinator import ShareCoordinator
-from ..actors.manager.configs import GroupConfigs
 from ..config.group_keys import GroupConfig
 from ..groups.share.config import OffsetReset, ShareConfig
 from ..groups.share.share_states import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareStateSummary
+from ..logs.configs import GroupConfigs
 from .share_partitions import SharePartitions
 
 NOT_THERE: Final = ShareStateSummary(0, UNINITIALIZED_OFFSET, 0, UNKNOWN_COUNT)

@@ -19,7 +19,6 @@ from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import INT64_MAX
 from ...protocol.types import TopicPartition
 from ..actors.coordinators.alarm import Alarm
-from ..actors.manager.topics import Topics
 from ..actors.partition.waiters import Waiters
 from ..actors.share.share_partition import SharePartition
 from ..actors.share.share_state_log import ShareStateLog
@@ -28,6 +27,7 @@ from ..groups.share.partition_state import SharePartitionState
 from ..groups.share.sessions import MAX_SESSIONS, ShareSession, ShareSessions
 from ..groups.share.stored_state import StoredShare
 from ..groups.share.values import Acknowledgement, ShareCounters, ShareKey, StateBatch
+from ..logs.topics import Topics
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs
 from .reader import LogReader

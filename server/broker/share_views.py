@@ -16,9 +16,9 @@ from ...protocol.errors import RequestError
 from ...protocol.types import Isolation, TopicPartition
 from ..actors.coordinators.alarm import deadline_now_ms
 from ..actors.coordinators.managed.share_coordinator import ShareCoordinator
-from ..actors.manager.topics import Topics
 from ..groups.share.partition_state import SharePartitionState
 from ..groups.share.values import RecordState, ShareKey
+from ..logs.topics import Topics
 from ..system.clock import NowMs
 from .share_partitions import SharePartitions
 

@@ -12,9 +12,9 @@ import trio
 from ...protocol.errors import InvalidRecordError, InvalidRequestError, RequestError, RequestTimedOutError
 from ...protocol.types import Bytes, TopicPartition
 from ..actors.disk.disk import STEPS_PER_PROCEDURE
-from ..actors.manager.log_manager import LogManager
 from ..actors.partition.appender import ACKS_ALL, Answer
 from ..actors.partition.partition import PartitionActor
+from ..logs.log_manager import LogManager
 from ..storage.log.append import AppendResult
 from ..storage.log.prepare import PreparedAppend, prepare_steps
 from ..storage.log.prepare_one import (

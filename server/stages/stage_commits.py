@@ -26,7 +26,7 @@ from ...protocol.coordinator.stage_commits import StageCommitPartition, StageCom
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import INT16_MAX
 from ..actors.coordinators.producer_ids import ProducerIds
-from ..actors.manager.log_manager import LogManager
+from ..logs.log_manager import LogManager
 from ..storage.errors import AppendFailedError, LogOfflineError
 from ..system.clock import NowMs
 from .stage_appends import StageProducer, finish_partition

@@ -16,7 +16,7 @@ import trio
 
 from ...protocol.errors import ErrorCode, InvalidRecordError, InvalidRequestError, InvalidTopicError, RequestError
 from ...protocol.types import Bytes, TopicPartition
-from ..actors.manager.log_manager import LogManager
+from ..logs.log_manager import LogManager
 from ..storage.disk.paths import STAGE_DIRECTORY, is_internal
 from ..storage.errors import LogOfflineError
 from ..storage.log.prepare import prepare_steps

@@ -66,7 +66,7 @@ PARTITIONS: Final = {
 DELETION: Final = {
     "checkpoint-before-the-renames": Fault(
         why="A power cut leaves a hole at the start of the log that nothing explains.",
-        file="server/actors/manager/log_retention.py",
+        file="server/logs/log_retention.py",
         old="        has_checkpoint = await self._has_checkpoint(list({id(each.directory)",
         new="        has_checkpoint = bool(list({id(each.directory)",
         tests=(f"{LOG_RETENTION}::test_the_checkpoint_is_on_the_device_before_the_first_file_is_renamed",),
@@ -82,7 +82,7 @@ DELETION: Final = {
     ),
     "recovery-point-of-a-log-in-memory": Fault(
         why="The next start trusts indexes that were in memory only.",
-        file="server/actors/manager/waiting_logs.py",
+        file="server/logs/waiting_logs.py",
         old="    log.recovery_point = max(",
         new="    log.recovery_point += 0 * max(",
         tests=(
@@ -92,21 +92,21 @@ DELETION: Final = {
     ),
     "log-start-while-files-can-come-back": Fault(
         why="A power cut gives files their old names back, and nothing says that their records were deleted.",
-        file="server/actors/manager/log_directories.py",
+        file="server/logs/log_directories.py",
         old="    first = 0 if log.doomed or log.names_unsynced else log.segments.first.base_offset\n",
         new="    first = 0 if log.names_unsynced else log.segments.first.base_offset\n",
         tests=(f"{LOG_RETENTION}::test_the_log_start_is_listed_as_long_as_older_files_could_come_back",),
     ),
     "renames-before-unlinks": Fault(
         why="A power cut gives a file its old name back when the one before it is gone for good: a hole in the log.",
-        file="server/actors/manager/log_retention.py",
+        file="server/logs/log_retention.py",
         old="            await self.disk.call(self.disk.fs.sync_directory, log.directory, at=log.directory)\n",
         new="            pass\n",
         tests=(f"{LOG_RETENTION}::test_no_file_is_unlinked_before_all_new_names_are_on_the_device",),
     ),
     "delete-records-on-the-device": Fault(
         why="Records that someone had to delete are back after a crash.",
-        file="server/actors/manager/log_retention.py",
+        file="server/logs/log_retention.py",
         old="            failure = await self._write_checkpoints(of_directory[0][1])\n",
         new="            failure = None\n",
         tests=(f"{LOG_RETENTION}::test_deleted_records_stay_deleted_after_a_crash",),
@@ -172,14 +172,14 @@ COORDINATORS: Final = {
 DIRECTORIES: Final = {
     "failed-directory": Fault(
         why="Partitions of a directory that cannot be written go on accepting records.",
-        file="server/actors/manager/log_directories.py",
+        file="server/logs/log_directories.py",
         old="            if hosted.directory is directory:\n                hosted.actor.take_offline(",
         new="            if False:\n                hosted.actor.take_offline(",
         tests=(f"{LOG_DIRECTORIES}::test_a_directory_whose_checkpoints_fail_is_taken_out_with_its_partitions",),
     ),
     "passing-error": Fault(
         why="A full disk takes a directory out of service until the next start.",
-        file="server/actors/manager/log_directories.py",
+        file="server/logs/log_directories.py",
         old="            if is_passing(exc):\n                return exc\n",
         tests=(f"{LOG_DIRECTORIES}::test_a_full_disk_takes_nothing_out_of_service",),
     ),

@@ -15,7 +15,7 @@ TOPIC_CRASHES: Final = f"{ACTORS}/manager/test_topic_crashes.py"
 TOPIC_FAULTS: Final = {
     "creation-is-not-announced": Fault(
         why="What a killed server had made of a topic is adopted, and keeps for ever what its owner wanted compacted.",
-        file="server/actors/manager/topic_changes.py",
+        file="server/logs/topic_changes.py",
         old="            await self.directories.write_creations([*self._unfinished, creation])\n",
         new="            pass\n",
         tests=(f"{TOPIC_CRASHES}::test_a_change_that_is_cut_off_is_whole_or_absent_and_can_be_made_again",),
@@ -57,7 +57,7 @@ TOPIC_FAULTS: Final = {
     ),
     "log-start-of-a-file-that-can-go": Fault(
         why="A power cut takes the name of the first file, nothing says where the log began, and offsets are given twice.",
-        file="server/actors/manager/log_directories.py",
+        file="server/logs/log_directories.py",
         old="    first = 0 if log.doomed or log.names_unsynced else log.segments.first.base_offset\n",
         new="    first = 0 if log.doomed else log.segments.first.base_offset\n",
         tests=(f"{LOST_NAMES}::test_the_log_start_is_listed_as_long_as_a_power_cut_can_take_the_first_file",),

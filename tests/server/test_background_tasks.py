@@ -16,9 +16,6 @@ import trio
 import trio.testing
 from triolog.protocol.coordinator.classic_group_records import GroupMetadataValue, MemberMetadata
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.compaction.cleaner import Cleaner
-from triolog.server.actors.compaction.cleaner_process import CleanerCounters
-from triolog.server.actors.compaction.compaction import Scrub
 from triolog.server.actors.coordinators.group_coordinator import GroupCoordinator
 from triolog.server.actors.coordinators.hanging_transactions import HangingTransactions
 from triolog.server.actors.coordinators.managed.managed_coordinator import ManagedCoordinator
@@ -26,21 +23,24 @@ from triolog.server.actors.coordinators.offsets_topic import OffsetsTopic
 from triolog.server.actors.coordinators.transaction_coordinator import TransactionCoordinator
 from triolog.server.actors.disk.disk import Disk
 from triolog.server.actors.disk.task_errors import TaskErrors
-from triolog.server.actors.manager import log_directories
-from triolog.server.actors.manager.disk_guard import DiskGuard
-from triolog.server.actors.manager.log_directories import LogDirectories
-from triolog.server.actors.manager.log_retention import LogRetention
-from triolog.server.actors.manager.maintenance import _Job, expire_producers
-from triolog.server.actors.manager.segment_leases import SegmentLeases
-from triolog.server.actors.manager.waiting_logs import WaitingLogs
 from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.actors.share.share_partition import SharePartition
-from triolog.server.actors.wear.wear import Wear
 from triolog.server.broker import Broker
 from triolog.server.broker.share_partitions import SharePartitions
 from triolog.server.groups.rebalance import Rebalance
 from triolog.server.groups.share.values import ShareKey
 from triolog.server.groups.values import Store
+from triolog.server.logs import log_directories
+from triolog.server.logs.cleaner import Cleaner
+from triolog.server.logs.cleaner_process import CleanerCounters
+from triolog.server.logs.compaction import Scrub
+from triolog.server.logs.disk_guard import DiskGuard
+from triolog.server.logs.log_directories import LogDirectories
+from triolog.server.logs.log_retention import LogRetention
+from triolog.server.logs.maintenance import _Job, expire_producers
+from triolog.server.logs.segment_leases import SegmentLeases
+from triolog.server.logs.waiting_logs import WaitingLogs
+from triolog.server.logs.wear import Wear
 from triolog.server.stages.stage_commit_log import Application
 from triolog.server.stages.stage_commits import StageCommits
 from triolog.server.stages.stages import Stage, Stages
@@ -382,13 +382,13 @@ NAMED: Final = re.compile(r'(?:errors\.(?:isolate|repeat|note)\(|errors\.isolate
 
 OTHER_LOOPS: Final = {
     "actors/disk/task_errors.py:repeat": "the one that contains what its steps raise",
-    "actors/manager/maintenance.py:repeat": "contains what jobs raise",
-    "actors/manager/disk_guard.py:watch": "contains what looks raise",
-    "actors/manager/disk_guard.py:_give_up": "of one look; ends when the ages of all that goes are confirmed",
-    "actors/manager/log_opening.py:_report_regularly": "reports the progress of a start",
+    "logs/maintenance.py:repeat": "contains what jobs raise",
+    "logs/disk_guard.py:watch": "contains what looks raise",
+    "logs/disk_guard.py:_give_up": "of one look; ends when the ages of all that goes are confirmed",
+    "logs/log_opening.py:_report_regularly": "reports the progress of a start",
     "actors/coordinators/offsets_topic.py:load_partition": "ends; contains what loading raises",
     "actors/coordinators/transaction_coordinator.py:add_partitions": "of a request",
-    "actors/compaction/cleaner_process.py:next": "of a round of compaction",
+    "logs/cleaner_process.py:next": "of a round of compaction",
     "actors/disk/disk.py:_go_on": "of one procedure",
     "actors/partition/partition.py:_wait_for_room": "of one append",
     "broker/reader.py:wait_for_bytes": "of a request",

@@ -14,7 +14,7 @@ from triolog.server.settings.broker_config import BrokerConfig
 SERVER: Final = Path(ledger.__file__).parents[1]
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "operations" / "limits.md").read_text(encoding="utf-8")
 OF_ONE_REQUEST: Final = {
-    "actors/compaction",
+    "logs",
     "actors/disk",
     "actors/partition/appender.py",
     "broker/statistics.py",

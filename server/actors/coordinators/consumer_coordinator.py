@@ -28,9 +28,9 @@ from ...groups.consumer_values import (
     ConsumerTimerKey,
 )
 from ...groups.values import CommittingMember
+from ...logs.configs import GroupConfigs
 from ...settings.broker_config import BrokerConfig
 from ...system.clock import NowMs
-from ..manager.configs import GroupConfigs
 from .managed.group_log import member_times
 from .managed.group_turns import GroupTurns
 from .managed.managed_coordinator import ManagedCoordinator, in_place_of_classic

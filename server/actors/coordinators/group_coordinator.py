@@ -45,9 +45,9 @@ from ...groups.values import (
     SyncAnswer,
     Token,
 )
+from ...logs.configs import GroupConfigs
 from ...settings.broker_config import BrokerConfig
 from ...system.clock import NowMs
-from ..manager.configs import GroupConfigs
 from .alarm import Alarm, deadline_now_ms
 from .commit_batch import AnswerCommit, Commit
 from .committed_offsets import OFFSETS_PER_BATCH, CommittedOffsets

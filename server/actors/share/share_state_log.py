@@ -38,6 +38,7 @@ from ....protocol.records.record import iter_records
 from ....protocol.types import Bytes, TopicPartition
 from ...groups.share.stored_state import StoredShare, applied, plan_initial, plan_snapshot
 from ...groups.share.values import ShareKey
+from ...logs.log_manager import LogManager
 from ...storage.disk.checkpoints import encode_uuid
 from ...storage.errors import LogOfflineError
 from ...storage.log.append import AppendResult
@@ -45,7 +46,6 @@ from ...system.client_memory import Account
 from ...system.clock import NowMs
 from ..coordinators.internal_topic import InternalTopic
 from ..disk.task_errors import TaskErrors
-from ..manager.log_manager import LogManager
 
 LOGGER: Final = logging.getLogger(__name__)
 

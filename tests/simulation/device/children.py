@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import attrs
 import trio
-from triolog.server.actors.compaction.cleaner_process import ChildDiedError
+from triolog.server.logs.cleaner_process import ChildDiedError
 from triolog.server.offline.scrub import scrub_for_server
 from triolog.server.storage.child_process import ServerGoneError, Throttle
 from triolog.server.storage.cleaner.__main__ import clean_for_server

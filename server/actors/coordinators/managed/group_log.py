@@ -10,8 +10,8 @@ import trio
 from .....protocol.errors import ErrorCode, RequestError
 from ....groups.classic import STORE_ERRORS
 from ....groups.consumer_values import MemberTimes
+from ....logs.configs import GroupConfigs
 from ...disk.task_errors import TaskErrors
-from ...manager.configs import GroupConfigs
 from ..alarm import Alarm, deadline_now_ms
 from ..offsets_topic import OffsetsTopic, RawRecord
 

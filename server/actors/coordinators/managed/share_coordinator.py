@@ -32,9 +32,9 @@ from ....groups.share.member_values import (
 )
 from ....groups.share.share_groups import ShareGroups, SharePlan
 from ....groups.share.share_states import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareStates, ShareStateSummary
+from ....logs.configs import GroupConfigs
 from ....settings.broker_config import BrokerConfig
 from ....system.clock import NowMs
-from ...manager.configs import GroupConfigs
 from ..offsets_topic import OffsetsTopic
 from .group_log import member_times
 from .group_turns import GroupTurns

@@ -27,9 +27,9 @@ from ....groups.streams.values import (
     StreamsTimes,
 )
 from ....groups.values import CommittingMember
+from ....logs.configs import GroupConfigs
 from ....settings.broker_config import BrokerConfig
 from ....system.clock import NowMs
-from ...manager.configs import GroupConfigs
 from ..offsets_topic import OffsetsTopic
 from .group_turns import GroupTurns
 from .managed_coordinator import ManagedCoordinator, in_place_of_classic

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import attrs
 
 from ....groups.consumer_values import TopicMetadata
-from ...manager.topics import Topics
+from ....logs.topics import Topics
 
 
 @attrs.frozen
