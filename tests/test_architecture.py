@@ -36,7 +36,7 @@ FLOORS: Final = {
     "server.config": 3,
     "server.system": 3,
     "server.faults": 3,
-    "server.security": 4,
+    "server.access": 4,
     "server.groups": 4,
     "server.telemetry": 4,
     "server.settings": 4,
@@ -92,7 +92,7 @@ NEVER: Final = {
     "server.storage": (*THREADS, *SOCKETS, "protocol.native", "msgpack"),
     "server.offline": (*THREADS, *SOCKETS, "protocol.native", "msgpack"),
     "server.faults": ("trio", *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "pathlib"),
-    "server.security": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka.messages", "msgpack", "time", "os", "pathlib"),
+    "server.access": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka.messages", "msgpack", "time", "os", "pathlib"),
     "server.telemetry": (
         *THREADS,
         *SOCKETS,
@@ -137,11 +137,6 @@ these two are installed beside the distribution's own package, and can name what
 
 NATIVE_LISTENER: Final = ROOT / "server/listeners/native"
 KAFKA_LISTENER: Final = ROOT / "server/listeners/kafka"
-MAX_MODULES: Final = 15
-"""Of a folder, without its `__init__`. One more, and it is time to divide what it owns."""
-LONGER_LISTS: Final = frozenset({"server/listeners/kafka"})
-"""Where `ls` is the list of Kafka's APIs."""
-
 JUDGES: Final = frozenset(
     {"check_authorized", "authorize", "may_on_any", "may_create_topic", "may_delete_topic", "may_have_producer_id"}
 )
@@ -291,24 +286,6 @@ def test_packages_in_pyproject_are_the_folders() -> None:
     names = [".".join(folder.parts) for folder in folders]
     assert settings["packages"] == sorted(LOOKED_UP_BY_SPARK.get(name, f"{imports.DISTRIBUTION}.{name}") for name in names)
     assert [str(folder) for folder in folders if not (ROOT / folder / "__init__.py").is_file()] == []
-
-
-def _crowded(root: Path) -> list[str]:
-    """Folders with more modules than a person takes in at a glance."""
-    folders = {path.parent for folder in FOLDERS for path in (root / folder).rglob("*.py")}
-    counts = {str(each.relative_to(root)): len(list(each.glob("*.py"))) - (each / "__init__.py").is_file() for each in folders}
-    return sorted(f"{name}: {count}" for name, count in counts.items() if count > MAX_MODULES and name not in LONGER_LISTS)
-
-
-def test_no_folder_has_more_modules_than_allowed() -> None:
-    assert _crowded(ROOT) == []
-
-
-def test_a_folder_with_one_module_too_many_is_reported(tmp_path: Path) -> None:
-    _plant(tmp_path, **{f"server__storage__module_{number}": "" for number in range(MAX_MODULES)})
-    assert _crowded(tmp_path) == []
-    _plant(tmp_path, server__storage__one_more="")
-    assert _crowded(tmp_path) == ["server/storage: 16"]
 
 
 def test_what_is_no_value_does_not_tell_all_that_it_holds() -> None:

@@ -40,7 +40,7 @@ TREE: Final = (
     Layer(("listeners/kafka", "listeners/native", "listeners/http"), "sockets and requests; they see only the broker"),
     Layer(("server/broker",), "the one door"),
     Layer(("actors/partition", "logs", "actors/coordinators", "stages", "actors/disk"), "trio: owners of state"),
-    Layer(("server/storage", "server/groups", "server/security", "server/faults"), "decisions: no trio, no sockets"),
+    Layer(("server/storage", "server/groups", "server/access", "server/faults"), "decisions: no trio, no sockets"),
     Layer(
         ("protocol/native", "protocol/kafka", "protocol/coordinator", "protocol/records"),
         "bytes and values: no files, no clock",

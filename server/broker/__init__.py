@@ -4,6 +4,19 @@ Values in, values out; no wire messages, no sockets. Per-partition errors are re
 asked at once, because the others still succeed.
 """
 
+from ..access.acls import Acl as Acl
+from ..access.acls import AclFilter as AclFilter
+from ..access.acls import check_new_acl as check_new_acl
+from ..access.quota_entities import CONSUMER_BYTE_RATE as CONSUMER_BYTE_RATE
+from ..access.quota_entities import ENTITY_TYPES as ENTITY_TYPES
+from ..access.quota_entities import IP as IP
+from ..access.quota_entities import PRODUCER_BYTE_RATE as PRODUCER_BYTE_RATE
+from ..access.quota_entities import REQUEST_PERCENTAGE as REQUEST_PERCENTAGE
+from ..access.quota_entities import QuotaEntity as QuotaEntity
+from ..access.quota_entities import check_quota as check_quota
+from ..access.quota_entities import checked_entity as checked_entity
+from ..access.quotas import ClientQuotas as ClientQuotas
+from ..access.quotas import QuotaStatistics as QuotaStatistics
 from ..actors.coordinators.commit_batch import Commit as Commit
 from ..actors.coordinators.committed_offsets import GroupOffset as GroupOffset
 from ..actors.coordinators.managed.share_coordinator import ShareOffset as ShareOffset
@@ -61,19 +74,6 @@ from ..logs.segment_leases import LeasedPartition as LeasedPartition
 from ..logs.wear import DirectoryWear as DirectoryWear
 from ..logs.wear import Rates as Rates
 from ..logs.wear import WearStatistics as WearStatistics
-from ..security.acls import Acl as Acl
-from ..security.acls import AclFilter as AclFilter
-from ..security.acls import check_new_acl as check_new_acl
-from ..security.quota_entities import CONSUMER_BYTE_RATE as CONSUMER_BYTE_RATE
-from ..security.quota_entities import ENTITY_TYPES as ENTITY_TYPES
-from ..security.quota_entities import IP as IP
-from ..security.quota_entities import PRODUCER_BYTE_RATE as PRODUCER_BYTE_RATE
-from ..security.quota_entities import REQUEST_PERCENTAGE as REQUEST_PERCENTAGE
-from ..security.quota_entities import QuotaEntity as QuotaEntity
-from ..security.quota_entities import check_quota as check_quota
-from ..security.quota_entities import checked_entity as checked_entity
-from ..security.quotas import ClientQuotas as ClientQuotas
-from ..security.quotas import QuotaStatistics as QuotaStatistics
 from ..stages.stage_commit_log import StagedShare as StagedShare
 from ..stages.stage_commits import Committed as Committed
 from ..stages.stage_files import StagedBytes as StagedBytes

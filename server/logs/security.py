@@ -30,10 +30,10 @@ from ...protocol.kafka.scram import (
     salt_of,
 )
 from ...protocol.limits import MAX_RULE_NAME_CHARS
-from ..security.acls import Acl, AclAuthorizer, AclFilter
-from ..security.quota_entities import QuotaEntity
-from ..security.quotas import ClientQuotas
-from ..security.users import MAX_USERS_FILE_BYTES, ConfiguredUser, decode_users
+from ..access.acls import Acl, AclAuthorizer, AclFilter
+from ..access.quota_entities import QuotaEntity
+from ..access.quotas import ClientQuotas
+from ..access.users import MAX_USERS_FILE_BYTES, ConfiguredUser, decode_users
 from ..settings.broker_config import BrokerConfig
 from ..storage.directory.security_file import CredentialKey, SecurityState, read_security, write_security
 from ..storage.disk.filesystem import read_file

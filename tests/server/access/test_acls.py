@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
-from triolog.server.security.acls import Acl, AclFilter, check_new_acl, is_about
+from triolog.server.access.acls import Acl, AclFilter, check_new_acl, is_about
 
 GOOD = Acl(ResourceType.TOPIC, "orders", PatternType.LITERAL, "User:alice", "*", AclOperation.READ, AclPermission.ALLOW)
 ALL_OF_THEM = AclFilter(ResourceType.ANY, None, PatternType.ANY, None, None, AclOperation.ANY, AclPermission.ANY)

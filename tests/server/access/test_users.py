@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from triolog.protocol.errors import InvalidConfigError
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
-from triolog.server.security.users import decode_users
+from triolog.server.access.users import decode_users
 
 CREDENTIAL = ScramCredential.from_password(ScramMechanism.SCRAM_SHA_256, 4096, b"salt", "pencil")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
-from triolog.server.security.acls import Acl, AclAuthorizer, Question
+from triolog.server.access.acls import Acl, AclAuthorizer, Question
 
 ALLOW, DENY = AclPermission.ALLOW, AclPermission.DENY
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED

@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.server.security.quotas import LEAST_WINDOW_S, SAMPLE_COUNT, SAMPLE_S, QuotaRate
+from triolog.server.access.quotas import LEAST_WINDOW_S, SAMPLE_COUNT, SAMPLE_S, QuotaRate
 
 Uses = list[tuple[float, float]]
 """(seconds since the use before, amount)."""

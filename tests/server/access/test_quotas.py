@@ -8,9 +8,9 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.server.security import quota_entities
-from triolog.server.security import quotas as module
-from triolog.server.security.quotas import ClientQuotas
+from triolog.server.access import quota_entities
+from triolog.server.access import quotas as module
+from triolog.server.access.quotas import ClientQuotas
 from triolog.server.system.client_memory import deep_bytes
 
 KEY = quota_entities.PRODUCER_BYTE_RATE

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.server.security import quotas
-from triolog.server.security.quotas import ALLOWED, ClientQuotas, Mutation, MutationBuckets
+from triolog.server.access import quotas
+from triolog.server.access.quotas import ALLOWED, ClientQuotas, Mutation, MutationBuckets
 
 ME = ("user", None)
 STEPS = st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 40), st.booleans()), max_size=30)
