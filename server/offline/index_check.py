@@ -1,7 +1,7 @@
 """The derived files of one segment held against its log: `.index`, `.timeindex`, `.txnindex`.
 
 `IndexCheck` is shown the batches as the segment's check comes by them. A file is damaged when it is missing from a segment that
-was closed, is no whole number of entries, was not cut to its entries, or says what the log does not (see `index_matching`).
+was closed, is no whole number of entries, was not cut to its entries, or says what the log does not (see below).
 Lookups through an index that passes give what they would give through one that was rebuilt.
 
 The entries of an `.index` or `.timeindex` file held against the batches of its log, both read once, in order.

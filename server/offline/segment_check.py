@@ -8,7 +8,7 @@
 | timestamps | the header's largest timestamp is that of its records |
 | leader epoch | a batch has the epoch that `leader-epoch-checkpoint` gives its offset |
 | index, time index, transaction index | see `index_check` |
-| snapshot | see `snapshot_check` |
+| snapshot | see `small_files_check` |
 
 No CRC covers base offset and leader epoch of a batch: continuity and the checkpoint are what holds them.
 """

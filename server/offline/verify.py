@@ -1,14 +1,13 @@
-"""Checking everything in a stopped log directory; nothing is changed. What is checked: `partition_check`, and here the files of
-the directory itself: its offset checkpoints, `meta.properties`, `topics.json`, `topics-in-creation.json`, the clean marker, and
-that every partition of a topic says the same topic id.
+"""Check everything in a stopped log directory; nothing is changed.
+
+Of the directory: its offset checkpoints, `meta.properties`, `topics.json`, `topics-in-creation.json`, the clean marker, and
+that every partition of a topic has the same topic id.
+
+Of each partition, in one pass over its log: what `segment_check`, `index_check` and `small_files_check` see, names that no part
+of a log has, indexes without a log, leftovers of interrupted work, gaps between batches or segments that nothing documents, and
+checkpoints that point after the end of the log.
 
 The directory must not change meanwhile: callers hold its lock.
-
-Every check of one partition's directory, in one pass over its log (used by `verify`).
-
-Beside what `segment_check`, `index_check`, `snapshot_check` and `small_files_check` see: names that no part of a log has,
-indexes without a log, leftovers of something that was cut off, gaps between batches or segments that nothing documents, and
-checkpoints that point behind the log's end.
 """
 
 from __future__ import annotations
