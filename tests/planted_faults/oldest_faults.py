@@ -7,8 +7,7 @@ from typing import Final
 from tests.planted_faults.planting import Fault
 
 STORAGE: Final = "tests/server/storage"
-ACTORS: Final = "tests/server/actors"
-STAGE_COMMIT_CRASHES: Final = f"{ACTORS}/stages/test_stage_commit_crashes.py"
+STAGE_COMMIT_CRASHES: Final = "tests/server/stages/test_stage_commit_crashes.py"
 RECOVERY: Final = f"{STORAGE}/recovery/test_recovery.py"
 
 OLDEST_FAULTS: Final = {

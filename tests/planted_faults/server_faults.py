@@ -11,8 +11,8 @@ ACTORS: Final = "tests/server/actors"
 COMMITTED_OFFSETS: Final = f"{ACTORS}/coordinators/test_committed_offsets.py"
 TRANSACTION_COORDINATOR: Final = f"{ACTORS}/coordinators/test_transaction_coordinator.py"
 TRANSACTION_CRASHES: Final = f"{ACTORS}/coordinators/test_transaction_crashes.py"
-LOG_DIRECTORIES: Final = f"{ACTORS}/manager/test_log_directories.py"
-LOG_RETENTION: Final = f"{ACTORS}/manager/test_log_retention.py"
+LOG_DIRECTORIES: Final = "tests/server/logs/test_log_directories.py"
+LOG_RETENTION: Final = "tests/server/logs/test_log_retention.py"
 PARTITION: Final = f"{ACTORS}/partition/test_partition.py"
 ATTACKS_TESTS: Final = "tests/server/listeners/connections/test_attacks.py"
 BUDGET_TESTS: Final = "tests/server/listeners/connections/test_budget.py"
@@ -59,7 +59,7 @@ PARTITIONS: Final = {
         file="server/stages/stage_commit_log.py",
         old="                file.is_doubtful = True\n",
         new="                pass\n",
-        tests=(f"{ACTORS}/stages/test_stage_commits.py::test_a_file_whose_sync_failed_is_written_again[False]",),
+        tests=("tests/server/stages/test_stage_commits.py::test_a_file_whose_sync_failed_is_written_again[False]",),
     ),
 }
 
@@ -87,7 +87,7 @@ DELETION: Final = {
         new="    log.recovery_point += 0 * max(",
         tests=(
             f"{STORAGE}/recovery/test_space_wait.py::test_appends_are_told_what_it_waits_for_and_the_recovery_point_stays",
-            f"{ACTORS}/manager/test_waiting_logs.py::test_a_waiting_log_is_read_and_refuses_writes",
+            "tests/server/logs/test_waiting_logs.py::test_a_waiting_log_is_read_and_refuses_writes",
         ),
     ),
     "log-start-while-files-can-come-back": Fault(

@@ -7,10 +7,9 @@ from typing import Final
 from tests.planted_faults.planting import Fault
 
 STORAGE: Final = "tests/server/storage"
-ACTORS: Final = "tests/server/actors"
-RECREATED: Final = f"{ACTORS}/manager/test_recreated_names.py"
-LOST_NAMES: Final = f"{ACTORS}/manager/test_lost_names.py"
-TOPIC_CRASHES: Final = f"{ACTORS}/manager/test_topic_crashes.py"
+RECREATED: Final = "tests/server/logs/test_recreated_names.py"
+LOST_NAMES: Final = "tests/server/logs/test_lost_names.py"
+TOPIC_CRASHES: Final = "tests/server/logs/test_topic_crashes.py"
 
 TOPIC_FAULTS: Final = {
     "creation-is-not-announced": Fault(
@@ -76,7 +75,7 @@ TOPIC_FAULTS: Final = {
         new="    return topic_id in ids and is_another\n",
         tests=(
             f"{STORAGE}/directory/test_creations_file.py::test_a_directory_that_holds_or_held_a_record_is_not_left_over",
-            f"{ACTORS}/manager/test_topic_changes.py::test_partitions_with_records_are_adopted",
+            "tests/server/logs/test_topic_changes.py::test_partitions_with_records_are_adopted",
         ),
     ),
 }

@@ -1,4 +1,4 @@
-"""What damage took out of logs, who has passed over it and who stands before it, as metrics; `manager/gap_passes` counts."""
+"""What damage took out of logs, who has passed over it and who stands before it, as metrics; `logs/gap_passes` counts."""
 
 from __future__ import annotations
 
