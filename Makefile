@@ -24,7 +24,7 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
 	@touch $@ $(if $(filter dev fuzz,$*),$(VENV)/.installed-test) $(if $(filter dev fuzz test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-edge-demo $(VENV)/.installed-release $(VENV)/.installed-forward) \
 		$(if $(filter dev fuzz test spark-demo edge-demo,$*),$(VENV)/.installed-demo)
 
-# ARGS=... goes to the demo: --console, --html FILE, --keep, --rows N.
+# ARGS=... goes to the demo: --console, --keep, --rows N.
 demo: $(VENV)/.installed-demo
 	$(BIN)/triolog demo $(ARGS)
 

@@ -190,6 +190,14 @@ RETRIABLE_CODES: Final = frozenset(
 """Codes that Kafka's clients retry (Kafka: RetriableException)."""
 
 
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code, or its number where it has none."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
 class TriologError(Exception):
     """Base of every error that triolog raises on purpose."""
 

@@ -33,13 +33,13 @@ FLOORS: Final = {
     "protocol.coordinator": 2,
     "protocol.kafka": 2,
     "protocol.native": 2,
-    "server.config": 3,
     "server.system": 3,
-    "server.faults": 3,
-    "server.access": 4,
-    "server.groups": 4,
-    "server.telemetry": 4,
-    "server.settings": 4,
+    "server.fake.faults": 3,
+    "server.config": 4,
+    "server.access": 5,
+    "server.groups": 5,
+    "server.sharing.state": 5,
+    "server.telemetry": 5,
     "server.storage.child_process": 4,
     "server.storage.errors": 4,
     "server.storage.disk": 5,
@@ -56,15 +56,18 @@ FLOORS: Final = {
     "server.actors.partition": 16,
     "server.logs": 17,
     "server.actors.coordinators": 18,
-    "server.actors.share": 19,
     "server.stages": 19,
+    "server.groups.coordinators": 19,
+    "server.sharing": 19,
     "server.broker": 20,
     "server.listeners.connections": 21,
-    "server.listeners": 22,
-    "server.control": 23,
-    "server.service": 23,
-    "server.app": 24,
-    "server.embedded": 25,
+    "server.figures": 22,
+    "server.listeners": 23,
+    "server.fake.kafka": 24,
+    "server.service": 24,
+    "server.fake": 25,
+    "server.app": 26,
+    "server.embedded": 27,
     "tools.client": 25,
     "tools.segments": 25,
     "tools.statistics": 25,
@@ -87,11 +90,13 @@ FLOORS: Final = {
 
 THREADS: Final = ("trio", "threading", "_thread", "concurrent", "multiprocessing", "asyncio", "queue")
 SOCKETS: Final = ("socket", "ssl", "select", "selectors")
+GROUP_ROOMS: Final = ("values", "timers", "classic", "assigned", "consumer", "share", "streams")
+"""Where groups are decided; `server.groups.coordinators` waits, and stores."""
 NEVER: Final = {
     "protocol": (*THREADS, *SOCKETS, "time", "datetime", "os", "pathlib"),
     "server.storage": (*THREADS, *SOCKETS, "protocol.native", "msgpack"),
     "server.offline": (*THREADS, *SOCKETS, "protocol.native", "msgpack"),
-    "server.faults": ("trio", *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "pathlib"),
+    "server.fake.faults": ("trio", *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "pathlib"),
     "server.access": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka.messages", "msgpack", "time", "os", "pathlib"),
     "server.telemetry": (
         *THREADS,
@@ -104,7 +109,10 @@ NEVER: Final = {
         "os",
         "pathlib",
     ),
-    "server.groups": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "os", "pathlib"),
+    **dict.fromkeys(
+        (*(f"server.groups.{room}" for room in GROUP_ROOMS), "server.sharing.state"),
+        (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "os", "pathlib"),
+    ),
 }
 """The cores know neither threads nor sockets; the protocol and the groups neither clock nor files, log and groups no wire
 messages."""
@@ -114,13 +122,8 @@ DOORS: Final = {
         *(
             "protocol",
             "server.broker",
-            "server.settings.address",
-            "server.settings.broker_config",
-            "server.settings.listener_security",
-            "server.settings.version",
-            "server.settings.exposure",
             "server.config",
-            "server.faults",
+            "server.figures",
             "server.system",
         ),
     ),
@@ -135,6 +138,8 @@ LOOKED_UP_BY_SPARK: Final = {
 """Folder -> the name it is installed by. Spark finds data sources in top-level modules named `pyspark_*` and nowhere else, so
 these two are installed beside the distribution's own package, and can name what they import only absolutely."""
 
+NOT_IN_THE_WHEEL: Final = ("tools/bench", "tools/demo", "tools/spark/bench", "tools/spark/demo")
+"""No program needs them: `triolog bench` and the demos are run in a clone."""
 NATIVE_LISTENER: Final = ROOT / "server/listeners/native"
 KAFKA_LISTENER: Final = ROOT / "server/listeners/kafka"
 JUDGES: Final = frozenset(
@@ -283,7 +288,7 @@ def test_tests_import_the_packages_by_their_installed_names() -> None:
 def test_packages_in_pyproject_are_the_folders() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     folders = {path.parent.relative_to(ROOT) for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
-    names = [".".join(folder.parts) for folder in folders]
+    names = [".".join(folder.parts) for folder in folders if not folder.as_posix().startswith(NOT_IN_THE_WHEEL)]
     assert settings["packages"] == sorted(LOOKED_UP_BY_SPARK.get(name, f"{imports.DISTRIBUTION}.{name}") for name in names)
     assert [str(folder) for folder in folders if not (ROOT / folder / "__init__.py").is_file()] == []
 

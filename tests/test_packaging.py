@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
-from triolog.server.settings.version import VERSION as SERVER_VERSION
+from triolog.server.config.version import VERSION as SERVER_VERSION
 
 from tests.support.counts import by_tier
 from tests.support.interpreters import PROJECT, THIS, VERSIONS, interpreter
@@ -33,6 +33,7 @@ PYTHONS: Final = by_tier(commit=(THIS,), merge=(THIS,), long=VERSIONS)
 FOLDERS: Final = ("protocol", "server", "tools")
 LOOKED_UP_BY_SPARK: Final = ("pyspark_triolog", "pyspark_triolog_segments")
 """Installed from `tools/spark` as top-level packages: Spark finds data sources in modules of such names only."""
+NOT_IN_THE_WHEEL: Final = ("tools/bench/", "tools/demo/", "tools/spark/bench/", "tools/spark/demo/")
 FILES: Final = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile")
 PATIENCE_S: Final = 60.0
 
@@ -43,11 +44,10 @@ NEED_THE_ARROW_EXTRA = ("triolog.tools.spark.", "triolog.tools.arrow.", "triolog
     "triolog.tools.export.", "triolog.tools.sql.", "triolog.tools.cli.sql.", "triolog.tools.client.sending.key_hashes",
     "triolog.protocol.records.columnar.")
 NEED = {"numpy": NEED_THE_ARROW_EXTRA, "pyarrow": NEED_THE_ARROW_EXTRA, "pyspark": ("triolog.tools.spark.",)}
-METRICS = ("health", "gap_metrics", "metrics", "wear_metrics")
-NEED["prometheus_client"] = tuple(f"triolog.server.listeners.http.{name}" for name in METRICS)
+NEED["prometheus_client"] = ("triolog.server.listeners.http.health", "triolog.server.figures.prometheus")
 HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("server", "session"))
 CONSOLE = tuple(f"triolog.tools.console.{name}" for name in ("listening", "process.serving", "around.control_port"))
-NEED["h11"] = (*HTTP, "triolog.server.control.", *CONSOLE, *NEED["prometheus_client"])
+NEED["h11"] = (*HTTP, "triolog.server.fake.", *CONSOLE, *NEED["prometheus_client"])
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
 print("triolog")
 for module in pkgutil.walk_packages(triolog.__path__, "triolog."):
@@ -169,6 +169,10 @@ def test_the_server_says_the_version_that_is_declared() -> None:
     assert PROJECT["version"] == SERVER_VERSION
 
 
+def _is_in_the_wheel(source: Path) -> bool:
+    return not source.as_posix().startswith(NOT_IN_THE_WHEEL)
+
+
 def _installed_as(source: Path) -> str:
     return "/".join(source.parts[2:]) if source.parent.name in LOOKED_UP_BY_SPARK else f"triolog/{source}"
 
@@ -179,11 +183,13 @@ def test_the_wheel_holds_every_source_file_and_nothing_else(released: Released) 
         _installed_as(path.relative_to(released.tree))
         for folder in FOLDERS
         for path in (released.tree / folder).rglob("*")
-        if path.suffix == ".py"
-        or path.name == "py.typed"
-        or path.parent.parent.name == "peers"
-        or path.parent.name == "pipeline_template"
-        or (folder == "tools" and "static" in path.parts and path.is_file())
+        if _is_in_the_wheel(path.relative_to(released.tree))
+        and (
+            path.suffix == ".py"
+            or path.name == "py.typed"
+            or path.parent.name == "pipeline_template"
+            or (folder == "tools" and "static" in path.parts and path.is_file())
+        )
     }
     names = {name for name in zipfile.ZipFile(released.wheel).namelist() if ".dist-info/" not in name}
     assert names == sources
@@ -209,7 +215,7 @@ def test_every_module_imports_with_the_runtime_dependencies_alone(installed: Ins
     modules = installed.run("python", "-I", "-c", IMPORT_EVERYTHING).split()
     tree = installed.released.tree
     sources = {path.relative_to(tree) for folder in FOLDERS for path in (tree / folder).rglob("*.py")}
-    names = [_installed_as(path) for path in sources]
+    names = [_installed_as(path) for path in sources if _is_in_the_wheel(path)]
     expected = {name[:-3].replace("/", ".").removesuffix(".__init__") for name in names if name.startswith("triolog/")}
     left_out = (".__main__", "triolog.tools.pytest_plugin.report")  # a package that needs pytest is not walked into
     assert set(modules) == {"triolog", *(name for name in expected if not name.endswith(left_out))}
@@ -223,6 +229,10 @@ def test_the_installed_command_serves_and_a_program_has_a_broker_inside(installe
     with ServerFolder(tmp_path, command=command) as folder:
         use(folder, command)
     assert installed.run("python", "-I", "-c", EMBEDDED) == "b'espresso'\n"
+    for name in ("bench", "edge-demo"):
+        run = subprocess.run([*command, name], cwd=tmp_path, capture_output=True, text=True, check=False)
+        where = f"Error: {name} is not in the wheel, but in triolog's repository: run it in a clone.\n"
+        assert (run.returncode, run.stderr) == (1, where)
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 import pytest
-from triolog.server.control import routes
-from triolog.server.faults.rules import Rule
+from triolog.server.fake import api
+from triolog.server.fake.faults.rules import Rule
 
 pytest_plugins = "pytester"
 
@@ -31,13 +31,13 @@ def test_every_call_of_the_control_port_has_its_place_in_the_table() -> None:
     rows = [line.split(" | ")[0] for line in PAGE.splitlines() if re.match(r"\| `(GET|POST|DELETE) /", line)]
     calls = [call.split(" ") for row in rows for call in re.findall(r"`([^`]+)`", row)]
     told = {(method, re.sub(r"/[A-Z](?=/|$)", "/X", path.partition("?")[0])) for method, path in calls}
-    assert {(route.method, re.sub(r"\([^)]+\)", "X", route.pattern)) for route in routes.ROUTES} == told
+    assert {(route.method, re.sub(r"\([^)]+\)", "X", route.pattern)) for route in api.ROUTES} == told
 
 
 def test_every_field_of_a_call_is_in_the_table() -> None:
     rows = [line for line in PAGE.splitlines() if re.match(r"\| `(GET|POST|DELETE) /", line)]
     told = set(re.findall(r"\w+", " ".join(rows)))
-    assert {field for route in routes.ROUTES for field in route.fields or ()} - told == set()
+    assert {field for route in api.ROUTES for field in route.fields or ()} - told == set()
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))

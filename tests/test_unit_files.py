@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from triolog.server.settings.broker_settings import read_settings
+from triolog.server.config.broker_settings import read_settings
 from triolog.tools.cli.main import SUBCOMMANDS
 
 from tests.support.forwarding import TOPIC, forwarding, until

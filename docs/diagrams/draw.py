@@ -36,11 +36,11 @@ class Layer(NamedTuple):
 TREE: Final = (
     Layer(("tools/cli", "tools/demo", "tools/bench", "tools/spark", "pytest plug-in"), "programs"),
     Layer(("server/app", "server/embedded", "tools/client"), "a server, a broker in a program, a client"),
-    Layer(("server/control",), "what tests do with a running broker"),
+    Layer(("server/fake",), "what tests do with a running broker"),
     Layer(("listeners/kafka", "listeners/native", "listeners/http"), "sockets and requests; they see only the broker"),
     Layer(("server/broker",), "the one door"),
     Layer(("actors/partition", "logs", "actors/coordinators", "stages", "actors/disk"), "trio: owners of state"),
-    Layer(("server/storage", "server/groups", "server/access", "server/faults"), "decisions: no trio, no sockets"),
+    Layer(("server/storage", "server/groups", "server/access", "server/fake/faults"), "decisions: no trio, no sockets"),
     Layer(
         ("protocol/native", "protocol/kafka", "protocol/coordinator", "protocol/records"),
         "bytes and values: no files, no clock",

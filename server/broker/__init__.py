@@ -19,27 +19,22 @@ from ..access.quotas import ClientQuotas as ClientQuotas
 from ..access.quotas import QuotaStatistics as QuotaStatistics
 from ..actors.coordinators.commit_batch import Commit as Commit
 from ..actors.coordinators.committed_offsets import GroupOffset as GroupOffset
-from ..actors.coordinators.managed.share_coordinator import ShareOffset as ShareOffset
 from ..actors.disk.durations import DURATION_BOUNDS_S as DURATION_BOUNDS_S
 from ..actors.disk.durations import Durations as Durations
 from ..actors.disk.gathering import Gathering as Gathering
-from ..groups.consumer_values import ConsumerGroupDescription as ConsumerGroupDescription
-from ..groups.consumer_values import ConsumerHeartbeat as ConsumerHeartbeat
-from ..groups.consumer_values import ConsumerHeartbeatAnswer as ConsumerHeartbeatAnswer
-from ..groups.consumer_values import ConsumerMemberDescription as ConsumerMemberDescription
-from ..groups.share.config import OffsetReset as OffsetReset
-from ..groups.share.config import ShareConfig as ShareConfig
-from ..groups.share.member_values import ShareGroupDescription as ShareGroupDescription
-from ..groups.share.member_values import ShareHeartbeat as ShareHeartbeat
-from ..groups.share.member_values import ShareHeartbeatAnswer as ShareHeartbeatAnswer
-from ..groups.share.member_values import ShareMemberDescription as ShareMemberDescription
-from ..groups.share.sessions import FINAL_SHARE_EPOCH as FINAL_SHARE_EPOCH
-from ..groups.share.sessions import INITIAL_SHARE_EPOCH as INITIAL_SHARE_EPOCH
-from ..groups.share.values import Acknowledgement as Acknowledgement
-from ..groups.share.values import AcknowledgeType as AcknowledgeType
-from ..groups.share.values import AcquireMode as AcquireMode
-from ..groups.share.values import RecordState as RecordState
-from ..groups.share.values import ShareKey as ShareKey
+from ..groups.assigned.values import AssignedGroupDescription as AssignedGroupDescription
+from ..groups.assigned.values import AssignedMemberDescription as AssignedMemberDescription
+from ..groups.assigned.values import HeartbeatAnswer as HeartbeatAnswer
+from ..groups.classic.values import GroupDescription as GroupDescription
+from ..groups.classic.values import Heartbeat as Heartbeat
+from ..groups.classic.values import Join as Join
+from ..groups.classic.values import JoinAnswer as JoinAnswer
+from ..groups.classic.values import LeavingMember as LeavingMember
+from ..groups.classic.values import Sync as Sync
+from ..groups.classic.values import SyncAnswer as SyncAnswer
+from ..groups.consumer.values import ConsumerHeartbeat as ConsumerHeartbeat
+from ..groups.coordinators.share import ShareOffset as ShareOffset
+from ..groups.share.member import ShareHeartbeat as ShareHeartbeat
 from ..groups.streams.tasks import TaskIds as TaskIds
 from ..groups.streams.tasks import Tasks as Tasks
 from ..groups.streams.tasks import by_subtopology as by_subtopology
@@ -55,17 +50,11 @@ from ..groups.streams.values import StreamsStatus as StreamsStatus
 from ..groups.streams.values import StreamsStatusCode as StreamsStatusCode
 from ..groups.streams.values import SubtopologyDescription as SubtopologyDescription
 from ..groups.values import CommittingMember as CommittingMember
-from ..groups.values import GroupDescription as GroupDescription
 from ..groups.values import GroupListing as GroupListing
 from ..groups.values import GroupState as GroupState
-from ..groups.values import Heartbeat as Heartbeat
-from ..groups.values import Join as Join
-from ..groups.values import JoinAnswer as JoinAnswer
-from ..groups.values import LeavingMember as LeavingMember
-from ..groups.values import Sync as Sync
-from ..groups.values import SyncAnswer as SyncAnswer
 from ..logs.audit_log import AuditLog as AuditLog
 from ..logs.configs import ALL_BROKERS as ALL_BROKERS
+from ..logs.configs import StoredOverrides as StoredOverrides
 from ..logs.gap_passes import ListedGap as ListedGap
 from ..logs.log_opening import Report as Report
 from ..logs.log_opening import StartProgress as StartProgress
@@ -74,6 +63,19 @@ from ..logs.segment_leases import LeasedPartition as LeasedPartition
 from ..logs.wear import DirectoryWear as DirectoryWear
 from ..logs.wear import Rates as Rates
 from ..logs.wear import WearStatistics as WearStatistics
+from ..sharing.partitions import ShareInFlight as ShareInFlight
+from ..sharing.partitions import ShareStatistics as ShareStatistics
+from ..sharing.state.sessions import FINAL_SHARE_EPOCH as FINAL_SHARE_EPOCH
+from ..sharing.state.sessions import INITIAL_SHARE_EPOCH as INITIAL_SHARE_EPOCH
+from ..sharing.state.values import Acknowledgement as Acknowledgement
+from ..sharing.state.values import AcknowledgeType as AcknowledgeType
+from ..sharing.state.values import AcquireMode as AcquireMode
+from ..sharing.state.values import OffsetReset as OffsetReset
+from ..sharing.state.values import RecordState as RecordState
+from ..sharing.state.values import ShareConfig as ShareConfig
+from ..sharing.state.values import ShareKey as ShareKey
+from ..sharing.views import SharedRecords as SharedRecords
+from ..sharing.views import SharePartitionView as SharePartitionView
 from ..stages.stage_commit_log import StagedShare as StagedShare
 from ..stages.stage_commits import Committed as Committed
 from ..stages.stage_files import StagedBytes as StagedBytes
@@ -107,11 +109,6 @@ from .reader import LOOKUPS_PER_TURN as LOOKUPS_PER_TURN
 from .reader import READER_TASKS as READER_TASKS
 from .share_fetches import ShareFetch as ShareFetch
 from .share_fetches import ShareFetched as ShareFetched
-from .share_partitions import ShareInFlight as ShareInFlight
-from .share_partitions import ShareStatistics as ShareStatistics
-from .share_partitions import ShareSummary as ShareSummary
-from .share_views import SharedRecords as SharedRecords
-from .share_views import SharePartitionView as SharePartitionView
 from .statistics import BrokerStatistics as BrokerStatistics
 from .statistics import TopicFigures as TopicFigures
 from .topics import DirectoryContents as DirectoryContents
@@ -120,3 +117,10 @@ from .topics import TopicDescription as TopicDescription
 from .topics import TopicMetadata as TopicMetadata
 from .writer import PartitionAppend as PartitionAppend
 from .writer import expecting as expecting
+
+ConsumerGroupDescription = AssignedGroupDescription
+ShareGroupDescription = AssignedGroupDescription
+ConsumerMemberDescription = AssignedMemberDescription
+ShareMemberDescription = AssignedMemberDescription
+ConsumerHeartbeatAnswer = HeartbeatAnswer
+ShareHeartbeatAnswer = HeartbeatAnswer

@@ -9,17 +9,14 @@ from typing import Self, TypeVar
 import attrs
 import trio
 
-from ..actors.coordinators.group_coordinator import GroupCoordinator
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..actors.disk.descriptors import DescriptorBudget
 from ..actors.disk.disk import Disk
+from ..config.broker_config import BrokerConfig
+from ..groups.coordinators.group_coordinator import GroupCoordinator
 from ..logs.cleaner_process import OpenChild, open_child_process
 from ..logs.compaction import Compaction, Scrub
-from ..logs.configs import (
-    BrokerConfigs,
-    ClientMetrics,
-    GroupConfigs,
-)
+from ..logs.configs import BrokerConfigs, ClientMetrics, GroupConfigs
 from ..logs.gap_passes import Gaps
 from ..logs.log_manager import LogManager, open_log_manager
 from ..logs.log_opening import Report
@@ -27,7 +24,9 @@ from ..logs.maintenance import run_maintenance
 from ..logs.security import Security, open_security
 from ..logs.segment_leases import SegmentLeases
 from ..logs.wear import Wear
-from ..settings.broker_config import BrokerConfig
+from ..sharing.partitions import SharePartitions
+from ..sharing.state.values import ShareConfig
+from ..sharing.views import ShareViews
 from ..stages.stage_commits import StageCommits
 from ..stages.stages import Stages
 from ..storage.disk.filesystem import FileSystem, OsFileSystem
@@ -42,9 +41,6 @@ from .coordinators import Coordinators, OffsetCommits, Producers, open_coordinat
 from .logs import Directories, Logs
 from .reader import LogReader
 from .share_fetches import ShareFetches
-from .share_groups import join_share_groups
-from .share_partitions import SharePartitions
-from .share_views import ShareViews
 from .statistics import BrokerStatistics, Collector
 from .topics import TopicAdmin
 from .writer import LogWriter
@@ -118,8 +114,17 @@ class Broker:
     ) -> Self:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
         reader = LogReader(manager, manager.disk)
-        shares = SharePartitions(coordinators.share_state, manager.topics, reader, manager.now_ms, memory=manager.client_memory)
-        join_share_groups(coordinators.group_coordinator.share, shares, group_configs)
+        shares = SharePartitions(
+            coordinators.share_state,
+            manager.topics,
+            reader.offset_for_time,
+            manager.now_ms,
+            lambda group: ShareConfig.of(group_configs.of_group(group)),
+            memory=manager.client_memory,
+            max_sessions=manager.config.group_share_max_share_sessions,
+        )
+        share_coordinator = coordinators.group_coordinator.share
+        share_coordinator.states, share_coordinator.on_gone = shares, shares.gone
         return cls(
             cluster_id=manager.cluster_id,
             node_id=manager.node_id,
@@ -144,7 +149,7 @@ class Broker:
             offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
             shares=shares,
             share_fetches=ShareFetches(shares, manager.topics, reader, manager.gap_passes),
-            share_views=ShareViews(coordinators.group_coordinator.share, shares, manager.topics, manager.now_ms),
+            share_views=ShareViews(share_coordinator.partitions, shares, manager.topics, manager.now_ms),
             producers=Producers(manager, coordinators.producer_ids, transactions, coordinators.hanging),
             transactions=transactions,
             stages=coordinators.stage_commits.stages,

@@ -1,5 +1,5 @@
-"""What members of share groups are given: read through the partition's reader, acquired, answered (Kafka: DelayedShareFetch,
-ShareFetchUtils)."""
+"""Fetches of share groups: records are read through the partition's reader, acquired for the member, and returned (Kafka:
+DelayedShareFetch, ShareFetchUtils)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ...protocol.limits import MIB
 from ...protocol.records.batch import BatchHeader, iter_batches
 from ...protocol.types import Bytes
 from ..actors.partition.waiters import Waiters, waiting_on
-from ..actors.share.share_partition import SharePartition, Wanted
-from ..groups.share.values import AcquiredRecords, AcquireMode, OffsetRange, ShareKey, StateBatch
 from ..logs.gap_passes import GapPasses
 from ..logs.topics import Topics
+from ..sharing.partition import AcquireStyle, SharePartition
+from ..sharing.partitions import NeverBegunError, SharePartitions
+from ..sharing.state.values import AcquiredRecords, AcquireMode, OffsetRange, ShareKey, StateBatch
 from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords
 from .fetches import FetchPartition, ReaderView
 from .reader import LogReader
-from .share_partitions import NeverBegunError, SharePartitions
 
 NOTHING: Final = b""
 SHARES_PER_TURN: Final = 64
@@ -34,7 +34,7 @@ is thrown away."""
 
 @attrs.frozen(kw_only=True)
 class ShareFetch:
-    """What a member asks for."""
+    """The fetch of a member."""
 
     group_id: str
     member_id: str
@@ -53,7 +53,7 @@ class ShareFetch:
 
     @property
     def wanted_bytes(self) -> int:
-        """How much it may be answered."""
+        """The largest size of its answer."""
         return min(self.max_bytes, READ_BYTES * len(self.partitions))
 
     @property
@@ -62,7 +62,7 @@ class ShareFetch:
 
 
 class ShareFetched(NamedTuple):
-    """What a member was given of a partition, or why not."""
+    """The records that a member was given of a partition, or the reason why not."""
 
     key: ShareKey
     records: Bytes = NOTHING
@@ -80,8 +80,8 @@ class ShareFetches:
     _gap_passes: GapPasses
 
     async def take(self, fetch: ShareFetch, *, is_last: bool) -> tuple[list[ShareFetched], bool]:
-        """What there is for a member, and whether waiting for more is pointless. Unless it `is_last` nothing is given before
-        `min_bytes` are there. Partitions that there is nothing of are not among the answers."""
+        """Return records for a member, and whether waiting for more is pointless. Unless it `is_last` nothing is given before
+        `min_bytes` are available. Partitions without records are not among the answers."""
         if fetch.wants_nothing:
             return [], True
         opened, failed, absent = await self._open(fetch.partitions)
@@ -101,7 +101,7 @@ class ShareFetches:
             return failed + taken, True
 
     async def wait(self, fetch: ShareFetch) -> None:
-        """Wait until `take` would give something, or an error."""
+        """Wait until `take` would return records, or an error."""
         while True:
             opened, _, absent = await self._open(fetch.partitions)
             if not opened and not absent:
@@ -116,7 +116,7 @@ class ShareFetches:
                 await moved.wait()
 
     async def _open(self, keys: Sequence[ShareKey]) -> tuple[list[SharePartition], list[ShareFetched], list[ShareFetched]]:
-        """Those that there are; the errors of others; those of partitions in which the group has never begun, but may yet."""
+        """Return the open share-partitions; the errors of others; those of partitions in which the group has not begun yet."""
         opened: list[SharePartition] = []
         failed: list[ShareFetched] = []
         absent: list[ShareFetched] = []
@@ -140,8 +140,8 @@ class ShareFetches:
     async def _acquirable(
         self, shares: Sequence[SharePartition], fetch: ShareFetch, reading: ExitStack | None = None
     ) -> dict[SharePartition, FetchPartition]:
-        """Which of them may give something, and what is to be read of them: each its share of the bytes. `reading`: they are
-        being read until that ends."""
+        """Return the share-partitions that may have records, and what to read of each: its share of the bytes. `reading`: they
+        are being read until that ends."""
         found = []
         for number, share in enumerate(shares, 1):
             if not number % SHARES_PER_TURN:
@@ -154,8 +154,7 @@ class ShareFetches:
         return {share: FetchPartition(share.topic_partition, share.state.next_fetch_offset(), max_bytes) for share in found}
 
     def _has_more(self, share: SharePartition) -> bool:
-        """A partition whose log ends before what the group has seen, because the end was lost, has nothing until it is there
-        again."""
+        """Whether the log has records for the group. A log that lost its end has none until it is as long as before."""
         try:
             snapshot = self._topics.actor(share.topic_partition).snapshot()
         except RequestError:
@@ -173,7 +172,7 @@ class ShareFetches:
         answers, _ = await self._reader.fetch_now(list(asked.values()), max_bytes=fetch.max_bytes, view=_view(asked))
         taken: list[ShareFetched] = []
         settled: list[tuple[SharePartition, Sequence[StateBatch]]] = []
-        left, wanted = fetch.max_records, Wanted(fetch.mode, fetch.batch_size)
+        left, style = fetch.max_records, AcquireStyle(fetch.mode, fetch.batch_size)
         for (share, question), answer in zip(asked.items(), answers, strict=True):
             if answer.fetched is None:
                 if answer.error is not None and answer.error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -184,7 +183,7 @@ class ShareFetches:
                 headers = [header for header, _ in iter_batches(answer.fetched.records)]
                 acquired, archived = share.acquire(
                     fetch.member_id,
-                    wanted,
+                    style,
                     [OffsetRange(header.base_offset, header.last_offset) for header in headers],
                     fetch_offset=question.offset,
                     max_records=left,
@@ -205,7 +204,7 @@ class ShareFetches:
 
 @contextmanager
 def _reading(share: SharePartition) -> Iterator[None]:
-    """Others wait meanwhile: they would be told to read the same."""
+    """Let other fetches wait meanwhile: they would read the same."""
     share.is_being_read = True
     try:
         yield
@@ -215,12 +214,12 @@ def _reading(share: SharePartition) -> Iterator[None]:
 
 
 def _view(asked: dict[SharePartition, FetchPartition]) -> ReaderView:
-    """As the group reads; all are of one group."""
+    """Return the isolation of the group; all are of one group."""
     return ReaderView(next(iter(asked)).state.config.isolation)
 
 
 def aborted_ranges(fetched: FetchedRecords, headers: Sequence[BatchHeader]) -> list[OffsetRange]:
-    """The batches among what was read whose transactions came to nothing."""
+    """Return the batches that belong to aborted transactions."""
     aborted = fetched.aborted or ()
     return [
         OffsetRange(header.base_offset, header.last_offset)
@@ -235,7 +234,7 @@ def aborted_ranges(fetched: FetchedRecords, headers: Sequence[BatchHeader]) -> l
 
 
 def _cut(records: Bytes, headers: Sequence[BatchHeader], first: int, last: int) -> Bytes:
-    """The batches from the one with the first offset to the one with the last."""
+    """Return the batches from the one with the first offset to the one with the last."""
     start = stop = 0
     for header in headers:
         if header.base_offset > last:

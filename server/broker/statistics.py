@@ -294,22 +294,12 @@ class Collector:
 
 
 def _add(total: TopicFigures, topic: TopicFigures) -> None:
-    total.partitions += topic.partitions
-    total.offline += topic.offline
-    total.waiting += topic.waiting
-    total.records += topic.records
-    total.appended_records += topic.appended_records
-    total.size_bytes += topic.size_bytes
-    total.appended_bytes += topic.appended_bytes
-    total.fetched_bytes += topic.fetched_bytes
-    total.dropped_records += topic.dropped_records
-    total.dropped_bytes += topic.dropped_bytes
-    total.gaps += topic.gaps
-    total.gap_records += topic.gap_records
-    total.open_gaps += topic.open_gaps
-    total.gap_passes += topic.gap_passes
-    total.gap_refusals += topic.gap_refusals
+    for name in _SUMS:
+        setattr(total, name, getattr(total, name) + getattr(topic, name))
     total.unsynced_ms = max(total.unsynced_ms, topic.unsynced_ms)
+
+
+_SUMS: Final = [field.name for field in attrs.fields(TopicFigures) if field.name not in ("topic", "unsynced_ms")]
 
 
 def _log_bound(manager: LogManager) -> LogBound:

@@ -22,14 +22,14 @@ from ...protocol.errors import (
 from ...protocol.types import CompressionType, TopicPartition
 from ..actors.coordinators.committed_offsets import CommittedOffsets
 from ..actors.coordinators.internal_topic import INTERNAL_TOPIC_CONFIG
-from ..config.internal_keys import check_internal_change
+from ..config.log_config import check_internal_change
 from ..logs.log_manager import LogManager
 from ..logs.topic_changes import ConfigChange
 from ..logs.topics import HostedPartition, HostedTopic, OfflinePartition
+from ..sharing.partitions import SharePartitions
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.disk.checkpoints import encode_uuid
 from ..storage.disk.paths import INTERNAL_TOPICS, is_internal
-from .share_partitions import SharePartitions
 
 MADE_BY_ADMINISTRATORS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics of the server's own that can be made before a coordinator needs them."""

@@ -12,7 +12,7 @@ import attrs
 from ...protocol.errors import InvalidConfigError, InvalidRequestError, RequestError
 from ...protocol.limits import INT32_MAX
 from ...protocol.patterns import compiled_pattern
-from .key import ConfigKey, number_reader
+from .key import list_of, named, number
 
 METRICS: Final = "metrics"
 INTERVAL_MS: Final = "interval.ms"
@@ -39,42 +39,25 @@ def _parts(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text.strip() else ()
 
 
-def _written(parts: tuple[str, ...]) -> str:
-    return ",".join(parts)
-
-
-CLIENT_METRICS_KEYS: Final[dict[str, ConfigKey]] = {
-    key.name: key
-    for key in (
-        ConfigKey(
-            name=INTERVAL_MS,
-            type="int",
-            default=DEFAULT_INTERVAL_MS,
-            read=number_reader(-INT32_MAX - 1, INT32_MAX),
-            write=str,
-            doc="How often a client sends its metrics.",
-            unit="ms",
-            valid=f"{MIN_INTERVAL_MS}..{MAX_INTERVAL_MS}",
+CLIENT_METRICS_KEYS: Final = named(
+    {
+        INTERVAL_MS: number(
+            DEFAULT_INTERVAL_MS,
+            "How often a client sends its metrics.",
+            low=-INT32_MAX - 1,
+            high=INT32_MAX,
         ),
-        ConfigKey(
-            name=MATCH,
-            type="list",
-            default=(),
-            read=_parts,
-            write=_written,
-            doc="Of which clients: each part of theirs has to match the expression; nothing is all of them.",
-            valid=f"PART=EXPRESSION with {', '.join(MATCHED)}",
+        MATCH: list_of(
+            _parts,
+            (),
+            "Of which clients: each part of theirs has to match the expression; nothing is all of them.",
+            f"PART=EXPRESSION with {', '.join(MATCHED)}",
         ),
-        ConfigKey(
-            name=METRICS,
-            type="list",
-            default=(),
-            read=_parts,
-            write=_written,
-            doc="How the names of the metrics begin that are wanted; * is all, nothing is none.",
+        METRICS: list_of(
+            _parts, (), "How the names of the metrics begin that are wanted; * is all, nothing is none.", "beginnings of names"
         ),
-    )
-}
+    }
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -96,24 +79,16 @@ def subscription(overrides: Mapping[str, str]) -> Subscription:
     if unknown := [name for name in overrides if name not in CLIENT_METRICS_KEYS]:
         raise InvalidRequestError(f"Unknown client metrics configuration: {unknown[0]}")
     values = {name: key.default for name, key in CLIENT_METRICS_KEYS.items()}
-    for name, text in overrides.items():
-        try:
-            values[name] = CLIENT_METRICS_KEYS[name].read(text)
-        except ValueError as exc:
-            raise InvalidConfigError(f"Invalid value {text} for configuration {name}: {exc}") from exc
+    values |= {name: CLIENT_METRICS_KEYS[name].parse("client metrics", text) for name, text in overrides.items()}
     for name in (METRICS, MATCH):
-        _check_list(name, values[name])
+        if "" in values[name]:
+            raise InvalidConfigError(f"Configuration {name!r} values must not be empty.")
     interval_ms: int = values[INTERVAL_MS]
     if not MIN_INTERVAL_MS <= interval_ms <= MAX_INTERVAL_MS:
         raise InvalidRequestError(
             f"Invalid value {interval_ms} for {INTERVAL_MS}, interval must be between 100 and 3600000 (1 hour)"
         )
     return Subscription(metrics=frozenset(values[METRICS]), interval_ms=interval_ms, match=dict(map(_pattern, values[MATCH])))
-
-
-def _check_list(name: str, parts: tuple[str, ...]) -> None:
-    if "" in parts:
-        raise InvalidConfigError(f"Configuration {name!r} values must not be empty.")
 
 
 def _pattern(text: str) -> tuple[str, Callable[[str], bool]]:

@@ -17,6 +17,7 @@ from ...protocol.errors import InvalidConfigError
 from ...protocol.limits import INT32_MAX
 from .key import ConfigKey, choice, number, switch
 
+KINDS: Final = ("consumer", "share", "streams")
 MAX_DURATION_CHARS: Final = 64
 _DURATION: Final = re.compile(
     r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{0,9}))?S)?)?", re.ASCII | re.IGNORECASE
@@ -56,62 +57,76 @@ HEARTBEAT: Final = 5_000, 15_000
 ASSIGNMENT: Final = 0, 15_000
 
 
-def _ms(name: str, default: int, doc: str, *, low: int = 1) -> ConfigKey:
-    return number(name, default, doc, unit="ms", low=low, high=INT32_MAX)
+def _followed(name: str, default: int, doc: str, *, low: int = 1, strict: tuple[int, int] | None = None) -> ConfigKey:
+    """A key that follows the server's of the same name, with `group.` before it."""
+    unit = "ms" if name.endswith(".ms") else ""
+    return number(default, doc, low=low, high=INT32_MAX, unit=unit, strict=strict, broker_name=f"group.{name}", name=name)
 
 
-def _count(name: str, default: int, doc: str, *, low: int = 1) -> ConfigKey:
-    return number(name, default, doc, low=low, high=INT32_MAX)
+def _times(kind: str, a_group: str) -> tuple[ConfigKey, ...]:
+    """The keys that groups of all three kinds have."""
+    return (
+        _followed(f"{kind}.session.timeout.ms", 45_000, f"How long a member of {a_group} may be silent.", strict=SESSION),
+        _followed(
+            f"{kind}.heartbeat.interval.ms", 5_000, f"How often members of {a_group} send a heartbeat.", strict=HEARTBEAT
+        ),
+        _followed(f"{kind}.assignment.interval.ms", 1_000, "Kept; assignments are made at once.", low=0, strict=ASSIGNMENT),
+    )
 
 
 GROUP_KEYS: Final[dict[str, ConfigKey]] = {
     key.name: key
     for key in (
-        _ms("consumer.session.timeout.ms", 45_000, "How long a member of a consumer group may be silent."),
-        _ms("consumer.heartbeat.interval.ms", 5_000, "How often members of a consumer group send a heartbeat."),
-        _ms("consumer.assignment.interval.ms", 1_000, "Kept; assignments are made at once.", low=0),
-        _ms("share.session.timeout.ms", 45_000, "How long a member of a share group may be silent."),
-        _ms("share.heartbeat.interval.ms", 5_000, "How often members of a share group send a heartbeat."),
-        _ms("share.assignment.interval.ms", 1_000, "Kept; assignments are made at once.", low=0),
-        _ms("share.record.lock.duration.ms", 30_000, "How long a record belongs to the member that it was delivered to."),
-        _count("share.delivery.count.limit", 5, "How often a record is delivered at most."),
-        _count("share.partition.max.record.locks", 2_000, "Records of a partition that are delivered and not acknowledged."),
+        *_times("consumer", "a consumer group"),
+        *_times("share", "a share group"),
+        _followed(
+            "share.record.lock.duration.ms",
+            30_000,
+            "How long a record belongs to the member that it was delivered to.",
+            strict=(15_000, 60_000),
+        ),
+        _followed("share.delivery.count.limit", 5, "How often a record is delivered at most.", strict=(2, 10)),
+        _followed(
+            "share.partition.max.record.locks",
+            2_000,
+            "Records of a partition that are delivered and not acknowledged.",
+            strict=(100, 4_000),
+        ),
         ConfigKey(
             name="share.auto.offset.reset",
             type="string",
             default=LATEST,
             read=AutoOffsetReset.parse,
-            write=str,
             doc="Where reading a partition begins.",
             valid="earliest, latest, by_duration:<PnDTnHnMn.nS>",
         ),
         choice(
-            "share.isolation.level",
             False,
             {"read_uncommitted": False, "read_committed": True},
             "Whether records of transactions that have not committed are delivered.",
+            name="share.isolation.level",
         ),
-        switch("share.renew.acknowledge.enable", True, "Whether members may keep records for longer."),
-        _ms("streams.session.timeout.ms", 45_000, "How long a member of a Streams group may be silent."),
-        _ms("streams.heartbeat.interval.ms", 5_000, "How often members of a Streams group send a heartbeat."),
-        _ms("streams.assignment.interval.ms", 1_000, "Kept; assignments are made at once.", low=0),
-        _ms("streams.initial.rebalance.delay.ms", 3_000, "How long an empty Streams group waits for more members.", low=0),
-        _count("streams.num.standby.replicas", 0, "Standby tasks for each task with state.", low=0),
+        switch(True, "Whether members may keep records for longer.", name="share.renew.acknowledge.enable"),
+        *_times("streams", "a Streams group"),
+        _followed(
+            "streams.initial.rebalance.delay.ms", 3_000, "How long an empty Streams group waits for more members.", low=0
+        ),
+        _followed("streams.num.standby.replicas", 0, "Standby tasks for each task with state.", low=0, strict=(0, 2)),
     )
 }
-LIMITS: Final[dict[str, tuple[int, int]]] = {
-    **{f"{kind}.session.timeout.ms": SESSION for kind in ("consumer", "share", "streams")},
-    **{f"{kind}.heartbeat.interval.ms": HEARTBEAT for kind in ("consumer", "share", "streams")},
-    **{f"{kind}.assignment.interval.ms": ASSIGNMENT for kind in ("consumer", "share", "streams")},
-    "share.record.lock.duration.ms": (15_000, 60_000),
-    "share.delivery.count.limit": (2, 10),
-    "share.partition.max.record.locks": (100, 4_000),
-    "streams.num.standby.replicas": (0, 2),
-}
-"""What a group may have, both ends inclusive, on a server that is not lenient."""
 
 GroupConfig = Mapping[str, Any]
 """The value of every key of `GROUP_KEYS`."""
+
+
+def default_group_config(server: object, *, lenient: bool) -> GroupConfig:
+    """The configuration of all groups that say nothing themselves. `server`: has fields for those keys of the server that it
+    knows; the others have their defaults. A server that is not lenient asks for no more heartbeats than Kafka's."""
+    values = {name: getattr(server, key.broker_name.replace(".", "_"), key.default) for name, key in GROUP_KEYS.items()}
+    if not lenient:
+        for kind in KINDS:
+            values[f"{kind}.heartbeat.interval.ms"] = max(values[f"{kind}.heartbeat.interval.ms"], HEARTBEAT[0])
+    return values
 
 
 def group_config(defaults: GroupConfig, overrides: Mapping[str, str], *, lenient: bool) -> GroupConfig:
@@ -121,14 +136,11 @@ def group_config(defaults: GroupConfig, overrides: Mapping[str, str], *, lenient
         key = GROUP_KEYS.get(name)
         if key is None:
             raise InvalidConfigError(f"Unknown group config name: {name}")
-        try:
-            values[name] = value = key.read(text.strip() if key.type == "boolean" else text)
-        except ValueError as exc:
-            raise InvalidConfigError(f"group configuration {name}={text!r}: {exc}") from exc
-        low, high = LIMITS.get(name, (0, INT32_MAX))
-        if name in LIMITS and not lenient and not low <= value <= high:
+        values[name] = value = key.parse("group", text.strip() if key.type == "boolean" else text)
+        if key.strict is not None and not lenient and not key.strict[0] <= value <= key.strict[1]:
+            low, high = key.strict
             raise InvalidConfigError(f"group configuration {name}={text!r}: {value} is not in {low}..{high}")
-    for kind in ("consumer", "share", "streams"):
+    for kind in KINDS:
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if (session in overrides or heartbeat in overrides) and values[session] <= values[heartbeat]:
             raise InvalidConfigError(f"{session}={values[session]} is not above {heartbeat}={values[heartbeat]}")

@@ -1,64 +1,219 @@
-"""The configuration of one log."""
+"""The configuration of one log: topic keys, Kafka's topic keys without effect here, and rules for the server's own topics.
+
+Source of names and defaults: Kafka's TopicConfig and LogConfig (4.1); of the names of the broker's keys that topics follow and
+that can be set while the server runs: ServerTopicConfigSynonyms, DynamicBrokerConfig (4.3).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
-from ...protocol.errors import InvalidConfigError
+from ...protocol.errors import ErrorCode, InvalidConfigError, InvalidRequestError, RequestError
+from ...protocol.limits import INT16_MAX, INT32_MAX, INT64_MAX, MAX_MESSAGE_BYTES, MIB
 from ...protocol.types import CompressionType, TimestampType
-from .key import ConfigKey
-from .topic_keys import INTERNAL_SEGMENT_BYTES, KNOWN_KEYS, TOPIC_KEYS
-from .values import DiskFullPolicy, Durability, GapPolicy, RecordValidation
+from .key import ConfigKey, bool_key, choice, field, int_key, keys_of, list_of, named, number, ratio, switch
+from .values import DAY_MS, FORMER_POLICIES, DiskFullPolicy, Durability, DurabilityMode, GapPolicy, RecordValidation
 
 
-def _read_value(key: ConfigKey, text: str) -> Any:
-    try:
-        return key.read(text)
-    except ValueError as exc:
-        raise InvalidConfigError(f"topic configuration {key.name}={text!r}: {exc}") from exc
+def _read_cleanup_policy(text: str) -> tuple[str, ...]:
+    policies = tuple(part.strip().lower() for part in text.split(",") if part.strip())
+    if (text.strip() and not policies) or any(policy not in ("delete", "compact") for policy in policies):
+        raise ValueError(f"{text!r} is not a list of delete and compact")
+    return policies
+
+
+def _read_groups(text: str) -> tuple[str, ...]:
+    groups = tuple(part.strip() for part in text.split(",")) if text.strip() else ()
+    if any(not group or len(group.encode()) > INT16_MAX for group in groups):
+        raise ValueError(f"{text!r} is not a list of names of groups, each of 1 to {INT16_MAX} bytes, with commas between them")
+    if len(set(groups)) < len(groups):
+        raise ValueError(f"{text!r} names a group twice")
+    return groups
+
+
+_CODECS: Final[dict[str, CompressionType | None]] = {
+    "producer": None,
+    "uncompressed": CompressionType.NONE,
+    **{name: CompressionType[name.upper()] for name in ("gzip", "snappy", "lz4", "zstd")},
+}
+_TIMESTAMP_TYPES: Final = {
+    "CreateTime": TimestampType.CREATE_TIME,
+    "LogAppendTime": TimestampType.LOG_APPEND_TIME,
+}
 
 
 @attrs.frozen(kw_only=True)
 class LogConfig:
     """Everything a log needs to know about itself. Fields are the topic keys with `_` for `.`."""
 
-    compression_type: CompressionType | None = TOPIC_KEYS["compression.type"].default
-    compression_gzip_level: int = TOPIC_KEYS["compression.gzip.level"].default
-    compression_lz4_level: int = TOPIC_KEYS["compression.lz4.level"].default
-    compression_zstd_level: int = TOPIC_KEYS["compression.zstd.level"].default
-    message_timestamp_type: TimestampType = TOPIC_KEYS["message.timestamp.type"].default
-    message_timestamp_before_max_ms: int = TOPIC_KEYS["message.timestamp.before.max.ms"].default
-    message_timestamp_after_max_ms: int = TOPIC_KEYS["message.timestamp.after.max.ms"].default
-    max_message_bytes: int = TOPIC_KEYS["max.message.bytes"].default
-    segment_bytes: int = TOPIC_KEYS["segment.bytes"].default
-    segment_ms: int = TOPIC_KEYS["segment.ms"].default
-    segment_jitter_ms: int = TOPIC_KEYS["segment.jitter.ms"].default
-    segment_index_bytes: int = TOPIC_KEYS["segment.index.bytes"].default
-    index_interval_bytes: int = TOPIC_KEYS["index.interval.bytes"].default
-    preallocate: bool = TOPIC_KEYS["preallocate"].default
-    flush_messages: int = TOPIC_KEYS["flush.messages"].default
-    flush_ms: int = TOPIC_KEYS["flush.ms"].default
-    file_delete_delay_ms: int = TOPIC_KEYS["file.delete.delay.ms"].default
-    durability: Durability = TOPIC_KEYS["durability"].default
-    record_validation: RecordValidation = TOPIC_KEYS["record.validation"].default
-    fetch_check_crcs: bool = TOPIC_KEYS["fetch.check.crcs"].default
-    gap_policy: GapPolicy = TOPIC_KEYS["gap.policy"].default
-    min_insync_replicas: int = TOPIC_KEYS["min.insync.replicas"].default
-    disk_full_policy: DiskFullPolicy = TOPIC_KEYS["disk.full.policy"].default
-    disk_full_priority: int = TOPIC_KEYS["disk.full.priority"].default
-    cleanup_policy: tuple[str, ...] = TOPIC_KEYS["cleanup.policy"].default
-    retention_ms: int = TOPIC_KEYS["retention.ms"].default
-    retention_bytes: int = TOPIC_KEYS["retention.bytes"].default
-    retention_hold_groups: tuple[str, ...] = TOPIC_KEYS["retention.hold.groups"].default
-    retention_hold_max_bytes: int = TOPIC_KEYS["retention.hold.max.bytes"].default
-    retention_hold_max_ms: int = TOPIC_KEYS["retention.hold.max.ms"].default
-    delete_retention_ms: int = TOPIC_KEYS["delete.retention.ms"].default
-    min_compaction_lag_ms: int = TOPIC_KEYS["min.compaction.lag.ms"].default
-    max_compaction_lag_ms: int = TOPIC_KEYS["max.compaction.lag.ms"].default
-    min_cleanable_dirty_ratio: float = TOPIC_KEYS["min.cleanable.dirty.ratio"].default
+    compression_type: CompressionType | None = field(
+        choice(None, _CODECS, "Codec of stored batches; `producer` keeps what was sent.", broker_name="compression.type")
+    )
+    compression_gzip_level: int = int_key(
+        -1, "Level when the server compresses with gzip.", low=-1, high=9, broker_name="compression.gzip.level"
+    )
+    compression_lz4_level: int = int_key(
+        9, "Level when the server compresses with lz4.", low=1, high=17, broker_name="compression.lz4.level"
+    )
+    compression_zstd_level: int = int_key(
+        3, "Level when the server compresses with zstd.", low=-131072, high=22, broker_name="compression.zstd.level"
+    )
+    message_timestamp_type: TimestampType = field(
+        choice(
+            TimestampType.CREATE_TIME,
+            _TIMESTAMP_TYPES,
+            "Whose clock a record's timestamp is: the producer's or the log's.",
+            broker_name="log.message.timestamp.type",
+        )
+    )
+    message_timestamp_before_max_ms: int = int_key(
+        INT64_MAX,
+        "How far before the server's clock a record's timestamp may lie.",
+        broker_name="log.message.timestamp.before.max.ms",
+    )
+    message_timestamp_after_max_ms: int = int_key(
+        3_600_000,
+        "How far after the server's clock a record's timestamp may lie.",
+        broker_name="log.message.timestamp.after.max.ms",
+    )
+    max_message_bytes: int = int_key(
+        MAX_MESSAGE_BYTES, "Largest record batch, as stored.", high=INT32_MAX, broker_name="message.max.bytes"
+    )
+    segment_bytes: int = int_key(
+        1024 * MIB,
+        "A segment is rolled before its log grows past this.",
+        low=14,
+        high=INT32_MAX,
+        broker_name="log.segment.bytes",
+        internal=True,
+    )
+    segment_ms: int = int_key(7 * DAY_MS, "A segment is rolled when it spans more than this.", low=1, broker_name="log.roll.ms")
+    segment_jitter_ms: int = int_key(
+        0, "Random reduction of segment.ms, so that partitions roll apart.", broker_name="log.roll.jitter.ms"
+    )
+    segment_index_bytes: int = int_key(
+        10 * MIB,
+        "Size of a preallocated offset or time index, rounded down to whole entries.",
+        low=24,
+        high=INT32_MAX,
+        broker_name="log.index.size.max.bytes",
+    )
+    index_interval_bytes: int = int_key(
+        4096,
+        "Log bytes between two index entries.",
+        high=INT32_MAX,
+        broker_name="log.index.interval.bytes",
+        internal=True,
+    )
+    preallocate: bool = bool_key(False, "Give a new segment's log file its full size at once.", broker_name="log.preallocate")
+    flush_messages: int = int_key(
+        INT64_MAX,
+        "Sync once this many records are unsynced.",
+        unit="records",
+        low=1,
+        broker_name="log.flush.interval.messages",
+        internal=True,
+    )
+    flush_ms: int = int_key(
+        INT64_MAX, "Sync once records are unsynced for this long.", broker_name="log.flush.interval.ms", internal=True
+    )
+    file_delete_delay_ms: int = int_key(
+        60_000,
+        "Time between taking files out of the log and deleting them.",
+        broker_name="log.segment.delete.delay.ms",
+        internal=True,
+    )
+    durability: Durability = field(
+        ConfigKey(
+            type="string",
+            default=Durability(DurabilityMode.OS),
+            read=Durability.parse,
+            doc="When an append is forced to the device; the high watermark follows.",
+            valid="fsync, group:<ms>, os",
+        )
+    )
+    record_validation: RecordValidation = field(
+        choice(
+            RecordValidation.FULL,
+            RecordValidation,
+            "`full` walks every record of a produced batch; `header` trusts the producer's header, and without "
+            "`compression.type` does not look for `max_headers_per_record` either.",
+        )
+    )
+    fetch_check_crcs: bool = bool_key(False, "Check CRC and header of every batch before it is answered to a reader.")
+    gap_policy: GapPolicy = field(
+        choice(
+            GapPolicy.SKIP,
+            GapPolicy,
+            "At offsets that damage took out of the log: go on behind them, or answer an error until they are accepted.",
+        )
+    )
+    min_insync_replicas: int = int_key(
+        1,
+        "One server is one replica: kept for those who ask, no append waits for it or is refused.",
+        low=1,
+        high=INT32_MAX,
+        broker_name="min.insync.replicas",
+        internal=True,
+    )
+    disk_full_policy: DiskFullPolicy = field(
+        choice(
+            DiskFullPolicy.REFUSE,
+            DiskFullPolicy,
+            "Where there is no room, or a hold is at its bounds: refuse appends, or drop the oldest segments.",
+            former=FORMER_POLICIES,
+        )
+    )
+    disk_full_priority: int = int_key(
+        0, "Of the topics with `drop-oldest`, those with the lowest are dropped from first.", low=-1000, high=1000
+    )
+    cleanup_policy: tuple[str, ...] = field(
+        list_of(
+            _read_cleanup_policy,
+            ("delete",),
+            "What happens to old records; empty: all are kept.",
+            "delete, compact, or nothing",
+            broker_name="log.cleanup.policy",
+        )
+    )
+    retention_ms: int = int_key(7 * DAY_MS, "Age at which a segment may go; -1: never.", low=-1, broker_name="log.retention.ms")
+    retention_bytes: int = int_key(
+        -1, "Size of a partition above which old segments may go; -1: never.", low=-1, broker_name="log.retention.bytes"
+    )
+    retention_hold_groups: tuple[str, ...] = field(
+        list_of(_read_groups, (), "Retention takes nothing that one of these groups has not committed.", "names of groups")
+    )
+    retention_hold_max_bytes: int = int_key(
+        -1, "Up to how much such groups hold of a partition beyond retention; -1: no limit.", low=-1
+    )
+    retention_hold_max_ms: int = int_key(
+        -1, "Up to which age of a segment such groups hold it beyond retention; -1: no limit.", low=-1
+    )
+    delete_retention_ms: int = int_key(
+        DAY_MS, "Life of a tombstone after compaction.", broker_name="log.cleaner.delete.retention.ms", internal=True
+    )
+    min_compaction_lag_ms: int = int_key(
+        0, "Records younger than this are not compacted.", broker_name="log.cleaner.min.compaction.lag.ms", internal=True
+    )
+    max_compaction_lag_ms: int = int_key(
+        INT64_MAX,
+        "Records older than this are compacted.",
+        low=1,
+        broker_name="log.cleaner.max.compaction.lag.ms",
+        internal=True,
+    )
+    min_cleanable_dirty_ratio: float = field(
+        ratio(
+            0.5,
+            "Share of uncompacted bytes that starts a compaction.",
+            broker_name="log.cleaner.min.cleanable.ratio",
+            internal=True,
+        )
+    )
 
     def overlay(self, overrides: Mapping[str, str], *, lenient: bool = False) -> LogConfig:
         """This configuration with the topic keys of `overrides` (Kafka's names, text values) laid over it.
@@ -76,11 +231,11 @@ class LogConfig:
             if not isinstance(text, str):
                 raise InvalidConfigError(f"topic configuration {name} is a {type(text).__name__}; values are strings")
             if key is not None:
-                value = _read_value(key, text)
+                value = key.parse("topic", text)
                 if name in TOPIC_KEYS:
                     changes[key.attribute] = value
         if INTERNAL_SEGMENT_BYTES.name in overrides:
-            changes["segment_bytes"] = _read_value(INTERNAL_SEGMENT_BYTES, overrides[INTERNAL_SEGMENT_BYTES.name])
+            changes["segment_bytes"] = INTERNAL_SEGMENT_BYTES.parse("topic", overrides[INTERNAL_SEGMENT_BYTES.name])
         config = attrs.evolve(self, **changes)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise InvalidConfigError(
@@ -108,3 +263,118 @@ class LogConfig:
             CompressionType.ZSTD: self.compression_zstd_level,
         }
         return levels.get(compression_type)
+
+
+TOPIC_KEYS: Final = keys_of(LogConfig, ".")
+
+
+# ---- keys without effect ---------------------------------------------------------------------------------------------------
+
+
+def _read_throttled_replicas(text: str) -> str:
+    if text.strip() not in ("", "*") and not all(re.fullmatch(r"\s*\d+:\d+\s*", part) for part in text.split(",")):
+        raise ValueError(f"{text!r} is neither * nor a list of partition:node")
+    return text
+
+
+def _read_nothing_but_false(text: str) -> bool:
+    if text.lower() != "false":
+        raise ValueError(f"{text!r} is not false: there is no tiered storage here")
+    return False
+
+
+_THROTTLED: Final = ConfigKey(
+    type="list", default="", read=_read_throttled_replicas, doc="Nothing is replicated.", valid="*, partition:node"
+)
+_NO_TIERS: Final = "There is no tiered storage"
+
+KEPT_KEYS: Final = named(
+    {
+        "leader.replication.throttled.replicas": _THROTTLED,
+        "follower.replication.throttled.replicas": _THROTTLED,
+        "unclean.leader.election.enable": switch(
+            False, "A partition has one replica, its leader.", broker_name="unclean.leader.election.enable"
+        ),
+        "remote.storage.enable": ConfigKey(
+            type="boolean", default=False, read=_read_nothing_but_false, doc=f"{_NO_TIERS}.", valid="false"
+        ),
+        "remote.log.copy.disable": switch(False, f"{_NO_TIERS}."),
+        "remote.log.delete.on.disable": switch(False, f"{_NO_TIERS}."),
+        "local.retention.ms": number(-2, f"{_NO_TIERS}; retention.ms counts.", low=-2, broker_name="log.local.retention.ms"),
+        "local.retention.bytes": number(
+            -2, f"{_NO_TIERS}; retention.bytes counts.", low=-2, broker_name="log.local.retention.bytes"
+        ),
+    }
+)
+"""Kafka's topic keys that are kept and have no effect."""
+
+FORMER_KEYS: Final = named(
+    {
+        name: ConfigKey(type=kind, default=None, read=lambda text: text, doc=doc, valid="anything")
+        for name, kind, doc in (
+            ("message.format.version", "string", "Records are stored in format 2, that of Kafka 0.11 and later."),
+            ("message.downconversion.enable", "boolean", "Records are answered as they are stored."),
+            ("message.timestamp.difference.max.ms", "long", "message.timestamp.before.max.ms and after.max.ms count."),
+        )
+    }
+)
+"""Kept in the same way: keys that Kafka 4 does not have any more and that programs for older brokers still name."""
+
+INTERNAL_SEGMENT_BYTES: Final = attrs.evolve(
+    TOPIC_KEYS["segment.bytes"],
+    name="internal.segment.bytes",
+    doc="Counts in place of segment.bytes; Kafka has it for tests, whose segments are smaller than segment.bytes may be there.",
+    broker_name="",
+)
+
+KNOWN_KEYS: Final[dict[str, ConfigKey]] = {
+    **TOPIC_KEYS,
+    **KEPT_KEYS,
+    **FORMER_KEYS,
+    INTERNAL_SEGMENT_BYTES.name: INTERNAL_SEGMENT_BYTES,
+}
+
+
+# ---- the broker's keys that topics follow ----------------------------------------------------------------------------------
+
+FOLLOWED_KEYS: Final[Mapping[str, ConfigKey]] = {
+    key.broker_name: key for key in (*TOPIC_KEYS.values(), *KEPT_KEYS.values()) if key.broker_name
+}
+"""By name, the broker's keys that can change while it runs: the default of a topic key that the topic does not override."""
+
+
+def topic_defaults_of(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Topic keys and values, of the broker's keys that were set while it runs. Raises InvalidRequestError for others."""
+    if fixed := sorted(overrides.keys() - FOLLOWED_KEYS.keys()):
+        raise InvalidRequestError(
+            f"{', '.join(fixed)}: not to be set while the server runs; change its file or its environment and start it again"
+        )
+    return {FOLLOWED_KEYS[name].name: value for name, value in overrides.items()}
+
+
+# ---- the server's own topics -----------------------------------------------------------------------------------------------
+
+INTERNAL_KEYS: Final = frozenset(key.name for key in KNOWN_KEYS.values() if key.internal)
+"""They decide how files are cut, cleaned and synced, and not which records are accepted or kept: committed offsets and
+transactions are in these topics."""
+MIN_SEGMENT_BYTES: Final = MIB
+"""Of such a topic: each segment costs three files. Tests that need smaller ones have `internal.segment.bytes`, as in Kafka."""
+
+
+def check_internal_change(topic: str, before: Mapping[str, str], after: Mapping[str, str], usual: Mapping[str, str]) -> None:
+    """Raises RequestError when a change of a topic of the server's own is not one that may be. `usual`: what such a topic is
+    made with; a change back to that, or to the server's default where that says nothing, always may."""
+    changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    refused = [key for key in changed if key not in INTERNAL_KEYS and after.get(key) != usual.get(key)]
+    if refused:
+        raise RequestError(
+            f"topic {topic!r} is the server's own: {', '.join(refused)} cannot be changed; "
+            f"{', '.join(sorted(INTERNAL_KEYS))} can",
+            ErrorCode.POLICY_VIOLATION,
+        )
+    segment_bytes = after.get("segment.bytes", "")
+    if "segment.bytes" in changed and segment_bytes.isdecimal() and int(segment_bytes) < MIN_SEGMENT_BYTES:
+        raise RequestError(
+            f"topic {topic!r} is the server's own: its segment.bytes is at least {MIN_SEGMENT_BYTES}",
+            ErrorCode.POLICY_VIOLATION,
+        )

@@ -1,4 +1,4 @@
-"""What configuration keys of topics can say, beside numbers and text."""
+"""What configuration keys can say, beside numbers and text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Final, Self
 import attrs
 
 DAY_MS: Final = 86_400_000
+DEFAULT_LINES_PER_MINUTE: Final = 100
+"""Of one kind: what 100 connections that fail in the same way have to say, and 20 MB a day if that goes on."""
 
 
 class DurabilityMode(enum.Enum):
@@ -65,3 +67,40 @@ class GapPolicy(enum.Enum):
 
 FORMER_POLICIES: Final = {"expire-oldest": DiskFullPolicy.DROP_OLDEST}
 """Names that directories and settings may still have."""
+
+
+class DataPermissions(enum.Enum):
+    """Permissions of files and directories that the server makes, so that not the umask decides; existing ones keep theirs."""
+
+    OWNER = "owner"
+    """0600 and 0700: nobody but the user that the server runs as."""
+    GROUP = "group"
+    """0640 and 0750: its group may read."""
+    UMASK = "umask"
+    """Whatever the umask of the process leaves."""
+
+    @property
+    def file_mode(self) -> int | None:
+        """None: 0666 without what the umask takes away."""
+        return _MODES[self][0]
+
+    @property
+    def directory_mode(self) -> int | None:
+        """None: 0777 without what the umask takes away."""
+        return _MODES[self][1]
+
+
+_MODES: Final = {
+    DataPermissions.OWNER: (0o600, 0o700),
+    DataPermissions.GROUP: (0o640, 0o750),
+    DataPermissions.UMASK: (None, None),
+}
+
+
+class LogLevel(enum.Enum):
+    """The least important lines that are written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"

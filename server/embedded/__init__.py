@@ -11,9 +11,9 @@ What a broker has to say goes to the loggers below `triolog`; nothing of it is s
 import logging
 
 from ...protocol.errors import ExpectedOffsetError as ExpectedOffsetError
-from ..control.life import ForkedError as ForkedError
-from ..control.life import NotRunningError as NotRunningError
-from ..settings.broker_config import Address as Address
+from ..config.broker_config import Address as Address
+from ..fake.life import ForkedError as ForkedError
+from ..fake.life import NotRunningError as NotRunningError
 from .blocking import BlockingBroker as BlockingBroker
 from .broker import EmbeddedBroker as EmbeddedBroker
 from .living import LOCALHOST as LOCALHOST

@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import trio
 
-from ..control.proxies import AwaitedFor, AwaitedProxy, awaited, awaited_at_once
-from ..control.views.groups_view import GroupsView
-from ..control.views.log_view import LogView
+from ..fake.proxies import AwaitedProxy, awaited, awaited_at_once, made_for_tasks
+from ..fake.views.groups_view import GroupsView
+from ..fake.views.log_view import LogView
 from . import opening
 from .broker import EmbeddedBroker, open_fork
 from .follow import Follow as Follow
@@ -29,7 +29,6 @@ from .thread import BrokerThread, clock_of
 from .transaction import Transaction
 
 T = TypeVar("T")
-V = TypeVar("V")
 P = ParamSpec("P")
 
 
@@ -262,28 +261,6 @@ class AioTransaction(AwaitedProxy[Transaction]):
         await self.leave(failed=kind is not None)
 
 
-def _follow(method: Callable[Concatenate[V, P], Follow]) -> Callable[Concatenate[AwaitedFor[V], P], Follow]:
-    """A method that answers a follow."""
-
-    @wraps(method)
-    def call(proxy: AwaitedFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> Follow:
-        return method(proxy._target, *arguments, **keywords).through(proxy._caller.call)
-
-    return call
-
-
-def _transaction(
-    method: Callable[Concatenate[V, P], Transaction],
-) -> Callable[Concatenate[AwaitedFor[V], P], AioTransaction]:
-    """A method that answers a transaction."""
-
-    @wraps(method)
-    def call(proxy: AwaitedFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> AioTransaction:
-        return AioTransaction(method(proxy._target, *arguments, **keywords), proxy._caller)
-
-    return call
-
-
 class AioBroker(AioThread):
     """A running broker, to be called from the tasks of the loop that has opened it. `open_broker` opens it."""
 
@@ -325,8 +302,8 @@ class AioBroker(AioThread):
     append = awaited(EmbeddedBroker.append)
     append_by_key = awaited(EmbeddedBroker.append_by_key)
     fetch = awaited(EmbeddedBroker.fetch)
-    follow = _follow(EmbeddedBroker.follow)
-    transaction = _transaction(EmbeddedBroker.transaction)
+    follow = made_for_tasks(lambda follow, caller: follow.through(caller.call), EmbeddedBroker.follow)
+    transaction = made_for_tasks(AioTransaction, EmbeddedBroker.transaction)
     offset_for_time = awaited(EmbeddedBroker.offset_for_time)
     offsets_for_times = awaited(EmbeddedBroker.offsets_for_times)
 

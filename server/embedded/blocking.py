@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial, wraps
+from functools import partial
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Self
 
 from ...protocol.types import TopicPartition
-from ..control.proxies import Caller, Proxy, StandsFor, at_once, waiting
-from ..control.views.blocking_views import (
+from ..fake.proxies import Caller, Proxy, at_once, made, waiting
+from ..fake.views.blocking_views import (
     BlockingClock,
     BlockingFaults,
     BlockingGroups,
@@ -26,9 +26,6 @@ from .living import directory_like
 from .opening import open_broker
 from .thread import BlockingThread, clock_of
 from .transaction import Transaction
-
-V = TypeVar("V")
-P = ParamSpec("P")
 
 
 class BlockingFollowedRecord(Followed):
@@ -98,28 +95,6 @@ class BlockingTransaction(Proxy[Transaction]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.leave(failed=kind is not None)
-
-
-def _follow(method: Callable[Concatenate[V, P], Follow]) -> Callable[Concatenate[StandsFor[V], P], BlockingFollow]:
-    """A method that answers a follow."""
-
-    @wraps(method)
-    def call(proxy: StandsFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> BlockingFollow:
-        return BlockingFollow(method(proxy._target, *arguments, **keywords), proxy._caller)
-
-    return call
-
-
-def _transaction(
-    method: Callable[Concatenate[V, P], Transaction],
-) -> Callable[Concatenate[StandsFor[V], P], BlockingTransaction]:
-    """A method that answers a transaction."""
-
-    @wraps(method)
-    def call(proxy: StandsFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> BlockingTransaction:
-        return BlockingTransaction(method(proxy._target, *arguments, **keywords), proxy._caller)
-
-    return call
 
 
 class BlockingBroker(BlockingThread):
@@ -208,7 +183,7 @@ class BlockingBroker(BlockingThread):
     append = waiting(EmbeddedBroker.append)
     append_by_key = waiting(EmbeddedBroker.append_by_key)
     fetch = waiting(EmbeddedBroker.fetch)
-    follow = _follow(EmbeddedBroker.follow)
-    transaction = _transaction(EmbeddedBroker.transaction)
+    follow = made(BlockingFollow, EmbeddedBroker.follow)
+    transaction = made(BlockingTransaction, EmbeddedBroker.transaction)
     offset_for_time = waiting(EmbeddedBroker.offset_for_time)
     offsets_for_times = waiting(EmbeddedBroker.offsets_for_times)

@@ -17,17 +17,17 @@ from ...protocol.errors import RequestError
 from ...protocol.limits import MIB
 from ...protocol.types import NO_OFFSET, Bytes, Record, TopicPartition, range_of
 from ..broker import Broker, BrokerStatistics, PlainRecord, TopicDescription
-from ..control.audited import EMBEDDED, noted
-from ..control.clock import MovedClock
-from ..control.life import Life
-from ..control.seed import Seed
-from ..control.views.fault_views import FaultsView, RequestsView
-from ..control.views.groups_view import GroupsView
-from ..control.views.log_view import LogView
-from ..control.views.share_groups_view import ShareGroupsView
-from ..control.views.streams_groups_view import StreamsGroupsView
+from ..config.broker_config import Address, BrokerConfig
+from ..fake.audited import EMBEDDED, noted
+from ..fake.clock import MovedClock
+from ..fake.life import Life
+from ..fake.seed import Seed
+from ..fake.views.fault_views import FaultsView, RequestsView
+from ..fake.views.groups_view import GroupsView
+from ..fake.views.log_view import LogView
+from ..fake.views.share_groups_view import ShareGroupsView
+from ..fake.views.streams_groups_view import StreamsGroupsView
 from ..listeners.addresses import Addresses
-from ..settings.broker_config import Address, BrokerConfig
 from ..storage.log.append import AppendResult
 from ..storage.segments.segment_view import TimestampAndOffset
 from .follow import Follow, Following, ReadOn, Start
@@ -135,12 +135,11 @@ class EmbeddedBroker:
         await self.life.restart()
 
     async def reset(self) -> None:
-        """Be as at the beginning: no records, topics, groups, transactions, faults, requests; then what was seeded. Clients
-        are disconnected. Only for a directory that goes with the block. Raises RuntimeError."""
+        """Be as at the beginning: no records, topics, groups, transactions, faults, requests; then what was seeded. Kafka
+        clients without a login or TLS stay connected. Only for a directory that goes with the block. Raises RuntimeError."""
         if self._is_lasting:
             raise RuntimeError(f"reset() would delete {self.path}; it is for brokers without a path of yours")
-        await self.life.reset()
-        await self.seed.put(self.core)
+        await self.life.reset(self.seed.put)
 
     async def snapshot(self, path: str | os.PathLike[str]) -> None:
         """Put a copy of all data into `path`, which is empty or not there; a broker can be opened on it."""

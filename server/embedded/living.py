@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 
 import trio
 
-from ..control.clock import MovedClock
-from ..control.life import Life
-from ..control.telling import told_over_http
+from ..config.broker_config import Address, BrokerConfig
+from ..config.exposure import KAFKA, METRICS, NATIVE, check_exposure
+from ..fake.clock import MovedClock
+from ..fake.life import Life
+from ..fake.telling import told_over_http
 from ..listeners.addresses import Addresses
-from ..settings.broker_config import Address, BrokerConfig
-from ..settings.exposure import KAFKA, METRICS, NATIVE, check_exposure
 
 MEMORY: Final = ":memory:"
 LOCALHOST: Final = Address(host="127.0.0.1", port=0)

@@ -10,12 +10,12 @@ from typing import Any
 
 from ...protocol.errors import InvalidConfigError
 from ..broker import PlainRecord
-from ..control.clock import MovedClock
-from ..control.life import Life
-from ..control.seed import Seed, Topics
-from ..control.views.log_view import Text
+from ..config.broker_config import Address
+from ..fake.clock import MovedClock
+from ..fake.life import Life
+from ..fake.seed import Seed, Topics
+from ..fake.views.log_view import Text
 from ..listeners.addresses import Addresses
-from ..settings.broker_config import Address
 from ..system.clock import NowMs, system_now_ms
 from .broker import EmbeddedBroker
 from .living import LOCALHOST, data_directory, living

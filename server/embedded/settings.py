@@ -10,8 +10,8 @@ import attrs
 
 from ...protocol.errors import InvalidConfigError
 from ..config import Durability
-from ..settings.broker_config import SECURITY_KEYS, Address, BrokerConfig
-from ..settings.broker_settings import read_given
+from ..config.broker_config import SECURITY_KEYS, Address, BrokerConfig
+from ..config.broker_settings import read_given
 
 SOURCE: Final = "settings"
 

@@ -17,9 +17,9 @@ from typing import Any, Final, Self, TypeVar
 
 import trio
 
-from ..control.clock import MovedClock
-from ..control.life import ForkedError
-from ..settings.broker_config import Address
+from ..config.broker_config import Address
+from ..fake.clock import MovedClock
+from ..fake.life import ForkedError
 from ..system.clock import system_now_ms
 from .broker import EmbeddedBroker, describe_broker
 

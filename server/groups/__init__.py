@@ -1,3 +1,3 @@
-"""Groups of consumers as state machines: classic ones, those whose assignments the server makes, and in `share` those whose
-members share partitions. Who is a member, what each reads, who has to wait for what. No trio, no clock, no disk: times come in,
-answers and records come out."""
+"""Groups of consumers. `classic`: the leader makes the assignment. `consumer`, `share` and `streams`: the server makes it;
+`assigned` has what these kinds have in common. These are rules, without trio, clock and disk: times come in, answers and
+records come out. Their `coordinators` wait, and store."""

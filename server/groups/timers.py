@@ -1,7 +1,6 @@
-"""Deadlines by key, the next one first. Moving a deadline further away, as every heartbeat does, costs a dictionary entry and
-leaves the queue as it is; what the queue has too early is put right when it comes up. The queue is rebuilt when most of it is
-stale, so its size is bounded by the number of keys whatever clients do.
-"""
+"""Deadlines by key, the next one first. To move a deadline further away, as every heartbeat does, costs a dictionary entry and
+leaves the queue as it is; an entry that is too early is corrected when it comes up. The queue is rebuilt when most of it is
+stale, so its size is bounded by the number of keys whatever clients do."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ _STALE_ENTRIES: Final = 64
 
 @attrs.define(eq=False, repr=False)
 class Timers(Generic[K]):
-    """See the module. Times are ms. Owner: the machine that has made it."""
+    """See the module. Times are ms. Owner: the groups that it is part of."""
 
     _deadlines: dict[K, int] = attrs.field(factory=dict)
     _queued: dict[K, int] = attrs.field(factory=dict)
@@ -40,7 +39,7 @@ class Timers(Generic[K]):
         return self._deadlines.get(key)
 
     def set(self, key: K, deadline_ms: int) -> None:
-        """Let a key come due then, and not when it was going to."""
+        """Set the deadline of a key, in place of the one before."""
         self._deadlines[key] = deadline_ms
         queued = self._queued.get(key)
         if queued is None or deadline_ms < queued:
@@ -49,16 +48,16 @@ class Timers(Generic[K]):
                 self._rebuild()
 
     def cancel(self, key: K) -> None:
-        """A key without a deadline is fine."""
+        """Remove the deadline of a key, if it has one."""
         self._deadlines.pop(key, None)
 
     @property
     def earliest(self) -> int | None:
-        """Nothing comes due before; `next_deadline` may be later. None when there is no deadline."""
+        """A lower bound of `next_deadline`. None when there is no deadline."""
         return self._queue[0][0] if self._queue else None
 
     def next_deadline(self) -> int | None:
-        """The earliest deadline, None when there is none."""
+        """Return the earliest deadline, None when there is none."""
         while self._queue:
             queued_ms, _, key = self._queue[0]
             if self._deadlines.get(key) == queued_ms:
@@ -67,7 +66,7 @@ class Timers(Generic[K]):
         return None
 
     def pop_due(self, now_ms: int) -> K | None:
-        """Take the key out whose deadline is the earliest, if that has come."""
+        """Remove and return the key with the earliest deadline, if that has come."""
         deadline_ms = self.next_deadline()
         if deadline_ms is None or deadline_ms > now_ms:
             return None
@@ -76,7 +75,7 @@ class Timers(Generic[K]):
         return key
 
     def _put_right(self) -> None:
-        """The first entry is stale: its key has another deadline, or none."""
+        """Correct the first entry: its key has another deadline, or none."""
         key = self._pop()
         deadline_ms = self._deadlines.get(key)
         if deadline_ms is not None and key not in self._queued:

@@ -1,164 +1,42 @@
-"""What goes into the state machine of classic groups and what comes out of it (Kafka: the classes of JoinGroup, SyncGroup,
-Heartbeat, LeaveGroup and DescribeGroups, without their versions).
-
-Times are whole milliseconds of a clock that only goes forward. A token stands for a caller who waits; the machine never looks
-at it, and gives it back with the answer.
-"""
+"""What groups of all kinds have in common: states, listings, and the members that commit offsets."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable
 from typing import Final, NamedTuple
 
 import attrs
 
-from ...protocol.coordinator.classic_group_records import GroupMetadataValue
-from ...protocol.errors import ErrorCode
-from ...protocol.limits import MIB
-from .consumer_values import ConsumerGroupState
-from .share.member_values import ShareGroupState
-from .streams.values import StreamsGroupState
-
 NO_GENERATION: Final = -1
 NO_MEMBER_ID: Final = ""
-NO_LEADER: Final = ""
 CLASSIC_TYPE: Final = "classic"
-"""What ListGroups calls groups of this kind (KIP-848)."""
-
-MAX_MEMBER_METADATA_BYTES: Final = MIB
-"""Of the protocols of one member, names included. A consumer's have some hundred bytes, a Streams client's tens of KiB."""
-MAX_MEMBER_PROTOCOLS: Final = 100
-MAX_INSTANCE_ID_CHARS: Final = 249
-"""A group instance id follows the rules of topic names (Kafka: JoinGroupRequest.validateGroupInstanceId)."""
-MAX_CLIENT_ID_CHARS_IN_MEMBER_ID: Final = 255
-"""A member id is the client id with 37 more characters, and both have to fit a string of 32,767 bytes."""
-
-Token = Hashable
-Protocols = tuple[tuple[str, bytes], ...]
-"""(name, metadata) of every protocol that a member can speak, the best one first."""
+"""What ListGroups calls groups whose leader makes the assignment (KIP-848)."""
 
 
 class GroupState(enum.Enum):
-    """Where a group is between two generations. The values are the names that DescribeGroups and ListGroups use."""
+    """The state of a group. The values are the names that ListGroups and the APIs that describe groups use."""
 
     EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """A classic group waits for members to join."""
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """A classic group waits for the assignment of its leader."""
+    NOT_READY = "NotReady"
+    """Topics of a Streams application are missing, or have other numbers of partitions than they should have."""
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    """Members of a consumer or Streams group have not reached their targets."""
 
 
-@attrs.frozen(kw_only=True)
-class GroupSettings:
-    """What groups may do, with Kafka's names and its defaults where it has them."""
-
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
-    initial_rebalance_delay_ms: int = 3_000
-    """How long an empty group waits for more members after the first one."""
-    new_member_join_timeout_ms: int = 300_000
-    """How long a new member may be parked in its first join: it cannot send heartbeats yet."""
-    max_size: int = 10_000
-    """Members of a group, and, separately, member ids that were given out and not used."""
-    max_groups: int = 10_000
-    max_metadata_bytes: int = 256 * MIB
-    """Of the protocols of all members of all groups."""
-
-
-@attrs.frozen(kw_only=True)
-class Join:
-    """A member wants to be in the next generation."""
+class GroupListing(NamedTuple):
+    """A group as ListGroups shows it."""
 
     group_id: str
-    protocol_type: str
-    protocols: Protocols
-    session_timeout_ms: int
-    rebalance_timeout_ms: int = -1
-    """Negative: as the session timeout (JoinGroup v0 has none)."""
-    member_id: str = NO_MEMBER_ID
-    group_instance_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    requires_known_member_id: bool = True
-    """JoinGroup v4 on (KIP-394): who comes without a member id gets one and has to come again."""
-    supports_skipping_assignment: bool = False
-    """JoinGroup v9 on (KIP-814): a static leader that returns is given the members and need not assign."""
-    reason: str | None = None
-
-
-class JoinedMember(NamedTuple):
-    """A member as the leader sees it."""
-
-    member_id: str
-    group_instance_id: str | None
-    metadata: bytes
-
-
-@attrs.frozen(kw_only=True)
-class JoinAnswer:
-    """What a join comes to. Only the leader gets the members."""
-
-    error: ErrorCode = ErrorCode.NONE
-    member_id: str = NO_MEMBER_ID
-    generation: int = NO_GENERATION
-    protocol_type: str | None = None
-    protocol: str | None = None
-    leader: str = NO_LEADER
-    skip_assignment: bool = False
-    members: tuple[JoinedMember, ...] = ()
-
-
-@attrs.frozen(kw_only=True)
-class Sync:
-    """A member asks for its assignment; the leader brings everybody's, as (member id, assignment)."""
-
-    group_id: str
-    generation: int
-    member_id: str
-    group_instance_id: str | None = None
-    protocol_type: str | None = None
-    protocol: str | None = None
-    """SyncGroup v5 on (KIP-559): what the member was told; None is not compared."""
-    assignments: tuple[tuple[str, bytes], ...] = ()
-
-
-@attrs.frozen(kw_only=True)
-class SyncAnswer:
-    error: ErrorCode = ErrorCode.NONE
-    protocol_type: str | None = None
-    protocol: str | None = None
-    assignment: bytes = b""
-
-
-@attrs.frozen(kw_only=True)
-class Heartbeat:
-    group_id: str
-    generation: int
-    member_id: str
-    group_instance_id: str | None = None
-
-
-class LeavingMember(NamedTuple):
-    """Who leaves: a member id, or a group instance id with an empty member id (KIP-345), or both."""
-
-    member_id: str = NO_MEMBER_ID
-    group_instance_id: str | None = None
-    reason: str | None = None
-
-
-class LeftMember(NamedTuple):
-    """What became of one who leaves, named as in the question."""
-
-    member_id: str
-    group_instance_id: str | None
-    error: ErrorCode
-
-
-@attrs.frozen(kw_only=True)
-class LeaveAnswer:
-    error: ErrorCode = ErrorCode.NONE
-    members: tuple[LeftMember, ...] = ()
+    protocol_type: str = ""
+    state: GroupState = GroupState.EMPTY
+    group_type: str = CLASSIC_TYPE
 
 
 FIRST_COMMIT_WITH_EPOCHS: Final = 9
@@ -167,7 +45,7 @@ FIRST_COMMIT_WITH_EPOCHS: Final = 9
 
 @attrs.frozen(kw_only=True)
 class CommittingMember:
-    """Who commits offsets. At its defaults: somebody who does without membership."""
+    """The member that commits offsets. At its defaults: a client without membership."""
 
     generation: int = NO_GENERATION
     member_id: str = NO_MEMBER_ID
@@ -177,53 +55,3 @@ class CommittingMember:
 
 
 NO_MEMBER: Final = CommittingMember()
-
-
-@attrs.frozen(kw_only=True)
-class MemberDescription:
-    """One member; the metadata is empty unless the group is stable."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    metadata: bytes
-    assignment: bytes
-
-
-@attrs.frozen(kw_only=True)
-class GroupDescription:
-    """A group as DescribeGroups shows it. One that is not known is Dead."""
-
-    group_id: str
-    state: GroupState = GroupState.DEAD
-    protocol_type: str = ""
-    protocol: str = ""
-    """Empty unless the group is stable."""
-    members: tuple[MemberDescription, ...] = ()
-
-
-class GroupListing(NamedTuple):
-    """A group as ListGroups shows it."""
-
-    group_id: str
-    protocol_type: str = ""
-    state: GroupState | ConsumerGroupState | ShareGroupState | StreamsGroupState = GroupState.EMPTY
-    group_type: str = CLASSIC_TYPE
-
-
-class Store(NamedTuple):
-    """A record that has to be stored; `stored` or `store_failed` is to be called with the ticket. Its timestamp is for whoever
-    stores it to fill in: the machine knows no wall clock."""
-
-    ticket: int
-    group_id: str
-    value: GroupMetadataValue
-
-
-@attrs.frozen
-class Outcome:
-    """What a command or the passing of time has led to: answers for callers, and records to store, in this order."""
-
-    answers: tuple[tuple[Token, JoinAnswer | SyncAnswer], ...] = ()
-    stores: tuple[Store, ...] = ()

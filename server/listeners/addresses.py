@@ -6,7 +6,7 @@ import json
 
 import attrs
 
-from ..settings.address import Address
+from ..config.address import Address
 
 
 @attrs.frozen

@@ -10,16 +10,16 @@ import trio
 
 from ...protocol.kafka.apis import Api
 from ..broker import Broker
-from ..settings.broker_config import Address, BrokerConfig
-from ..settings.exposure import KAFKA, NATIVE, check_exposure
-from ..settings.listener_security import ClientAuth, ListenerSecurity
+from ..config.broker_config import Address, BrokerConfig
+from ..config.exposure import KAFKA, NATIVE, check_exposure
+from ..config.listener_security import ClientAuth, ListenerSecurity
 from .addresses import Addresses as Addresses
 from .connections.counters import ProtocolCounters
 from .connections.sockets import Admission, Listener, OpenSockets, open_sockets
 from .connections.tls import TlsServer, file_digests, server_context
 
 if TYPE_CHECKING:
-    from .kafka.fake.watched import Watch
+    from .kafka.calls import Watch
 
 
 @attrs.define(eq=False, repr=False)

@@ -7,7 +7,7 @@ subscriptions to metrics of clients (`client-metrics.json`).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import attrs
 import trio
@@ -15,12 +15,18 @@ import trio
 from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ...protocol.limits import MAX_RULE_NAME_CHARS
 from ..config import LogConfig, check_sizes
-from ..config.broker_keys import topic_defaults_of
+from ..config.broker_config import BrokerConfig
 from ..config.client_metrics_keys import Subscription, subscription
-from ..config.group_keys import GROUP_KEYS, GroupConfig, group_config
-from ..settings.broker_config import BrokerConfig
+from ..config.group_keys import GroupConfig, default_group_config, group_config
+from ..config.log_config import topic_defaults_of
 from ..storage.directory.log_directory import LogDirectory, is_passing
-from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, Overrides, OverridesFile
+from ..storage.directory.state_files import (
+    BROKERS,
+    CLIENT_METRICS,
+    GROUPS,
+    Overrides,
+    OverridesFile,
+)
 from ..storage.disk.filesystem import FileSystem
 from ..storage.errors import FileTooLargeError, LogOfflineError, StorageError
 from ..system.client_memory import Account, deep_bytes
@@ -149,85 +155,75 @@ def _with_generation(state: S, generation: int) -> S:
 
 
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""The keys of one name, and what they become."""
+"""Makes of what a resource overrides what it is to override."""
 
 
 @attrs.define(eq=False, repr=False)
-class OverrideTable:
-    """Keys that were set while the server runs, by name. Created by `open`; every method belongs to the trio thread."""
+class StoredOverrides:
+    """Use `open`; every method belongs to the trio thread."""
 
-    FILE: ClassVar[OverridesFile]
-    WHAT: ClassVar[str]
-    """In errors, and the account of the client's memory."""
-    _manager: LogManager
-    _copies: Copies[Overrides] = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._copies = Copies(self._manager, self.WHAT, self.FILE.read, self.FILE.write, Overrides())
+    _copies: Copies[Overrides]
 
     @classmethod
-    async def open(cls, manager: LogManager) -> Self:
-        """Read what is stored and apply it. Raises CheckpointError, OSError, RequestError."""
-        table = cls(manager)
-        await table._copies.load()
-        await table._apply(None)
-        return table
+    async def _open(cls, manager: LogManager, what: str, file: OverridesFile, *state: object) -> Self:
+        """`what`: in errors; `state`: the further fields. Raises CheckpointError, OSError, RequestError."""
+        stored = cls(Copies(manager, what, file.read, file.write, Overrides()), *state)
+        await stored._copies.load()
+        for name in stored.overrides():
+            await stored._follow(name)
+        return stored
 
     def overrides(self) -> Mapping[str, Mapping[str, str]]:
-        """The keys that each name sets itself. Not to be changed."""
+        """What is set, by the name of the resource. Not to be changed."""
         return self._copies.state.overrides
 
     async def change(self, name: str, change: Change, *, validate_only: bool = False) -> None:
-        """Replace the keys of `name`; durable and in effect when this returns. Raises RequestError."""
-        self._check(name, change(self.overrides().get(name, {})))
+        """Replace what is set under a name; durable and in effect when this returns. Raises RequestError."""
+        before = self.overrides().get(name, {})
+        check_sizes(change(before), before)
         self._changed(self._copies.state, name, change)
         if not validate_only:
             await self._copies.change(lambda state: self._changed(state, name, change))
-            await self._apply(name)
-
-    def _check(self, name: str, keys: Mapping[str, str]) -> None:
-        """Raises RequestError for a change that is not allowed."""
-        check_sizes(keys, self.overrides().get(name, {}))
+            await self._follow(name)
 
     def _changed(self, state: Overrides, name: str, change: Change) -> Overrides:
-        """Raises RequestError for keys that cannot be set, and values that they cannot have."""
+        keys = change(state.overrides.get(name, {}))
+        self._check(name, keys, state.changed(name, keys).overrides)
+        return state.changed(name, {key: text.strip() for key, text in keys.items()})
+
+    def _check(self, name: str, keys: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]) -> None:
+        """Whether `keys` may be set under `name`; with them all of these are. Raises RequestError."""
         raise NotImplementedError
 
-    async def _apply(self, name: str | None) -> None:
-        """Let the stored keys of `name` take effect; None: of all names, at the start."""
+    async def _follow(self, name: str) -> None:
+        """Let be in effect what is set now under a name."""
         raise NotImplementedError
 
 
 ALL_BROKERS: Final = ""
-"""The name whose keys hold for all nodes; those of one node come first."""
+"""The name under which stands what holds for all nodes; what one node, by its number, says comes first."""
 
 
 @attrs.define(eq=False, repr=False)
-class BrokerConfigs(OverrideTable):
-    """Keys of the server. They come before those that the server was started with, also after a restart, as in Kafka
-    (DynamicBrokerConfig, KIP-226). By the number of a node, or under ALL_BROKERS."""
+class BrokerConfigs(StoredOverrides):
+    """See the module. Use `open`; every method belongs to the trio thread."""
 
-    FILE = BROKERS
-    WHAT = "keys of the server"
-    started_with: BrokerConfig = attrs.field(init=False)
-    """Without the keys that were set since, except by a SIGHUP."""
+    _manager: LogManager
+    started_with: BrokerConfig
+    """Without what was set since, but for a SIGHUP."""
 
-    def __attrs_post_init__(self) -> None:
-        OverrideTable.__attrs_post_init__(self)
-        self.started_with = self._manager.config
+    @classmethod
+    async def open(cls, manager: LogManager) -> Self:
+        """Raises CheckpointError, OSError, RequestError."""
+        return await cls._open(manager, "keys of the server", BROKERS, manager, manager.config)
 
     def configure(self, config: BrokerConfig) -> None:
         """Have another configuration (SIGHUP); what was set stays in effect."""
         self.started_with = attrs.evolve(config, topic_defaults=self.started_with.topic_defaults)
         self._manager.config = config
 
-    def _check(self, name: str, keys: Mapping[str, str]) -> None:
-        """`_changed` checks all."""
-
-    def _changed(self, state: Overrides, name: str, change: Change) -> Overrides:
-        changed = state.changed(name, change(state.overrides.get(name, {})))
-        self._effective(changed.overrides)
-        return changed
+    def _check(self, name: str, keys: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]) -> None:
+        self._effective(overrides)
 
     def _effective(self, overrides: Mapping[str, Mapping[str, str]]) -> LogConfig:
         """The defaults of topics. Raises RequestError for keys that cannot be set, and values that they cannot have."""
@@ -236,11 +232,10 @@ class BrokerConfigs(OverrideTable):
             defaults = defaults.overlay(topic_defaults_of(overrides[name]))
         return defaults
 
-    async def _apply(self, name: str | None) -> None:
-        if name is not None or self.overrides():
-            defaults = self._effective(self.overrides())
-            self._manager.config = attrs.evolve(self._manager.config, topic_defaults=defaults)
-            await self._manager.changes.follow_defaults(defaults)
+    async def _follow(self, name: str) -> None:
+        defaults = self._effective(self.overrides())
+        self._manager.config = attrs.evolve(self._manager.config, topic_defaults=defaults)
+        await self._manager.changes.follow_defaults(defaults)
 
 
 MAX_SUBSCRIPTIONS: Final = 100
@@ -248,89 +243,63 @@ MAX_SUBSCRIPTIONS: Final = 100
 
 
 @attrs.define(eq=False, repr=False)
-class ClientMetrics(OverrideTable):
-    """Subscriptions to metrics of clients (KIP-714), by name."""
+class ClientMetrics(StoredOverrides):
+    """See the module. Use `open`; every method belongs to the trio thread."""
 
-    FILE = CLIENT_METRICS
-    WHAT = "subscriptions"
     subscriptions: Mapping[str, Subscription] = attrs.field(factory=dict)
     """By name. Not to be changed."""
     version: int = 0
     """Goes up with each change."""
 
-    def _check(self, name: str, keys: Mapping[str, str]) -> None:
+    @classmethod
+    async def open(cls, manager: LogManager) -> Self:
+        """Raises CheckpointError, OSError, RequestError."""
+        return await cls._open(manager, "subscriptions", CLIENT_METRICS)
+
+    def _check(self, name: str, keys: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]) -> None:
         if not name:
             raise InvalidRequestError("Subscription name can't be empty")
         if len(name) > MAX_RULE_NAME_CHARS:
             raise InvalidRequestError(
                 f"the name of a subscription has at most {MAX_RULE_NAME_CHARS} characters, this one has {len(name)}"
             )
-        OverrideTable._check(self, name, keys)
         subscription(keys)
-
-    def _changed(self, state: Overrides, name: str, change: Change) -> Overrides:
-        overrides = dict(change(state.overrides.get(name, {})))
-        subscription(overrides)
-        changed = state.changed(name, overrides)
-        if len(changed.overrides) > MAX_SUBSCRIPTIONS:
+        if len(overrides) > MAX_SUBSCRIPTIONS:
             raise RequestError(f"there are at most {MAX_SUBSCRIPTIONS} subscriptions", ErrorCode.POLICY_VIOLATION)
-        return changed
 
-    async def _apply(self, name: str | None) -> None:
-        self.subscriptions = {name: subscription(overrides) for name, overrides in self.overrides().items()}
+    async def _follow(self, name: str) -> None:
+        others = {each: known for each, known in self.subscriptions.items() if each != name}
+        keys = self.overrides().get(name)
+        self.subscriptions = others if keys is None else {**others, name: subscription(keys)}
         self.version += 1
 
 
 @attrs.define(eq=False, repr=False)
-class GroupConfigs(OverrideTable):
-    """Configurations of groups, by group. A group need not exist to be configured, and its configuration stays when it is
-    deleted, as in Kafka."""
+class GroupConfigs(StoredOverrides):
+    """See the module. Use `open`; every method belongs to the trio thread."""
 
-    FILE = GROUPS
-    WHAT = "configurations of groups"
-    defaults: GroupConfig = attrs.field(init=False)
-    """Of groups that set nothing else."""
+    defaults: GroupConfig
+    """Of groups that say nothing else."""
+    _lenient: bool
     _known: dict[str, GroupConfig] = attrs.field(factory=dict)
     """Of the groups that have overrides."""
 
-    def __attrs_post_init__(self) -> None:
-        OverrideTable.__attrs_post_init__(self)
-        self.defaults = default_group_config(self._manager.config)
+    @classmethod
+    async def open(cls, manager: LogManager) -> Self:
+        """Raises CheckpointError, OSError, InvalidConfigError."""
+        lenient = manager.config.lenient
+        return await cls._open(
+            manager, "configurations of groups", GROUPS, default_group_config(manager.config, lenient=lenient), lenient
+        )
 
     def of_group(self, group: str) -> GroupConfig:
         """Every key's value. Not to be changed."""
         return self._known.get(group, self.defaults)
 
-    def _changed(self, state: Overrides, name: str, change: Change) -> Overrides:
-        overrides = {key: text.strip() for key, text in change(state.overrides.get(name, {})).items()}
-        group_config(self.defaults, overrides, lenient=self._manager.config.lenient)
-        return state.changed(name, overrides)
+    def _check(self, name: str, keys: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]) -> None:
+        group_config(self.defaults, keys, lenient=self._lenient)
 
-    async def _apply(self, name: str | None) -> None:
-        for group in self.overrides() if name is None else [name]:
-            self._known.pop(group, None)
-            if group in self.overrides():  # values that a lenient server accepted must not keep another one from starting
-                self._known[group] = group_config(self.defaults, self.overrides()[group], lenient=True)
-
-
-def default_group_config(config: BrokerConfig) -> GroupConfig:
-    """What the server's own keys say of all groups."""
-    floor_ms = 0 if config.lenient else MIN_HEARTBEAT_INTERVAL_MS
-    return {
-        **{name: key.default for name, key in GROUP_KEYS.items()},
-        "consumer.heartbeat.interval.ms": max(config.group_consumer_heartbeat_interval_ms, floor_ms),
-        "consumer.session.timeout.ms": config.group_consumer_session_timeout_ms,
-        "share.heartbeat.interval.ms": max(config.group_share_heartbeat_interval_ms, floor_ms),
-        "share.session.timeout.ms": config.group_share_session_timeout_ms,
-        "share.delivery.count.limit": config.group_share_delivery_count_limit,
-        "share.record.lock.duration.ms": config.group_share_record_lock_duration_ms,
-        "share.partition.max.record.locks": config.group_share_partition_max_record_locks,
-        "streams.heartbeat.interval.ms": max(config.group_streams_heartbeat_interval_ms, floor_ms),
-        "streams.session.timeout.ms": config.group_streams_session_timeout_ms,
-        "streams.initial.rebalance.delay.ms": config.group_streams_initial_rebalance_delay_ms,
-        "streams.num.standby.replicas": config.group_streams_num_standby_replicas,
-    }
-
-
-MIN_HEARTBEAT_INTERVAL_MS = 5_000
-"""Kafka's group.consumer.min.heartbeat.interval.ms and its like. A lenient server may ask for more of them."""
+    async def _follow(self, name: str) -> None:
+        self._known.pop(name, None)
+        if name in self.overrides():  # what a lenient server has taken is no reason not to start
+            self._known[name] = group_config(self.defaults, self.overrides()[name], lenient=True)

@@ -21,7 +21,7 @@ import trio
 
 from ...protocol.types import TopicPartition
 from ..actors.disk.disk import Disk
-from ..settings.broker_config import BrokerConfig
+from ..config.broker_config import BrokerConfig
 from ..storage.directory.catalogue import Catalogue
 from ..storage.directory.log_directory import Contents, LogDirectory, Offsets, is_passing
 from ..storage.directory.topics_file import Creation, Topic

@@ -25,8 +25,8 @@ from ...protocol.types import TopicPartition
 from ..actors.disk.disk import Disk
 from ..actors.partition.partition import PartitionActor
 from ..config import LogConfig
-from ..settings.broker_config import BrokerConfig
-from ..settings.memory_budgets import waiting_logs_bytes
+from ..config.broker_config import BrokerConfig
+from ..config.memory_budgets import waiting_logs_bytes
 from ..storage.directory.catalogue import Catalogue, Found
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics_file import TOPICS_FILE, Topic

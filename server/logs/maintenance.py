@@ -23,7 +23,7 @@ import trio
 
 from ...protocol.errors import RequestError
 from ..actors.disk.task_errors import TaskErrors
-from ..settings.broker_config import BrokerConfig
+from ..config.broker_config import BrokerConfig
 from ..storage.disk.diskops import Procedure
 from ..storage.log.log import Log
 from ..system.clock import ClockWatch, NowMs

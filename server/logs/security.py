@@ -34,7 +34,7 @@ from ..access.acls import Acl, AclAuthorizer, AclFilter
 from ..access.quota_entities import QuotaEntity
 from ..access.quotas import ClientQuotas
 from ..access.users import MAX_USERS_FILE_BYTES, ConfiguredUser, decode_users
-from ..settings.broker_config import BrokerConfig
+from ..config.broker_config import BrokerConfig
 from ..storage.directory.security_file import CredentialKey, SecurityState, read_security, write_security
 from ..storage.disk.filesystem import read_file
 from .audit_log import AuditLog

@@ -23,8 +23,8 @@ from typing import Any, Final, TextIO
 import attrs
 import trio
 
-from ..settings.broker_config import BrokerConfig
-from ..settings.log_settings import DEFAULT_LINES_PER_MINUTE
+from ..config.broker_config import BrokerConfig
+from ..config.values import DEFAULT_LINES_PER_MINUTE
 
 MINUTE_S: Final = 60.0
 MAX_VALUE_CHARS: Final = 1000

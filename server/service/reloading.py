@@ -17,9 +17,9 @@ import trio
 
 from ...protocol.errors import TriologError
 from ..broker import Broker
+from ..config.broker_config import BrokerConfig
+from ..config.live_keys import Difference, differences, with_live_keys
 from ..listeners.opening import Listeners
-from ..settings.broker_config import BrokerConfig
-from ..settings.live_keys import Difference, differences, with_live_keys
 from ..system.supervisor import Supervisor
 from .log_lines import LogLines
 from .supervised import tell_reloaded, tell_reloading

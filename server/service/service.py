@@ -10,8 +10,8 @@ import attrs
 import trio
 
 from ..broker import Broker, Report
+from ..config.broker_config import BrokerConfig
 from ..listeners.opening import Addresses, Listeners
-from ..settings.broker_config import BrokerConfig
 from ..system.supervisor import Supervisor
 from .log_lines import LogLines
 from .reloading import Part, Reloading, log_lines_part, security_part, tls_part

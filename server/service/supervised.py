@@ -21,8 +21,8 @@ import attrs
 import trio
 
 from ..broker import Broker, Report, StartProgress
+from ..config.broker_config import BrokerConfig
 from ..listeners.opening import Addresses
-from ..settings.broker_config import BrokerConfig
 from ..system.supervisor import Supervisor
 
 EXTENSION_S: Final = 60

@@ -18,7 +18,7 @@ import trio
 
 from ...protocol.errors import TriologError
 from ..broker import Broker
-from ..settings.broker_config import BrokerConfig
+from ..config.broker_config import BrokerConfig
 from .reloading import Part, apply_changes
 
 LOGGER: Final = logging.getLogger(__name__)

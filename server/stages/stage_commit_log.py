@@ -27,7 +27,7 @@ from ...protocol.coordinator.stage_commits import (
     decode_stage_commit_value,
     encode_stage_commit_key,
 )
-from ...protocol.errors import InvalidRequestError, InvalidTopicError, RequestError, TriologError
+from ...protocol.errors import InvalidRequestError, InvalidTopicError, RequestError
 from ...protocol.limits import INT32_MAX, MIB
 from ...protocol.records.builder import build_batch
 from ...protocol.types import TopicPartition
@@ -87,20 +87,17 @@ class StageCommitLog:
         """Read the log. One that cannot be read answers with the reason from then on."""
         if STAGE_COMMITS_TOPIC not in self._topic.manager.topics:
             return
-        values: dict[str, StageCommitValue] = {}
-        try:
+
+        async def read() -> dict[str, StageCommitValue]:
+            values: dict[str, StageCommitValue] = {}
             for number in range(self._topic.partitions):
                 place = TopicPartition(STAGE_COMMITS_TOPIC, number)
                 values |= await self._topic.replay_newest(place, decode_stage_commit_key, decode_stage_commit_value)
-        except (TriologError, OSError) as exc:
-            self._unreadable = LogOfflineError(
-                f"the commits of staged records cannot be served: {exc}; `triolog verify` says what is wrong with the log"
-            )
-            LOGGER.error("%s", self._unreadable)
-            return
-        except Exception as exc:
-            self._topic.manager.disk.errors.note("coordinator-load", STAGE_COMMITS_TOPIC, exc)
-            self._unreadable = LogOfflineError(f"the commits of staged records cannot be served: unhandled exception ({exc!r})")
+            return values
+
+        values = await self._topic.load(read, "the commits of staged records", STAGE_COMMITS_TOPIC)
+        if isinstance(values, LogOfflineError):
+            self._unreadable = values
             return
         self._unreadable = None
         for name, value in values.items():

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final, Self
 
 import attrs
-from triolog.server.control.ports import Ports
-from triolog.server.settings.broker_config import Address
+from triolog.server.config.broker_config import Address
+from triolog.server.fake.ports import Ports
 
 from tests.support.forked_servers import ServerForker
 from tests.support.server_process import ServerFolder, ServerProcess

@@ -12,8 +12,8 @@ from typing import Any, Final, Self
 
 import attrs
 import pytest
-from triolog.server.control.ports import Ports
-from triolog.server.settings.broker_config import Address
+from triolog.server.config.broker_config import Address
+from triolog.server.fake.ports import Ports
 
 from tests.applications.java_process import DEADLINE_S, POLL_S, SINGLE, JavaProcess
 from tests.applications.restarted_server import RestartedServer

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from triolog.protocol.errors import TopicAlreadyExistsError
 from triolog.protocol.native.messages import NewTopic
+from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
-from triolog.tools.client.procedures.topics import create_topics
 
 from tests.clients.external_programs import ProgramUnavailableError, axe_core, unavailable
 from tests.support.server_process import COMMAND, Address, environment
@@ -71,7 +71,7 @@ def produce(address: Address, topic: str, *values: bytes) -> None:
     """Into a topic that is created where it does not exist."""
     with BlockingClient(address) as client, BlockingProducer(client) as producer:
         with suppress(TopicAlreadyExistsError):
-            client.run(create_topics([NewTopic(topic, 1)], False))
+            BlockingAdmin(client).create_topics([NewTopic(topic, 1)])
         for value in values:
             producer.send(topic, value=value)
         producer.flush()

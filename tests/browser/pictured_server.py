@@ -14,13 +14,11 @@ from typing import Any, Final
 import attrs
 from confluent_kafka import Consumer, Producer
 from triolog.protocol.native.messages import NewTopic
+from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.config import ProducerConfig
-from triolog.tools.client.procedures.topics import create_topics
-from triolog.tools.demo.flights import AIRPORTS, Flight, find_source, load_flights
-from triolog.tools.demo.reading import ROW_HEADER
-from triolog.tools.demo.story import TOPIC
+from triolog.tools.demo.flights import AIRPORTS, ROW_HEADER, TOPIC, Flight, find_source, load_flights
 from triolog.tools.forward.process.asking import ask
 from triolog.tools.forward.process.place import CONTROL
 
@@ -131,7 +129,7 @@ def _fill(server: ServerProcess, flights: list[Flight]) -> None:
     with BlockingClient(server.address) as client:
         topics = [NewTopic(TOPIC, len(AIRPORTS), monthly), NewTopic(DEPARTURES, len(AIRPORTS), {"durability": "group:20"})]
         others = [NewTopic(ALARMS, 1, {"cleanup.policy": "compact"}), NewTopic(SALES, 2)]
-        client.run(create_topics([*topics, *others], False))
+        BlockingAdmin(client).create_topics([*topics, *others])
         with BlockingProducer(client, SMALL_BATCHES) as producer:
             for row, partition, key, timestamp, value in flights:
                 producer.send(TOPIC, value, key=key, timestamp_ms=timestamp, partition=partition, headers=((ROW_HEADER, row),))

@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from playwright.sync_api import Browser, CDPSession, Page, expect
 from triolog.protocol.native.messages import NewTopic
+from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
-from triolog.tools.client.procedures.topics import create_topics
 
 from tests.support.counts import counts
 from tests.support.server_process import Address, ServerFolder
@@ -97,7 +97,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         server = folder.start()
         ready = json.loads(server.ready_file.read_text())
         with BlockingClient(server.address) as client:
-            client.run(create_topics([NewTopic(TOPIC, 1, {"segment.bytes": str(2**22)})], False))
+            BlockingAdmin(client).create_topics([NewTopic(TOPIC, 1, {"segment.bytes": str(2**22)})])
         commit_offset(ready["kafka"])
         with console_process(ready["native"], "--control", ready["control"]) as (pid, console):
             yield Watched(server.address, console, pid)

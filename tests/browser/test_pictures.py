@@ -19,9 +19,7 @@ import attrs
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from triolog.tools.console.views.table import ROUTES
-from triolog.tools.demo.day import DAY_END, DAY_START
-from triolog.tools.demo.flights import NEW_YORK
-from triolog.tools.demo.story import TOPIC
+from triolog.tools.demo.flights import DAY_END, DAY_START, NEW_YORK, TOPIC
 
 from .browsing import PATIENCE_MS, Opened, opened
 from .pictured_server import BEHIND, LINK, Pictured, pictured

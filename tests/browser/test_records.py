@@ -14,10 +14,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from triolog.protocol.native.messages import NewTopic
 from triolog.tools.bench.loads.produce import fill
+from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
-from triolog.tools.client.procedures.quotas import alter_quotas
-from triolog.tools.client.procedures.topics import create_topics, statistics
 from triolog.tools.console.watching.watcher import CLIENT_ID
 
 from tests.support.golden import KAFKA_4_3
@@ -116,7 +115,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with ServerFolder(tmp_path_factory.mktemp("hostile")) as servers:
         server = servers.start()
         with BlockingClient(server.address) as client, BlockingProducer(client, max_request_bytes=2**24) as producer:
-            client.run(create_topics([NewTopic("hostile", 1, {"max.message.bytes": str(2**24)})], False))
+            BlockingAdmin(client).create_topics([NewTopic("hostile", 1, {"max.message.bytes": str(2**24)})])
             for value in HOSTILE.values():
                 short = value[:500]
                 producer.send("hostile", key=short, value=value, headers=[("<b>name</b>\x00", short)])
@@ -155,7 +154,7 @@ def test_a_search_through_a_million_records_ends_with_its_tab(chromium: Browser,
     with ServerFolder(tmp_path) as servers:
         address = servers.start().address
         with BlockingClient(address) as client:
-            client.run(alter_quotas({"client-id": CLIENT_ID}, {"consumer_byte_rate": BYTES_PER_SECOND}))
+            BlockingAdmin(client).alter_quotas({"client-id": CLIENT_ID}, {"consumer_byte_rate": BYTES_PER_SECOND})
         fill(address=address, topic="many", partitions=1, batches=MANY // BATCH, records=BATCH, value_bytes=VALUE_BYTES)
         with console_of("{}:{}".format(*address)) as console, opened(chromium, console) as found:
             page = found.go("/topics/many/records?partition=0&offset=0&q=nowhere&nocase=1")
@@ -168,7 +167,7 @@ def test_a_search_through_a_million_records_ends_with_its_tab(chromium: Browser,
 
 def fetched_bytes(address: Address) -> int:
     with BlockingClient(address) as client:
-        return int(client.run(statistics())["total"]["fetched_bytes"])
+        return int(BlockingAdmin(client).statistics()["total"]["fetched_bytes"])
 
 
 def wait_until_nothing_is_read(address: Address) -> None:

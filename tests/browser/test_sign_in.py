@@ -11,10 +11,10 @@ import attrs
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from triolog.protocol.native.messages import NewTopic
+from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.login import LoginConfig
-from triolog.tools.client.procedures.topics import create_topics
 
 from tests.support.server_process import ServerFolder
 
@@ -113,7 +113,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     with ServerFolder(folder, arguments=("--config", str(settings))) as servers:
         server = servers.start()
         with BlockingClient(server.address, alice) as client:
-            client.run(create_topics([NewTopic(TOPIC, 1)], False))
+            BlockingAdmin(client).create_topics([NewTopic(TOPIC, 1)])
         with console_of("{}:{}".format(*server.address), "--allow-changes") as console, another_site(console) as (other, asked):
             yield Guarded(console, other, asked)
 

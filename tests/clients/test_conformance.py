@@ -14,8 +14,8 @@ from typing import Final
 
 import attrs
 import pytest
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.clients import external_programs
 from tests.clients.clients import CLIENTS, Client, Running

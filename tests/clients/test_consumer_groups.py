@@ -9,8 +9,8 @@ import attrs
 import pytest
 from triolog.protocol.errors import RequestError
 from triolog.protocol.types import TopicPartition
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.clients.confluent_driver import ConfluentDriver
 from tests.clients.driver import SERVER

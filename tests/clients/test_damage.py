@@ -19,8 +19,8 @@ from typing import Final
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from triolog.protocol.types import TopicPartition as Partition
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 
 TOPIC: Final = "orders"

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.faults.rules import Intercepted
-from triolog.server.settings.broker_config import Address
+from triolog.server.fake.faults.rules import Intercepted
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python is about to drop

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.clients import external_programs
 from tests.clients.external_programs import ProgramUnavailableError

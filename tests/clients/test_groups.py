@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer
 from triolog.protocol.types import TopicPartition
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 TOPIC = "orders"
 GROUP = "billing"

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.clients import external_programs
 from tests.clients.clients import CLIENTS, Running

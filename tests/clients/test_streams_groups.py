@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 import trio
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, EmbeddedBroker, open_broker
-from triolog.server.settings.broker_config import Address
 
 from tests.clients import external_programs
 from tests.clients.driver import DEADLINE_S

@@ -22,7 +22,7 @@ from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import TopicPartition
 from triolog.server.access.acls import Acl
 from triolog.server.access.users import decode_users
-from triolog.server.settings.broker_settings import read_settings, read_topic_configs
+from triolog.server.config.broker_settings import read_settings, read_topic_configs
 from triolog.server.storage.directory import security_file, state_files, topics_file
 from triolog.server.storage.directory.state_files import BROKERS, Overrides
 from triolog.server.storage.disk import checkpoints, paths
@@ -315,7 +315,7 @@ TARGET: Final = Target(
         "triolog.server.storage.log",
         "triolog.server.storage.producers",
         "triolog.server.access",
-        "triolog.server.settings",
+        "triolog.server.config",
         "triolog.protocol.kafka.scram",
     ),
     max_bytes=1024,

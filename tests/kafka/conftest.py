@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 import pytest
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.kafka.tools import Tools
 from tests.support.kafka_broker import KafkaBroker

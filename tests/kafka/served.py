@@ -11,8 +11,8 @@ import attrs
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from triolog.protocol.types import TopicPartition
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 DEADLINE_S: Final = 60.0
 POLL_S: Final = 1.0

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import attrs
 from triolog.protocol.errors import ErrorCode
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_admin import (
     APPEND,

@@ -7,8 +7,8 @@ from contextlib import closing
 from typing import Any
 
 from triolog.protocol.errors import ErrorCode
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.support import client_metrics
 from tests.support.kafka_asking import ask

@@ -8,15 +8,15 @@ from typing import Any, Final
 
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.groups import ConsumerGroupHeartbeatTopicPartitions
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_admin import create_topics, new_topic
 from tests.support.kafka_asking import ask
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
 
-# A broker starts. The commit tier has the rules: server/groups/test_consumer.py.
+# A broker starts. The commit tier has the rules: server/groups/consumer/test_groups.py.
 
 GROUP, TOPIC, PARTITIONS = "group", "topic", 6
 TRIES: Final = 3

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 from triolog.protocol.types import TopicPartition
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 
 from tests.kafka.tools import Tools, lines

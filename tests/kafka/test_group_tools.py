@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Position
 from triolog.protocol.types import TopicPartition
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.kafka.tools import Row, Tools, lines, table
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 from triolog.server.storage.disk.checkpoints import decode_uuid
 
 from tests.kafka.tools import Opened, Tools, decoded, json_values

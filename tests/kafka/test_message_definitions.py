@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.schema import codec
-from triolog.server.listeners.kafka.fake.kafka_versions import maxima_of
+from triolog.server.fake.kafka.kafka_versions import maxima_of
 
 from tests.support.api_table import NEWEST, PAGE, REFERENCE, AllApis, reasons_in, replaced
 from tests.support.counts import seeds

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Final
 
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.support import kafka_quotas
 from tests.support.kafka_broker import KafkaBroker

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from triolog.server.settings.broker_config import Address
+from triolog.server.config.broker_config import Address
 
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls

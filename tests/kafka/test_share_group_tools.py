@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 from confluent_kafka import ShareConsumer
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.kafka.tools import Tools, lines, table
 

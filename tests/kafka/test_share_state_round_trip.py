@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally
 from tests.support.kafka_asking import ask

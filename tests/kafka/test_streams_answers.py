@@ -15,9 +15,9 @@ from triolog.protocol.kafka.messages.streams_groups import (
     StreamsGroupTaskIds,
     StreamsGroupTaskOffset,
 )
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.listeners.kafka.fake.kafka_versions import maxima_of
-from triolog.server.settings.broker_config import Address
+from triolog.server.fake.kafka.kafka_versions import maxima_of
 from triolog.tools.bench.kafka.jars import kafka_jars
 
 from tests.support.kafka_admin import create_topics, new_topic

@@ -6,8 +6,8 @@ from typing import Any, Final
 import pytest
 import trio
 from triolog.protocol.kafka.apis import APIS, ApiKey
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.kafka.tools import Tools, lines, table
 from tests.support.kafka_asking import ask

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.kafka.tools import lines
 from tests.support.kafka_jars import JVM_OPTIONS

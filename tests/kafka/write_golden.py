@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType
-from triolog.server.settings.broker_config import Address
+from triolog.server.config.broker_config import Address
 from triolog.tools.bench.kafka.jars import REFERENCE_VERSION
 
 from tests.support import golden_questions

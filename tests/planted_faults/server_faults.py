@@ -188,38 +188,38 @@ DIRECTORIES: Final = {
         file="server/offline/backup.py",
         old="(not is_internal(files.topic_partition.topic), files.path)",
         new="(is_internal(files.topic_partition.topic), files.path)",
-        tests=(f"{STORAGE}/offline/test_backup.py::test_internal_topics_are_noted_before_the_others",),
+        tests=("tests/server/offline/test_backup.py::test_internal_topics_are_noted_before_the_others",),
     ),
     "backup-of-producer-ids": Fault(
         why="Ids that the copied logs hold are given out a second time where the copy is served.",
         file="server/offline/backup.py",
         old="    small |= {name: data for name, data in _small_files(fs, source) if name == PRODUCER_ID_BLOCK_FILE}\n",
-        tests=(f"{STORAGE}/offline/test_backup.py::test_producer_ids_are_noted_behind_the_logs",),
+        tests=("tests/server/offline/test_backup.py::test_producer_ids_are_noted_behind_the_logs",),
     ),
 }
 
 MEMBERS: Final = {
     "given-before-it-is-let-go": Fault(
         why="Two members read the same partition, and commit over each other.",
-        file="server/groups/consumer_member.py",
+        file="server/groups/consumer/member.py",
         old="        taken = frozenset(partition for partition in target - kept if is_taken(partition))\n",
         new="        taken: Partitions = NO_PARTITIONS\n",
-        tests=("tests/server/groups/test_consumer.py::test_a_partition_moves_only_when_its_owner_reports_without_it",),
+        tests=("tests/server/groups/consumer/test_groups.py::test_a_partition_moves_only_when_its_owner_reports_without_it",),
     ),
     "silence-is-consent": Fault(
         why="A member that says nothing of its partitions still reads them.",
-        file="server/groups/consumer_member.py",
+        file="server/groups/consumer/member.py",
         old="    return owned is None or not owned.isdisjoint(partitions)\n",
         new="    return owned is not None and not owned.isdisjoint(partitions)\n",
-        tests=("tests/server/groups/test_consumer.py::test_a_partition_moves_only_when_its_owner_reports_without_it",),
+        tests=("tests/server/groups/consumer/test_groups.py::test_a_partition_moves_only_when_its_owner_reports_without_it",),
     ),
     "member-before-its-record": Fault(
         why="After a crash nobody knows a member that was told that it is one, and what it has is given to another.",
-        file="server/actors/coordinators/managed/managed_coordinator.py",
+        file="server/groups/coordinators/assigned.py",
         old="            await self._store(plan, lambda: self._commit(plan), replaces_classic=replaces_classic)\n",
         new="            self._commit(plan)\n"
         "            await self._store(plan, lambda: None, replaces_classic=replaces_classic)\n",
-        tests=(f"{ACTORS}/coordinators/managed/test_managed_coordinator.py::test_a_member_exists_once_it_is_on_the_device",),
+        tests=("tests/server/groups/coordinators/test_assigned.py::test_a_member_exists_once_it_is_on_the_device",),
     ),
 }
 

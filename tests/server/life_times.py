@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 KAFKA = Address("127.0.0.1", 0)
 RECORDS = 1000

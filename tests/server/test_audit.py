@@ -18,11 +18,11 @@ from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from triolog.protocol.native import messages as m
 from triolog.server.broker import Broker
-from triolog.server.control.api import ControlApi
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.fake.api import ControlApi
 from triolog.server.listeners.kafka.access import audited as kafka_audited
 from triolog.server.listeners.native.access import audited as native_audited
-from triolog.server.settings.broker_config import Address
 
 from tests.support import kafka_admin, kafka_quotas, kafka_wire, wire_client
 from tests.support.kafka_rights.askers import CASES
@@ -266,8 +266,8 @@ def test_changes_by_the_program_itself(place: Place) -> None:
 def test_changes_by_the_control_port(place: Place) -> None:
     control = place.control
     for api, change in [
-        ("POST /topics", partial(control.create_topic, [], {"name": "controlled"})),
-        ("DELETE /topics", partial(control.delete_topic, ["controlled"], {})),
+        ("POST /topics", partial(control.create_topic, {"name": "controlled"})),
+        ("DELETE /topics", partial(control.delete_topic, {}, "controlled")),
     ]:
         line = place.line_after(partial(place.broker.call, change))
         assert (line["protocol"], line["api"], line["names"], line["errors"]) == ("control", api, ["controlled"], [])

@@ -10,10 +10,10 @@ from triolog.protocol.coordinator.classic_group_records import GroupMetadataValu
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.coordinators import transactional_ids
 from triolog.server.actors.coordinators.group_offsets import GroupOffsets
-from triolog.server.actors.share import share_state_log
 from triolog.server.broker import Broker
-from triolog.server.groups.classic import ClassicGroups
+from triolog.server.groups.classic.groups import ClassicGroups
 from triolog.server.logs import log_opening
+from triolog.server.sharing import state_log
 from triolog.server.stages import stage_commit_log
 
 from tests.support.brokers import TOPIC, running_broker, value, values_from
@@ -24,7 +24,7 @@ LOADS: Final = {
     "a record of groups": (GroupOffsets, "replay"),
     "a classic group": (ClassicGroups, "restore"),
     "a transactional id": (transactional_ids, "decode_transaction_value"),
-    "a state of a share group": (share_state_log, "decode_share_state_value"),
+    "a state of a share group": (state_log, "decode_share_state_value"),
     "a commit of staged records": (stage_commit_log, "decode_stage_commit_value"),
     "a log": (log_opening, "check_topic_id"),
 }

@@ -16,20 +16,17 @@ import trio
 import trio.testing
 from triolog.protocol.coordinator.classic_group_records import GroupMetadataValue, MemberMetadata
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.coordinators.group_coordinator import GroupCoordinator
 from triolog.server.actors.coordinators.hanging_transactions import HangingTransactions
-from triolog.server.actors.coordinators.managed.managed_coordinator import ManagedCoordinator
 from triolog.server.actors.coordinators.offsets_topic import OffsetsTopic
 from triolog.server.actors.coordinators.transaction_coordinator import TransactionCoordinator
 from triolog.server.actors.disk.disk import Disk
 from triolog.server.actors.disk.task_errors import TaskErrors
 from triolog.server.actors.partition.partition import PartitionActor
-from triolog.server.actors.share.share_partition import SharePartition
 from triolog.server.broker import Broker
-from triolog.server.broker.share_partitions import SharePartitions
-from triolog.server.groups.rebalance import Rebalance
-from triolog.server.groups.share.values import ShareKey
-from triolog.server.groups.values import Store
+from triolog.server.groups.classic.rebalance import Rebalance
+from triolog.server.groups.classic.values import Store
+from triolog.server.groups.coordinators.assigned import AssignedCoordinator
+from triolog.server.groups.coordinators.group_coordinator import GroupCoordinator
 from triolog.server.logs import log_directories
 from triolog.server.logs.cleaner import Cleaner
 from triolog.server.logs.cleaner_process import CleanerCounters
@@ -41,6 +38,9 @@ from triolog.server.logs.maintenance import _Job, expire_producers
 from triolog.server.logs.segment_leases import SegmentLeases
 from triolog.server.logs.waiting_logs import WaitingLogs
 from triolog.server.logs.wear import Wear
+from triolog.server.sharing.partition import SharePartition
+from triolog.server.sharing.partitions import SharePartitions
+from triolog.server.sharing.state.values import ShareKey
 from triolog.server.stages.stage_commit_log import Application
 from triolog.server.stages.stage_commits import StageCommits
 from triolog.server.stages.stages import Stage, Stages
@@ -277,7 +277,7 @@ CASES: Final = {
     "offset-expiry": Case(GroupCoordinator, "_may_expire", second, expire_offsets),
     "classic-groups": Case(Rebalance, "came_due", lambda _, group, *__: group.group_id, let_members_expire),
     "group-records": Case(OffsetsTopic, "store_members", lambda _, __, values: " ".join(values), store_groups),
-    "managed-groups": Case(ManagedCoordinator, "_expire_now", lambda _, key: key.group_id, let_managed_members_expire),
+    "managed-groups": Case(AssignedCoordinator, "_handle_timer", lambda _, key: key.group_id, let_managed_members_expire),
     "group-expiry": Case(OffsetsTopic, "is_known", second, expire_groups),
     "stage-commits": Case(StageCommits, "_finish", second, finish_commits, stub=True),
     "stage-expiry": Case(Stages, "_drop", second, expire_stages, stub=True),
@@ -402,7 +402,7 @@ OTHER_LOOPS: Final = {
 }
 """Loops of coroutines that are no background tasks over many ids, or contain errors themselves. Those of a connection, of a
 request to the control port and of an embedding program are left out by their folders."""
-FOLDERS: Final = ("actors", "broker", "service", "system", "groups", "listeners/connections")
+FOLDERS: Final = ("actors", "broker", "service", "system", "groups", "sharing", "listeners/connections")
 
 
 def endless_loops() -> Iterator[str]:

@@ -13,8 +13,8 @@ import trio
 import trio.testing
 from triolog.protocol.errors import RequestError, TopicAlreadyExistsError
 from triolog.protocol.types import TopicPartition
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker, open_broker
-from triolog.server.settings.broker_config import Address
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 from triolog.server.storage.errors import LogDirectoryError
 from triolog.server.system.whole_sync import lies_in_memory

@@ -12,7 +12,7 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
 from triolog.server.broker import Broker
 from triolog.server.config import KNOWN_KEYS
-from triolog.server.config.internal_keys import INTERNAL_KEYS
+from triolog.server.config.log_config import INTERNAL_KEYS
 from triolog.server.listeners.kafka.configs import ResourceType as ConfigType
 from triolog.server.storage.directory.catalogue import adopted_configs
 from triolog.server.storage.disk.paths import INTERNAL_TOPICS

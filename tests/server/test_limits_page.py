@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import triolog.server.system.client_memory as ledger
-from triolog.server.settings.broker_config import BrokerConfig
+from triolog.server.config.broker_config import BrokerConfig
 
 SERVER: Final = Path(ledger.__file__).parents[1]
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "operations" / "limits.md").read_text(encoding="utf-8")
@@ -20,7 +20,6 @@ OF_ONE_REQUEST: Final = {
     "actors/partition/appender.py",
     "broker/statistics.py",
     "listeners/http",
-    "listeners/native/statistics.py",
     "listeners/connections/transport.py",
     "listeners/connections/unsent.py",
     "listeners/kafka/describe_topic_partitions.py",
@@ -32,7 +31,7 @@ OF_ONE_REQUEST: Final = {
 
 def constants() -> Iterator[str]:
     """Every MAX_* of the packages whose objects outlive a request."""
-    for package in ("access", "actors", "broker", "groups", "listeners", "logs", "stages", "telemetry"):
+    for package in ("access", "actors", "broker", "groups", "listeners", "logs", "sharing", "stages", "telemetry"):
         for path in sorted((SERVER / package).rglob("*.py")):
             place = path.relative_to(SERVER).as_posix()
             if not any(place.startswith(each) for each in OF_ONE_REQUEST):
@@ -55,6 +54,6 @@ def test_the_page_has_every_fixed_limit_with_its_value_and_unit() -> None:
 
 
 def test_the_page_has_the_keys_of_the_ledger() -> None:
-    for key in ("max_client_memory_bytes", "max_groups", "group_max_metadata_bytes"):
+    for key in ("max_client_memory_bytes", "max_groups", "group_max_metadata_bytes", "group_share_max_share_sessions"):
         assert f"`{key}`" in PAGE
         assert hasattr(BrokerConfig, key)

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Final
 
 import triolog.server.system.client_memory as ledger
-from triolog.server.actors.coordinators.consumer_coordinator import ConsumerCoordinator
-from triolog.server.actors.coordinators.managed.share_coordinator import ShareCoordinator
-from triolog.server.actors.coordinators.managed.streams_coordinator import StreamsCoordinator
-from triolog.server.logs.configs import BrokerConfigs, ClientMetrics, GroupConfigs
+from triolog.server.groups.coordinators.group_coordinator import ConsumerCoordinator, StreamsCoordinator
+from triolog.server.groups.coordinators.share import ShareCoordinator
 
 SERVER: Final = Path(ledger.__file__).parents[1]
-PACKAGES: Final = ("access", "actors", "broker", "groups", "listeners", "logs", "stages", "telemetry")
+PACKAGES: Final = ("access", "actors", "broker", "groups", "listeners", "logs", "sharing", "stages", "telemetry")
 COLLECTIONS: Final = {"dict", "set", "list", "deque", "Counter", "OrderedDict", "defaultdict"}
 
 ACCOUNTED: Final = {
@@ -29,20 +27,19 @@ ACCOUNTED: Final = {
     "committed offsets": """GroupOffsets._offsets GroupOffsets._pending GroupOffsets._records GroupOffsets._bytes
         GroupOffsets._topic_ids""",
     "configurations of groups": "GroupConfigs._known",
-    "consumer groups": """ConsumerGroup.members ConsumerGroup.targets ConsumerGroup.regexes ConsumerGroup.static_members
-        ConsumerGroup.owners GroupTable._groups ManagedCoordinator._sizes""",
+    "consumer groups": """AssignedGroup.members AssignedGroup.targets ConsumerGroup.regexes ConsumerGroup.static_members
+        ConsumerGroup.owners AssignedGroups._groups AssignedCoordinator._sizes""",
     "fetch sessions": """FetchSessions._sessions FetchSessions._evictable FetchSession.partitions FetchSession.seen
         FetchSession.names""",
     "keys of the server": "",
     "segment leases": "SegmentLeases._leases Lease.partitions Lease.directories",
-    "share groups": "ShareGroup.members ShareGroup.targets ShareGroup.subscriptions",
+    "share groups": "ShareGroup.subscriptions",
     "share sessions": """ShareSessions._sessions ShareSessions._groups ShareSession.partitions ShareSession.moved
         SharePartitions._sessions SharePartitions._ending""",
-    "share states": """ShareStateLog._shares ShareStateLog._snapshots ShareStateLog._turns SharePartitions._open
+    "share states": """ShareStateLog._shares ShareStateLog._snapshots SharePartitions._open
         SharePartitions._open_groups""",
     "staged tasks": "Stages._stages Stages._going Stages.held Stage.files",
-    "streams groups": """StreamsGroup.members StreamsGroup.targets TaskHolders._active TaskHolders._copies
-        PartitionCounts.decided""",
+    "streams groups": "StreamsGroup.active StreamsGroup.copies PartitionCounts.decided",
     "subscriptions": "",
     "topic configurations": "Topics._topics Topics._names Topics._by_collision_key",
     "transactional ids": """TransactionalIds.owners TransactionalIds.unfinished TransactionalIds._of_producer
@@ -54,10 +51,10 @@ ACCOUNTED: Final = {
 
 NOT_KEPT: Final = {
     "lives as long as a request, a turn or a round of work; requests have a budget of their own": """
-        GroupCoordinator._callers GroupRecords._waiting GroupTurns._turns ShareCoordinator._claims
+        GroupCoordinator._callers GroupRecords._waiting KeyedLocks._locks ShareCoordinator._claims
         GroupOffsets.commits_under_way
         Fetched.answers Fetched.read Collector.topics Collector.partitions Portion.topics PendingProduce._log_starts
-        GroupDraft.records Draft.touched Effects._answers Effects._stores _Kind.partitions _Run.active _Run.standby
+        GroupDraft.records GroupDraft.touched Effects._answers Effects._stores _Kind.partitions _Run.active _Run.standby
         Process.counts Process.tasks Acquisition._acquired Acquisition.archived
         Change.batches Change.runs Change.counted Mailbox._items
         Mailbox._waiting PartitionActor._urgent Gathering._writers Gathering._senders Waiters._events PartitionMaker.made
@@ -77,8 +74,7 @@ NOT_KEPT: Final = {
         LogDirectories.stray LogDirectories._locked LogDirectories._writing_checkpoints
         Disk._lanes Topics.entries LogManager._unclean LogOpener._written_back TopicChanges.doomed Topics.half_deleted
         WaitingLogs._requests WaitingLogs._attempts Looks._kept
-        Wear._histories Wear._appended Wear._sums HangingTransactions._seen Nodes.addresses Nodes.down Nodes._leaders
-        Nodes._coordinators Nodes._placements""",
+        Wear._histories Wear._appended Wear._sums HangingTransactions._seen""",
     "names are cut, or replaced by digests, and the number of entries is limited": """
         GapPasses._groups GapPasses._told AclAuthorizer._decided MutationBuckets._buckets ClientQuotas._limits
         ClientQuotas._rates Seldom._said AuditLog._lines QuotaRate._samples Topics._deleted_at Security._shapes""",
@@ -127,11 +123,11 @@ def test_every_table_has_an_account_or_a_reason_why_it_needs_none() -> None:
 
 def test_every_account_has_a_table_and_is_opened() -> None:
     kinds = {each.KIND for each in (ConsumerCoordinator, ShareCoordinator, StreamsCoordinator)}
-    opened = {f"{kind} groups" for kind in kinds} | {each.WHAT for each in (BrokerConfigs, ClientMetrics, GroupConfigs)}
+    opened = {f"{kind} groups" for kind in kinds}
     for node in nodes(".account("):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "account":
             opened |= {each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)}
-    for node in nodes("Copies("):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Copies":
+    for node in [*nodes("Copies("), *nodes("._open(")]:
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Copies", "cls._open"):
             opened |= {each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)}
     assert opened == set(ledger.ACCOUNTS) == set(ACCOUNTED)

@@ -11,6 +11,7 @@ import attrs
 import pytest
 from triolog.protocol.types import TopicPartition
 
+from tests.support.altered_files import alter_in_memory
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, records_from, running_broker, value
 from tests.support.counts import counts
 from tests.support.crash_fs import CrashFileSystem
@@ -34,6 +35,8 @@ class Moment:
     """So many records were on the device."""
     committed: int
     is_commit_synced: bool
+    altered: list[str] = attrs.field(factory=list)
+    """What was done to the files before a start."""
 
 
 async def moments_of(path: Path, fs: CrashFileSystem, durability: str) -> list[Moment]:
@@ -53,14 +56,18 @@ async def moments_of(path: Path, fs: CrashFileSystem, durability: str) -> list[M
 async def is_kept(
     path: Path, moments: list[Moment], files_of: Callable[[Moment], CrashFileSystem], promised_of: Callable[[Moment], int]
 ) -> list[tuple[Moment, int]]:
-    """Start a server on each; answers what the group has committed there. What there is of the log are its first records."""
+    """Start a server on each, with one derived file of another content; answers what the group has committed there. What there
+    is of the log are its first records."""
     committed = []
+    rng = random.Random()
     for moment in moments:
-        async with running_broker(path, fs=files_of(moment)) as broker:
+        files = files_of(moment)
+        moment.altered.append(alter_in_memory(files, str(path), rng))
+        async with running_broker(path, fs=files) as broker:
             assert TOPIC in broker.topics.names()
             values = [int(record.value or b"") for record in await records_from(broker)]
-            assert values == list(range(len(values)))
-            assert promised_of(moment) <= len(values) <= moment.acknowledged
+            assert values == list(range(len(values))), moment.altered
+            assert promised_of(moment) <= len(values) <= moment.acknowledged, moment.altered
             committed.append((moment, await committed_offset(broker, GROUP, PARTITION)))
     return committed
 

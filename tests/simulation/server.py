@@ -10,8 +10,8 @@ from typing import Any, Final
 import attrs
 import trio
 from triolog.server.broker import Broker, open_broker_core
+from triolog.server.config.broker_config import Address
 from triolog.server.listeners.opening import Addresses, Listeners
-from triolog.server.settings.broker_config import Address
 from triolog.server.storage.errors import StorageError
 
 from tests.support.brokers import broker_config

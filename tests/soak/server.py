@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-from triolog.server.control.ports import Ports
-from triolog.server.settings.broker_config import Address
+from triolog.server.config.broker_config import Address
+from triolog.server.fake.ports import Ports
 
 from tests.support.control_port import Control
 from tests.support.forked_servers import ServerForker

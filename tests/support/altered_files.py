@@ -1,11 +1,27 @@
-"""Derived files of a partition with another content: each field of an entry with each class of value, and wrong files."""
+"""Derived files with another content: each field of an entry with each class of value, and wrong files.
+
+Files of a partition, and the checkpoints of a log directory. Those of recovery points and log starts are evidence too: offsets
+above the right ones are promises, which are not among the alterations.
+"""
 
 from __future__ import annotations
 
 import json
+import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
+
+from triolog.server.storage.disk.checkpoints import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+)
+
+from tests.support import memory_image
+from tests.support.crash_fs import CrashFileSystem
 
 INDEX: Final = ">ii"
 TIME_INDEX: Final = ">qi"
@@ -14,6 +30,15 @@ ENTRIES: Final = {".index": INDEX, ".timeindex": TIME_INDEX, ".txnindex": TRANSA
 EPOCHS: Final = "leader-epoch-checkpoint"
 FACTS: Final = "derived.json"
 WIDTHS: Final = {"h": 16, "i": 32, "q": 64}
+CHECKPOINTS: Final = {
+    CLEANER_OFFSET_FILE: True,
+    HIGH_WATERMARK_FILE: True,
+    RECOVERY_POINT_FILE: False,
+    LOG_START_FILE: False,
+}
+"""Those of a log directory -> whether any offset may be in it."""
+MOST_BYTES: Final = 32_768
+"""Of a file that `one_of` alters."""
 
 
 def altered(name: str, content: bytes) -> Iterator[tuple[str, bytes | None]]:
@@ -29,6 +54,8 @@ def altered(name: str, content: bytes) -> Iterator[tuple[str, bytes | None]]:
         yield from _altered_entries(ENTRIES[suffix], content)
     elif name == EPOCHS:
         yield from _altered_numbers(content)
+    elif name in CHECKPOINTS:
+        yield from _altered_numbers(content, first=2, may_grow=CHECKPOINTS[name])
     elif name == FACTS:
         yield from _altered_facts(content)
     else:
@@ -38,7 +65,9 @@ def altered(name: str, content: bytes) -> Iterator[tuple[str, bytes | None]]:
 
 def _altered_entries(layout: str, content: bytes) -> Iterator[tuple[str, bytes]]:
     size = struct.calcsize(layout)
-    entries = [struct.unpack_from(layout, content, at) for at in range(0, len(content), size)]
+    entries = [struct.unpack_from(layout, content, at) for at in range(0, len(content) - size + 1, size)]
+    if not entries:
+        return
 
     def packed(changed: list[tuple[int, ...]]) -> bytes:
         return b"".join(struct.pack(layout, *entry) for entry in changed)
@@ -62,23 +91,29 @@ def _altered_entries(layout: str, content: bytes) -> Iterator[tuple[str, bytes]]
                     yield f"entry {slot}, field {field}: {value}", packed([*entries[:slot], entry, *entries[slot + 1 :]])
 
 
-def _altered_numbers(content: bytes) -> Iterator[tuple[str, bytes]]:
-    """A text checkpoint: lines without its end, each number another one."""
-    head, count, *lines = content.decode().splitlines()
+def _altered_numbers(content: bytes, first: int = 0, *, may_grow: bool = True) -> Iterator[tuple[str, bytes]]:
+    """A text checkpoint: lines without its end, each number from the column `first` on another one."""
+    try:
+        head, count, *lines = content.decode().splitlines()
+        int(count)
+    except ValueError:
+        return
     for kept in range(len(lines)):
         yield f"its first {kept} lines", "\n".join([head, str(kept), *lines[:kept], ""]).encode()
         yield f"its last {kept} lines", "\n".join([head, str(kept), *lines[len(lines) - kept :], ""]).encode()
-    rows = [list(map(int, line.split())) for line in lines]
-    for slot, row in enumerate(rows):
-        for field, old in enumerate(row):
+    for slot, row in enumerate(line.split() for line in lines):
+        for field, old in ((field, int(row[field])) for field in range(first, len(row))):
             for value in sorted({0, 1, old + 1, old + 3, abs(old - 1), 2**31 - 1, 2**63 - 1} - {old}):
-                changed = [*rows[:slot], [*row[:field], value, *row[field + 1 :]], *rows[slot + 1 :]]
-                text = "\n".join([head, count, *(f"{epoch} {start}" for epoch, start in changed), ""])
-                yield f"line {slot}, field {field}: {value}", text.encode()
+                if may_grow or value < old:
+                    line = " ".join([*row[:field], str(value), *row[field + 1 :]])
+                    text = "\n".join([head, count, *lines[:slot], line, *lines[slot + 1 :], ""])
+                    yield f"line {slot}, field {field}: {value}", text.encode()
 
 
 def _altered_facts(content: bytes) -> Iterator[tuple[str, bytes]]:
-    """Numbers of index files, as a person would change them: with and without the checksum."""
+    """Numbers of index files, as a person would change them: with and without the checksum. A power cut may leave no JSON."""
+    if not _is_json(content):
+        return
     for key in ("transaction_indexes", "lookup_indexes"):
         rows = json.loads(content).get(key, [])
         for slot, row in enumerate(rows):
@@ -89,3 +124,55 @@ def _altered_facts(content: bytes) -> Iterator[tuple[str, bytes]]:
                     yield f"{key} {slot}, field {field}: {value}", json.dumps(document).encode()
                     del document["crc32c"]
                     yield f"{key} {slot}, field {field}: {value}, without checksum", json.dumps(document).encode()
+
+
+def one_of(files: Mapping[str, bytes], rng: random.Random) -> tuple[str, str, bytes | None] | None:
+    """An alteration of one of these files: path, what was done, new content. None: none of them is derived, or all are empty. A
+    folder whose FACTS are lost is left alone: that is the one loss that it survives."""
+    lost = {path.rpartition("/")[0] for path, content in files.items() if path.endswith(f"/{FACTS}") and not _is_json(content)}
+    whole = {path: content for path, content in sorted(files.items()) if path.rpartition("/")[0] not in lost}
+    paths = [path for path, content in whole.items() if 0 < len(content) <= MOST_BYTES and _is_derived(path)]
+    if not paths:
+        return None
+    path = rng.choice(paths)
+    return (path, *rng.choice(list(altered(path.rpartition("/")[2], files[path]))))
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        json.loads(content)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_derived(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return name.endswith((*ENTRIES, ".snapshot")) or name in {EPOCHS, FACTS, *CHECKPOINTS}
+
+
+def alter_folders(folder: Path, rng: random.Random, share: float) -> dict[str, str]:
+    """Alter a file of a log directory and of each folder in it, each with a chance of `share`; by path, what was done."""
+    done = {}
+    for each in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
+        if rng.random() < share:
+            files = {str(path): path.read_bytes() for path in each.iterdir() if path.is_file() and _is_derived(str(path))}
+            if (chosen := one_of(files, rng)) is not None:
+                path, what, content = chosen
+                Path(path).unlink() if content is None else Path(path).write_bytes(content)
+                done[str(Path(path).relative_to(folder))] = what
+    return done
+
+
+def alter_in_memory(fs: CrashFileSystem, folder: str, rng: random.Random) -> str:
+    """The same for one file below a folder of a file system in memory."""
+    below = [path for path in fs.tree() if path.startswith(f"{folder}/") and not path.endswith("/")]
+    chosen = one_of({path: fs.content(path) for path in below}, rng)
+    if chosen is None:
+        return "nothing"
+    path, what, content = chosen
+    if content is None:
+        fs.unlink(path)
+    else:
+        memory_image.put(fs, path, content)
+    return f"{path}: {what}"

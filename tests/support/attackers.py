@@ -42,8 +42,8 @@ PIECE_BYTES: Final = 32 * KIB
 
 
 def padded_fetch(padding_bytes: int, correlation_id: int = 1) -> bytes:
-    """A Fetch without topics that waits for long, with padding in a tagged field that nobody knows. It needs no right."""
-    request = frame(fetch_request(max_wait_ms=LONG_MS), FETCH_VERSION, correlation_id)
+    """Return a Fetch of an empty partition that waits for long, with padding in an unknown tagged field."""
+    request = frame(fetch_request(fetch_partition(partition=2), max_wait_ms=LONG_MS), FETCH_VERSION, correlation_id)
     assert request.endswith(b"\0"), "no tagged fields"
     tagged = b"\1" + write_unsigned_varint(UNKNOWN_TAG) + write_unsigned_varint(padding_bytes) + bytes(padding_bytes)
     payload = request[4:-1] + tagged

@@ -10,15 +10,17 @@ from typing import Any, ClassVar
 
 import attrs
 from triolog.protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
-from triolog.server.groups.consumer import ConsumerGroups, Plan
-from triolog.server.groups.consumer_assignors import NO_PARTITIONS, Partitions
-from triolog.server.groups.consumer_group import ConsumerGroup
-from triolog.server.groups.consumer_values import (
-    ConsumerGroupSettings,
-    ConsumerHeartbeat,
-    ConsumerHeartbeatAnswer,
+from triolog.server.groups.assigned.groups import Plan
+from triolog.server.groups.assigned.values import (
+    NO_PARTITIONS,
+    AssignedGroupSettings,
+    HeartbeatAnswer,
+    Partitions,
     TopicMetadata,
 )
+from triolog.server.groups.consumer.group import ConsumerGroup
+from triolog.server.groups.consumer.groups import ConsumerGroups
+from triolog.server.groups.consumer.values import ConsumerHeartbeat
 
 GROUP = "group"
 REBALANCE_TIMEOUT_MS = 60_000
@@ -120,7 +122,7 @@ class DrivenGroups:
 class Driven(DrivenGroups):
     RECORDS = CONSUMER_GROUP_RECORDS
 
-    settings: ConsumerGroupSettings = attrs.field(factory=ConsumerGroupSettings)
+    settings: AssignedGroupSettings = attrs.field(factory=AssignedGroupSettings)
 
     def new_groups(self) -> ConsumerGroups:
         return ConsumerGroups(self.settings, self.topics)
@@ -131,8 +133,8 @@ class Driven(DrivenGroups):
         assert found is not None
         return found
 
-    def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
-        plan: Plan = self.groups.heartbeat(request, self.now_ms)
+    def heartbeat(self, request: ConsumerHeartbeat) -> HeartbeatAnswer:
+        plan: Plan[Any] = self.groups.heartbeat(request, self.now_ms)
         self.commit(plan)
         assert plan.answer is not None
         return plan.answer
@@ -170,17 +172,17 @@ class Consumer:
         """It was thrown out."""
         self.owned = self.letting_go = NO_PARTITIONS
 
-    def join(self, **changes: object) -> ConsumerHeartbeatAnswer:
+    def join(self, **changes: object) -> HeartbeatAnswer:
         self.epoch = 0
         self.give_up()
         return self.say_all(**changes)
 
-    def say_all(self, **changes: object) -> ConsumerHeartbeatAnswer:
+    def say_all(self, **changes: object) -> HeartbeatAnswer:
         """What a client sends that joins, or that did not get the last answer."""
         subscription = {"topic_names": self.topic_names, "topic_regex": self.topic_regex}
         return self._say(**{"rebalance_timeout_ms": REBALANCE_TIMEOUT_MS, "owned": self.held, **subscription, **changes})
 
-    def beat(self, **changes: object) -> ConsumerHeartbeatAnswer:
+    def beat(self, **changes: object) -> HeartbeatAnswer:
         """What a client sends from time to time: what it owns only when that is news."""
         is_news = not self.letting_go and self.owned != self.reported
         return self._say(**{"owned": self.owned if is_news else None, **changes})
@@ -190,7 +192,7 @@ class Consumer:
         self.epoch = epoch
         self.give_up()
 
-    def _say(self, **said: object) -> ConsumerHeartbeatAnswer:
+    def _say(self, **said: object) -> HeartbeatAnswer:
         request = self._request(**said)
         self.said.append(request)
         answer = self.driven.heartbeat(request)

@@ -10,8 +10,8 @@ from typing import Any, Final, Self
 
 import attrs
 from triolog.protocol.types import Record
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 from triolog.tools.forward.claims import Claims
 from triolog.tools.forward.link import Link
 from triolog.tools.forward.settings.forward_settings import read_link

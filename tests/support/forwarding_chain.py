@@ -21,14 +21,14 @@ import attrs
 from confluent_kafka import Consumer, TopicPartition
 from triolog.protocol.native.messages import NewTopic
 from triolog.protocol.types import Record
-from triolog.server.control.ports import Ports
-from triolog.server.settings.broker_config import Address
+from triolog.server.config.address import Address
+from triolog.server.fake.ports import Ports
+from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.consumer import BlockingConsumer
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.config import ProducerConfig
 from triolog.tools.client.errors import ConnectionLostError
-from triolog.tools.client.procedures.topics import create_topics
 from triolog.tools.forward.process.asking import ask
 from triolog.tools.forward.process.place import CONTROL
 
@@ -257,7 +257,7 @@ class Run:
         """Records come all the time, from a thread."""
         config = {"retention.ms": "-1", "segment.bytes": "65536"}
         with BlockingClient(self.chain.native) as client:
-            client.run(create_topics([NewTopic(self.topic, PARTITIONS, config)], False))
+            BlockingAdmin(client).create_topics([NewTopic(self.topic, PARTITIONS, config)])
         self._feeder = threading.Thread(target=self._feed, args=(random.Random(self.rng.random()),), name="feeder")
         self._feeder.start()
 

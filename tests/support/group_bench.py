@@ -9,11 +9,9 @@ from typing import Any, Final
 
 import attrs
 from triolog.protocol.errors import ErrorCode
-from triolog.server.groups.classic import ClassicGroups
-from triolog.server.groups.values import (
-    GroupListing,
+from triolog.server.groups.classic.groups import ClassicGroups
+from triolog.server.groups.classic.values import (
     GroupSettings,
-    GroupState,
     Heartbeat,
     Join,
     JoinAnswer,
@@ -23,6 +21,7 @@ from triolog.server.groups.values import (
     Sync,
     SyncAnswer,
 )
+from triolog.server.groups.values import GroupListing, GroupState
 
 GROUP: Final = "group"
 RANGE: Final = (("range", b"topics"),)

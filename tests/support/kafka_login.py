@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from triolog.protocol.kafka.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
-from triolog.server.settings.listener_security import ListenerSecurity
+from triolog.server.config.listener_security import ListenerSecurity
 
 from tests.support.kafka_server import KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream

@@ -19,11 +19,11 @@ from triolog.protocol.kafka.messages.records import (
 )
 from triolog.protocol.records.builder import build_batch
 from triolog.server.broker import Broker
+from triolog.server.config.broker_config import Address
+from triolog.server.fake.kafka.watched import Watch
 from triolog.server.listeners.connections.sockets import Admission, Listener
 from triolog.server.listeners.kafka.calls import listener_of
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID, KafkaDoor
-from triolog.server.listeners.kafka.fake.watched import Watch
-from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import LARGE, running_broker
 from tests.support.kafka_asking import ask

@@ -28,10 +28,10 @@ def preload(more: Sequence[str] = ()) -> None:
     """Import what the command imports before it serves, with all its options but metrics. No thread may run yet: a fork has
     only the one that forks."""
     import triolog.server.app
-    import triolog.server.control.serving
-    import triolog.server.listeners.kafka.fake.kafka_versions
-    import triolog.server.listeners.kafka.fake.node_listeners
-    import triolog.server.settings.broker_settings
+    import triolog.server.config.broker_settings
+    import triolog.server.fake.kafka.kafka_versions
+    import triolog.server.fake.kafka.node_listeners
+    import triolog.server.fake.serving
     import triolog.tools.cli.main
     import triolog.tools.cli.serve
     import triolog.tools.cli.terminal.progress  # noqa: F401

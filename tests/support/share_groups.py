@@ -8,11 +8,12 @@ from typing import Any, Final
 import attrs
 from triolog.protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.server.groups.consumer_assignors import Partitions
+from triolog.server.groups.assigned.groups import Plan
+from triolog.server.groups.assigned.values import AssignedGroupSettings, HeartbeatAnswer, Partitions
 from triolog.server.groups.share.group import ShareGroup
-from triolog.server.groups.share.member_values import ShareGroupSettings, ShareHeartbeat, ShareHeartbeatAnswer
-from triolog.server.groups.share.share_groups import ShareGroups, SharePlan
-from triolog.server.groups.share.share_states import ShareStateSummary
+from triolog.server.groups.share.groups import ShareGroups
+from triolog.server.groups.share.member import ShareHeartbeat
+from triolog.server.groups.share.states import ShareStateSummary
 
 from tests.support.consumer_groups import DrivenGroups
 
@@ -23,7 +24,7 @@ GROUP: Final = "group"
 class DrivenShareGroups(DrivenGroups):
     RECORDS = SHARE_GROUP_RECORDS
 
-    settings: ShareGroupSettings = attrs.field(factory=ShareGroupSettings)
+    settings: AssignedGroupSettings = attrs.field(factory=AssignedGroupSettings)
 
     def new_groups(self) -> ShareGroups:
         return ShareGroups(self.settings, self.topics)
@@ -33,7 +34,7 @@ class DrivenShareGroups(DrivenGroups):
         found: ShareGroup = self.groups.known(GROUP)
         return found
 
-    def heartbeat(self, member_id: str, epoch: int, names: Iterable[str] | None = None, **more: Any) -> ShareHeartbeatAnswer:
+    def heartbeat(self, member_id: str, epoch: int, names: Iterable[str] | None = None, **more: Any) -> HeartbeatAnswer:
         request = ShareHeartbeat(
             group_id=more.pop("group_id", GROUP),
             member_id=member_id,
@@ -41,7 +42,7 @@ class DrivenShareGroups(DrivenGroups):
             topic_names=None if names is None else tuple(names),
             **more,
         )
-        plan: SharePlan = self.groups.heartbeat(request, self.now_ms)
+        plan: Plan[Any] = self.groups.heartbeat(request, self.now_ms)
         self.commit(plan)
         assert plan.answer is not None
         return plan.answer
@@ -53,7 +54,7 @@ class DrivenShareGroups(DrivenGroups):
             self.commit(self.groups.states_done(GROUP, waiting, self.now_ms))
         return waiting
 
-    def join(self, member_id: str, *names: str) -> ShareHeartbeatAnswer:
+    def join(self, member_id: str, *names: str) -> HeartbeatAnswer:
         """Join, wait for states, and hear what there is to read."""
         answer = self.heartbeat(member_id, 0, names)
         self.make_states()
@@ -84,12 +85,7 @@ class KeptShareStates:
                 failed[topic_id, number] = exc
         return failed
 
-    async def alter(self, group: str, topic_id: bytes, partition: int, start_offset: int, state_epoch: int) -> None:
-        self._check()
-        assert (group, topic_id, partition) in self.states
-        self.states[group, topic_id, partition] = ShareStateSummary(state_epoch, start_offset, 0, 0)
-
-    async def read_summary(self, group: str, topic_id: bytes, partition: int) -> ShareStateSummary:
+    def read_summary(self, group: str, topic_id: bytes, partition: int) -> ShareStateSummary:
         self._check()
         return self.states[group, topic_id, partition]
 

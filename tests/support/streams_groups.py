@@ -13,16 +13,12 @@ from triolog.protocol.coordinator.streams_group_records import (
     StreamsGroupTopicInfo,
     StreamsGroupTopologyValue,
 )
+from triolog.server.groups.assigned.groups import Plan
+from triolog.server.groups.assigned.values import AssignedGroupSettings
 from triolog.server.groups.streams.group import StreamsGroup
-from triolog.server.groups.streams.streams_groups import StreamsGroups, StreamsPlan
+from triolog.server.groups.streams.groups import StreamsGroups
 from triolog.server.groups.streams.tasks import NO_TASK_IDS, NO_TASKS, Tasks
-from triolog.server.groups.streams.values import (
-    InternalTopic,
-    StreamsGroupSettings,
-    StreamsHeartbeat,
-    StreamsHeartbeatAnswer,
-    StreamsTimes,
-)
+from triolog.server.groups.streams.values import InternalTopic, StreamsHeartbeat, StreamsHeartbeatAnswer, StreamsTimes
 
 from tests.support.consumer_groups import DrivenGroups
 
@@ -84,7 +80,7 @@ class DrivenStreamsGroups(DrivenGroups):
     RECORDS = STREAMS_GROUP_RECORDS
     GROUP = GROUP
 
-    settings: StreamsGroupSettings = attrs.field(factory=StreamsGroupSettings)
+    settings: AssignedGroupSettings = attrs.field(factory=AssignedGroupSettings)
     times: StreamsTimes = attrs.field(default=StreamsTimes(initial_rebalance_delay_ms=0))
     makes_topics: bool = attrs.field(default=True)
     """Whether internal topics are made when they are missing."""
@@ -108,7 +104,7 @@ class DrivenStreamsGroups(DrivenGroups):
             warmup=tasks[2],
             **more,
         )
-        plan: StreamsPlan = self.groups.heartbeat(request, self.now_ms)
+        plan: Plan[Any] = self.groups.heartbeat(request, self.now_ms)
         self.commit(plan)
         assert plan.answer is not None
         if self.makes_topics:

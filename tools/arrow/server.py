@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
@@ -19,23 +21,18 @@ from ...protocol.native.messages import (
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
-    FetchResponse,
     Gaps,
     MetadataRequest,
-    OffsetsForTimesPartition,
-    OffsetsForTimesRequest,
-    OffsetsForTimesResponse,
     TopicMetadata,
 )
 from ...protocol.records.columnar.decode import Wanted, decode_batches, next_offset
 from ...protocol.records.record import CommittedFilter
 from ...protocol.types import LATEST_TIMESTAMP, Isolation, TopicPartition
 from ...server.storage.disk.paths import is_internal
-from ..client.backoff import Backoff
-from ..client.blocking.client import BlockingClient
-from ..client.blocking.connection import BlockingConnection
+from ..client.backoff import Retries, passes
+from ..client.blocking.client import BlockingClient, Started
 from ..client.config import Address, ClientConfig, address_text
-from ..client.exchange import expect
+from ..client.procedures.topics import offsets_at
 from .bounds import Bounds
 from .errors import ArrowError
 from .schema import UNIT
@@ -48,19 +45,7 @@ T = TypeVar("T")
 
 FETCH_BYTES: Final = 4 * MIB
 """Of an answer: arrays of it stay in the processor's cache, and two of them are in memory."""
-MAX_QUESTIONS: Final = 10_000
-"""Of one request."""
 _UNANSWERED: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
-_STAYING: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""Errors that Kafka's clients would retry and that do not pass here."""
-
-
-@attrs.frozen
-class _Ahead:
-    """A fetch that is on its way."""
-
-    connection: BlockingConnection
-    correlation_id: int
 
 
 class ServerSource:
@@ -81,13 +66,13 @@ class ServerSource:
 
     def topics(self) -> list[str]:
         """Those that this client may see, without the server's own."""
-        metadata = self._retried(lambda client: client.metadata(MetadataRequest()), "looking up topics")
+        metadata = self._retried(lambda: self._client.metadata(MetadataRequest()), "looking up topics")
         return sorted(topic.name for topic in metadata.topics if topic.error is None and not is_internal(topic.name))
 
     def spans(self, topics: Sequence[str], partitions: Sequence[int] | None, bounds: Bounds) -> list[Span]:
         """What the server has now, up to the high watermark or the last stable offset."""
         ranges: dict[TopicPartition, tuple[int, int]] = {}
-        metadata = self._retried(lambda client: client.metadata(MetadataRequest(tuple(topics))), "looking up topics")
+        metadata = self._retried(lambda: self._client.metadata(MetadataRequest(tuple(topics))), "looking up topics")
         for topic in metadata.topics:
             ranges.update(self._ranges_of(topic))
         chosen = chosen_partitions(list(ranges), topics, partitions, bounds, self._where)
@@ -121,14 +106,14 @@ class ServerSource:
                 first, ahead = offset, None
                 offset = self._reached(answer, span, offset)
                 if offset < span.high:
-                    ahead = self._fetch_ahead(self._fetch_request(span.name, offset, bounds))
+                    ahead = self._client.fetch_ahead(self._fetch_request(span.name, offset, bounds))
                 rows = self._decoded(answer, attrs.evolve(wanted, low=first), offset)
                 del answer
                 if rows.num_rows:
                     yield rows
         finally:
             if ahead is not None:
-                ahead.connection.forget(ahead.correlation_id)
+                ahead.forget()
 
     def _decoded(self, answer: FetchPartitionResponse, wanted: Wanted, end: int) -> pa.RecordBatch:
         assert isinstance(answer.records, bytes)
@@ -163,19 +148,12 @@ class ServerSource:
 
     def _offsets(self, questions: Sequence[tuple[TopicPartition, int]]) -> list[int]:
         """The first offset at or after each time, -1 where there is none."""
-        found: list[int] = []
-        for first in range(0, len(questions), MAX_QUESTIONS):
-            entries = tuple(OffsetsForTimesPartition(*name, time) for name, time in questions[first:][:MAX_QUESTIONS])
-            request = OffsetsForTimesRequest(entries, self._options.isolation)
-
-            def ask(client: BlockingClient, request: OffsetsForTimesRequest = request) -> OffsetsForTimesResponse:
-                return client.offsets_for_times(request)
-
-            for entry in self._retried(ask, "looking up times").partitions:
-                if entry.error is not None:
-                    raise ArrowError(f"{self._where}: {entry.topic}-{entry.partition}: {entry.error}")
-                found.append(entry.offset)
-        return found
+        procedure = partial(offsets_at, questions, self._options.isolation)
+        entries = self._retried(lambda: self._client.run(procedure()), "looking up times")
+        for entry in entries:
+            if entry.error is not None:
+                raise ArrowError(f"{self._where}: {entry.topic}-{entry.partition}: {entry.error}")
+        return [entry.offset for entry in entries]
 
     def _fetch_request(self, name: TopicPartition, offset: int, bounds: Bounds) -> FetchRequest:
         skip_gaps = self._options.skip_gaps
@@ -185,31 +163,6 @@ class ServerSource:
             isolation=self._options.isolation,
             gaps=None if skip_gaps is None else Gaps.SKIP if skip_gaps else Gaps.REFUSE,
         )
-
-    def _fetch(self, request: FetchRequest, ahead: _Ahead | None) -> FetchPartitionResponse:
-        def ask(client: BlockingClient) -> FetchPartitionResponse:
-            nonlocal ahead
-            if ahead is None:
-                response = client.fetch(request)
-            else:
-                sent, ahead = ahead, None
-                answer = sent.connection.finish(sent.correlation_id, time.monotonic() + client.timeout_s())
-                response = expect(FetchResponse, answer)
-            [entry] = response.partitions
-            if entry.error is not None:
-                raise entry.error
-            return entry
-
-        [asked] = request.partitions
-        return self._retried(ask, f"{asked.topic_partition} offset {asked.offset}")
-
-    def _fetch_ahead(self, request: FetchRequest) -> _Ahead | None:
-        """Ask now for what `_fetch` will take later; None when it cannot be asked now."""
-        try:
-            connection = self._client.connected()
-            return _Ahead(connection, connection.start(request, time.monotonic() + self._client.timeout_s()))
-        except RequestError:
-            return None
 
     def _reached(self, answer: FetchPartitionResponse, span: Span, offset: int) -> int:
         """The offset behind the whole batches of an answer, and behind all that the server has passed over."""
@@ -229,20 +182,26 @@ class ServerSource:
             f"{answer.high_watermark} now"
         )
 
-    def _retried(self, ask: Callable[[BlockingClient], T], what: str) -> T:
-        """Ask until there is an answer or the time is up; the first time at once. ArrowError in one line."""
-        give_up_at = time.monotonic() + self._options.timeout_ms / 1000
-        backoff = Backoff(50, 1000)
-        while True:
-            try:
-                with self._client.within(give_up_at):
-                    answer = ask(self._client)
-                self._was_answered = True
-                return answer
-            except RequestError as exc:
-                pause_s = backoff.pause_s()
-                is_to_pass = exc.retriable and exc.code not in _STAYING and self._was_answered
-                if not is_to_pass or time.monotonic() + pause_s >= give_up_at:
-                    hint = "; is `triolog serve` running there?" if exc.code in _UNANSWERED else ""
-                    raise ArrowError(f"{self._where}: {what}: {exc.message}{hint}") from exc
-                time.sleep(pause_s)
+    def _fetch(self, request: FetchRequest, ahead: Started | None) -> FetchPartitionResponse:
+        [asked] = request.partitions
+        with self._told(f"{asked.topic_partition} offset {asked.offset}"):
+            return self._client.fetch_partition(request, self._retries(), ahead)
+
+    def _retried(self, ask: Callable[[], T], what: str) -> T:
+        with self._told(what):
+            return self._client.retried(ask, self._retries())
+
+    def _retries(self) -> Retries:
+        """The first time, at once or not at all."""
+        patience_s = self._options.timeout_ms / 1000
+        return Retries(patience_s, lambda error: passes(error) and self._was_answered, time.monotonic() + patience_s)
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """ArrowError in one line, whatever stays an error."""
+        try:
+            yield
+        except RequestError as exc:
+            hint = "; is `triolog serve` running there?" if exc.code in _UNANSWERED else ""
+            raise ArrowError(f"{self._where}: {what}: {exc.message}{hint}") from exc
+        self._was_answered = True

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 SAVED_IN: Final = "docs/benchmarks"
 EXIT_ROW_FAILED: Final = 1
-PIPE_WIDTH: Final = 140
 A_TENTH: Final = "A tenth of the counts: shows that it works, not how fast it is."
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
@@ -31,7 +30,6 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 rounds: Final = click.option(
     "--rounds", type=click.IntRange(min=1), help="Samples of each measure instead of the scale's number."
 )
-no_peers: Final = functools.partial(click.option, "--no-peers", is_flag=True)
 list_rows: Final = click.option("--list", "list_rows", is_flag=True, help="Show the rows and stop.")
 
 
@@ -62,13 +60,7 @@ class Wanted:
 
     def conclude(self, report: Report, progress: Console) -> None:
         """Print the report and keep it where that was asked for. Ends the program when a row could not be measured."""
-        from rich.console import Console
-
-        if self.as_json:
-            click.echo(json.dumps(report.to_json(), indent=1))
-        else:
-            console = Console()
-            report.print(console if console.is_terminal else Console(width=PIPE_WIDTH))
+        click.echo(json.dumps(report.to_json(), indent=1) if self.as_json else report.to_markdown())
         if self.save:
             for path in report.save(Path(self.save_in)):
                 progress.print(f"kept in {path}", highlight=False)

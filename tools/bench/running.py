@@ -16,11 +16,10 @@ import attrs
 import click
 from rich.console import Console
 
-from .measuring.bench import Bench
+from .measuring.bench import Bench, Scale
 from .measuring.machine import read_machine
 from .measuring.measure import RowResult, describe_scale
 from .measuring.report import Report
-from .measuring.scale import Scale
 from .options import Wanted
 
 MAX_FAILURE_CHARS: Final = 500
@@ -49,7 +48,7 @@ class Benchmark(Generic[Where]):
             return self.rows[row](place)
         except self.row_failures as exc:
             failure = f"{type(exc).__name__}: {exc}"[:MAX_FAILURE_CHARS]
-            return RowResult(list(self.rows).index(row) + 1, row, (), failure=failure)
+            return RowResult(row, (), failure=failure)
 
     def run(self, wanted: Wanted, chosen: Sequence[str], scale: Scale, *, with_peers: bool = True) -> None:
         """Measure the chosen rows and conclude. Raises ClickException where the place cannot be opened."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,7 @@ import click
 from .terminal.failures import FailedError, UnreadableError
 from .terminal.output import count_text, json_option, print_json, printable, say, size_text
 from .terminal.progress import open_progress
+from .terminal.shapes import Sum, fields
 from .terminal.stopped import directory_argument
 
 if TYPE_CHECKING:
@@ -38,23 +40,16 @@ def command(directory: str, target: str, copy: bool, as_json: bool) -> None:
     from ...server.storage.disk.filesystem import OsFileSystem
     from ...server.storage.errors import LogDirectoryError
 
-    def wait() -> None:
-        time.sleep(_PAUSE_S)
-
-    fs, begin = OsFileSystem(), time.perf_counter()
+    wait, fs, begin = partial(time.sleep, _PAUSE_S), OsFileSystem(), time.perf_counter()
     try:
         plan = plan_backup(fs, str(Path(directory).absolute()), wait)
         with open_progress(
             "copying", sum(partition.active_bytes for partition in plan.partitions), counts_records=False
         ) as bar:
-            copied = 0
-
-            def done(partition: PartitionBackup) -> None:
-                nonlocal copied
-                copied += partition.copied_bytes
-                bar.update(done_bytes=copied, records=0)
-
-            backups = make_backup(fs, plan, str(Path(target).absolute()), wait, links=not copy, done=done)
+            count = Sum(bar)
+            backups = make_backup(
+                *(fs, plan, str(Path(target).absolute()), wait), links=not copy, done=lambda each: count(each.copied_bytes)
+            )
     except LogDirectoryError as exc:
         raise UnreadableError(printable(str(exc))) from exc
     except TriologError as exc:
@@ -70,14 +65,8 @@ def _report(backups: list[PartitionBackup], target: str, elapsed_s: float, *, as
     copied_bytes = sum(backup.copied_bytes for backup in backups)
     if as_json:
         partitions = [
-            {
-                "topic": backup.topic_partition.topic,
-                "partition": backup.topic_partition.partition,
-                "log_end_offset": backup.log_end_offset,
-                "linked_bytes": backup.linked_bytes,
-                "copied_bytes": backup.copied_bytes,
-            }
-            for backup in backups
+            {**each.topic_partition._asdict(), **fields(each, "log_end_offset", "linked_bytes", "copied_bytes")}
+            for each in backups
         ]
         print_json({"target": target, "partitions": partitions, "linked_bytes": linked_bytes, "copied_bytes": copied_bytes})
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import click
@@ -12,6 +12,7 @@ from .terminal.failures import FailedError
 from .terminal.findings import Warnings
 from .terminal.output import count_text, json_option, print_json, printable, say, size_text
 from .terminal.progress import open_progress
+from .terminal.shapes import Sum, fields
 from .terminal.stopped import directory_argument, stopped
 
 if TYPE_CHECKING:
@@ -44,11 +45,8 @@ def command(directory: str, topic: str, include_active: bool, force: bool, map_m
 
     with stopped(directory, (topic,), writes=True) as (fs, found):
         says = read_directory_files(fs, found, Reporter(Warnings(found)))
-        if not force and not says.of(found.partitions[0].topic_partition).is_compacted:
-            raise FailedError(
-                f"the cleanup.policy of {printable(topic)} is not compact: older records of equal keys and "
-                "all records without a key would be lost; --force compacts it all the same"
-            )
+        if not force:
+            check_policies(found, says)
         how = CompactionOptions(
             config=attrs.evolve(topic_config(says, topic), min_compaction_lag_ms=0, cleanup_policy=("compact",)),
             now_ms=lambda: time.time_ns() // 1_000_000,
@@ -60,6 +58,16 @@ def command(directory: str, topic: str, include_active: bool, force: bool, map_m
     _report(topic, done, time.perf_counter() - begin, as_json=as_json)
 
 
+def check_policies(directory: StoppedDirectory, says: DirectorySays) -> None:
+    """Raise FailedError when a topic is not to be compacted."""
+    for files in directory.partitions:
+        if not says.of(files.topic_partition).is_compacted:
+            raise FailedError(
+                f"the cleanup.policy of {printable(files.topic_partition.topic)} is not compact: older records of equal keys "
+                "and all records without a key would be lost; --force compacts it all the same"
+            )
+
+
 def _compact(
     fs: FileSystem, directory: StoppedDirectory, says: DirectorySays, how: CompactionOptions
 ) -> list[CompactedPartition]:
@@ -67,22 +75,17 @@ def _compact(
     from ...server.offline.compact_directory import compact_directory
 
     with open_progress("compacting", None, counts_records=False) as bar:
-        touched = 0
-
-        def advance(count: int) -> None:
-            nonlocal touched
-            touched += count
-            bar.update(done_bytes=touched, records=0)
-
         try:
-            return list(compact_directory(fs, directory, says.of, how, advance))
+            return list(compact_directory(fs, directory, says.of, how, Sum(bar)))
         except TriologError as exc:
             raise FailedError(f"{printable(str(exc))}; see `triolog verify {printable(directory.path)}`") from exc
 
 
 def _report(topic: str, done: list[CompactedPartition], elapsed_s: float, *, as_json: bool) -> None:
     if as_json:
-        print_json({"topic": topic, "partitions": [_row(partition) for partition in done]})
+        names = ("bytes_before", "bytes_after", "rounds", "keys", "keyless_records")
+        rows = [{"partition": each.topic_partition.partition, **fields(each, *names)} for each in done]
+        print_json({"topic": topic, "partitions": rows})
         return
     for partition in done:
         before, after = size_text(partition.bytes_before), size_text(partition.bytes_after)
@@ -92,14 +95,3 @@ def _report(topic: str, done: list[CompactedPartition], elapsed_s: float, *, as_
         rounds = f"{count_text(partition.keys, 'key')} in {count_text(partition.rounds, 'round')}{keyless}"
         say(f"{partition.topic_partition}: {before} -> {after}, {rounds}")
     say(f"{count_text(len(done), 'partition')} in {elapsed_s:.2f} s")
-
-
-def _row(partition: CompactedPartition) -> dict[str, Any]:
-    return {
-        "partition": partition.topic_partition.partition,
-        "bytes_before": partition.bytes_before,
-        "bytes_after": partition.bytes_after,
-        "rounds": partition.rounds,
-        "keys": partition.keys,
-        "keyless_records": partition.keyless_records,
-    }

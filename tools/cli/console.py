@@ -15,7 +15,7 @@ from .terminal.output import say
 from .terminal.remote import ServerAddress, access, server_option
 
 if TYPE_CHECKING:
-    from ...server.settings.address import Address
+    from ...server.config.address import Address
 
 ON_ANY_PORT: Final = "127.0.0.1:0"
 
@@ -57,8 +57,8 @@ def command(
     import trio
 
     from ...protocol.errors import InvalidConfigError
+    from ...server.config.address import is_loopback
     from ...server.listeners.http.access import read_token
-    from ...server.settings.address import is_loopback
     from ..console.process.serving import run_console
     from ..console.settings import ConsoleSettings
     from ..forward.process.place import default_state_dir
@@ -106,7 +106,7 @@ def command(
 
 
 def _address(option: str, text: str) -> Address:
-    from ...server.settings.address import Address
+    from ...server.config.address import Address
 
     try:
         return Address.parse(text)

@@ -11,6 +11,7 @@ import click
 from ..pictures.option import one_way_to_print, svg_option, write_picture
 from .terminal.failures import UnreadableError
 from .terminal.output import count_text, draw, json_option, print_json, printable, size_text, table, timezone_option
+from .terminal.shapes import columns, fields
 from .terminal.stopped import directory_argument, topics_option
 from .terminal.times import Zone, format_time
 
@@ -84,22 +85,19 @@ def _draw(partitions: Sequence[PartitionSpace], rest: Space, view: str, zone: Zo
     everything = total(partition.all for partition in partitions) + rest
     lines = {"topic": _by_topic, "partition": _by_partition}.get(view)
     if lines is not None:
-        columns = {view: "left", "segments": "right", "log": "right", "indexes": "right", "content": "right"}
+        headings = columns(f"<{view}", ">segments", ">log", ">indexes", ">content")
         rows = [*lines(partitions), ("(beside partitions)", "", "", "", rest)]
         if not rest.allocated_bytes:
             rows.pop()
     else:
-        columns = {view: "left", "segments": "right", "content": "right"}
+        headings = columns(f"<{view}", ">segments" if view == "age" else "<newest record", ">content")
         rows = _by_age(partitions) if view == "age" else _by_segment(partitions, zone)
-        if view == "segment":
-            columns = {"segment": "left", "newest record": "left", "content": "right"}
-    columns |= {"on disk": "right", "": "left"}
     largest = max((row[-1].allocated_bytes for row in rows), default=0)
     cells = [
         (*map(str, row[:-1]), *_size_cells(row[-1]), _bar(row[-1].allocated_bytes, largest, everything.allocated_bytes))
         for row in rows
     ]
-    draw(table(columns, cells))
+    draw(table(headings | columns(">on disk", "<"), cells))
     draw(
         f"{count_text(len(partitions), 'partition')}, {size_text(everything.logical_bytes)} of content, "
         f"{size_text(everything.allocated_bytes)} on disk"
@@ -188,14 +186,12 @@ def _as_json(partitions: Iterable[PartitionSpace], rest: Space) -> dict[str, Any
     return {
         "partitions": [
             {
-                "topic": part.topic_partition.topic,
-                "partition": part.topic_partition.partition,
+                **part.topic_partition._asdict(),
                 **_bytes(part.all),
                 "others": _bytes(part.others),
                 "segments": [
                     {
-                        "base_offset": segment.base_offset,
-                        "largest_timestamp": segment.largest_timestamp,
+                        **fields(segment, "base_offset", "largest_timestamp"),
                         "log": _bytes(segment.log),
                         "indexes": _bytes(segment.indexes),
                     }
@@ -209,4 +205,4 @@ def _as_json(partitions: Iterable[PartitionSpace], rest: Space) -> dict[str, Any
 
 
 def _bytes(space: Space) -> dict[str, int]:
-    return {"logical_bytes": space.logical_bytes, "allocated_bytes": space.allocated_bytes}
+    return fields(space, "logical_bytes", "allocated_bytes")

@@ -10,11 +10,12 @@ from ...protocol.types import TimeRange, TopicPartition
 from ..pictures.option import one_way_to_print, svg_option, write_picture
 from .terminal.output import draw, json_option, print_json, timezone_option
 from .terminal.places import TIME_HELP, read_time, read_time_or_special
-from .terminal.remote import ServerAddress, call_server, server_option
+from .terminal.remote import ServerAddress, server_option
+from .terminal.shapes import ask
 from .terminal.times import Zone
 
 if TYPE_CHECKING:
-    from ..client.connection import Client
+    from ..client.admin import Admin
 
 
 @click.command
@@ -56,18 +57,16 @@ def command(
     if to_time is not None:
         times = times._replace(end=read_time(to_time, zone, "--to"))
 
-    async def call(client: Client) -> list[tuple[TopicPartition, dict[str, Any]]]:
-        from ..client.admin import Admin
+    async def explained(admin: Admin) -> list[tuple[TopicPartition, dict[str, Any]]]:
         from ..client.procedures.topics import AtOffset, AtTime, Place
 
-        admin = Admin(client)
         partitions = await _partitions(admin, topic, partition, offset)
         place: Place | TimeRange = times
         if not is_range:
             place = AtOffset(offset) if offset is not None else AtTime(timestamp or 0)
         return [(name, await admin.explain(name, place, with_segments=svg is not None)) for name in partitions]
 
-    walks = call_server(server, call)
+    walks = ask(server, explained)
     if as_json:
         print_json([{"topic": name.topic, "partition": name.partition, "walk": walk} for name, walk in walks])
         return

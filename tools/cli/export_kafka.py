@@ -10,7 +10,7 @@ import click
 from .terminal.failures import FailedError
 from .terminal.output import count_text, flush, json_option, print_json, say, say_lines, size_text
 from .terminal.progress import open_progress
-from .terminal.questions import read_configs
+from .terminal.shapes import Sum, fields, read_configs
 from .topics.kafka_commands import KAFKA_SMALLEST, KAFKA_TOPIC_KEYS, create_topic_commands
 
 if TYPE_CHECKING:
@@ -88,30 +88,22 @@ def _export(source: str, target: str, *, link: bool) -> tuple[ExportPlan, Export
         check_target(fs, target)  # before the lock puts a file there
         with locked(target):
             plan = plan_export(fs, source, target)
-            done = 0
             with open_progress("exporting", plan.total_bytes, counts_records=False) as bar:
-
-                def on_bytes(size: int) -> None:
-                    nonlocal done
-                    done += size
-                    bar.update(done_bytes=done, records=0)
-
-                return plan, execute_export(fs, plan, link=link, on_bytes=on_bytes)
+                return plan, execute_export(fs, plan, link=link, on_bytes=Sum(bar))
 
 
 def _report(plan: ExportPlan, exported: Exported, *, as_json: bool) -> None:
     if as_json:
         rows = [
             {
-                "topic": each.topic_partition.topic,
-                "partition": each.topic_partition.partition,
+                **each.topic_partition._asdict(),
                 "log_start_offset": each.log_start_offset,
                 "log_end_offset": each.end_offset,
                 "bytes": each.total_bytes,
             }
             for each in plan.partitions
         ]
-        counts = {name: getattr(exported, name) for name in ("linked_files", "linked_bytes", "copied_files", "copied_bytes")}
+        counts = fields(exported, "linked_files", "linked_bytes", "copied_files", "copied_bytes")
         print_json({"partitions": rows, "already_there": len(plan.done), **counts})
         return
     there = f"; {count_text(len(plan.done), 'partition')} there already" if plan.done else ""

@@ -24,6 +24,8 @@ class Subcommand:
     module: str
     """Holds a `click.Command` called `command`."""
     help: str
+    is_in_clone: bool = False
+    """The wheel does not have it: no program needs it."""
 
 
 SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
@@ -54,13 +56,17 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "backup": Subcommand("triolog.tools.cli.backup", "Copy the data of a running server."),
     "export-kafka": Subcommand("triolog.tools.cli.export_kafka", "Move a stopped log directory to Apache Kafka."),
     "spark": Subcommand("triolog.tools.spark.command", "Spark jobs, pipelines, a demo and a benchmark."),
-    "demo": Subcommand("triolog.tools.demo.command", "Show it all with a year of real flights."),
-    "edge-demo": Subcommand("triolog.tools.demo.edge.command", "A week without an uplink on a small disk, and what arrives."),
-    "damage-demo": Subcommand(
-        "triolog.tools.demo.damage", "One flipped bit, and an ordinary Kafka consumer that reads on behind it."
+    "demo": Subcommand("triolog.tools.demo.command", "Show it all with a year of real flights.", is_in_clone=True),
+    "edge-demo": Subcommand(
+        "triolog.tools.demo.edge.command", "A week without an uplink on a small disk, and what arrives.", is_in_clone=True
     ),
-    "bench": Subcommand("triolog.tools.bench.command", "Measure speed and memory, side by side with peers."),
-    "bench-kafka": Subcommand("triolog.tools.bench.kafka.command", "The same beside Apache Kafka and kfake."),
+    "damage-demo": Subcommand(
+        "triolog.tools.demo.damage", "One flipped bit, and an ordinary Kafka consumer that reads on after it.", is_in_clone=True
+    ),
+    "bench": Subcommand("triolog.tools.bench.command", "Measure speed and memory beside bare loops.", is_in_clone=True),
+    "bench-kafka": Subcommand(
+        "triolog.tools.bench.kafka.command", "Measure speed and memory beside Apache Kafka and kfake.", is_in_clone=True
+    ),
     "completion": Subcommand("triolog.tools.cli.reference.completion", "Let bash, zsh or fish complete commands and options."),
 }
 
@@ -88,7 +94,14 @@ class LazyGroup(click.Group):
         subcommand = self._subcommands.get(cmd_name)
         if subcommand is None:
             return None
-        command = importlib.import_module(subcommand.module).command
+        try:
+            command = importlib.import_module(subcommand.module).command
+        except ModuleNotFoundError as exc:
+            if not subcommand.is_in_clone or not subcommand.module.startswith(exc.name or "?"):
+                raise
+            raise click.ClickException(
+                f"{cmd_name} is not in the wheel, but in triolog's repository: run it in a clone."
+            ) from exc
         assert isinstance(command, click.Command), f"{subcommand.module}.command is a {type(command).__name__}"
         return command
 

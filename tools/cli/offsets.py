@@ -9,12 +9,13 @@ import click
 from ...protocol.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
 from .terminal.output import draw, json_option, print_json, table, timezone_option
 from .terminal.places import TIME_HELP, read_time_or_special
-from .terminal.remote import ServerAddress, call_server, server_option
+from .terminal.remote import ServerAddress, server_option
+from .terminal.shapes import ask, columns
 from .terminal.times import Zone, format_time
 
 if TYPE_CHECKING:
     from ...protocol.native.messages import OffsetsForTimesPartitionResponse
-    from ..client.connection import Client
+    from ..client.admin import Admin
 
 
 @click.command
@@ -33,24 +34,18 @@ def command(topics: tuple[str, ...], at: str, zone: Zone, server: ServerAddress,
     """
     timestamp = read_time_or_special(at, zone, "--at")
 
-    async def call(client: Client) -> dict[TopicPartition, OffsetsForTimesPartitionResponse]:
-        from ..client.admin import Admin
-
-        admin = Admin(client)
+    async def look_up(admin: Admin) -> dict[TopicPartition, OffsetsForTimesPartitionResponse]:
         described = [await admin.describe_topic(topic) for topic in dict.fromkeys(topics)]
         partitions = [TopicPartition(topic.name, part.partition) for topic in described for part in topic.partitions]
         return await admin.offsets_for_times(dict.fromkeys(partitions, timestamp))
 
-    found = call_server(server, call)
+    found = ask(server, look_up)
     if as_json:
         print_json([_entry(answer, zone) for answer in found.values()])
         return
-    columns = {"topic": "left", "partition": "right", "offset": "right", "timestamp": "left", "ms": "right"}
-    draw(table(columns, [_row(answer, zone) for answer in found.values()], title=_title(at, timestamp, zone)))
-
-
-def _title(at: str, timestamp: int, zone: Zone) -> str:
-    return at.lower() if timestamp < 0 else f"first records at or after {format_time(timestamp, zone)}"
+    title = at.lower() if timestamp < 0 else f"first records at or after {format_time(timestamp, zone)}"
+    headings = columns("<topic", ">partition", ">offset", "<timestamp", ">ms")
+    draw(table(headings, [_row(answer, zone) for answer in found.values()], title=title))
 
 
 def _entry(answer: OffsetsForTimesPartitionResponse, zone: Zone) -> dict[str, Any]:

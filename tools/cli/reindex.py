@@ -11,6 +11,7 @@ from .terminal.failures import EXIT_FAILED
 from .terminal.findings import Warnings, say_after
 from .terminal.output import count_text, flush, json_line, json_option, printable, say, size_text, write
 from .terminal.progress import open_progress
+from .terminal.shapes import Sum, fields
 from .terminal.stopped import directory_argument, relative, stopped, topics_option
 
 if TYPE_CHECKING:
@@ -41,13 +42,7 @@ def command(directory: str, topics: tuple[str, ...], as_json: bool) -> None:
         log_bytes = sum(files.log_bytes for files in found.partitions)
         with open_progress("reindexing", log_bytes, counts_records=False) as bar:
             report = _Report(found, as_json=as_json)
-            done = 0
-
-            def advance(count: int) -> None:
-                nonlocal done
-                done += count
-                bar.update(done_bytes=done, records=0)
-
+            advance = Sum(bar)
             for files in found.partitions:
                 config = topic_config(says, files.topic_partition.topic)
                 first_offset = files.segments[0].base_offset if files.segments else 0
@@ -74,9 +69,8 @@ class _Report:
         self.failed += outcome.failure is not None
         path = relative(outcome.segment.path(".log"), self._directory)
         if self._as_json:
-            entries = {"offset_entries": outcome.offset_entries, "time_entries": outcome.time_entries}
-            row = {"file": path, "ok": outcome.failure is None, **entries, "aborted": outcome.aborted}
-            write(json_line({"type": "segment", **row, "failure": outcome.failure}))
+            counts = fields(outcome, "offset_entries", "time_entries", "aborted", "failure")
+            write(json_line({"type": "segment", "file": path, "ok": outcome.failure is None, **counts}))
         elif outcome.failure is not None:
             say_after("left", f"{path}: {printable(outcome.failure)}; `triolog repair` comes first", fg="red", bold=True)
 

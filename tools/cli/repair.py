@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -10,6 +10,7 @@ from .terminal.failures import EXIT_FAILED
 from .terminal.findings import Findings, finding_row, finding_text, say_after
 from .terminal.output import count_text, flush, json_line, json_option, printable, say, write
 from .terminal.progress import open_progress
+from .terminal.shapes import fields
 from .terminal.stopped import directory_argument, relative, stopped, topics_option
 
 if TYPE_CHECKING:
@@ -61,10 +62,11 @@ class _Printer:
 
     def action(self, action: Action) -> None:
         self._bar.step_aside()
-        if self._as_json:
-            write(json_line({"type": "action", **_row(action, self._directory)}))
-            return
         where = relative(action.file, self._directory)
+        if self._as_json:
+            row = {"type": "action", "kind": action.kind, "file": where}
+            write(json_line({**row, **fields(action, "first_offset", "next_offset", "text")}))
+            return
         offsets = ""
         if action.first_offset is not None and action.next_offset is not None and action.next_offset > action.first_offset:
             offsets = f" (offsets {action.first_offset} to {action.next_offset - 1})"
@@ -92,13 +94,3 @@ class _Printer:
             return f"{damages}: {actions} would be taken; nothing was changed"
         left = f"{count_text(len(summary.left), 'damage')} left" if summary.left else "checked again: no damage is left"
         return f"{damages}: {actions} taken, no byte deleted; {left}"
-
-
-def _row(action: Action, directory: StoppedDirectory) -> dict[str, Any]:
-    return {
-        "kind": action.kind,
-        "file": relative(action.file, directory),
-        "first_offset": action.first_offset,
-        "next_offset": action.next_offset,
-        "text": action.text,
-    }

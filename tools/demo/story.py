@@ -1,212 +1,282 @@
-"""The demo from the first start of the server to its orderly stop: what happens, in order, and what is claimed of it.
-
-Everything that is measured or found goes into `DemoFindings`; what people see of it is the narrator's.
-"""
+"""The story of `triolog demo`: flights into a server that is killed half way, out again, and a day found by time."""
 
 from __future__ import annotations
 
-import statistics
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from zoneinfo import ZoneInfo
 
 import attrs
 import trio
 
-from ...protocol.types import TimeRange, TopicPartition
+from ...protocol.types import Record, TimeRange, TopicPartition
+from ..cli.terminal.walk_tree import walk_tree
 from ..client.admin import Admin
 from ..client.config import ClientConfig
 from ..client.connection import Client, connect
-from ..client.consumer import LATEST, open_consumer
+from ..client.consumer import open_consumer
 from ..client.procedures.topics import AtTime
-from . import checks
-from .day import DAY_END, DAY_START, DayReader
-from .disk_usage import PartitionUsage, partition_usage
-from .ending import DemoFindings
-from .flights import AIRPORTS, Flight
-from .producing import Production, produce
-from .question import Answered, ask_log, expected_answer
-from .reading import PartitionCopy
-from .server_process import ServerProcess, open_server
-from .telling import Narrator, Telling
+from ..client.producer import SentRecord, open_producer
+from .flights import AIRPORTS, DAY, DAY_END, DAY_START, NEW_YORK, TOPIC, Flight, row_of, send_flight
+from .processes import Process, started_server
+from .showing import Demo
 
-TOPIC: Final = "flights"
 PARTITIONS: Final = tuple(TopicPartition(TOPIC, number) for number in range(len(AIRPORTS)))
-LOOKUP_ROUNDS: Final = 200
 CLEAN_MARKER: Final = ".kafka_cleanshutdown"
+SIGKILL_STATUS: Final = -9
+LOOKUP_ROUNDS: Final = 200
+QUESTION: Final = """\
+select carrier, max(arr_delay) as latest, count(distinct tailnum) as aircraft from flights
+where timestamp >= '2013-07-04' and timestamp < '2013-07-05'
+group by carrier order by latest desc nulls last, carrier limit 5"""
+"""Its answer is the same when a flight is stored twice."""
 
 
-@attrs.frozen(kw_only=True)
-class Lookup:
-    """A time looked up in all partitions at once."""
+class Acknowledged(NamedTuple):
+    """The place that was acknowledged for a flight."""
 
-    answers: dict[int, tuple[int, int]]
-    """Partition -> offset and timestamp of the first record at or after it."""
-    median_us: float
-    """Of one request for all partitions, there and back through the socket."""
-    walks: dict[int, dict[str, Any]]
-    """Partition -> how the server found it, and all segments."""
-    ranges: dict[int, dict[str, Any]]
-    """Partition -> how it finds the records of the day."""
+    partition: int
+    offset: int
 
 
-class FlightsNarrator(Narrator):
-    """Of this demo."""
+@attrs.define(eq=False, repr=False)
+class Copy:
+    """What a partition holds, by offset, and how it differs from the source."""
 
-    def started(self, pid: int, address: tuple[str, int], data_dir: Path) -> None:
-        """The first server accepts."""
+    rows: list[bytes] = attrs.field(factory=list)
+    times: list[int] = attrs.field(factory=list)
+    gaps: list[str] = attrs.field(factory=list)
+    differing: list[str] = attrs.field(factory=list)
 
-    def producing(self, acknowledged: int) -> None:
-        """So many records are acknowledged; told some 20 times a second."""
-
-    def produced(self, production: Production) -> None:
-        """All records are acknowledged."""
-
-    def read_back(self, copies: Sequence[PartitionCopy], seconds: float) -> None:
-        """The whole topic was read."""
-
-    def looked_up(self, lookup: Lookup) -> None:
-        """The day's start was looked up."""
-
-    def consumed(self, day: DayReader, seconds: float) -> None:
-        """The day was read."""
-
-    def stopped(self, usage: Sequence[PartitionUsage]) -> None:
-        """The server has stopped."""
-
-    def answered(self, answered: Answered) -> None:
-        """The log has answered a question."""
+    def add(self, partition: int, record: Record, flights: Mapping[bytes, Flight]) -> None:
+        """Take the next record of the partition; `flights` are the source, by row."""
+        row = row_of(record)
+        if record.offset != len(self.rows):
+            self.gaps.append(f"{AIRPORTS[partition]}: offset {record.offset} where {len(self.rows)} was expected")
+        if flights.get(row) != (row, partition, record.key, record.timestamp, record.value) or len(record.headers) != 1:
+            self.differing.append(f"{AIRPORTS[partition]} {record.offset}: {record!r}")
+        self.rows.append(row)
+        self.times.append(record.timestamp)
 
 
-class Story:
-    """One run over one data directory. Its chapters are its methods, each to be called once, in order."""
-
-    def __init__(self, flights: Sequence[Flight], narrator: FlightsNarrator) -> None:
-        self._flights = flights
-        self._by_row = {flight.row: flight for flight in flights}
-        self._narrator = narrator
-        self._telling = Telling(narrator)
-
-    @property
-    def findings(self) -> DemoFindings:
-        return self._telling.findings
-
-    async def produce(self, client: Client, server: ServerProcess, kill_at: int) -> Production:
-        """All flights into a new topic, with a SIGKILL in the middle."""
-        await Admin(client).create_topic(TOPIC, len(AIRPORTS), {"retention.ms": "-1"})
-        production = await produce(client, server, TOPIC, len(AIRPORTS), self._flights, kill_at, self._narrator.producing)
-        self._narrator.produced(production)
-        payload_bytes = sum(len(flight.key or b"") + len(flight.value) for flight in self._flights)
-        self._telling.note(
-            rows=len(self._flights),
-            payload_bytes=payload_bytes,
-            produce_s=production.seconds,
-            records_per_s=len(self._flights) / production.seconds,
-            mb_per_s=payload_bytes / 1e6 / production.seconds,
-            killed_after_s=production.kill.at_s,
-            acknowledged_at_kill=production.kill.acknowledged,
-            recovery_ms=production.kill.recovery_ms,
-            resumed_ms=production.kill.resumed_ms,
-        )
-        kill = production.kill
-        self._telling.check(checks.killed_in_the_middle(len(self._flights), kill.acknowledged, kill.exit_status))
-        self._telling.check(checks.every_flight_acknowledged(self._flights, production.acknowledged))
-        return production
-
-    async def read_back(self, client: Client, production: Production) -> list[PartitionCopy]:
-        """Everything out again, compared with the source and with what was acknowledged."""
-        copies = [PartitionCopy(number, self._by_row) for number in range(len(AIRPORTS))]
-        begin = time.perf_counter()
-        async with open_consumer(client, follow=False) as consumer:
-            await consumer.assign(PARTITIONS)
-            async for batch in consumer:
-                copies[batch.partition.partition].add(batch.records())
-        seconds = time.perf_counter() - begin
-        self._narrator.read_back(copies, seconds)
-        stored = sum(map(len, copies))
-        distinct = len(set().union(*(copy.rows for copy in copies)))
-        self._telling.note(stored=stored, duplicates=stored - distinct, read_s=seconds, read_records_per_s=stored / seconds)
-        self._telling.check(checks.records_equal_source(copies))
-        self._telling.check(checks.acknowledged_are_there(self._flights, production.acknowledged, copies))
-        self._telling.check(checks.every_row_once(self._flights, copies))
-        self._telling.check(checks.offsets_are_consecutive(copies))
-        return copies
-
-    async def look_up(self, client: Client, copies: Sequence[PartitionCopy]) -> None:
-        """Midnight of the day in every partition, explained, and compared with a scan."""
-        admin = Admin(client)
-        rounds: list[float] = []
-        for _ in range(LOOKUP_ROUNDS):
-            begin = time.perf_counter()
-            found = await admin.offsets_for_times(dict.fromkeys(PARTITIONS, DAY_START))
-            rounds.append(time.perf_counter() - begin)
-        answers = {name.partition: (entry.offset, entry.timestamp) for name, entry in found.items()}
-        # After the ranges the server knows the least timestamps of the segments that it has looked through for them.
-        day = TimeRange(DAY_START, DAY_END)
-        ranges = {name.partition: await admin.explain(name, day, with_segments=True) for name in PARTITIONS}
-        walks = {name.partition: await admin.explain(name, AtTime(DAY_START), with_segments=True) for name in PARTITIONS}
-        lookup = Lookup(answers=answers, median_us=statistics.median(rounds) * 1e6, walks=walks, ranges=ranges)
-        self._narrator.looked_up(lookup)
-        self._telling.note(
-            lookup_us=lookup.median_us, lookups={AIRPORTS[number]: offset for number, (offset, _) in answers.items()}
-        )
-        self._telling.check(checks.lookups_equal_scan("the lookup by time finds what a scan finds", answers, copies, DAY_START))
-        explained = {number: (walk["answer"]["offset"], walk["answer"]["timestamp"]) for number, walk in walks.items()}
-        self._telling.check(checks.lookups_equal_scan("the explained lookups come to the same", explained, copies, DAY_START))
-
-    async def consume_day(self, client: Client) -> None:
-        """The day by time, as a consumer would that knows nothing but the clock."""
-        day = DayReader(DAY_START, DAY_END)
-        begin = time.perf_counter()
-        async with open_consumer(client, follow=False) as consumer:
-            await consumer.assign(PARTITIONS, start=AtTime(DAY_START), end=LATEST)
-            async for batch in consumer:
-                day.add(batch.records())
-        seconds = time.perf_counter() - begin
-        self._narrator.consumed(day, seconds)
-        self._telling.note(day_flights=len(day.departures), day_consumed=day.consumed_count, day_s=seconds)
-        self._telling.check(checks.day_equals_source(day.values(), self._flights, DAY_START, DAY_END))
-
-    async def stop(self, server: ServerProcess, data_dir: Path) -> None:
-        """The orderly end, and what is on disk then."""
-        status = await server.stop()
-        usage = [partition_usage(data_dir / str(name)) for name in PARTITIONS]
-        self._narrator.stopped(usage)
-        self._telling.note(
-            disk_bytes=sum(partition.total_bytes for partition in usage),
-            segments=sum(partition.segments for partition in usage),
-            offset_index_entries=sum(partition.offset_index_entries for partition in usage),
-            time_index_entries=sum(partition.time_index_entries for partition in usage),
-        )
-        self._telling.check(checks.stopped_in_order(status, (data_dir / CLEAN_MARKER).exists()))
-
-    async def ask(self, data_dir: Path) -> None:
-        """A question in SQL, of files that no server looks after."""
-        answered = await trio.to_thread.run_sync(ask_log, data_dir)
-        self._narrator.answered(answered)
-        self._telling.note(sql_s=answered.seconds, sql_records=answered.records)
-        self._telling.check(checks.answer_equals_source(answered.airlines, expected_answer(self._flights)))
+async def run_story(demo: Demo, flights: Sequence[Flight], data_dir: Path, work_dir: Path, seed: int) -> None:
+    """Run all chapters."""
+    with started_server(data_dir, work_dir) as server:
+        demo.say(f"triolog serve is process {server.pid}, durability fsync, data in {data_dir}")
+        async with connect(address=lambda: server.address, config=ClientConfig(client_id="demo")) as client:
+            acknowledged = await _produce(demo, client, server, flights, kill_at=kill_point(len(flights), seed))
+            copies = await _read_back(demo, client, flights, acknowledged)
+            await _look_up(demo, client, copies)
+            await _consume_day(demo, client, flights)
+        demo.chapter("On disk, after a clean shutdown")
+        status = server.stop()
+    size = sum(path.stat().st_size for partition in PARTITIONS for path in (data_dir / str(partition)).iterdir())
+    demo.say(f"{size:,} bytes; `triolog du --data-dir {data_dir}` shows what of")
+    demo.figures["disk_bytes"] = size
+    is_marked = (data_dir / CLEAN_MARKER).exists()
+    how = f"exit status {status}, {'marked' if is_marked else 'not marked'} as a clean shutdown"
+    demo.check("the server stopped cleanly", status == 0 and is_marked, how)
+    await trio.to_thread.run_sync(_ask, demo, flights, data_dir)
 
 
 def kill_point(total: int, seed: int) -> int:
-    """The record whose acknowledgement draws the SIGKILL: about the middle one."""
+    """Return the record whose acknowledgement draws the SIGKILL: about the middle one."""
     return int(total * Random(seed).uniform(0.45, 0.55))
 
 
-async def run_story(
-    flights: Sequence[Flight], data_dir: Path, work_dir: Path, seed: int, narrator: FlightsNarrator
-) -> DemoFindings:
-    """Run the demo. Raises TriologError, ServerFailedError or a group of them when it cannot go on."""
-    story = Story(flights, narrator)
-    async with open_server(data_dir, work_dir) as server:
-        narrator.started(server.pid, server.address(), data_dir)
-        async with connect(address=server.address, config=ClientConfig(client_id="demo")) as client:
-            production = await story.produce(client, server, kill_point(len(flights), seed))
-            copies = await story.read_back(client, production)
-            await story.look_up(client, copies)
-            await story.consume_day(client)
-        await story.stop(server, data_dir)
-    await story.ask(data_dir)
-    return story.findings
+async def _produce(
+    demo: Demo, client: Client, server: Process, flights: Sequence[Flight], *, kill_at: int
+) -> list[Acknowledged]:
+    demo.chapter("In: a partition for each airport, the tail number as key, the departure as timestamp")
+    await Admin(client).create_topic(TOPIC, len(AIRPORTS), {"retention.ms": "-1"})
+    sent: list[SentRecord] = []
+    killed, kill = trio.Event(), dict[str, Any]()
+
+    def kill_server() -> None:
+        server.kill()
+        kill.update(acknowledged=sum(record.is_done for record in sent), after_s=time.perf_counter() - begin)
+        killed.set()
+
+    async def restart() -> None:
+        await killed.wait()
+        kill["status"] = await trio.to_thread.run_sync(server.wait)
+        kill["recovery_ms"] = await trio.to_thread.run_sync(server.start)
+
+    begin = time.perf_counter()
+    async with open_producer(client) as producer, trio.open_nursery() as nursery:
+        nursery.start_soon(restart)
+        for number, flight in enumerate(flights):
+            if number == max(kill_at + 1, len(flights) * 3 // 4):
+                await killed.wait()  # so that some are left to send
+            sent.append(await send_flight(producer, TOPIC, flight, number))
+            if number == kill_at:
+                sent[-1].add_listener(kill_server)
+        await producer.flush()
+    seconds = time.perf_counter() - begin
+    size = sum(len(flight.key or b"") + len(flight.value) for flight in flights)
+    demo.say(
+        f"{len(flights):,} records acknowledged in {seconds:.2f} s: {len(flights) / seconds:,.0f} records/s, kill included"
+    )
+    demo.say(f"SIGKILL after {kill['after_s']:.2f} s; a new process accepted within {kill['recovery_ms']:.0f} ms")
+    demo.figures |= {"rows": len(flights), "payload_bytes": size, "produce_s": seconds, "mb_per_s": size / 1e6 / seconds}
+    demo.figures |= {"acknowledged_at_kill": kill["acknowledged"], "recovery_ms": kill["recovery_ms"]}
+    is_middle = 0 < kill["acknowledged"] < len(flights) and kill["status"] == SIGKILL_STATUS
+    how = f"exit status {kill['status']} with {kill['acknowledged']:,} of {len(flights):,} acknowledged"
+    demo.check("the server was killed in the middle of production", is_middle, how)
+    places = [Acknowledged(found.partition, found.offset) for found in (record.value() for record in sent)]
+    misplaced = sum(flight.partition != place.partition for flight, place in zip(flights, places, strict=True))
+    distinct = len(set(places))
+    demo.check(
+        "every flight was acknowledged, each at an offset of its own",
+        distinct == len(flights) and not misplaced,
+        f"{len(flights):,} acknowledged at {distinct:,} places, {misplaced} in a wrong partition",
+    )
+    return places
+
+
+async def _read(client: Client, times: TimeRange | None, take: Callable[[int, Record], None]) -> float:
+    """Hand the records of these times, or all, to `take`, each with its partition. Return the seconds that took."""
+    begin = time.perf_counter()
+    async with open_consumer(client, follow=False) as consumer:
+        await consumer.assign(PARTITIONS, times=times)
+        async for batch in consumer:
+            for record in batch.records():
+                take(batch.partition.partition, record)
+    return time.perf_counter() - begin
+
+
+async def _read_back(demo: Demo, client: Client, flights: Sequence[Flight], acknowledged: Sequence[Acknowledged]) -> list[Copy]:
+    demo.chapter("Out again: everything, compared with the source")
+    by_row = {flight.row: flight for flight in flights}
+    copies = [Copy() for _ in AIRPORTS]
+    seconds = await _read(client, None, lambda partition, record: copies[partition].add(partition, record, by_row))
+    stored = sum(len(copy.rows) for copy in copies)
+    demo.say(f"{stored:,} records read in {seconds:.2f} s: {stored / seconds:,.0f} records/s, each compared")
+    demo.figures["read_records_per_s"] = stored / seconds
+    judge_copies(demo, flights, acknowledged, copies)
+    return copies
+
+
+def judge_copies(demo: Demo, flights: Sequence[Flight], acknowledged: Sequence[Acknowledged], copies: Sequence[Copy]) -> None:
+    """Check that the log has each flight once, as it was sent, where it was acknowledged."""
+    stored = sum(len(copy.rows) for copy in copies)
+    differing = [each for copy in copies for each in copy.differing]
+    detail = "; ".join([f"{len(differing):,} of {stored:,} differ", *differing[:1]])
+    demo.check("every record read back equals its row of the source", bool(stored) and not differing, detail)
+    lost = [
+        f"row {flight.row.decode()} is not at {AIRPORTS[partition]} {offset}"
+        for flight, (partition, offset) in zip(flights, acknowledged, strict=True)
+        if not 0 <= offset < len(copies[partition].rows) or copies[partition].rows[offset] != flight.row
+    ]
+    detail = "; ".join([f"{len(lost):,} of {len(flights):,} are not", *lost[:1]])
+    demo.check("every acknowledged record is at the offset acknowledged for it", not lost, detail)
+    rows, expected = set().union(*(copy.rows for copy in copies)), {flight.row for flight in flights}
+    duplicates = stored - len(rows)
+    detail = f"{len(rows):,} distinct rows, {len(expected - rows):,} missing, {duplicates:,} duplicates"
+    demo.check("every row of the source is in the log exactly once", rows == expected and not duplicates, detail)
+    gaps = [gap for copy in copies for gap in copy.gaps]
+    spans = (f"{AIRPORTS[number]} 0-{len(copy.rows) - 1:,}" for number, copy in enumerate(copies))
+    demo.check("offsets are consecutive", not gaps, "; ".join(gaps[:3]) or ", ".join(spans))
+    demo.figures |= {"stored": stored, "duplicates": duplicates}
+
+
+async def _look_up(demo: Demo, client: Client, copies: Sequence[Copy]) -> None:
+    demo.chapter(f"Where does {DAY} begin?")
+    admin, begin = Admin(client), time.perf_counter()
+    for _ in range(LOOKUP_ROUNDS):
+        found = await admin.offsets_for_times(dict.fromkeys(PARTITIONS, DAY_START))
+    lookup_us = (time.perf_counter() - begin) / LOOKUP_ROUNDS * 1e6
+    walks = {name: await admin.explain(name, AtTime(DAY_START)) for name in PARTITIONS}
+    demo.say(f"Looked up in {len(PARTITIONS)} partitions with one request: {lookup_us:,.0f} us, there and back")
+    for name, walk in walks.items():
+        demo.draw(walk_tree(AIRPORTS[name.partition], walk, ZoneInfo(NEW_YORK)))
+    demo.say("The records are out of order: the file holds the months in the order 1, 10, 11, 12, 2, ...,")
+    demo.say("so what comes first at or after that midnight left in another month, and the day lies further on.")
+    answers = {name.partition: (entry.offset, entry.timestamp) for name, entry in found.items()}
+    explained = {name.partition: (walk["answer"]["offset"], walk["answer"]["timestamp"]) for name, walk in walks.items()}
+    demo.figures |= {"lookup_us": lookup_us, "lookups": {AIRPORTS[at]: offset for at, (offset, _) in answers.items()}}
+    demo.check("the lookup by time finds what a scan finds", *compare_lookups(answers, copies))
+    demo.check("the explained lookups come to the same", *compare_lookups(explained, copies))
+
+
+def compare_lookups(answers: Mapping[int, tuple[int, int]], copies: Sequence[Copy]) -> tuple[bool, str]:
+    """Compare lookups of the day's start with a scan; return whether they are equal, and the offsets or what differs."""
+    scanned = [next(((offset, at) for offset, at in enumerate(copy.times) if at >= DAY_START), (-1, -1)) for copy in copies]
+    wrong = [
+        f"{AIRPORTS[number]}: {answers.get(number)}, a scan finds {expected}"
+        for number, expected in enumerate(scanned)
+        if answers.get(number) != expected
+    ]
+    return not wrong, "; ".join(wrong) or ", ".join(f"{AIRPORTS[at]} {offset:,}" for at, (offset, _) in answers.items())
+
+
+async def _consume_day(demo: Demo, client: Client, flights: Sequence[Flight]) -> None:
+    demo.chapter(f"{DAY} by time")
+    found: dict[bytes, bytes | None] = {}
+
+    day = TimeRange(DAY_START, DAY_END)
+    seconds = await _read(client, day, lambda _, record: found.update({row_of(record): record.value}))
+    demo.say(f"{len(found):,} flights read in {seconds:.2f} s, although no offset begins or ends the day")
+    delays: dict[str, list[int]] = {}
+    for value in found.values():
+        row = json.loads(value or b"{}")
+        delays.setdefault(row["carrier"], []).extend([] if row["dep_delay"] is None else [row["dep_delay"]])
+    lines = sorted(delays.items(), key=lambda each: (-len(each[1]), each[0]))
+    means = ((name, f"{len(late):,}", f"{sum(late) / len(late):+.1f} min" if late else "-") for name, late in lines)
+    demo.table(("carrier", "left", "mean delay"), means)
+    demo.figures |= {"day_flights": len(found), "day_s": seconds}
+    expected = {flight.row: flight.value for flight in flights if DAY_START <= flight.timestamp < DAY_END}
+    missing, foreign = len(expected.keys() - found.keys()), len(found.keys() - expected.keys())
+    differing = sum(found.get(row, value) != value for row, value in expected.items())
+    detail = f"{len(expected):,} rows: {missing} missing, {foreign} that do not belong, {differing} that differ"
+    demo.check("the day consumed by time is the day in the source", bool(expected) and found == expected, detail)
+
+
+def _ask(demo: Demo, flights: Sequence[Flight], data_dir: Path) -> None:
+    from ..sql.options import SqlOptions
+    from ..sql.session import ask
+
+    demo.chapter("A question in SQL, to files without a server: `triolog sql`")
+    for line in QUESTION.splitlines():
+        demo.say(line)
+    begin = time.perf_counter()
+    with ask(str(data_dir), QUESTION, SqlOptions(time_zone=NEW_YORK)) as answer:
+        found = [tuple(row.values()) for batch in answer.batches() for row in batch.to_pylist()]
+    demo.figures["sql_s"] = time.perf_counter() - begin
+    demo.table(("carrier", "latest", "aircraft"), ([str(cell) for cell in row] for row in found))
+    expected = expected_answer(flights)
+    differing = sum(mine != theirs for mine, theirs in zip(found, expected, strict=False)) + abs(len(found) - len(expected))
+    demo.check(
+        "the answer in SQL is the source's", bool(expected) and not differing, f"{len(expected)} rows, {differing} differ"
+    )
+
+
+def expected_answer(flights: Sequence[Flight]) -> list[tuple[str, int | None, int]]:
+    """Return what the source answers to QUESTION: carrier, latest arrival in minutes, how many aircraft."""
+    found: dict[str, tuple[set[int], set[str]]] = {}
+    for flight in flights:
+        if DAY_START <= flight.timestamp < DAY_END:
+            row = json.loads(flight.value)
+            delays, aircraft = found.setdefault(row["carrier"], (set(), set()))
+            delays.update(() if row["arr_delay"] is None else (row["arr_delay"],))
+            aircraft.update(() if row["tailnum"] is None else (row["tailnum"],))
+    lines = [(name, max(delays, default=None), len(aircraft)) for name, (delays, aircraft) in found.items()]
+    return sorted(lines, key=lambda each: (each[1] is None, -(each[1] or 0), each[0]))[:5]
+
+
+async def show(data_dir: Path, work_dir: Path, console: str, say: Callable[[str], None]) -> None:
+    """Serve the data once more, with a console at HOST:PORT, until cancelled or interrupted. Raises ProcessFailedError."""
+    with started_server(data_dir, work_dir, "--console", console) as server:
+        page = f"http://{server.addresses['console']}"
+        say(f"The console: {page}/")
+        say(f"The Fourth of July: {page}/topics/{TOPIC}/records?at={DAY_START}&to={DAY_END}")
+        say(f"How a time is looked up: {page}/topics/{TOPIC}/walk?partition=0&at={DAY_START}")
+        say("Ctrl-C ends it.")
+        try:
+            await trio.sleep_forever()
+        finally:
+            server.stop()

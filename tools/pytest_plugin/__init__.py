@@ -50,8 +50,8 @@ def _settings(item: Any) -> dict[str, Any]:
 
 
 def _broker(settings: dict[str, Any]) -> BlockingBroker:
+    from ...server.config.broker_config import Address
     from ...server.embedded import MEMORY, BlockingBroker
-    from ...server.settings.broker_config import Address
 
     given = {"path": MEMORY, "native": None, "kafka": Address("127.0.0.1", 0), "for_tests": True, **settings}
     return BlockingBroker(**given)

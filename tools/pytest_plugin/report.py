@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from ...server.control.life import NotRunningError
 from ...server.embedded import BlockingBroker
+from ...server.fake.life import NotRunningError
 
 REQUESTS: Final = 20
 TOPICS: Final = 20

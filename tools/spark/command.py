@@ -10,15 +10,19 @@ import click
 from ..cli.main import LazyGroup, Subcommand
 
 SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
-    "export": Subcommand("triolog.tools.spark.jobs.commands.export", "Write records of a log directory as Parquet."),
-    "load": Subcommand("triolog.tools.spark.jobs.commands.load", "Write rows of Parquet, CSV or JSON lines to a topic."),
-    "verify": Subcommand("triolog.tools.spark.jobs.commands.verify", "Check every segment of a stopped log directory."),
-    "reindex": Subcommand("triolog.tools.spark.jobs.commands.reindex", "Make the indexes of a stopped log directory anew."),
-    "compact": Subcommand("triolog.tools.spark.jobs.commands.compact", "Compact topics of a stopped log directory."),
-    "profile": Subcommand("triolog.tools.spark.jobs.commands.profile", "Show rates, sizes, keys and lateness of topics."),
+    "export": Subcommand("triolog.tools.spark.jobs.export", "Write records of a log directory as Parquet."),
+    "load": Subcommand("triolog.tools.spark.jobs.load", "Write rows of Parquet, CSV or JSON lines to a topic."),
+    "verify": Subcommand("triolog.tools.spark.jobs.verify", "Check every file of a stopped log directory."),
+    "reindex": Subcommand("triolog.tools.spark.jobs.reindex", "Make the indexes of a stopped log directory anew."),
+    "compact": Subcommand("triolog.tools.spark.jobs.compact", "Compact topics of a stopped log directory."),
+    "profile": Subcommand("triolog.tools.spark.jobs.profile_command", "Show rates, sizes, keys and lateness of topics."),
     "init": Subcommand("triolog.tools.spark.init", "Write a declarative pipeline that reads from and writes to triolog."),
-    "demo": Subcommand("triolog.tools.spark.demo.command", "A year of flights through a job that is killed twice."),
-    "bench": Subcommand("triolog.tools.spark.bench.command", "Measure reading, writing and exporting in CPU seconds."),
+    "demo": Subcommand(
+        "triolog.tools.spark.demo.command", "A year of flights through a job that is killed twice.", is_in_clone=True
+    ),
+    "bench": Subcommand(
+        "triolog.tools.spark.bench.command", "Measure reading, writing and exporting in CPU seconds.", is_in_clone=True
+    ),
 }
 
 

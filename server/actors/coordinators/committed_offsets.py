@@ -25,8 +25,8 @@ from ....protocol.coordinator.offsets import (
 )
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from ...config.broker_config import BrokerConfig
 from ...logs.log_manager import LogManager
-from ...settings.broker_config import BrokerConfig
 from ...storage.log.append import AppendResult
 from ...system.clock import NowMs
 from .commit_batch import DEFAULT_RETENTION, AnswerCommit, Commit, CommitBatch

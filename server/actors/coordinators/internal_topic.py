@@ -8,13 +8,13 @@ The state that a coordinator keeps in memory is what a replay of its log up to t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 import attrs
 import trio
 
-from ....protocol.errors import RequestError, TopicAlreadyExistsError
+from ....protocol.errors import RequestError, TopicAlreadyExistsError, TriologError
 from ....protocol.limits import MIB
 from ....protocol.records.batch import BatchHeader, check_batch, iter_batches
 from ....protocol.records.partitioners import coordinator_partition
@@ -22,6 +22,7 @@ from ....protocol.records.record import iter_records
 from ....protocol.records.steps import UNLIMITED
 from ....protocol.types import Bytes, TopicPartition
 from ...logs.log_manager import LogManager
+from ...storage.errors import LogOfflineError
 from ...storage.log.append import AppendResult
 from ...storage.log.prepare import PreparedAppend, prepare_append
 from ...storage.log.prepare_one import prepare_one
@@ -137,6 +138,19 @@ class InternalTopic:
                         snapshot.high_watermark,
                     )
                 return
+
+    async def load(self, read: Callable[[], Awaitable[V]], contents: str, place: object) -> V | LogOfflineError:
+        """Return the outcome of `read`, or the error, logged, that says why these contents cannot be served. `place`: the
+        partition or topic that is read."""
+        try:
+            return await read()
+        except (TriologError, OSError) as exc:
+            error = LogOfflineError(f"{contents} cannot be served: {exc}; `triolog verify` says what is wrong with the log")
+            LOGGER.error("%s", error)
+        except Exception as exc:
+            self.manager.disk.errors.note("coordinator-load", place, exc)
+            error = LogOfflineError(f"{contents} cannot be served: unhandled exception ({exc!r})")
+        return error
 
     async def replay_newest(
         self, topic_partition: TopicPartition, key_of: Callable[[Bytes], str | None], value_of: Callable[[Bytes], V]

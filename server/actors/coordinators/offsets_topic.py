@@ -7,23 +7,21 @@ its members (see `group_coordinator` and `consumer_coordinator`).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import attrs
 
 from ....protocol.coordinator.classic_group_records import GroupMetadataValue
 from ....protocol.coordinator.fields import RecordKinds
 from ....protocol.coordinator.offsets import OFFSETS_TOPIC, GroupMetadataKey
-from ....protocol.errors import ErrorCode, RequestError, TriologError
+from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.limits import INT16_MAX
 from ....protocol.records.builder import BatchBuilder
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Bytes, TopicPartition
 from ...logs.log_manager import LogManager
 from ...logs.topics import Topics
 from ...storage.disk.diskops import Procedure
-from ...storage.errors import LogOfflineError
 from ...storage.log.append import AppendResult
 from ...storage.log.log import Log
 from ...system.client_memory import Account, ClientMemory
@@ -33,7 +31,6 @@ from ..partition.appender import Answer
 from .group_offsets import GroupOffsets
 from .internal_topic import InternalTopic, OnStored
 
-LOGGER: Final = logging.getLogger(__name__)
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -101,21 +98,14 @@ class OffsetsTopic:
             return -1
 
     async def _load(self, topic_partition: TopicPartition) -> GroupOffsets | RequestError:
-        offsets = GroupOffsets()
-        try:
+        async def read() -> GroupOffsets:
+            offsets = GroupOffsets()
             await self._log.replay(topic_partition, offsets.replay)
             offsets.on_moved = self._log.manager.gap_passes.committed
             offsets.charge_to(self.account)
-        except (TriologError, OSError) as exc:
-            error = LogOfflineError(
-                f"the groups of {topic_partition} cannot be served: {exc}; `triolog verify` says what is wrong with the log"
-            )
-            LOGGER.error("%s", error)
-            return error
-        except Exception as exc:
-            self.errors.note("coordinator-load", topic_partition, exc)
-            return LogOfflineError(f"the groups of {topic_partition} cannot be served: unhandled exception ({exc!r})")
-        return offsets
+            return offsets
+
+        return await self._log.load(read, f"the groups of {topic_partition}", topic_partition)
 
     # ---- what is in memory -----------------------------------------------------------------------------------------------
 

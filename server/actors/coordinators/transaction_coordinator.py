@@ -28,9 +28,9 @@ from ....protocol.errors import (
 )
 from ....protocol.limits import INT16_MAX
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from ...config.broker_config import BrokerConfig
 from ...logs.log_manager import LogManager
 from ...logs.topics import Topics
-from ...settings.broker_config import BrokerConfig
 from ...storage.log.prepare import prepare_marker
 from ...system.clock import NowMs
 from .internal_topic import store

@@ -4,10 +4,10 @@ stored (Kafka: TransactionStateManager).
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import attrs
@@ -21,7 +21,7 @@ from ....protocol.coordinator.transactions import (
     decode_transaction_value,
     encode_transaction_key,
 )
-from ....protocol.errors import RequestError, TriologError
+from ....protocol.errors import RequestError
 from ....protocol.records.builder import build_batch
 from ....protocol.types import TopicPartition
 from ...logs.log_manager import LogManager
@@ -32,8 +32,6 @@ from ..disk.task_errors import TaskErrors
 from .internal_topic import InternalTopic
 from .producer_ids import ProducerIds
 from .transaction_states import IDLE_STATES, concurrent_error
-
-LOGGER: Final = logging.getLogger(__name__)
 
 ID_BYTES: Final = 1_500
 PARTITION_BYTES: Final = 400
@@ -106,32 +104,19 @@ class TransactionalIds:
 
     async def load_partition(self, topic_partition: TopicPartition) -> None:
         """Read one partition. Nobody appends to one that was not read before."""
-        try:
-            loaded = await self._load(topic_partition)
-        except (TriologError, OSError) as exc:
-            error = LogOfflineError(
-                f"the transactions of {topic_partition} cannot be served: {exc}; `triolog verify` says what is wrong with "
-                "the log"
-            )
-            LOGGER.error("%s", error)
-            self._unreadable[topic_partition.partition] = error
+        read = partial(self._topic.replay_newest, topic_partition, decode_transaction_key, decode_transaction_value)
+        loaded = await self._topic.load(read, f"the transactions of {topic_partition}", topic_partition)
+        if isinstance(loaded, LogOfflineError):
+            self._unreadable[topic_partition.partition] = loaded
             return
-        except Exception as exc:
-            self.errors.note("coordinator-load", topic_partition, exc)
-            error = LogOfflineError(f"the transactions of {topic_partition} cannot be served: unhandled exception ({exc!r})")
-            self._unreadable[topic_partition.partition] = error
-            return
-        for owner, value in loaded:
+        for name, value in loaded.items():
+            owner = TransactionalId(name)
             self.owners[owner.name] = owner
             self._put(owner, value)
             self._account.put(owner.name, _bytes_of(owner.name, value))
             self._producer_ids.saw(max(value.producer_id, value.next_producer_id))
             owner.deadline = trio.current_time() + self._left_s(value)
         self._unreadable.pop(topic_partition.partition, None)
-
-    async def _load(self, topic_partition: TopicPartition) -> list[tuple[TransactionalId, TransactionLogValue]]:
-        values = await self._topic.replay_newest(topic_partition, decode_transaction_key, decode_transaction_value)
-        return [(TransactionalId(name), value) for name, value in values.items()]
 
     def _left_s(self, value: TransactionLogValue) -> float:
         """What is left of an open transaction's timeout, however the clock was set meanwhile. Others are due at once."""

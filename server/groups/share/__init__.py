@@ -1,2 +1,1 @@
-"""Share groups (KIP-932): who is a member and which partitions each reads, and what becomes of the records that members
-are given. No trio, no clock, no disk."""
+"""Share groups (KIP-932): their members and the partitions that each reads. The states of records are in `server.sharing`."""

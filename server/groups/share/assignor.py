@@ -1,11 +1,11 @@
-"""Who reads which partition of a share group: the assignor `simple` (KIP-932; Kafka: SimpleAssignor).
+"""The assignor `simple` of share groups (KIP-932; Kafka: SimpleAssignor).
 
 Several members may read one partition. With P partitions and M members each partition gets ceil(M / P) of them, where that can
-be, and no member more than its part of what that comes to, so that members differ by one at most. Every partition has a member,
-every member a partition. What somebody has he keeps, unless he has more than his part, or too many read it.
+be, and no member more than its part of the result, so that members differ by one at most. Every partition has a member, every
+member a partition. A member keeps what it has, unless that is more than its part, or too many read it.
 
-Where all members are subscribed to the same topics their partitions are shared out together, else topic by topic. Kafka takes
-members and partitions in the order of a hash table; here they are in order, so that the same question has the same answer.
+Where all members are subscribed to the same topics their partitions are assigned together, else topic by topic. Kafka takes
+members and partitions in the order of a hash table; here they are sorted, so that the same question has the same answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ..consumer_assignors import Partitions, Subscribers, TopicPartitionId
+from ..assigned.values import Partitions, TopicPartitionId
+from ..consumer.assignors import Subscribers
 
 SIMPLE: Final = "simple"
 
@@ -70,7 +71,8 @@ def _share_out(
 def _fill(
     partition: TopicPartitionId, wanted: int, unfilled: deque[tuple[str, int]], given: dict[str, set[TopicPartitionId]]
 ) -> None:
-    """Give a partition to the next members who have room and do not have it; who was given one is the last in the row."""
+    """Give a partition to the next members that have space and do not have it; a member that got one goes to the end of the
+    row."""
     for _ in range(len(unfilled)):
         if not wanted:
             return

@@ -1,125 +1,137 @@
-"""One share group, as its records say it is (KIP-932; Kafka: ShareGroup). `put` is the only way in which it changes, whether a
-record was just decided or read from the log.
-"""
+"""One share group, as its records say it is, and the draft of what it is to be next (KIP-932; Kafka: ShareGroup)."""
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any, ClassVar
 
 import attrs
 
 from ....protocol.coordinator import share_group_records as records
-from ....protocol.coordinator.share_group_records import ShareGroupKey, ShareGroupRecord, ShareGroupValue
-from ..consumer_assignors import Partitions
-from ..consumer_group import NOT_SEEN
-from ..managed.assigned_partitions import from_record
-from .assignor import SIMPLE
-from .member import ShareMember
-from .member_values import FIRST_EPOCH, ShareGroupDescription, ShareGroupState
-from .share_states import StatePartitions
+from ..assigned.group import AssignedGroup, GroupDraft, RecordTypes
+from ..assigned.member import by_topic, from_record, recorded
+from ..assigned.values import NO_PARTITIONS, NOT_SEEN, Partitions, TopicMetadata, TopicPartitionId, metadata_hash
+from ..consumer.assignors import Subscriber
+from ..values import GroupState
+from .assignor import SIMPLE, assign_simple
+from .member import SHARE_TYPE, ShareMember
+from .states import StatePartitions
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
-class ShareGroup:
+class ShareGroup(AssignedGroup[ShareMember, Partitions]):
     """See the module. Owner: the `ShareGroups` that has it, or the draft that is to follow it."""
 
-    group_id: str
-    epoch: int = FIRST_EPOCH
-    """Of who is a member and what there is to assign."""
-    metadata_hash: int = records.NO_METADATA_HASH
-    """Of the subscribed topics as they were at this epoch."""
-    assignment_epoch: int = FIRST_EPOCH
-    """The epoch for which the targets were made."""
-    members: dict[str, ShareMember] = attrs.field(factory=dict)
-    targets: dict[str, Partitions] = attrs.field(factory=dict)
+    KIND: ClassVar[str] = SHARE_TYPE
+    TYPES: ClassVar[RecordTypes] = RecordTypes(
+        records.ShareGroupMetadataKey,
+        records.ShareGroupMetadataValue,
+        records.ShareGroupMemberMetadataKey,
+        records.ShareGroupTargetAssignmentMetadataKey,
+        records.ShareGroupTargetAssignmentMetadataValue,
+        records.ShareGroupTargetAssignmentMemberKey,
+        records.ShareGroupCurrentMemberAssignmentKey,
+    )
+    MEMBER: ClassVar[type[ShareMember]] = ShareMember
+    UNASSIGNED: ClassVar[Partitions] = NO_PARTITIONS
+
     states: StatePartitions = attrs.field(factory=StatePartitions)
-    """For which partitions there is a share state."""
+    """The partitions that have a share state."""
     subscriptions: Counter[str] = attrs.field(factory=Counter)
     """How many members are subscribed to a topic, by name."""
-    seen_version: int = NOT_SEEN
-    """Of the topics, when it was last looked whether there is something else to assign. In memory only."""
-
-    def copy(self) -> ShareGroup:
-        """One that can change without this one."""
-        return attrs.evolve(
-            self, members=dict(self.members), targets=dict(self.targets), subscriptions=Counter(self.subscriptions)
-        )
 
     # ---- records ---------------------------------------------------------------------------------------------------------
 
-    def put(self, key: ShareGroupKey, value: ShareGroupValue | None, /) -> None:
-        """What a record says, None for what it takes away. Records of one member may come in any order: compaction keeps the
-        newest of each kind where it is."""
-        match key:
-            case records.ShareGroupMetadataKey():
-                assert value is None or isinstance(value, records.ShareGroupMetadataValue)
-                self.epoch, self.metadata_hash = (FIRST_EPOCH, 0) if value is None else (value.epoch, value.metadata_hash)
-            case records.ShareGroupTargetAssignmentMetadataKey():
-                assert value is None or isinstance(value, records.ShareGroupTargetAssignmentMetadataValue)
-                self.assignment_epoch = FIRST_EPOCH if value is None else value.assignment_epoch
-            case records.ShareGroupTargetAssignmentMemberKey():
-                assert value is None or isinstance(value, records.ShareGroupTargetAssignmentMemberValue)
-                self._put_target(key.member_id, value)
-            case records.ShareGroupMemberMetadataKey():
-                assert value is None or isinstance(value, records.ShareGroupMemberMetadataValue)
-                self._put_member(key.member_id, value)
-            case records.ShareGroupCurrentMemberAssignmentKey():
-                assert value is None or isinstance(value, records.ShareGroupCurrentMemberAssignmentValue)
-                self._put_current(key.member_id, value)
-            case records.ShareGroupStatePartitionMetadataKey():
-                assert value is None or isinstance(value, records.ShareGroupStatePartitionMetadataValue)
-                self.states = StatePartitions.of(value)
-                self.seen_version = NOT_SEEN
+    def put_other(self, key: Any, value: Any | None) -> None:
+        self.states = StatePartitions.of(value)
+        self.seen_version = NOT_SEEN
 
-    def _put_target(self, member_id: str, value: records.ShareGroupTargetAssignmentMemberValue | None) -> None:
-        if value is None:
-            self.targets.pop(member_id, None)
-        else:
-            self.targets[member_id] = from_record(value.topic_partitions)
+    def target_of(self, value: records.ShareGroupTargetAssignmentMemberValue) -> Partitions:
+        return from_record(value.topic_partitions)
 
-    def _put_member(self, member_id: str, value: records.ShareGroupMemberMetadataValue | None) -> None:
-        member = self.members.pop(member_id, ShareMember(member_id=member_id))
-        self.subscriptions -= Counter(member.topic_names)
-        if value is not None:
-            self.members[member_id] = updated = member.with_metadata(value)
-            self.subscriptions.update(updated.topic_names)
+    def target_value(self, target: Partitions) -> records.ShareGroupTargetAssignmentMemberValue:
+        return records.ShareGroupTargetAssignmentMemberValue(topic_partitions=recorded(target))
 
-    def _put_current(self, member_id: str, value: records.ShareGroupCurrentMemberAssignmentValue | None) -> None:
-        member = self.members.get(member_id)
-        if member is not None or value is not None:
-            self.members[member_id] = (member or ShareMember(member_id=member_id)).with_current(value)
+    def follow(self, before: ShareMember | None, after: ShareMember | None) -> None:
+        gone, come = (() if each is None else each.topic_names for each in (before, after))
+        if gone != come:
+            self.subscriptions = self.subscriptions - Counter(gone) + Counter(come)
 
-    def tombstones(self) -> list[ShareGroupRecord]:
-        """What takes the whole group, which has no members, out of the log."""
-        assert not self.members, f"{self.group_id} has members"
-        gone: list[ShareGroupKey] = [
-            records.ShareGroupTargetAssignmentMetadataKey(group_id=self.group_id),
-            records.ShareGroupStatePartitionMetadataKey(group_id=self.group_id),
-            records.ShareGroupMetadataKey(group_id=self.group_id),
-        ]
-        return [(key, None) for key in gone]
+    def own_keys(self) -> list[Any]:
+        targets, metadata = super().own_keys()
+        return [targets, records.ShareGroupStatePartitionMetadataKey(group_id=self.group_id), metadata]
 
     # ---- questions -------------------------------------------------------------------------------------------------------
 
     @property
-    def state(self) -> ShareGroupState:
-        return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
+    def state(self) -> GroupState:
+        return GroupState.STABLE if self.members else GroupState.EMPTY
 
-    def describe(self) -> ShareGroupDescription:
-        return ShareGroupDescription(
-            group_id=self.group_id,
-            state=self.state,
-            group_epoch=self.epoch,
-            assignment_epoch=self.assignment_epoch,
-            assignor=SIMPLE,
-            members=tuple(self.members[member_id].described() for member_id in sorted(self.members)),
+    @property
+    def assignor(self) -> str:
+        return SIMPLE
+
+
+@attrs.define(eq=False, repr=False)
+class ShareDraft(GroupDraft[ShareGroup]):
+    """See `GroupDraft`."""
+
+    # ---- topics and targets ----------------------------------------------------------------------------------------------
+
+    def _subscribed(self) -> dict[str, TopicMetadata]:
+        """Return the existing topics that a member is subscribed to, by name."""
+        found = {name: self.topics.find(name) for name in self.group.subscriptions}
+        return {name: topic for name, topic in found.items() if topic is not None}
+
+    def has_something_else_to_assign(self) -> bool:
+        """Whether topics have changed, or partitions can be read now that had no share state before."""
+        if self.metadata_hash() != self.group.metadata_hash:
+            return True
+        return bool(self.group.members) and self._assignable() != NO_PARTITIONS.union(*self.group.targets.values())
+
+    def _assignable(self) -> Partitions:
+        counts = {topic.topic_id: topic.partitions for topic in self._subscribed().values()}
+        return frozenset(
+            (topic_id, number) for topic_id, number in self.group.states.initialized if number < counts.get(topic_id, 0)
         )
 
+    def metadata_hash(self) -> int:
+        names = self.group.subscriptions
+        return metadata_hash(names, self.topics) if names else records.NO_METADATA_HASH
 
-def member_keys(group_id: str, member_id: str) -> list[ShareGroupKey]:
-    """Everything that the log has of a member, in the order in which Kafka takes it out."""
-    return [
-        records.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id),
-        records.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
-        records.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id),
-    ]
+    def assign(self) -> None:
+        """Make the targets of this epoch."""
+        group, topics = self.group, self._subscribed()
+        subscribers = {
+            member_id: Subscriber(
+                topics=frozenset(topics[name].topic_id for name in member.topic_names if name in topics),
+                owned=group.targets.get(member_id, NO_PARTITIONS),
+            )
+            for member_id, member in group.members.items()
+        }
+        self.put_targets(assign_simple(subscribers, by_topic(self._assignable())))
+
+    # ---- share states ----------------------------------------------------------------------------------------------------
+
+    def put_states(self, states: StatePartitions) -> None:
+        if states != self.group.states:
+            self.put_own(records.ShareGroupStatePartitionMetadataKey, states.value())
+
+    def drop_deleted_topics(self) -> None:
+        """Forget the states of deleted topics: their keeper has no such partition any more."""
+        states = self.group.states
+        found = {topic_id: self.topics.find(name) for topic_id, name in states.names.items()}
+        if gone := frozenset(topic_id for topic_id, topic in found.items() if topic is None or topic.topic_id != topic_id):
+            self.put_states(states.without(gone))
+
+    def begin_missing_states(self) -> None:
+        """Request states of the subscribed partitions that have none."""
+        states = self.group.states
+        topics = {name: topic for name, topic in self._subscribed().items() if topic.topic_id not in states.deleting}
+        wanted: set[TopicPartitionId] = set()
+        for topic in topics.values():
+            wanted.update((topic.topic_id, number) for number in range(topic.partitions))
+        if missing := frozenset(wanted - states.known):
+            ids = {topic_id for topic_id, _ in missing}
+            names = {topic.topic_id: name for name, topic in topics.items() if topic.topic_id in ids}
+            self.put_states(states.begin(missing, names))

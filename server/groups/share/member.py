@@ -1,10 +1,10 @@
-"""One member of a share group: what it subscribes to and what it reads (KIP-932; Kafka: ShareGroupMember). Nobody has to give a
-partition up before another one gets it, so a member has at once what it is to have.
-"""
+"""One member of a share group: its subscription and its partitions (KIP-932; Kafka: ShareGroupMember). A partition need not be
+given up before another member gets it, so a member reaches its target at once."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
 
 import attrs
 
@@ -12,57 +12,69 @@ from ....protocol.coordinator.share_group_records import (
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataValue,
 )
-from ....protocol.errors import ErrorCode, RequestError
-from ..consumer_assignors import NO_PARTITIONS, Partitions
-from ..consumer_values import JOIN_EPOCH
-from ..managed.assigned_partitions import from_record, recorded
-from .member_values import ShareHeartbeat, ShareMemberDescription
+from ....protocol.errors import InvalidRequestError
+from ..assigned.groups import check_names
+from ..assigned.member import AssignedMember, from_record, recorded
+from ..assigned.values import JOIN_EPOCH, LEAVE_EPOCH, NO_PARTITIONS, AssignedMemberDescription, MemberHeartbeat, Partitions
 
+SHARE_TYPE: Final = "share"
+"""What ListGroups calls groups of this kind, and their protocol type."""
+MAX_MEMBER_ID_CHARS: Final = 36
+"""Kafka's limit: as long as a UUID is."""
 STABLE: Final = 0
 """The only state of a member that Kafka writes."""
 
 
 @attrs.frozen(kw_only=True)
-class ShareMember:
-    """See the module. A value: `evolve` makes the next one."""
+class ShareHeartbeat(MemberHeartbeat):
+    """A sign of life of a member, with its news; None for a field that has not changed."""
 
-    member_id: str
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
+    topic_names: tuple[str, ...] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it states everything, as a client does that has lost the last answer."""
+        return self.is_joining or self.topic_names is not None
+
+
+def check_heartbeat(request: ShareHeartbeat) -> None:
+    """Check what a heartbeat has to state, whatever group it is for (Kafka: throwIfShareGroupHeartbeatRequestIsInvalid). Raises
+    INVALID_REQUEST."""
+    if not request.member_id or len(request.member_id) > MAX_MEMBER_ID_CHARS:
+        raise InvalidRequestError(
+            f"a member id has 1 to {MAX_MEMBER_ID_CHARS} characters, this one has {len(request.member_id)}"
+        )
+    check_names(MemberId=request.member_id, GroupId=request.group_id, RackId=request.rack_id)
+    if request.member_epoch < LEAVE_EPOCH:
+        raise InvalidRequestError("MemberEpoch is invalid.")
+    if request.is_joining and not request.topic_names:
+        raise InvalidRequestError("SubscribedTopicNames must be set in first request.")
+
+
+@attrs.frozen(kw_only=True)
+class ShareMember(AssignedMember):
+    """See the module."""
+
+    KIND: ClassVar[str] = SHARE_TYPE
+    UNASSIGNED: ClassVar[Mapping[str, Any]] = {"assigned": NO_PARTITIONS}
+
     topic_names: tuple[str, ...] = ()
     """Sorted, without repetitions."""
-    epoch: int = JOIN_EPOCH
-    previous_epoch: int = JOIN_EPOCH
-    """The answer with the present one may have been lost."""
     assigned: Partitions = NO_PARTITIONS
 
-    def updated(self, request: ShareHeartbeat) -> ShareMember:
-        """With what a heartbeat has to say anew."""
-        names = self.topic_names if request.topic_names is None else tuple(sorted(set(request.topic_names)))
-        return attrs.evolve(
-            self,
-            rack_id=self.rack_id if request.rack_id is None else request.rack_id,
-            client_id=request.client_id,
-            client_host=request.client_host,
-            topic_names=names,
-        )
+    def news(self, request: ShareHeartbeat) -> dict[str, Any]:
+        names = request.topic_names
+        return {**super().news(request), "topic_names": None if names is None else tuple(sorted(set(names)))}
 
-    def check_epoch(self, request: ShareHeartbeat) -> None:
-        """Raises FENCED_MEMBER_EPOCH. Who joins again is the one he was."""
-        said = request.member_epoch
-        if said == JOIN_EPOCH or said in (self.epoch, self.previous_epoch):
-            return
-        differs = "greater" if said > self.epoch else "smaller"
-        lost = "" if said > self.epoch else f", and it does not match the previous member epoch ({self.previous_epoch})"
-        raise RequestError(
-            f"The share group member has a {differs} member epoch ({said}) than the one known by the group coordinator "
-            f"({self.epoch}){lost}. The member must abandon all its partitions and rejoin.",
-            ErrorCode.FENCED_MEMBER_EPOCH,
-        )
+    def check_epoch(self, request: MemberHeartbeat) -> None:
+        """Raises FENCED_MEMBER_EPOCH. The previous epoch is valid, and so is joining again."""
+        epoch = request.member_epoch
+        if epoch not in (JOIN_EPOCH, self.epoch, self.previous_epoch):
+            lost = f", and it does not match the previous member epoch ({self.previous_epoch})"
+            raise self.fenced(epoch, "" if epoch > self.epoch else lost)
 
     def at(self, epoch: int, target: Partitions) -> ShareMember:
-        """With what it is to have at an epoch."""
+        """Return the member with what it is to have at an epoch."""
         if (epoch, target) == (self.epoch, self.assigned):
             return self
         return attrs.evolve(self, epoch=epoch, previous_epoch=self.epoch, assigned=target)
@@ -94,19 +106,11 @@ class ShareMember:
             assigned_partitions=recorded(self.assigned),
         )
 
-    def with_current(self, value: ShareGroupCurrentMemberAssignmentValue | None) -> ShareMember:
-        """None: it has nothing and no epoch."""
-        if value is None:
-            return attrs.evolve(self, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH, assigned=NO_PARTITIONS)
-        return attrs.evolve(
-            self,
-            epoch=value.member_epoch,
-            previous_epoch=value.previous_member_epoch,
-            assigned=from_record(value.assigned_partitions),
-        )
+    def assignment_of(self, value: ShareGroupCurrentMemberAssignmentValue) -> dict[str, Any]:
+        return {"assigned": from_record(value.assigned_partitions)}
 
-    def described(self) -> ShareMemberDescription:
-        return ShareMemberDescription(
+    def described(self, target: Partitions) -> AssignedMemberDescription:
+        return AssignedMemberDescription(
             member_id=self.member_id,
             rack_id=self.rack_id,
             member_epoch=self.epoch,

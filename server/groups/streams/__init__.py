@@ -1,2 +1,2 @@
-"""Groups of Kafka Streams applications (KIP-1071): what an application is made of, who runs which of its tasks. No trio, no
+"""Groups of Kafka Streams applications (KIP-1071): the topology of an application, and the tasks of its members. No trio, no
 clock, no disk."""

@@ -1,9 +1,9 @@
-"""Who runs which task of a Streams application: the assignor `sticky` (KIP-1071; Kafka: StickyTaskAssignor).
+"""The assignor `sticky` of Streams groups (KIP-1071; Kafka: StickyTaskAssignor).
 
 Active tasks stay with the member that had them, then go to one that had a copy of their state, then to the least loaded
-process, so that members have about equally many. Standby tasks of subtopologies with state come to processes that have not got
+process, so that members have about equally many. Standby tasks of subtopologies with state come to processes that do not have
 the task yet: to the former active member first, then to a former standby, then to the least loaded. With fewer processes than
-copies some are left out. What Kafka leaves to the order of a hash table begins with the first by name.
+copies some are left out. Where Kafka follows the order of a hash table, the first by name is first here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SubtopologyTasks(NamedTuple):
 def assign_sticky(
     members: Mapping[str, AssignedMember], subtopologies: Mapping[str, SubtopologyTasks], standby_replicas: int
 ) -> dict[str, Tasks]:
-    """What each member is to have. There has to be one."""
+    """Return the tasks of each member. There has to be a member."""
     run = _Run.of(members, subtopologies, standby_replicas)
     run.assign_active([TaskId(name, number) for name, part in subtopologies.items() for number in range(part.task_count)])
     if standby_replicas:
@@ -53,7 +53,7 @@ def _by_partition(task: TaskId) -> tuple[int, str]:
 
 @attrs.define(eq=False, repr=False)
 class _Run:
-    """One assignment in the making."""
+    """One assignment while it is made."""
 
     processes: dict[str, Process]
     process_of: dict[str, Process]
@@ -142,7 +142,7 @@ class _Run:
                 self._note_standby(*given, task)
 
     def _keep_standby(self, task: TaskId) -> bool:
-        """Give a copy to somebody who had the task, if he may have one more."""
+        """Give a copy to a member that had the task, if it may have one more."""
         for member_id in (self.was_active.get(task), self._least_loaded_standby(task)):
             if member_id is None:
                 continue
@@ -157,7 +157,7 @@ class _Run:
         self.quota.note(count)
 
     def _least_loaded_standby(self, task: TaskId) -> str | None:
-        """Who had a copy of a task, preferably one whose process has not got it again, and of these who has least to do."""
+        """Return the least loaded member that had a copy of a task, preferably one whose process does not have it again."""
         found = self.was_standby.get(task, ())
         return min(
             found,

@@ -1,5 +1,5 @@
-"""A topology with the topics that there are: how many tasks it has, which internal topics are missing, what is wrong (KIP-1071;
-Kafka: InternalTopicManager, ConfiguredTopology)."""
+"""A topology with the present topics: its number of tasks, missing internal topics, problems (KIP-1071; Kafka:
+InternalTopicManager, ConfiguredTopology)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from ....protocol.coordinator.streams_group_records import StreamsGroupSubtopology, StreamsGroupTopicInfo
-from ..consumer_values import TopicImage
+from ..assigned.values import TopicImage
 from .partition_counts import IncorrectlyPartitionedError, PartitionCounts
 from .topology import Topology, invalid_topology
 from .values import InternalTopic, StreamsStatus, StreamsStatusCode, SubtopologyDescription
@@ -62,7 +62,7 @@ class ConfiguredTopology:
 
 
 def configure(topology: Topology, topics: TopicImage) -> ConfiguredTopology:
-    """Raises STREAMS_INVALID_TOPOLOGY."""
+    """Return a topology with the present topics. Raises STREAMS_INVALID_TOPOLOGY."""
     parts = topology.subtopologies.values()
     if missing_sources := sorted({topic for part in parts for topic in part.source_topics if topics.find(topic) is None}):
         detail = f"Source topics {_summary(missing_sources)} are missing."

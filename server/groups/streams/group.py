@@ -1,31 +1,30 @@
-"""One Streams group, as its records say it is (KIP-1071; Kafka: StreamsGroup). `put` is the only way in which it changes,
-whether a record was just decided or read from the log; what is in memory only is in `memory`.
+"""One Streams group, as its records say it is, and the draft of what it is to be next (KIP-1071; Kafka: StreamsGroup). What no
+record says is in `memory`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import attrs
 
 from ....protocol.coordinator import streams_group_records as records
-from ....protocol.coordinator.streams_group_records import StreamsGroupKey, StreamsGroupRecord, StreamsGroupValue
-from ..consumer_group import NOT_SEEN
+from ....protocol.types import TopicPartition
+from ..assigned.group import AssignedGroup, GroupDraft, RecordTypes, stale
+from ..assigned.values import TopicImage
+from ..values import GroupState
+from .assignor import AssignedMember, SubtopologyTasks, assign_sticky
 from .configured import ConfiguredTopology, internal_topic
-from .holders import TaskHolders
 from .member import StreamsMember
-from .tasks import NO_TASKS, Tasks, from_record
+from .tasks import NO_TASKS, TaskId, Tasks, from_record, recorded
 from .topology import Topology
-from .values import (
-    FIRST_EPOCH,
-    StreamsGroupDescription,
-    StreamsGroupState,
-    StreamsStatus,
-    SubtopologyDescription,
-)
+from .values import STREAMS_TYPE, StreamsGroupDescription, StreamsStatus, SubtopologyDescription
 
+NO_PROCESSES: Final[frozenset[str]] = frozenset()
 NO_CONFIGS: Final[Mapping[str, str]] = {}
+STANDBY_REPLICAS: Final = "num.standby.replicas"
+"""The only thing that the assignor is configured with."""
 
 
 @attrs.frozen(kw_only=True)
@@ -33,120 +32,98 @@ class GroupMemory:
     """What no record says of a group."""
 
     configured: ConfiguredTopology | None = None
-    seen_version: int = NOT_SEEN
-    """Of the topics, when it was last looked whether they fit."""
     endpoint_epoch: int = 0
-    """Another one when somebody with an endpoint has other tasks."""
+    """Changes when a member with an endpoint has other tasks."""
     shutdown_member_id: str | None = None
-    """Who has asked for the end of the application; until nobody is left."""
+    """The member that requested the end of the application, until all have left."""
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
-class StreamsGroup:
+class StreamsGroup(AssignedGroup[StreamsMember, Tasks]):
     """See the module. Owner: the `StreamsGroups` that has it, or the draft that is to follow it."""
 
-    group_id: str
-    epoch: int = FIRST_EPOCH
-    """Of who is a member and what there is to assign."""
-    metadata_hash: int = 0
-    """Of the topics that it needs, as they were at this epoch."""
+    KIND: ClassVar[str] = STREAMS_TYPE
+    TYPES: ClassVar[RecordTypes] = RecordTypes(
+        records.StreamsGroupMetadataKey,
+        records.StreamsGroupMetadataValue,
+        records.StreamsGroupMemberMetadataKey,
+        records.StreamsGroupTargetAssignmentMetadataKey,
+        records.StreamsGroupTargetAssignmentMetadataValue,
+        records.StreamsGroupTargetAssignmentMemberKey,
+        records.StreamsGroupCurrentMemberAssignmentKey,
+    )
+    MEMBER: ClassVar[type[StreamsMember]] = StreamsMember
+    UNASSIGNED: ClassVar[Tasks] = NO_TASKS
+
     validated_topology_epoch: int = 0
     """The topology whose topics were as they should be at this epoch, -1 for none."""
     assignment_configs: Mapping[str, str] = NO_CONFIGS
     """What the assignor was configured with at this epoch."""
-    assignment_epoch: int = FIRST_EPOCH
-    """The epoch for which the targets were made."""
     topology: Topology | None = None
-    members: dict[str, StreamsMember] = attrs.field(factory=dict)
-    targets: dict[str, Tasks] = attrs.field(factory=dict)
-    holders: TaskHolders = attrs.field(factory=TaskHolders)
+    active: dict[TaskId, str] = attrs.field(factory=dict)
+    """The process that runs a task, or has not given it up yet (Kafka: StreamsGroup's maps of process ids)."""
+    copies: dict[TaskId, frozenset[str]] = attrs.field(factory=dict)
+    """The processes that have a task as standby or warm-up, or have not given it up yet."""
     memory: GroupMemory = attrs.field(factory=GroupMemory)
-
-    def copy(self) -> StreamsGroup:
-        """One that can change without this one."""
-        return attrs.evolve(self, members=dict(self.members), targets=dict(self.targets), holders=self.holders.copy())
 
     # ---- records ---------------------------------------------------------------------------------------------------------
 
-    def put(self, key: StreamsGroupKey, value: StreamsGroupValue | None, /) -> None:
-        """What a record says, None for what it takes away. Records of one member may come in any order: compaction keeps the
-        newest of each kind where it is."""
-        match key:
-            case records.StreamsGroupMetadataKey():
-                assert isinstance(value, records.StreamsGroupMetadataValue)
-                self._put_metadata(value)
-            case records.StreamsGroupTargetAssignmentMetadataKey():
-                assert value is None or isinstance(value, records.StreamsGroupTargetAssignmentMetadataValue)
-                self.assignment_epoch = FIRST_EPOCH if value is None else value.assignment_epoch
-            case records.StreamsGroupTargetAssignmentMemberKey():
-                assert value is None or isinstance(value, records.StreamsGroupTargetAssignmentMemberValue)
-                self._put_target(key.member_id, value)
-            case records.StreamsGroupMemberMetadataKey():
-                assert value is None or isinstance(value, records.StreamsGroupMemberMetadataValue)
-                self._put_member(key.member_id, value)
-            case records.StreamsGroupCurrentMemberAssignmentKey():
-                assert value is None or isinstance(value, records.StreamsGroupCurrentMemberAssignmentValue)
-                self._put_current(key.member_id, value)
-            case records.StreamsGroupTopologyKey():
-                assert value is None or isinstance(value, records.StreamsGroupTopologyValue)
-                self.topology = None if value is None else Topology.of(value)
-
-    def _put_metadata(self, value: records.StreamsGroupMetadataValue) -> None:
-        self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+    def put_metadata(self, value: records.StreamsGroupMetadataValue) -> None:
+        super().put_metadata(value)
         self.validated_topology_epoch = value.validated_topology_epoch
         self.assignment_configs = {each.key: each.value for each in value.last_assignment_configs or ()}
 
-    def _put_target(self, member_id: str, value: records.StreamsGroupTargetAssignmentMemberValue | None) -> None:
-        if value is None:
-            self.targets.pop(member_id, None)
-        else:
-            parts = value.active_tasks, value.standby_tasks, value.warmup_tasks
-            self.targets[member_id] = Tasks(*(from_record(each) for each in parts))
+    def put_other(self, key: Any, value: Any | None) -> None:
+        self.topology = None if value is None else Topology.of(value)
 
-    def _put_member(self, member_id: str, value: records.StreamsGroupMemberMetadataValue | None) -> None:
-        known = self.members.get(member_id)
-        if value is not None:
-            self._set_member(known, (known or StreamsMember(member_id=member_id)).with_metadata(value))
-        elif known is not None:
-            del self.members[member_id]
-            self.holders.replace(known, None)
+    def target_of(self, value: records.StreamsGroupTargetAssignmentMemberValue) -> Tasks:
+        return Tasks(*(from_record(each) for each in (value.active_tasks, value.standby_tasks, value.warmup_tasks)))
 
-    def _put_current(self, member_id: str, value: records.StreamsGroupCurrentMemberAssignmentValue | None) -> None:
-        known = self.members.get(member_id)
-        if known is not None or value is not None:
-            self._set_member(known, (known or StreamsMember(member_id=member_id)).with_current(value))
+    def target_value(self, target: Tasks) -> records.StreamsGroupTargetAssignmentMemberValue:
+        return records.StreamsGroupTargetAssignmentMemberValue(
+            active_tasks=recorded(target.active),
+            standby_tasks=recorded(target.standby),
+            warmup_tasks=recorded(target.warmup),
+        )
 
-    def _set_member(self, known: StreamsMember | None, member: StreamsMember) -> None:
-        self.members[member.member_id] = member
-        self.holders.replace(known, member)
+    def follow(self, before: StreamsMember | None, after: StreamsMember | None) -> None:
+        if before is not None:
+            for task in before.held("active"):
+                if self.active.get(task) == before.process_id:
+                    del self.active[task]
+            for task in before.held("standby", "warmup"):
+                left = self.copies.pop(task, NO_PROCESSES) - {before.process_id}
+                if left:
+                    self.copies[task] = left
+        if after is not None:
+            self.active.update(dict.fromkeys(after.held("active"), after.process_id))
+            for task in after.held("standby", "warmup"):
+                self.copies[task] = self.copies.get(task, NO_PROCESSES) | {after.process_id}
 
-    def tombstones(self) -> list[StreamsGroupRecord]:
-        """What takes the whole group, which has no members, out of the log."""
-        assert not self.members, f"{self.group_id} has members"
-        gone: list[StreamsGroupKey] = [
-            records.StreamsGroupTargetAssignmentMetadataKey(group_id=self.group_id),
-            records.StreamsGroupMetadataKey(group_id=self.group_id),
-            records.StreamsGroupTopologyKey(group_id=self.group_id),
-        ]
-        return [(key, None) for key in gone]
+    def own_keys(self) -> list[Any]:
+        return [*super().own_keys(), records.StreamsGroupTopologyKey(group_id=self.group_id)]
 
     # ---- questions -------------------------------------------------------------------------------------------------------
 
     @property
-    def state(self) -> StreamsGroupState:
-        if not self.members:
-            return StreamsGroupState.EMPTY
-        if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
-            return StreamsGroupState.NOT_READY
-        if self.epoch > self.assignment_epoch:
-            return StreamsGroupState.ASSIGNING
-        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
-            return StreamsGroupState.STABLE
-        return StreamsGroupState.RECONCILING
+    def state(self) -> GroupState:
+        if self.members and (self.topology is None or self.topology.epoch != self.validated_topology_epoch):
+            return GroupState.NOT_READY
+        return super().state
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members read a topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.readers
+
+    def check_since(self, member: StreamsMember, epoch: int, topic_partition: TopicPartition, topics: TopicImage) -> None:
+        reader = None if self.topology is None else self.topology.readers.get(topic_partition.topic)
+        if reader is None:
+            raise stale(f"Topic {topic_partition.topic} is not in the topology.")
+        task = TaskId(reader, topic_partition.partition)
+        since = member.assigned.active.get(task, member.revoking.active.get(task))
+        if since is None:
+            raise stale(f"Task {task} is not assigned or pending revocation for member.")
+        if epoch < since:
+            raise stale(f"Received member epoch {epoch} is older than assignment epoch {since} for task {task}.")
 
     def describe(self, statuses: Iterable[StreamsStatus] = ()) -> StreamsGroupDescription:
         return StreamsGroupDescription(
@@ -156,15 +133,13 @@ class StreamsGroup:
             assignment_epoch=self.assignment_epoch,
             topology_epoch=0 if self.topology is None else self.topology.epoch,
             subtopologies=tuple(self._described_parts()),
-            members=tuple(
-                self.members[member_id].described(self.targets.get(member_id, NO_TASKS)) for member_id in sorted(self.members)
-            ),
+            members=self.described_members(),
             statuses=tuple(statuses),
             shutdown_member_id=self.memory.shutdown_member_id,
         )
 
     def _described_parts(self) -> list[SubtopologyDescription]:
-        """With their numbers of partitions when all topics are there, otherwise as the application has said them."""
+        """Return the subtopologies, with numbers of partitions when all topics exist, else as the application states them."""
         configured = self.memory.configured
         if configured is not None and configured.is_ready and configured.subtopologies is not None:
             return [part.described() for part in configured.subtopologies.values()]
@@ -185,10 +160,36 @@ def _as_said(part: records.StreamsGroupSubtopology) -> SubtopologyDescription:
     )
 
 
-def member_keys(group_id: str, member_id: str) -> list[StreamsGroupKey]:
-    """Everything that the log has of a member, in the order in which Kafka takes it out."""
-    return [
-        records.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id),
-        records.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
-        records.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id),
-    ]
+@attrs.define(eq=False, repr=False)
+class StreamsDraft(GroupDraft[StreamsGroup]):
+    """See `GroupDraft`."""
+
+    def facts(self) -> Mapping[str, Any]:
+        group = self.group
+        return metadata_facts(group.metadata_hash, group.validated_topology_epoch, group.assignment_configs)
+
+    def assign(self, configured: ConfiguredTopology) -> None:
+        """Make the targets of this epoch. Nobody has a task while topics are missing."""
+        self.put_targets(self._targets(configured) if self.group.members else {})
+
+    def _targets(self, configured: ConfiguredTopology) -> dict[str, Tasks]:
+        group, parts = self.group, configured.subtopologies
+        if not configured.is_ready or parts is None:
+            return dict.fromkeys(group.members, NO_TASKS)
+        members = {
+            member_id: AssignedMember(member.process_id, group.targets.get(member_id, NO_TASKS))
+            for member_id, member in group.members.items()
+        }
+        tasks = {name: SubtopologyTasks(part.task_count, part.is_stateful) for name, part in parts.items()}
+        return assign_sticky(members, tasks, int(group.assignment_configs.get(STANDBY_REPLICAS, "0")))
+
+
+def metadata_facts(metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return what the metadata record says beside the epoch."""
+    return {
+        "metadata_hash": metadata_hash,
+        "validated_topology_epoch": validated_topology_epoch,
+        "last_assignment_configs": [
+            records.StreamsGroupKeyValue(key=key, value=value) for key, value in sorted(configs.items())
+        ],
+    }

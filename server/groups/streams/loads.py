@@ -1,5 +1,5 @@
-"""How much the processes of a Streams application have been given so far (Kafka: ProcessState). Of those that are loaded alike
-the one is next that was given something longest ago, which is what Kafka's queues come to for two."""
+"""The load of the processes of a Streams application while tasks are assigned (Kafka: ProcessState). Of equally loaded ones
+the one that got something longest ago is next, as in Kafka's queues for two."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Process:
 
     @property
     def load(self) -> float:
-        """Tasks for each member."""
+        """Tasks per member."""
         return self.task_count / len(self.counts)
 
     def add(self, member_id: str, task: TaskId) -> int:
-        """Give a task to a member, and answer how many it has now."""
+        """Give a task to a member. Returns how many it has now."""
         self._by_load = None
         return self._add(member_id, task)
 
@@ -42,7 +42,7 @@ class Process:
         return self.counts[member_id]
 
     def add_to_least_loaded(self, task: TaskId) -> tuple[str, int]:
-        """Give a task to the member with the fewest, and answer who that is and how many it has now."""
+        """Give a task to the member with the fewest. Returns that member, and how many it has now."""
         if self._by_load is None:
             self._by_load = [(count, next(self._turns), member_id) for member_id, count in self.counts.items()]
             heapq.heapify(self._by_load)
@@ -54,7 +54,8 @@ class Process:
 
 @attrs.define(eq=False, repr=False)
 class Quota:
-    """How many tasks a member may have for all to have about as many. Who has so many leaves the reckoning."""
+    """The number of tasks that a member may have for all to have about as many. A member that has so many is not counted any
+    more."""
 
     _tasks: int
     _members: int
@@ -65,7 +66,7 @@ class Quota:
         return -(-self._tasks // self._members) if self._members else 0
 
     def note(self, count: int) -> None:
-        """A member has so many tasks now."""
+        """Note that a member has so many tasks now."""
         if count == self.per_member:
             self._members -= 1
             self._tasks -= count
@@ -88,8 +89,8 @@ class LeastLoaded:
         return cls(heap, turns)
 
     def give(self, task: TaskId, *, again: bool = True) -> tuple[str, int] | None:
-        """Give a task to the least loaded process; with `again` False, to one that has not got it yet. Answers which member has
-        it and how many it has now, None when there is no such process."""
+        """Give a task to the least loaded process; with `again` False, to one that does not have it yet. Returns the member and
+        how many it has now, None when there is no such process."""
         passed = []
         given = None
         while self._heap and given is None:

@@ -1,12 +1,11 @@
-"""One member of a Streams group: a thread of an instance of the application, what it runs, and how that becomes what it is to
-run (KIP-1071; Kafka: StreamsGroupMember, CurrentAssignmentBuilder).
-"""
+"""One member of a Streams group, a thread of an instance of the application: its tasks, and its steps towards its target
+(KIP-1071; Kafka: StreamsGroupMember, CurrentAssignmentBuilder)."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final, Protocol
 
 import attrs
 
@@ -17,9 +16,8 @@ from ....protocol.coordinator.streams_group_records import (
     StreamsGroupMemberMetadataValue,
 )
 from ....protocol.errors import ErrorCode, RequestError
-from ..consumer_values import JOIN_EPOCH, NO_TIMEOUT
+from ..assigned.member import AssignedMember
 from .tasks import (
-    NO_TASKS,
     NOTHING_HELD,
     HeldTasks,
     TaskId,
@@ -30,13 +28,13 @@ from .tasks import (
     recorded_epochs,
     recorded_held,
 )
-from .values import Endpoint, StreamsHeartbeat, StreamsMemberDescription
+from .values import STREAMS_TYPE, Endpoint, StreamsHeartbeat, StreamsMemberDescription
 
 NO_TOPOLOGY: Final = -1
 
 
 class MemberState(enum.IntEnum):
-    """The numbers stand in the log."""
+    """The numbers are in the log."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
@@ -51,78 +49,70 @@ _STATES: Final = {int(state): state for state in MemberState}
 
 
 class Holders(Protocol):
-    """Which processes have a task, or have not given it up yet."""
+    """The processes that have a task, or have not given it up yet: the group."""
 
-    def active(self, task: TaskId) -> str | None: ...
+    @property
+    def active(self) -> Mapping[TaskId, str]: ...
 
-    def has_copy(self, process_id: str, task: TaskId) -> bool:
-        """Whether a process has it as standby or warm-up."""
+    @property
+    def copies(self) -> Mapping[TaskId, frozenset[str]]: ...
 
 
 @attrs.frozen(kw_only=True)
-class StreamsMember:
-    """See the module. A value: `evolve` makes the next one."""
+class StreamsMember(AssignedMember):
+    """See the module."""
 
-    member_id: str
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    rebalance_timeout_ms: int = NO_TIMEOUT
+    KIND: ClassVar[str] = STREAMS_TYPE
+    UNASSIGNED: ClassVar[Mapping[str, Any]] = {
+        "state": MemberState.STABLE,
+        "assigned": NOTHING_HELD,
+        "revoking": NOTHING_HELD,
+    }
+
     topology_epoch: int = NO_TOPOLOGY
     process_id: str = ""
     endpoint: Endpoint | None = None
     client_tags: tuple[tuple[str, str], ...] = ()
     """Sorted."""
-    epoch: int = JOIN_EPOCH
-    previous_epoch: int = JOIN_EPOCH
-    """The answer with the present one may have been lost."""
     state: MemberState = MemberState.STABLE
     assigned: HeldTasks = NOTHING_HELD
     revoking: HeldTasks = NOTHING_HELD
-    """It has been told to give these up, and has not said that it did."""
+    """It was told to give these up, and has not confirmed it."""
+
+    @property
+    def is_revoking(self) -> bool:
+        return self.state is MemberState.UNREVOKED_TASKS
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 
-    # ---- what it says of itself ------------------------------------------------------------------------------------------
+    def held(self, *roles: str) -> Iterator[TaskId]:
+        """Yield the tasks that it has in some roles, with those that it has to give up."""
+        for tasks in (self.assigned, self.revoking):
+            for role in roles:
+                yield from getattr(tasks, role)
 
-    def updated(self, request: StreamsHeartbeat) -> StreamsMember:
-        """With what a heartbeat has to say anew."""
-        timeout_ms, tags = request.rebalance_timeout_ms, request.client_tags
-        return attrs.evolve(
-            self,
-            rack_id=self.rack_id if request.rack_id is None else request.rack_id,
-            client_id=request.client_id,
-            client_host=request.client_host,
-            rebalance_timeout_ms=self.rebalance_timeout_ms if timeout_ms == NO_TIMEOUT else timeout_ms,
-            topology_epoch=self.topology_epoch if request.topology is None else request.topology.epoch,
-            process_id=self.process_id if request.process_id is None else request.process_id,
-            endpoint=self.endpoint if request.endpoint is None else request.endpoint,
-            client_tags=self.client_tags if tags is None else _sorted(tags),
-        )
+    # ---- heartbeats ------------------------------------------------------------------------------------------------------
 
-    def check_epoch(self, request: StreamsHeartbeat) -> None:
-        """Raises FENCED_MEMBER_EPOCH. The epoch before is right too, when nothing is owned but what the present one has: the
-        answer that said so did not arrive."""
-        said = request.member_epoch
-        if said in (JOIN_EPOCH, self.epoch):
-            return
+    def news(self, request: StreamsHeartbeat) -> dict[str, Any]:
+        tags = request.client_tags
+        return {
+            **super().news(request),
+            "topology_epoch": None if request.topology is None else request.topology.epoch,
+            "process_id": request.process_id,
+            "endpoint": request.endpoint,
+            "client_tags": None if tags is None else _sorted(tags),
+        }
+
+    def has_all_of(self, request: StreamsHeartbeat) -> bool:
         owned = request.owned
-        if said == self.previous_epoch < self.epoch and owned is not None and self.assigned.has_all_of(owned):
-            return
-        differs = "greater" if said > self.epoch else "smaller"
-        raise RequestError(
-            f"The streams group member has a {differs} member epoch ({said}) than the one known by the group "
-            f"coordinator ({self.epoch}). The member must abandon all its partitions and rejoin.",
-            ErrorCode.FENCED_MEMBER_EPOCH,
-        )
+        return owned is not None and self.assigned.has_all_of(owned)
 
     # ---- assignment ------------------------------------------------------------------------------------------------------
 
     def reconciled(self, target: Tasks, target_epoch: int, owned: Tasks | None, holders: Holders) -> StreamsMember:
-        """A step, if one can be made, towards what it is to have. `owned`: what it says that it has. Raises
-        FENCED_MEMBER_EPOCH in a state that is not known."""
+        """Return the member a step closer to its target, if one can be made. `owned`: what it states that it has. Raises
+        FENCED_MEMBER_EPOCH in an unknown state."""
         if self.is_reconciled_to(target_epoch):
             return self
         epoch = self.epoch
@@ -155,7 +145,7 @@ class StreamsMember:
             return self._at(epoch, MemberState.UNREVOKED_TASKS, kept, leaving)
         coming = Tasks(target.active - kept.active.keys(), target.standby - kept.standby, target.warmup - kept.warmup)
         free = Tasks(
-            frozenset(task for task in coming.active if holders.active(task) is None and not self._copies(holders, task)),
+            frozenset(task for task in coming.active if task not in holders.active and not self._copies(holders, task)),
             self._free(coming.standby, holders),
             self._free(coming.warmup, holders),
         )
@@ -166,11 +156,14 @@ class StreamsMember:
         return self._at(target_epoch, state, assigned, NOTHING_HELD)
 
     def _copies(self, holders: Holders, task: TaskId) -> bool:
-        return holders.has_copy(self.process_id, task)
+        """Whether this process has a task as standby or warm-up."""
+        return self.process_id in holders.copies.get(task, ())
 
     def _free(self, tasks: TaskIds, holders: Holders) -> TaskIds:
-        """Those of which this process has nothing in any role."""
-        return frozenset(task for task in tasks if holders.active(task) != self.process_id and not self._copies(holders, task))
+        """Return the tasks of which this process has nothing in any role."""
+        return frozenset(
+            task for task in tasks if holders.active.get(task) != self.process_id and not self._copies(holders, task)
+        )
 
     def _at(self, epoch: int, state: MemberState, assigned: HeldTasks, revoking: HeldTasks) -> StreamsMember:
         return attrs.evolve(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
@@ -220,35 +213,22 @@ class StreamsMember:
             warmup_tasks_pending_revocation=recorded_held(self.revoking.warmup),
         )
 
-    def with_current(self, value: StreamsGroupCurrentMemberAssignmentValue | None) -> StreamsMember:
-        """None: it has nothing and no epoch."""
-        if value is None:
-            return attrs.evolve(
-                self,
-                epoch=JOIN_EPOCH,
-                previous_epoch=JOIN_EPOCH,
-                state=MemberState.STABLE,
-                assigned=NOTHING_HELD,
-                revoking=NOTHING_HELD,
-            )
-        return attrs.evolve(
-            self,
-            epoch=value.member_epoch,
-            previous_epoch=value.previous_member_epoch,
-            state=_STATES.get(value.state, MemberState.UNKNOWN),
-            assigned=HeldTasks(
+    def assignment_of(self, value: StreamsGroupCurrentMemberAssignmentValue) -> dict[str, Any]:
+        return {
+            "state": _STATES.get(value.state, MemberState.UNKNOWN),
+            "assigned": HeldTasks(
                 epochs_from_record(value.active_tasks, value.member_epoch),
                 from_record(value.standby_tasks),
                 from_record(value.warmup_tasks),
             ),
-            revoking=HeldTasks(
+            "revoking": HeldTasks(
                 epochs_from_record(value.active_tasks_pending_revocation, value.member_epoch),
                 from_record(value.standby_tasks_pending_revocation),
                 from_record(value.warmup_tasks_pending_revocation),
             ),
-        )
+        }
 
-    def described(self, target: Tasks = NO_TASKS) -> StreamsMemberDescription:
+    def described(self, target: Tasks) -> StreamsMemberDescription:
         return StreamsMemberDescription(
             member_id=self.member_id,
             member_epoch=self.epoch,

@@ -1,9 +1,9 @@
-"""How many partitions the internal topics of a Streams application have (KIP-1071; Kafka: RepartitionTopics,
+"""The partition counts of the internal topics of a Streams application (KIP-1071; Kafka: RepartitionTopics,
 CopartitionedTopicsEnforcer, ChangelogTopics).
 
-A repartition topic that says no number has as many partitions as the topics of the subtopology that writes to it have at most;
-copartitioned topics have one number; a changelog has as many as the topics of its subtopology have at most. Of a topic that is
-there counts what it has.
+A repartition topic without a number has as many partitions as the largest topic that the writing subtopology reads;
+copartitioned topics have one number; a changelog has as many as the largest topic of its subtopology. An existing topic counts
+as it is.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ CountOf = Callable[[str], int | None]
 
 
 class IncorrectlyPartitionedError(Exception):
-    """Topics that are there do not fit together. The message says which."""
+    """Existing topics do not fit together. The message says which."""
 
 
 @attrs.define(eq=False, repr=False)
 class PartitionCounts:
-    """The numbers of one topology. Owner: whoever configures it."""
+    """The numbers of one topology. Owner: its configuration."""
 
     topology: Topology
     _existing: CountOf
@@ -33,7 +33,7 @@ class PartitionCounts:
     """Of internal topics."""
 
     def of(self, topic: str) -> int:
-        """Of a topic that is there, or has been decided."""
+        """Return the number of a topic that exists, or that has been decided."""
         count = self.find(topic)
         if count is None:
             raise invalid_topology(f"Number of partitions is not set for topic: {topic}")
@@ -44,14 +44,14 @@ class PartitionCounts:
         return self.decided.get(topic) if existing is None else existing
 
     def tasks_of(self, part: StreamsGroupSubtopology) -> int:
-        """As many as the topics that it reads have partitions at most."""
+        """Return the largest number of partitions of the topics that a subtopology reads."""
         counts = [self.of(topic) for topic in sources(part)]
         if not counts:
             raise invalid_topology(f"No source topics found for subtopology {part.subtopology_id}")
         return max(counts)
 
     def decide(self) -> None:
-        """Decide all of them; the external source topics are there. Raises STREAMS_INVALID_TOPOLOGY,
+        """Decide all numbers; the external source topics exist. Raises STREAMS_INVALID_TOPOLOGY,
         IncorrectlyPartitionedError."""
         self.decided.update(self._repartition_counts())
         parts = self.topology.subtopologies.values()
@@ -123,7 +123,7 @@ class PartitionCounts:
 
 
 def _same(counts: Mapping[str, int], told: Mapping[str, int] | None = None) -> int:
-    """The number that all of these have. `told`: of which topics the error speaks."""
+    """Return the number that all of these have. `told`: the topics that the error names."""
     first, *others = counts.values()
     if any(count != first for count in others):
         shown = ", ".join(f"{topic}={count}" for topic, count in sorted((counts if told is None else told).items()))

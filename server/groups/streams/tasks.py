@@ -29,7 +29,7 @@ NO_EPOCHS: Final[TaskEpochs] = {}
 
 @attrs.frozen
 class Tasks:
-    """What a member is to have, or says that it has."""
+    """The tasks that a member is to have, or states that it has."""
 
     active: TaskIds = NO_TASK_IDS
     standby: TaskIds = NO_TASK_IDS
@@ -44,7 +44,7 @@ NO_TASKS: Final = Tasks()
 
 @attrs.frozen
 class HeldTasks:
-    """What a member has."""
+    """The tasks that a member has."""
 
     active: TaskEpochs = NO_EPOCHS
     standby: TaskIds = NO_TASK_IDS
@@ -58,7 +58,7 @@ class HeldTasks:
         return Tasks(frozenset(self.active), self.standby, self.warmup)
 
     def has_any_of(self, tasks: Tasks) -> bool:
-        """Whether some of them are here, in the same role."""
+        """Whether some of the tasks are here, in the same role."""
         return not (
             tasks.active.isdisjoint(self.active)
             and tasks.standby.isdisjoint(self.standby)
@@ -76,7 +76,7 @@ NOTHING_HELD: Final = HeldTasks()
 
 
 def by_subtopology(tasks: Collection[TaskId]) -> list[tuple[str, list[int]]]:
-    """(subtopology, partitions), in order, so that equal assignments have equal bytes."""
+    """Return (subtopology, sorted partitions), so that equal assignments have equal bytes."""
     found: dict[str, list[int]] = {}
     for subtopology_id, partition in sorted(tasks):
         found.setdefault(subtopology_id, []).append(partition)
@@ -111,7 +111,7 @@ def recorded_epochs(tasks: TaskEpochs) -> list[StreamsGroupCurrentTaskIds]:
 
 
 def epochs_from_record(parts: Iterable[StreamsGroupCurrentTaskIds], member_epoch: int) -> TaskEpochs:
-    """Where a record does not say since when, or not for each task, it is since the member's present epoch."""
+    """Return the epochs of a record. Where it has none, or fewer than tasks, that is the member's epoch."""
     found: dict[TaskId, int] = {}
     for part in parts:
         epochs = part.assignment_epochs

@@ -1,4 +1,4 @@
-"""What a Streams application is made of: subtopologies, each with the topics that it reads, writes and keeps its state in
+"""The topology of a Streams application: subtopologies, each with the topics that it reads, writes and keeps its state in
 (KIP-1071; Kafka: StreamsTopology)."""
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Topology:
 
     @classmethod
     def of(cls, value: StreamsGroupTopologyValue) -> Self:
-        """Two parts with one id: the later one counts. `check_topology` refuses that."""
+        """Of two parts with one id the later one counts. `check_topology` refuses that."""
         parts = {part.subtopology_id: part for part in value.subtopologies}
         return cls(value.epoch, {name: parts[name] for name in sorted(parts)})
 
     def required_topics(self) -> frozenset[str]:
-        """Without those it cannot run."""
+        """Return the topics without which it cannot run."""
         return frozenset(
             topic
             for part in self.subtopologies.values()
@@ -49,14 +49,14 @@ class Topology:
 
 
 def sources(part: StreamsGroupSubtopology) -> Iterator[str]:
-    """Every topic that a subtopology reads."""
+    """Yield every topic that a subtopology reads."""
     yield from part.source_topics
     for topic in part.repartition_source_topics:
         yield topic.name
 
 
 def named_topics(part: StreamsGroupSubtopology) -> Iterator[str]:
-    """Every topic that a subtopology has to do with, in Kafka's order."""
+    """Yield every topic that a subtopology names, in Kafka's order."""
     yield from part.source_topics
     yield from part.repartition_sink_topics
     for topic in (*part.repartition_source_topics, *part.state_changelog_topics):
@@ -68,8 +68,7 @@ def invalid_topology(message: str) -> RequestError:
 
 
 def check_topology(value: StreamsGroupTopologyValue) -> None:
-    """Raises STREAMS_INVALID_TOPOLOGY. Kafka's checks, and limits of ours; for what Kafka meets with an error of its own,
-    UNKNOWN_SERVER_ERROR, the answer is this one too."""
+    """Raises STREAMS_INVALID_TOPOLOGY: Kafka's checks, and our limits. Some of these are an UNKNOWN_SERVER_ERROR in Kafka."""
     for part in value.subtopologies:
         for topic in part.state_changelog_topics:
             if topic.partitions != 0:
@@ -111,7 +110,7 @@ def _check_copartition_groups(part: StreamsGroupSubtopology) -> None:
 
 
 def copartition_groups(part: StreamsGroupSubtopology) -> Iterator[frozenset[str]]:
-    """Topics of a subtopology that have to have equally many partitions."""
+    """Yield topics of a subtopology that must have equally many partitions."""
     for group in part.copartition_groups:
         yield frozenset(
             (

@@ -14,30 +14,16 @@ import attrs
 
 from ....protocol.coordinator.streams_group_records import StreamsGroupTopologyValue
 from ....protocol.types import TopicPartition
-from ..consumer_values import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, NO_TIMEOUT
+from ..assigned.values import MemberHeartbeat, MemberTimes
+from ..values import GroupState
 from .tasks import NO_TASKS, TaskIds, Tasks
 
 STREAMS_TYPE: Final = "streams"
 """What ListGroups calls groups of this kind, and their protocol type."""
 
-FIRST_EPOCH: Final = 1
-"""Of a group that nobody has joined yet. The first member makes it 2, as in Kafka."""
-
-
-class StreamsGroupState(enum.Enum):
-    """How far a group is. The values are the names that StreamsGroupDescribe and ListGroups use."""
-
-    EMPTY = "Empty"
-    NOT_READY = "NotReady"
-    """Topics of its topology are missing, or have not the partitions that they should have."""
-    ASSIGNING = "Assigning"
-    RECONCILING = "Reconciling"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
 
 class StreamsStatusCode(enum.IntEnum):
-    """What an application is told beside its tasks."""
+    """What members of an application learn beside their tasks."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -52,44 +38,28 @@ class StreamsStatus(NamedTuple):
     detail: str
 
 
-@attrs.frozen(kw_only=True)
-class StreamsGroupSettings:
-    """What Streams groups may do."""
-
-    max_size: int = 10_000
-    """Members of a group."""
-    max_groups: int = 10_000
-
-
-class StreamsTimes(NamedTuple):
+@attrs.frozen
+class StreamsTimes(MemberTimes):
     """How a group behaves, as its configuration says."""
 
-    heartbeat_interval_ms: int = 5_000
-    session_timeout_ms: int = 45_000
     initial_rebalance_delay_ms: int = 3_000
     """How long an empty group waits for more members before it assigns."""
     num_standby_replicas: int = 0
 
 
 class Endpoint(NamedTuple):
-    """Where an instance answers queries of its state."""
+    """The place where an instance answers queries of its state."""
 
     host: str
     port: int
 
 
 @attrs.frozen(kw_only=True)
-class StreamsHeartbeat:
-    """A member says that it is there, and what has changed; None for what has not."""
+class StreamsHeartbeat(MemberHeartbeat):
+    """A sign of life of a member, with its news; None for a field that has not changed."""
 
-    group_id: str
-    member_id: str
-    member_epoch: int = JOIN_EPOCH
     endpoint_epoch: int = 0
     """The latest of the endpoints that it knows."""
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = NO_TIMEOUT
     topology: StreamsGroupTopologyValue | None = None
     active: TaskIds | None = None
     standby: TaskIds | None = None
@@ -100,20 +70,10 @@ class StreamsHeartbeat:
     has_task_offsets: bool = False
     has_task_end_offsets: bool = False
     shutdown_application: bool = False
-    client_id: str = ""
-    client_host: str = ""
-
-    @property
-    def is_joining(self) -> bool:
-        return self.member_epoch == JOIN_EPOCH
-
-    @property
-    def is_leaving(self) -> bool:
-        return self.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH)
 
     @property
     def owned(self) -> Tasks | None:
-        """What it has at this moment. None confirms nothing."""
+        """The tasks that it has at this moment. None confirms nothing."""
         if self.active is None or self.standby is None or self.warmup is None:
             return None
         return Tasks(self.active, self.standby, self.warmup)
@@ -129,7 +89,7 @@ class EndpointPartitions(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class InternalTopic:
-    """A topic that the application needs and the server makes."""
+    """A topic that the application needs and the server creates."""
 
     name: str
     partitions: int
@@ -151,22 +111,6 @@ class StreamsHeartbeatAnswer:
     """None: as they were."""
     missing_topics: tuple[InternalTopic, ...] = ()
     """To be made, if the member may."""
-
-
-class StreamsTimerKind(enum.Enum):
-    SESSION = enum.auto()
-    """A member has said nothing for too long."""
-    REBALANCE = enum.auto()
-    """A member does not give up what it has to."""
-    INITIAL = enum.auto()
-    """The group has waited for more members for long enough."""
-
-
-class StreamsTimerKey(NamedTuple):
-    group_id: str
-    member_id: str
-    """Empty for the group's own."""
-    kind: StreamsTimerKind
 
 
 @attrs.frozen(kw_only=True)
@@ -196,17 +140,17 @@ class SubtopologyDescription:
     repartition_source_topics: tuple[InternalTopic, ...]
 
     def sources(self) -> Iterator[str]:
-        """Every topic that it reads."""
+        """Yield every topic that it reads."""
         yield from self.source_topics
         yield from (topic.name for topic in self.repartition_source_topics)
 
 
 @attrs.frozen(kw_only=True)
 class StreamsGroupDescription:
-    """A group as StreamsGroupDescribe shows it, and what its members are told beside their tasks."""
+    """A group as StreamsGroupDescribe shows it, with the statuses of its members."""
 
     group_id: str
-    state: StreamsGroupState
+    state: GroupState
     group_epoch: int
     assignment_epoch: int
     topology_epoch: int
@@ -218,11 +162,12 @@ class StreamsGroupDescription:
     """Who has asked for the end of the application."""
 
     def source_topics(self) -> frozenset[str]:
-        """Every topic that the application reads, its own among them."""
+        """Return every topic that the application reads, its own included."""
         return frozenset(name for part in self.subtopologies for name in part.sources())
 
     def read_by(self, member: StreamsMemberDescription) -> Iterator[TopicPartition]:
-        """What a member's active tasks read; a topic may have fewer partitions than a subtopology has tasks."""
+        """Yield the partitions that a member's active tasks read; a topic may have fewer partitions than a subtopology has
+        tasks."""
         parts = {part.subtopology_id: part for part in self.subtopologies}
         for task in sorted(member.assignment.active):
             part = parts.get(task.subtopology_id)

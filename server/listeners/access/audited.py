@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ....protocol.errors import ErrorCode
+from ....protocol.errors import error_name
 from ...broker import AuditLog
 from .rights import Asker
 
@@ -25,12 +25,5 @@ def note_change(
         protocol=protocol,
         api=api,
         names=list(names),
-        errors=[_name(code) for code in codes if code],
+        errors=[error_name(code) for code in codes if code],
     )
-
-
-def _name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)

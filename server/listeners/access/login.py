@@ -18,7 +18,7 @@ import trio
 from ....protocol.errors import ErrorCode, RequestError, SaslAuthenticationError
 from ....protocol.kafka.scram import ScramMechanism, ScramServer
 from ...broker import Broker, Security
-from ...settings.listener_security import PLAIN
+from ...config.listener_security import PLAIN
 from ..connections.session import USER_PREFIX, Session
 
 LOGGER: Final = logging.getLogger(__name__)

@@ -7,18 +7,22 @@ from typing import Any
 
 from ....protocol.errors import AuthorizationError
 from ....protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclOperation, ResourceType
-from ...broker import Security
+from ...broker import Broker, Security
 from ..connections.session import Session
 
 
 class Asker:
-    """Somebody who asks for something over a connection. A subclass has the two attributes."""
+    """Somebody who asks for something over a connection. A subclass has the attributes."""
 
     __slots__ = ()
 
     guard: Security | None
     """Who knows what a principal may do; None: everybody may do everything."""
     session: Session[Any]
+
+    @property
+    def broker(self) -> Broker:
+        raise NotImplementedError
 
     def authorize(
         self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME, *, quietly: bool = False
@@ -34,6 +38,10 @@ class Asker:
         """Raises AuthorizationError, with the code that Kafka has for the kind of resource."""
         if self.guard is not None and not self.authorize(operation, kind, name):
             raise AuthorizationError(f"{self.session.principal} may not {operation.name} {kind.name} {name}", DENIED[kind])
+
+    def may_see(self, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Whether an answer to the client may have this resource in it; nothing is refused by that."""
+        return self.authorize(AclOperation.DESCRIBE, kind, name, quietly=True)
 
     def may_on_any(self, operation: AclOperation, kind: ResourceType) -> bool:
         """Whether there may be a resource of the kind on which the client may do this."""

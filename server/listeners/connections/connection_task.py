@@ -31,6 +31,11 @@ class ConnectionTask:
         self._ends_early = trio.CancelScope() if ends_with_reading else None
         self.wake()
 
+    @property
+    def is_for_next_request(self) -> bool:
+        """Whether what is waited for belongs to a request that was not taken up yet."""
+        return self._ends_early is not None
+
     async def work_now(self) -> None:
         """Wait for it."""
         assert self.work is not None

@@ -6,15 +6,15 @@ import contextlib
 import errno
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import attrs
 import trio
 
 from ...broker import ClientQuotas, Gathering
-from ...settings.broker_config import Address, BrokerConfig
+from ...config.broker_config import Address, BrokerConfig
 from .budget import InFlightBudget
 from .bugs import report_bug
 from .counters import NEWCOMER, OUT_OF_MEMORY, ProtocolCounters
@@ -37,7 +37,17 @@ PORT_ATTEMPTS: Final = 10
 """At a port that is free on every address of a host: one that the system chose for the first may be taken on the second."""
 
 
-OpenSockets = Callable[[Address], Awaitable[list[trio.SocketListener]]]
+class Accepts(Protocol):
+    """A listening socket, as a Listener knows it; closed at the end of its block."""
+
+    @property
+    def socket(self) -> trio.socket.SocketType: ...
+    async def accept(self) -> trio.SocketStream: ...
+    async def __aenter__(self) -> Any: ...
+    async def __aexit__(self, *raised: Any) -> None: ...
+
+
+OpenSockets = Callable[[Address], Awaitable[Sequence[Accepts]]]
 
 
 class Served(NamedTuple):
@@ -170,7 +180,7 @@ class Listener:
             self.admission.listeners.remove(self)
             self.admission.places.close(self._places)
 
-    async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
+    async def _accept(self, listener: Accepts, nursery: trio.Nursery) -> None:
         async with listener:
             while True:
                 try:

@@ -21,8 +21,8 @@ import trio
 from ....protocol.errors import InvalidConfigError
 from ....protocol.limits import KIB
 from ....protocol.types import ANONYMOUS, Bytes
-from ...settings.broker_config import BrokerConfig
-from ...settings.listener_security import ClientAuth
+from ...config.broker_config import BrokerConfig
+from ...config.listener_security import ClientAuth
 from .transport import Transport
 
 LOGGER: Final = logging.getLogger(__name__)

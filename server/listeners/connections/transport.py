@@ -281,6 +281,11 @@ class Transport:
         self.progressed()
 
     @property
+    def is_open(self) -> bool:
+        """Whether the peer takes answers, as far as is known."""
+        return self.descriptor >= 0 and not self._peer_is_gone
+
+    @property
     def is_drained(self) -> bool:
         """Whether the kernel has everything."""
         return not self._has_writer and not self._unsent

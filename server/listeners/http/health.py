@@ -16,11 +16,11 @@ import attrs
 import trio
 
 from ...broker import Broker, StartProgress
-from ...settings.broker_config import Address
+from ...config.broker_config import Address
+from ...figures.prometheus import CONTENT_TYPE, Fired, More, no_faults, scrape
 from ..connections.counters import ProtocolCounters
 from .access import HttpAccess, read_token
 from .messages import HttpAnswer, HttpRequest
-from .metrics import CONTENT_TYPE, Fired, More, no_faults, scrape
 from .server import http_listener
 
 METHODS = ("GET", "HEAD")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from ....protocol.limits import MIB
-from ...settings.broker_config import Address
+from ...config.broker_config import Address
 from ...system.open_files import http_connections
 from ..connections.bugs import report_bug
 from ..connections.sockets import Admission, Listener, Served

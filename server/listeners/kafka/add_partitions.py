@@ -1,7 +1,8 @@
 """AddPartitionsToTxn: partitions join a transaction, all of them or none. Source: KIP-98, KafkaApis (4.1).
 
-It asks by itself what the client may do, since what is denied keeps what is allowed from joining, and both are told why. The
-transaction itself is the broker's.
+It asks by itself what the client may do, since what is denied keeps what is allowed from joining, and both are told why. As in
+Kafka, a node that coordinates nothing of the transaction says so only when all partitions could join. The transaction itself is
+the broker's.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ async def add_partitions_to_txn(call: Call, body: AddPartitionsToTxnRequest) -> 
     code = ErrorCode.OPERATION_NOT_ATTEMPTED if refused else ErrorCode.NONE
     if not refused:
         try:
+            call.door.check_coordinator(body.v3_and_below_transactional_id)
             await call.broker.transactions.add_partitions(
                 body.v3_and_below_transactional_id,
                 body.v3_and_below_producer_id,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from ....protocol.errors import InvalidConfigError, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
 from ....protocol.kafka.messages.configs import (
@@ -24,6 +24,7 @@ from ....protocol.kafka.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from ...broker import StoredOverrides
 from ...config import KNOWN_KEYS, TOPIC_KEYS, LogConfig
 from ..connections.in_turns import in_turns
 from .configs import ResourceType, check_broker_name, check_group_name, unknown_type
@@ -74,38 +75,6 @@ async def incremental_alter_configs(call: Call, body: IncrementalAlterConfigsReq
     )
 
 
-def _applied(
-    overrides: Mapping[str, str], configs: Sequence[IncrementalAlterConfigsAlterableConfig], defaults: LogConfig
-) -> dict[str, str]:
-    """The overrides of a topic after these operations."""
-    changed = dict(overrides)
-    for config in configs:
-        name, value = config.name, config.value or ""
-        if config.config_operation == Operation.DELETE:
-            changed.pop(name, None)
-        elif config.config_operation == Operation.SET:
-            changed[name] = value
-        else:
-            changed[name] = _list_with(config.config_operation, name, value.split(","), _list(name, changed, defaults))
-    return changed
-
-
-def _list(name: str, overrides: Mapping[str, str], defaults: LogConfig) -> list[str]:
-    """The parts of a list as it is in effect. Raises InvalidConfigError for what is no list."""
-    key = KNOWN_KEYS.get(name)
-    if key is None or key.type != "list":
-        raise InvalidConfigError(f"{name} is no list: nothing can be appended to it or subtracted from it")
-    default = key.write(getattr(defaults, key.attribute) if name in TOPIC_KEYS else key.default)
-    return [part.strip() for part in overrides.get(name, default).split(",") if part.strip()]
-
-
-def _list_with(operation: int, name: str, parts: Sequence[str], present: list[str]) -> str:
-    wanted = dict.fromkeys(part.strip() for part in parts if part.strip())
-    if operation == Operation.APPEND:
-        return ",".join(dict.fromkeys([*present, *wanted]))
-    return ",".join(part for part in present if part not in wanted)
-
-
 # ---- both ------------------------------------------------------------------------------------------------------------------
 
 
@@ -150,52 +119,73 @@ def _operation(config: AlterConfigsAlterableConfig | IncrementalAlterConfigsAlte
 
 
 async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None:
-    if resource.resource_type == ResourceType.BROKER:
-        check_broker_name(call, resource.resource_name)
-        await call.broker.broker_configs.change(
-            resource.resource_name, partial(_plain_overrides, resource), validate_only=validate_only
-        )
+    kind, name, broker = resource.resource_type, resource.resource_name, call.broker
+    if kind == ResourceType.TOPIC:
+        await _alter_topic(call, resource, validate_only=validate_only)
         return
-    if resource.resource_type == ResourceType.GROUP:
-        check_group_name(resource.resource_name)
-        await call.broker.group_configs.change(
-            resource.resource_name, partial(_plain_overrides, resource), validate_only=validate_only
-        )
-        return
-    if resource.resource_type == ResourceType.CLIENT_METRICS:
-        await call.broker.client_metrics.change(
-            resource.resource_name, partial(_plain_overrides, resource), validate_only=validate_only
-        )
-        return
-    if resource.resource_type != ResourceType.TOPIC:
-        raise unknown_type(resource.resource_type)
+    stores: Mapping[int, StoredOverrides] = {
+        ResourceType.BROKER: broker.broker_configs,
+        ResourceType.GROUP: broker.group_configs,
+        ResourceType.CLIENT_METRICS: broker.client_metrics,
+    }
+    if kind not in stores:
+        raise unknown_type(kind)
+    if kind == ResourceType.BROKER:
+        check_broker_name(call, name)
+    elif kind == ResourceType.GROUP:
+        check_group_name(name)
+    await stores[kind].change(name, partial(_changed, resource, _no_list), validate_only=validate_only)
+
+
+async def _alter_topic(call: Call, resource: Resource, *, validate_only: bool) -> None:
     if not resource.resource_name:
         raise InvalidRequestError("there is no configuration of all topics; the server's keys are what topics follow")
-
-    def change(overrides: Mapping[str, str]) -> dict[str, str]:
-        if isinstance(resource, AlterConfigsResource):
-            return {config.name: config.value or "" for config in resource.configs}
-        return _applied(overrides, resource.configs, call.broker.config.topic_defaults)
-
+    defaults, lenient = call.broker.config.topic_defaults, call.door.lenient
+    change = partial(_changed, resource, partial(_list, defaults))
     try:
-        await call.broker.topics.change_configs(
-            resource.resource_name, change, lenient=call.door.lenient, validate_only=validate_only
-        )
+        await call.broker.topics.change_configs(resource.resource_name, change, lenient=lenient, validate_only=validate_only)
     except UnknownTopicOrPartitionError:
-        call.broker.config.topic_defaults.overlay(change({}), lenient=call.door.lenient)  # Kafka says first what is wrong
+        defaults.overlay(change({}), lenient=lenient)  # Kafka says first what is wrong
         raise
 
 
-def _plain_overrides(resource: Resource, overrides: Mapping[str, str]) -> dict[str, str]:
-    """What a group, a subscription or a broker overrides after a change. Nothing can be appended to its keys, as in Kafka."""
+# ---- single operations -----------------------------------------------------------------------------------------------------
+
+PresentList = Callable[[str, Mapping[str, str]], list[str]]
+"""(key, overrides) -> the parts of a list as it is in effect. Raises InvalidConfigError if the key is not a list."""
+
+
+def _changed(resource: Resource, present: PresentList, overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return the overrides of a resource after a change."""
     if isinstance(resource, AlterConfigsResource):
         return {config.name: config.value or "" for config in resource.configs}
     changed = dict(overrides)
     for config in resource.configs:
+        name, value = config.name, config.value or ""
         if config.config_operation == Operation.DELETE:
-            changed.pop(config.name, None)
+            changed.pop(name, None)
         elif config.config_operation == Operation.SET:
-            changed[config.name] = config.value or ""
+            changed[name] = value
         else:
-            raise InvalidConfigError(f"{config.name} is no list: nothing can be appended to it or subtracted from it")
+            changed[name] = _list_with(config.config_operation, value.split(","), present(name, changed))
     return changed
+
+
+def _list(defaults: LogConfig, name: str, overrides: Mapping[str, str]) -> list[str]:
+    key = KNOWN_KEYS.get(name)
+    if key is None or key.type != "list":
+        return _no_list(name, overrides)
+    default = key.write(getattr(defaults, key.attribute) if name in TOPIC_KEYS else key.default)
+    return [part.strip() for part in overrides.get(name, default).split(",") if part.strip()]
+
+
+def _no_list(name: str, overrides: Mapping[str, str]) -> NoReturn:
+    """Keys of groups, subscriptions and brokers are not lists, as in Kafka."""
+    raise InvalidConfigError(f"{name} is no list: nothing can be appended to it or subtracted from it")
+
+
+def _list_with(operation: int, parts: Sequence[str], present: list[str]) -> str:
+    wanted = dict.fromkeys(part.strip() for part in parts if part.strip())
+    if operation == Operation.APPEND:
+        return ",".join(dict.fromkeys([*present, *wanted]))
+    return ",".join(part for part in present if part not in wanted)

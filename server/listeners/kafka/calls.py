@@ -8,7 +8,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import attrs
 
@@ -19,7 +19,7 @@ from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
 from ....protocol.schema.fields import has_more_elements
 from ...broker import Broker
-from ...settings.broker_config import Address
+from ...config.broker_config import Address
 from ...system.client_memory import PAYER
 from ..access.audited import note_change
 from ..connections.connection_task import Work
@@ -30,7 +30,6 @@ from .access.guarded import guarded
 from .access.login import KafkaLogin
 from .door import Call, KafkaDoor
 from .error_answers import error_codes, error_codes_steps, error_response
-from .fake.watched import Watch
 from .fetch import take_fetch
 from .list_offsets import take_list_offsets
 from .offset_commits import take_offset_commit
@@ -43,6 +42,15 @@ AtOnce = Callable[[Call, Any], Any]
 """(call, the request's body) -> the answer's; None where it has to be waited for, and nothing has happened."""
 Taking = Callable[[Call, Turn, Any], Work | None]
 """(call, turn, the request's body) -> what is to be waited for; None: it is answered, or will be."""
+
+
+class Watch(Protocol):
+    """Notes the requests of a listener and carries out fault rules, in tests."""
+
+    def take_up(self, door: KafkaDoor, turn: Turn, serve: TakeUp) -> Work | None:
+        """Take up a request, which `serve` serves."""
+        ...
+
 
 HANDLER_MODULES: Final = (
     *(

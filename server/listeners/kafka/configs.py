@@ -22,11 +22,15 @@ from ....protocol.kafka.messages.configs import (
 )
 from ...broker import ALL_BROKERS, check_topic_name
 from ..connections.in_turns import in_turns
-from .broker_entries import broker_entries, entries_of_all_brokers
-from .client_metrics_entries import client_metrics_entries
-from .config_entries import Entry, topic_entries
+from .config_entries import (
+    Entry,
+    broker_entries,
+    client_metrics_entries,
+    entries_of_all_brokers,
+    group_entries,
+    topic_entries,
+)
 from .door import Call, error_code, error_message
-from .group_entries import group_entries
 
 RESOURCES_PER_TURN: Final = 2
 """Each has forty keys."""

@@ -12,7 +12,7 @@ from ....protocol.kafka.apis import APIS, Api, ApiKey
 from ....protocol.kafka.authorization import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType, bit_field
 from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
-from ...settings.broker_config import Address
+from ...config.broker_config import Address
 from ..access.rights import Asker
 from ..connections.session import IDLE_TIMEOUT_S
 from .access.login import KafkaLogin
@@ -60,6 +60,13 @@ class KafkaDoor:
     @property
     def node_id(self) -> int:
         return self.broker.node_id
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The node that leads a partition."""
+        return self.node_id
+
+    def check_coordinator(self, name: str) -> None:
+        """Raises RequestError: NOT_COORDINATOR when another node coordinates the group or transactional id."""
 
     @property
     def lenient(self) -> bool:

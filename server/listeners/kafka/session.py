@@ -264,6 +264,12 @@ class KafkaSession(Session[Request]):
     def requests_in_flight(self) -> int:
         return len(self._turns)
 
+    def turns_to_end(self) -> list[Turn] | None:
+        """Take no more requests; return those that are under way. None: bytes of a further one were received already."""
+        is_in_next = self._held_up is not None or self.connection.unread_bytes or self.task.is_for_next_request
+        self.end_reading()
+        return None if is_in_next else list(self._turns)
+
     # ---- quotas ----------------------------------------------------------------------------------------------------------
 
     @property

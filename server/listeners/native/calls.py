@@ -15,8 +15,8 @@ from ....protocol.native.connection import NativeConnection, NativeRequest
 from ....protocol.native.state import Role
 from ....protocol.records.compression import load_codecs
 from ...broker import LOOKUPS_PER_TURN, AuditLog, Broker, Security
-from ...settings.broker_config import Address
-from ...settings.version import VERSION
+from ...config.broker_config import Address
+from ...config.version import VERSION
 from ..access.audited import note_change
 from ..access.rights import Asker
 from ..connections.connection_task import Work
@@ -107,7 +107,7 @@ class NativeCalls(Asker):
         try:
             message = messages.decode_request(request.api, request.version, request.body)
             if self.guard is not None:
-                return self._serve_judged(request.correlation_id, message, judged(self, self.broker, message))
+                return self._serve_judged(request.correlation_id, message, judged(self, message))
             return self._serve(request.correlation_id, message)
         except AuthorizationError as exc:
             self._refuse(request.correlation_id, message, exc.as_answer())
@@ -123,7 +123,7 @@ class NativeCalls(Asker):
             if self.guard is None:
                 work = self._serve(request.correlation_id, message)
             else:
-                found = await self.broker.in_steps(judge_steps(self, self.broker, message))
+                found = await self.broker.in_steps(judge_steps(self, message))
                 work = self._serve_judged(request.correlation_id, message, found)
             if work is not None:
                 await work()

@@ -8,8 +8,8 @@ import pytest
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.disk.durations import DURATION_BOUNDS_S, Durations
 from triolog.server.broker import FetchPartition, statistics
-from triolog.server.listeners.http.metrics import scrape
-from triolog.server.listeners.native.statistics import statistics_body
+from triolog.server.figures.as_map import statistics_map
+from triolog.server.figures.prometheus import scrape
 
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, running_broker
 
@@ -126,7 +126,7 @@ async def test_what_groups_lose_and_what_keeps_the_logs_small_is_told(tmp_path: 
         assert told.total.dropped_records == start - 1 > 0
         assert told.total.dropped_bytes == dropped.size_bytes > 0
         assert (told.log_bound.max_bytes, told.log_bound.is_refusing, told.log_bound.given_up_segments) == (10**9, False, 0)
-        body = statistics_body(told, 0, ())
+        body = statistics_map(told, 0, ())
         entry = {"topic": TOPIC, "partition": 0, "records": start - 1, "first_offset": 1, "end_offset": start}
         assert body["dropped"] == [entry | {"size_bytes": dropped.size_bytes}]
         samples = (await scrape(broker, {})).decode()

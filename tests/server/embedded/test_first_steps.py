@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from triolog.protocol.errors import InvalidConfigError, RequestError
-from triolog.server.control.clock import MovedClock
 from triolog.server.embedded import MEMORY, Address, BlockingBroker, aio, open_broker
+from triolog.server.fake.clock import MovedClock
 
 T = "orders"
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 import trio
 from triolog.protocol.errors import InvalidConfigError
+from triolog.server.config.broker_config import BROKER_KEYS, Address, BrokerConfig
+from triolog.server.config.broker_settings import read_settings
 from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker, open_broker
 from triolog.server.embedded.settings import REFUSED, TEST_DEFAULTS, Arguments, broker_config
-from triolog.server.settings.broker_config import BROKER_KEYS, Address, BrokerConfig
-from triolog.server.settings.broker_settings import read_settings
 
 NOT_SHOWN: Final[dict[str, Any]] = {
     "kafka": "127.0.0.1:0",
@@ -62,7 +62,7 @@ async def test_without_one_it_has_those_of_tests_and_which_it_has_can_be_said(tm
 
 
 def value_of(name: str) -> Any:
-    return NOT_SHOWN.get(name, BROKER_KEYS[name].default)
+    return NOT_SHOWN.get(name, BROKER_KEYS[name].default_text)
 
 
 async def test_it_takes_every_key_of_serve_as_serve_takes_it(tmp_path: Path) -> None:

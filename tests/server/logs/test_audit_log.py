@@ -13,11 +13,11 @@ import trio
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
 from triolog.protocol.native import messages as m
 from triolog.server.broker import Broker
+from triolog.server.config.broker_config import Address
+from triolog.server.config.listener_security import ListenerSecurity
 from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.native.calls import native_listener
 from triolog.server.logs.audit_log import MAX_NAMES, MAX_TEXT_CHARS, MAX_WAITING_BYTES, AuditLog
-from triolog.server.settings.broker_config import Address
-from triolog.server.settings.listener_security import ListenerSecurity
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import connect
 from triolog.tools.client.login import LoginConfig

@@ -15,7 +15,7 @@ import trio.testing
 from triolog.protocol.types import TopicPartition
 from triolog.server.app import serve
 from triolog.server.broker import open_broker_core
-from triolog.server.settings.broker_config import Address
+from triolog.server.config.broker_config import Address
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE
 
 from tests.support.brokers import PATIENCE_S, TOPIC, broker_config, running_broker, value, values_from

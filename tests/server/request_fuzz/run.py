@@ -28,18 +28,18 @@ from triolog.protocol.native.connection import LAST_ERROR_ID
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import ShareKey
-from triolog.server.faults.faults import Faults
-from triolog.server.faults.requests import RequestLog
+from triolog.server.config.broker_config import Address
+from triolog.server.config.listener_security import ListenerSecurity
+from triolog.server.fake.faults.faults import Faults
+from triolog.server.fake.faults.requests import RequestLog
+from triolog.server.fake.kafka.watched import Watch
 from triolog.server.listeners.connections.sockets import Listener
 from triolog.server.listeners.kafka import session as kafka_session
-from triolog.server.listeners.kafka.fake.watched import Watch
 from triolog.server.listeners.kafka.pending_produce import PendingProduce
 from triolog.server.listeners.kafka.session import KafkaSession, Turn
 from triolog.server.listeners.native import session
 from triolog.server.listeners.native.calls import NativeCalls, native_listener
 from triolog.server.listeners.native.session import Session
-from triolog.server.settings.broker_config import Address
-from triolog.server.settings.listener_security import ListenerSecurity
 
 from tests.support.kafka_asking import ask
 from tests.support.kafka_server import KafkaServer, kafka_server

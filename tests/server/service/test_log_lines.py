@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import attrs
 import pytest
 import trio
+from triolog.server.config.broker_config import BrokerConfig
+from triolog.server.config.values import DEFAULT_LINES_PER_MINUTE, LogLevel
 from triolog.server.service.log_lines import CHARS_PER_LINE, MAX_KINDS, MINUTE_S, LineLimit, LogLines, configure_logging
-from triolog.server.settings.broker_config import BrokerConfig
-from triolog.server.settings.log_settings import DEFAULT_LINES_PER_MINUTE, LogLevel
 
 LOGGER = logging.getLogger("planted")
 

@@ -18,11 +18,11 @@ from triolog.protocol.errors import InvalidConfigError
 from triolog.protocol.kafka.messages.topics import MetadataRequest
 from triolog.protocol.native import messages
 from triolog.server.broker import Broker
+from triolog.server.config.broker_config import Address, BrokerConfig
+from triolog.server.config.listener_security import ListenerSecurity
 from triolog.server.listeners.opening import Addresses, Listeners
 from triolog.server.service.reloading import Change, security_part, tls_part
 from triolog.server.service.watched_files import WatchedFiles
-from triolog.server.settings.broker_config import Address, BrokerConfig
-from triolog.server.settings.listener_security import ListenerSecurity
 
 from tests.support import brokers, kafka_stream, native_stream
 from tests.support.certificates import HOST, Certificates, make_certificates

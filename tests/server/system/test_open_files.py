@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import InvalidConfigError
-from triolog.server.settings.broker_config import BrokerConfig
+from triolog.server.config.broker_config import BrokerConfig
 from triolog.server.system import open_files
 
 LIMITS = st.integers(open_files.LEAST_LIMIT, 5000) | st.sampled_from([2**16, 10**6])

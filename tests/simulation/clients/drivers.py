@@ -11,7 +11,7 @@ from triolog.protocol.errors import TriologError
 from triolog.protocol.native.messages import StagedPartition
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
-from triolog.tools.client.procedures import stages
+from triolog.tools.client.admin import Admin
 
 from ..groups.events import CommitsStage, LastCommit, StageCommitted, Staged
 from ..history import Send, Sent
@@ -46,9 +46,7 @@ class Driver(Native):
                 for where, each in ids.items():
                     named.setdefault(where, []).extend(each)
             if end == "abort":
-                await self.client.run(
-                    stages.abort_stage(APPLICATION, version, None if self.rng.random() < 0.2 else list(staged))
-                )
+                await Admin(self.client).abort_stage(APPLICATION, version, None if self.rng.random() < 0.2 else list(staged))
         except TriologError:
             return
         if end not in ("abort", "die before"):
@@ -56,7 +54,7 @@ class Driver(Native):
 
     async def _next_version(self) -> int:
         begun_ms = self.world.at_ms()
-        last = await self.client.run(stages.last_commit(APPLICATION))
+        last = await Admin(self.client).last_commit(APPLICATION)
         version = -1 if last is None else last
         self.world.add(LastCommit(**self.now(), application=APPLICATION, version=version, begun_ms=begun_ms))
         return version + 1
@@ -75,7 +73,7 @@ class Driver(Native):
             self.world.add(Staged(**self.now(), application=APPLICATION, version=version, attempt=attempt, ids=tuple(of_part)))
             self.world.add(Send(**self.now(), partition=where, producer=task, records=tuple(records)))
             data = build_batch([(record.timestamp, None, record.id.encode(), ()) for record in records])
-            [kept[where]] = await self.client.run(stages.stage(APPLICATION, version, task, {where: data}))
+            [kept[where]] = await Admin(self.client).stage(APPLICATION, version, task, {where: data})
             ids.setdefault(where, []).extend(of_part)
         return tuple(kept.values()), ids
 
@@ -86,7 +84,7 @@ class Driver(Native):
         for _ in range(tries):
             self.world.committing.add(self.who)
             try:
-                answer = await self.client.run(stages.commit_stage(APPLICATION, version, staged))
+                answer = await Admin(self.client).commit_stage(APPLICATION, version, staged)
             except TriologError:
                 await trio.sleep(PAUSE_S)
                 continue

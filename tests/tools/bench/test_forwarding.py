@@ -1,4 +1,4 @@
-"""How forwarding is watched from outside. The rows themselves run in `test_table.py` and `test_kafka.py`."""
+"""How forwarding is watched from outside. The rows themselves run in `test_kafka.py`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from pathlib import Path
 
 import pytest
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.bench.forwarding import interference, rows
-from triolog.tools.bench.forwarding.forwarder import missing, running, watch
-from triolog.tools.bench.measuring.bench import Bench
+from triolog.tools.bench.kafka.forwarder import missing, running, watch
 from triolog.tools.bench.measuring.child import LoadFailedError
-from triolog.tools.bench.measuring.measure import Verdict
-from triolog.tools.bench.measuring.scale import Scale
 
 from tests.support.forwarding import ANY_PORT
 
-TINY = Scale("tiny", 1, 0.0005)
 SLEEPS = (sys.executable, "-c", "import signal; signal.pause()")
 
 
@@ -38,11 +33,7 @@ def test_a_process_that_ends_before_its_records_are_there_is_a_failure_with_what
                 watch(process, upstream.bootstrap_servers, "t", 1)
 
 
-def test_without_librdkafka_rows_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_librdkafka_rows_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "confluent_kafka" else find(name))
     assert "pip install 'triolog[forward]'" in missing()
-    bench = Bench(str(tmp_path), TINY, lambda text: None)
-    for row in (rows.forward_delay, rows.forward_backlog, interference.appends_beside_forward):
-        [line] = row(bench).lines
-        assert (line.verdict, line.note) == (Verdict.NOT_MEASURED, missing())

@@ -10,20 +10,17 @@ from types import SimpleNamespace
 import attrs
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 from triolog.protocol.limits import MIB
 from triolog.protocol.records.record import iter_records
 from triolog.tools.bench import command
 from triolog.tools.bench import table as rows
 from triolog.tools.bench.loads.compaction import keyed_batches
-from triolog.tools.bench.loads.fetch import FrameCounter
-from triolog.tools.bench.loads.open_loop import look_up_on_schedule
+from triolog.tools.bench.loads.open_loop import append_on_schedule
 from triolog.tools.bench.measuring import wire
 from triolog.tools.bench.measuring.bench import Bench
 from triolog.tools.bench.measuring.child import LoadFailedError, LoadProcess, run_load
-from triolog.tools.bench.measuring.disk import sync_rate
 from triolog.tools.bench.measuring.loop_device import NoLoopDeviceError, loop_device
+from triolog.tools.bench.measuring.machine import sync_rate
 from triolog.tools.bench.measuring.measure import Line, RowResult
 from triolog.tools.bench.measuring.process import bytes_read, children, memory_mib
 from triolog.tools.bench.measuring.wire import Pipeline
@@ -34,26 +31,13 @@ def test_a_load_runs_elsewhere_and_answers(tmp_path: Path) -> None:
 
 
 def test_a_load_that_fails_or_does_not_start_is_named_with_what_it_wrote(tmp_path: Path) -> None:
-    with pytest.raises(LoadFailedError, match=r"(?s)disk:sync_rate ended with 1: .*FileNotFoundError"):
+    with pytest.raises(LoadFailedError, match=r"(?s)machine:sync_rate ended with 1: .*FileNotFoundError"):
         run_load(sync_rate, directory=str(tmp_path / "nowhere"), count=2)
     nobody = ["127.0.0.1", 1]
-    arguments = {"address": nobody, "topic": "t", "connections": 1, "rate": 1.0, "records": 1}
-    with LoadProcess(look_up_on_schedule, arguments) as load:
-        with pytest.raises(LoadFailedError, match=r"(?s)look_up_on_schedule did not start: .*ConnectionRefusedError"):
+    arguments = {"address": nobody, "topic": "t", "connections": 1, "rate": 1.0, "seconds": None, "value_bytes": 1}
+    with LoadProcess(append_on_schedule, arguments) as load:
+        with pytest.raises(LoadFailedError, match=r"(?s)append_on_schedule did not start: .*ConnectionRefusedError"):
             load.wait_until_started()
-
-
-@given(st.lists(st.binary(min_size=1, max_size=40), max_size=20), st.data())
-def test_frames_are_counted_however_the_stream_is_cut(payloads: list[bytes], data: st.DataObject) -> None:
-    stream = b"".join(len(payload).to_bytes(4, "big") + payload for payload in payloads)
-    counter, position, ended = FrameCounter(), 0, 0
-    while position < len(stream):
-        step = data.draw(st.integers(1, len(stream) - position))
-        ended += counter.take(memoryview(stream)[position : position + step])
-        position += step
-    assert ended == counter.frames == len(payloads)
-    if payloads:
-        assert counter.smallest == min(map(len, payloads))
 
 
 def test_a_loop_device_counts_what_reaches_it(tmp_path: Path) -> None:
@@ -90,11 +74,11 @@ def test_keyed_batches_have_half_as_many_keys_as_records_at_most() -> None:
 
 
 def test_the_command_prints_json_of_the_rows_that_were_asked_for(tmp_path: Path) -> None:
-    arguments = ["--quick", "--no-peers", "--json", "--only", "7", "--only", "offset-lookup", "--dir", str(tmp_path)]
+    arguments = ["--quick", "--json", "--only", "in-process", "--dir", str(tmp_path)]
     result = CliRunner().invoke(command.command, arguments)
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    assert [row["number"] for row in report["rows"]] == [7]
+    assert [row["title"] for row in report["rows"]] == ["in-process broker: one record a call, page cache"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -107,8 +91,8 @@ def test_processes_find_compiled_modules_where_none_may_be_written(tmp_path: Pat
 
     def row(bench: Bench) -> RowResult:
         run_load(sync_rate, directory=bench.directory, count=1)
-        seen.append([path.name for path in Path(bench.directory, "bytecode").rglob("disk.*.pyc")])
-        return RowResult(1, "one", [Line("a", "x", [1.0])])
+        seen.append([path.name for path in Path(bench.directory, "bytecode").rglob("machine.*.pyc")])
+        return RowResult("one", [Line("a", "x", [1.0])])
 
     monkeypatch.setattr(rows, "ROWS", {"one": row})
     monkeypatch.setattr(rows, "BENCHMARK", attrs.evolve(rows.BENCHMARK, rows=rows.ROWS))

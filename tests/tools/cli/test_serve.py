@@ -5,8 +5,8 @@ import gc
 import json
 from pathlib import Path
 
+from triolog.server.config.broker_config import DEFAULT_NATIVE
 from triolog.server.listeners.opening import Addresses
-from triolog.server.settings.broker_config import DEFAULT_NATIVE
 from triolog.tools.cli import serve
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 import pytest
 import trio
+from triolog.server.config.address import Address
 from triolog.server.embedded import EmbeddedBroker, open_broker
-from triolog.server.settings.address import Address
 from triolog.tools.console.process.serving import serve_console
 from triolog.tools.console.settings import ConsoleSettings
 

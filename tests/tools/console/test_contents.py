@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.tools.console.records.contents import KINDS, MAX_PARSED, content
-from triolog.tools.console.records.json_text import indented
-from triolog.tools.console.records.msgpack_text import msgpack_text
+from triolog.tools.console.records.value_text import indented, msgpack_text
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 import attrs
 import pytest
 import trio
+from triolog.server.config.address import Address
 from triolog.server.listeners.http.access import HttpAccess
 from triolog.server.listeners.http.messages import HttpRequest
-from triolog.server.settings.address import Address
 from triolog.tools.client.login import LoginConfig
 from triolog.tools.console.dispatch import Dispatch
 from triolog.tools.console.routes import Call, change

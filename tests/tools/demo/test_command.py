@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,10 @@ from click.testing import CliRunner, Result
 from triolog.protocol.records.batch import iter_batches, parse_header, with_timestamp
 from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import TimestampType
-from triolog.tools.demo import terminal
+from triolog.tools.demo import showing
 from triolog.tools.demo.command import command
-from triolog.tools.demo.day import DAY_END, DAY_START
-from triolog.tools.demo.producing import Production
-from triolog.tools.demo.reading import PartitionCopy
+from triolog.tools.demo.flights import DAY_END, DAY_START
+from triolog.tools.demo.showing import Demo
 
 pytestmark = pytest.mark.merge  # whole demos run
 
@@ -42,17 +40,13 @@ def test_the_demo_runs_and_every_check_holds(tmp_path: Path) -> None:
     assert figures["rows"] == 3000
     assert (figures["stored"], figures["duplicates"]) == (3000, 0)
     assert 0 < figures["acknowledged_at_kill"] < 3000
-    assert 0 < figures["recovery_ms"] < figures["resumed_ms"]
+    assert figures["recovery_ms"] > 0
     assert figures["day_flights"] > 0
     assert figures["data_dir"] == str(data_dir)
     kept = sum(path.stat().st_size for path in data_dir.glob("flights-*/*"))
     assert figures["disk_bytes"] == kept > figures["payload_bytes"]
-    assert figures["html"] == str(data_dir / "demo.html")
-    page = (data_dir / "demo.html").read_text(encoding="utf-8")
-    assert "All 11 checks held." in page
-    assert page.count("<svg ") == 1 + 3 + 3 + 1 + 1
     checked = subprocess.run([sys.executable, "-m", "triolog.tools.cli", "verify", data_dir], capture_output=True, check=False)
-    assert checked.returncode == 0, "the page beside the log is no damage"
+    assert checked.returncode == 0
 
 
 def test_the_flights_are_shown_in_a_browser_until_somebody_has_seen_enough() -> None:
@@ -72,26 +66,6 @@ def test_the_flights_are_shown_in_a_browser_until_somebody_has_seen_enough() -> 
             os.killpg(demo.pid, signal.SIGINT)
             demo.wait(timeout=60)
     assert demo.returncode == 0
-
-
-class Planted(terminal.FlightsTerminal):
-    """Tells the story, and changes the server's files behind its back when a chapter ends."""
-
-    data_dir = Path()
-
-    def started(self, pid: int, address: tuple[str, int], data_dir: Path) -> None:
-        super().started(pid, address, data_dir)
-        self.data_dir = data_dir
-
-
-@pytest.fixture
-def run_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[type[Planted]], Result]:
-    def run(planted: type[Planted]) -> Result:
-        monkeypatch.setattr(terminal, "FlightsTerminal", planted)
-        places = ("--data-dir", str(tmp_path / "log"), "--html", str(tmp_path / "page.html"))
-        return CliRunner().invoke(command, ["--rows", "3000", "--seed", "7", *places])
-
-    return run
 
 
 def failed_checks(result: Result) -> list[str]:
@@ -124,19 +98,21 @@ def hide_from_lookups(partition: Path, timestamp: int) -> None:
     raise AssertionError(f"no batch of {partition} reaches {timestamp}")
 
 
-def test_every_chapter_is_shown_and_faults_on_disk_are_found(
-    run_with: Callable[[type[Planted]], Result], tmp_path: Path
-) -> None:
-    class AlteredValueAndHiddenBatch(Planted):
-        def produced(self, production: Production) -> None:
-            super().produced(production)
-            alter_a_value(self.data_dir / f"{FIRST_SEGMENT}.log")
+def test_every_chapter_is_shown_and_faults_on_disk_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    data_dir = tmp_path / "log"
 
-        def read_back(self, copies: Sequence[PartitionCopy], seconds: float) -> None:
-            super().read_back(copies, seconds)
-            hide_from_lookups(self.data_dir / "flights-0", DAY_START)
+    class Planted(Demo):
+        """Changes the server's files when a chapter begins."""
 
-    result = run_with(AlteredValueAndHiddenBatch)
+        def chapter(self, title: str) -> None:
+            super().chapter(title)
+            if title.startswith("Out again"):
+                alter_a_value(data_dir / f"{FIRST_SEGMENT}.log")
+            elif title.startswith("Where does"):
+                hide_from_lookups(data_dir / "flights-0", DAY_START)
+
+    monkeypatch.setattr(showing, "Demo", Planted)
+    result = CliRunner().invoke(command, ["--rows", "3000", "--seed", "7", "--data-dir", str(data_dir)])
     assert result.exit_code == 1
     failed = failed_checks(result)
     assert failed[:3] == [
@@ -145,8 +121,6 @@ def test_every_chapter_is_shown_and_faults_on_disk_are_found(
         "the explained lookups come to the same",
     ]
     assert f"{len(failed)} of 11 checks FAILED" in result.output
-    assert f"{len(failed)} of 11 checks FAILED" in (tmp_path / "page.html").read_text()
-    assert not (tmp_path / "log" / "demo.html").exists()
     assert "Error: every record read back equals its row" in result.output
     for said in ("SIGKILL after", "time index", "carrier", "On disk"):
         assert said in result.output

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
+from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.procedures.groups import CommittedOffset, fetch_offsets
-from triolog.tools.client.procedures.topics import list_topics
 from triolog.tools.forward.source.server import ServerSource
 from triolog.tools.forward.source.source import Piece
 from triolog.tools.forward.states import LinkState
@@ -42,7 +42,7 @@ def committed(broker: BlockingBroker, group: str = GROUP) -> dict[TopicPartition
 
 def topic_id(broker: BlockingBroker, topic: str = TOPIC) -> str:
     with BlockingClient(broker.native) as client:
-        return next(each.topic_id or "" for each in client.run(list_topics()) if each.name == topic)
+        return next(each.topic_id or "" for each in BlockingAdmin(client).list_topics() if each.name == topic)
 
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

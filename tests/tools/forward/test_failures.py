@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triolog.server.settings.broker_config import Address
+from triolog.server.config.broker_config import Address
 from triolog.tools.forward.claims import Claims
 from triolog.tools.forward.link import Link
 from triolog.tools.forward.source.server import ServerSource

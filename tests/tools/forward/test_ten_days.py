@@ -18,10 +18,10 @@ import pytest
 from triolog.protocol.limits import MIB
 from triolog.protocol.native.messages import NewTopic
 from triolog.protocol.types import Isolation, Record, TopicPartition
+from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.consumer import BlockingConsumer
 from triolog.tools.client.blocking.producer import BlockingProducer
-from triolog.tools.client.procedures.topics import create_topics, statistics
 from triolog.tools.forward.process.asking import ask
 from triolog.tools.forward.process.place import CONTROL
 
@@ -135,7 +135,7 @@ def send(producer: BlockingProducer, counts: dict[str, int], now_ms: int) -> Non
 
 
 def create(client: BlockingClient, topics: Sequence[NewTopic]) -> None:
-    client.run(create_topics(topics, False))
+    BlockingAdmin(client).create_topics(topics)
 
 
 def test_ten_days_with_a_forwarder_in_half_of_them_add_up(tmp_path: Path) -> None:
@@ -166,8 +166,8 @@ def test_ten_days_with_a_forwarder_in_half_of_them_add_up(tmp_path: Path) -> Non
                         link.drain()
                         link.stop()
                     elif hour == DARK_HOURS.stop:
-                        source.wait_room(device, client.run(statistics())["directories"][0]["reserve_bytes"])
-                        dark = client.run(statistics())
+                        source.wait_room(device, BlockingAdmin(client).statistics()["directories"][0]["reserve_bytes"])
+                        dark = BlockingAdmin(client).statistics()
                         link.start()
                         link.drain()
                     send(producer, counts, now_ms)
@@ -175,7 +175,7 @@ def test_ten_days_with_a_forwarder_in_half_of_them_add_up(tmp_path: Path) -> Non
                         link.drain()
                     now_ms = an_hour_passes(source)
             told_by_link = link.drain()
-            found = client.run(statistics())
+            found = BlockingAdmin(client).statistics()
             link.stop()
 
             dropped = dropped_of(found)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
 from triolog.tools.pytest_plugin.report import report_of
 
 from tests.support.kafka_wire import KafkaWire

@@ -1,4 +1,4 @@
-"""Record batches on their way to one topic: several requests in flight, repeated until a deadline, each written once.
+"""Record batches on their way to one topic: each written once, however often it has to be sent.
 
 The batches carry a producer id and sequences. A request has at most one batch of a partition and WINDOW of them are in flight,
 so the server, which remembers five, knows each one again that it has already written.
@@ -6,11 +6,8 @@ so the server, which remembers five, knows each one again that it has already wr
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from typing import Final
-
-import attrs
+from collections.abc import Sequence
+from typing import Final, NoReturn
 
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.native.messages import (
@@ -21,13 +18,15 @@ from ....protocol.native.messages import (
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
+    RequestMessage,
+    ResponseMessage,
     TopicConfig,
 )
-from ....protocol.records.batch import increment_sequence, with_producer
+from ....protocol.records.batch import increment_sequence, parse_header, with_producer
 from ....protocol.records.columnar.encode import Encoded
-from ...client.backoff import Backoff
+from ....protocol.types import TopicPartition
 from ...client.blocking.client import BlockingClient
-from ...client.blocking.connection import BlockingConnection
+from ...client.blocking.outbox import Blobs, Outbox, Refused
 from ...client.config import Address, ClientConfig, address_text
 from ...client.exchange import expect
 from ...client.login import LoginConfig
@@ -36,42 +35,24 @@ from ...client.tls import TlsConfig
 from ..errors import ArrowError
 from .written import Written
 
-WINDOW: Final = 4
-REQUEST_BYTES: Final = 1 << 20
 _UNANSWERED: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 
 
-@attrs.frozen
-class _Batch:
-    partition: int
-    data: bytes
-    records: int
+class Delivery(Outbox):
+    """One producer for one topic. Owner: the write, which closes it. What ends it is an ArrowError."""
 
-
-@attrs.define(eq=False, repr=False)
-class _Sent:
-    batches: list[_Batch]
-    connection: BlockingConnection | None = None
-    correlation_id: int = 0
-
-
-class Delivery:
-    """One producer for one topic. Owner: the write, which closes it."""
+    request_bytes = 1 << 20
 
     def __init__(
         self, address: Address, topic: str, *, login: LoginConfig | None, tls: TlsConfig | None, timeout_ms: int
     ) -> None:
+        config = ClientConfig(client_id="triolog-arrow", connect_timeout_ms=min(10_000, timeout_ms), tls=tls, login=login)
+        super().__init__(BlockingClient(address, config), timeout_ms)
         self.written = Written(topic)
         self._topic = topic
         self._where = address_text(address)
-        self._timeout_ms = timeout_ms
-        config = ClientConfig(client_id="triolog-arrow", connect_timeout_ms=min(10_000, timeout_ms), tls=tls, login=login)
-        self._client = BlockingClient(address, config)
         self._producer: InitProducerResponse | None = None
         self._sequences: dict[int, int] = {}
-        self._open: dict[int, _Batch] = {}
-        self._open_bytes = 0
-        self._sent: deque[_Sent] = deque()
 
     def close(self) -> None:
         """What is not acknowledged may have been written."""
@@ -91,117 +72,43 @@ class Delivery:
             hint = "; is `triolog serve` running there?" if exc.code in _UNANSWERED else ""
             raise ArrowError(f"{self._where}: topic {self._topic}: {exc.message}{hint}") from exc
 
-    def put(self, partition: int, encoded: Encoded) -> None:
-        """Take one batch; sends and waits where enough is under way. ArrowError."""
+    def add(self, number: int, encoded: Encoded) -> None:
+        """Take one batch for a partition; sends and waits where enough is under way."""
         assert self._producer is not None
-        if partition in self._open or (self._open_bytes and self._open_bytes + len(encoded.data) > REQUEST_BYTES):
+        partition, producer, sequence = TopicPartition(self._topic, number), self._producer, self._sequences.get(number, 0)
+        if partition in self._open:
             self._send_open()
-        sequence = self._sequences.get(partition, 0)
-        producer = self._producer
         data = with_producer(encoded.data, producer.producer_id, producer.producer_epoch, sequence)
-        self._sequences[partition] = increment_sequence(sequence, encoded.records)
-        self._open[partition] = _Batch(partition, bytes(data), encoded.records)
-        self._open_bytes += len(data)
+        self._sequences[number] = increment_sequence(sequence, encoded.records)
+        self.put(partition, bytes(data))
 
-    def flush(self) -> None:
-        """Wait until all of it is acknowledged. ArrowError."""
-        if self._open:
-            self._send_open()
-        while self._sent:
-            self._settle_oldest()
+    def request(self, blobs: Blobs) -> RequestMessage:
+        """A produce request."""
+        return ProduceRequest(tuple(ProducePartition(*partition, data) for partition, data in blobs.items()))
 
-    def _send_open(self) -> None:
-        batches = list(self._open.values())
-        self._open, self._open_bytes = {}, 0
-        while len(self._sent) >= WINDOW:
-            self._settle_oldest()
-        sent = _Sent(batches)
-        self._sent.append(sent)
-        try:
-            connection = self._client.connected()
-            sent.correlation_id = connection.start(self._request(batches), self._deadline())
-            sent.connection = connection
-        except RequestError as exc:
-            self._recover([], exc)
-
-    def _settle_oldest(self) -> None:
-        sent = self._sent[0]
-        assert sent.connection is not None
-        try:
-            response = expect(ProduceResponse, sent.connection.finish(sent.correlation_id, self._deadline()))
-        except RequestError as exc:
-            sent.connection = None
-            self._recover([], exc)
-            return
-        self._sent.popleft()
-        refused, error = self._settle(sent.batches, response, frozenset())
-        if error is not None:
-            self._recover(refused, error)
-
-    def _settle(
-        self, batches: list[_Batch], response: ProduceResponse, behind: frozenset[int]
-    ) -> tuple[list[_Batch], RequestError | None]:
-        """What has to be sent again; a batch that came behind one that was not taken is out of order by that alone."""
-        again: list[_Batch] = []
+    def settle(self, blobs: Blobs, response: ResponseMessage) -> Refused | None:
+        """A batch that came behind one that was not taken is out of order by that alone."""
+        again: Blobs = {}
         error: RequestError | None = None
-        for batch, entry in zip(batches, response.partitions, strict=True):
+        for (partition, data), entry in zip(blobs.items(), expect(ProduceResponse, response).partitions, strict=True):
             if entry.error is None:
-                self.written.add(batch.partition, batch.records, entry.base_offset, len(batch.data))
+                self.written.add(partition.partition, parse_header(data).records_count, entry.base_offset, len(data))
             elif entry.error.retriable or (
-                batch.partition in behind and entry.error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                partition in self._again and entry.error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             ):
-                again.append(batch)
-                error = entry.error
+                again[partition], error = data, entry.error
             else:
-                raise self._error(batch.partition, entry.error)
-        return again, error
+                self.fail([{partition: data}], entry.error)
+        return Refused(again, error) if error is not None else None
 
-    def _recover(self, again: list[_Batch], error: RequestError) -> None:
-        """Bring what is in flight to its end, then send what did not arrive again, in order, a batch at a time."""
-        for sent in self._sent:
-            left: list[_Batch] = sent.batches
-            if sent.connection is not None and not sent.connection.is_lost:
-                try:
-                    response = expect(ProduceResponse, sent.connection.finish(sent.correlation_id, self._deadline()))
-                except RequestError:  # the first error is the one that counts
-                    pass
-                else:
-                    left, _ = self._settle(sent.batches, response, frozenset(batch.partition for batch in again))
-            again += left
-        self._sent.clear()
-        give_up_at = time.monotonic() + self._timeout_ms / 1000
-        backoff = Backoff(50, 1000)
-        while again:
-            pause_s = backoff.pause_s()
-            if time.monotonic() + pause_s >= give_up_at:
-                raise self._error(again[0].partition, error)
-            time.sleep(pause_s)
-            try:
-                with self._client.within(give_up_at):
-                    while again:
-                        answer = expect(ProduceResponse, self._client.produce(self._request(again[:1])))
-                        left, refusal = self._settle(again[:1], answer, frozenset())
-                        if refusal is not None:
-                            error = refusal
-                            break
-                        again = again[1:]
-            except RequestError as exc:
-                if not exc.retriable:
-                    raise self._error(again[0].partition, exc) from exc
-                error = exc
-
-    def _request(self, batches: list[_Batch]) -> ProduceRequest:
-        return ProduceRequest(tuple(ProducePartition(self._topic, batch.partition, batch.data) for batch in batches))
-
-    def _deadline(self) -> float:
-        return time.monotonic() + self._client.timeout_s()
-
-    def _error(self, partition: int, error: RequestError) -> ArrowError:
-        written = self.written
-        behind = f", offsets to {written.partitions[partition].last_offset}" if partition in written.partitions else ""
-        return ArrowError(
-            f"{self._where}: {self._topic}-{partition}: {error.message} ({written.records} records acknowledged before{behind})"
-        )
+    def fail(self, lost: Sequence[Blobs], error: RequestError) -> NoReturn:
+        """Say how much was written before the first that was not."""
+        written, partition = self.written, next(iter(lost[0]))
+        known = written.partitions.get(partition.partition)
+        behind = f", offsets to {known.last_offset}" if known is not None else ""
+        raise ArrowError(
+            f"{self._where}: {partition}: {error.message} ({written.records} records acknowledged before{behind})"
+        ) from error
 
 
 def _largest_batch(answer: TopicConfig) -> int:

@@ -91,7 +91,7 @@ def write(
                 except ValueError as exc:
                     raise ArrowError(f"{rows.name}: rows {first} to {first + piece.num_rows - 1}: {exc}") from exc
                 for batch in encoded:
-                    delivery.put(number, batch)
+                    delivery.add(number, batch)
             if progress is not None:
                 progress(delivery.written, rows.rows)
         delivery.flush()

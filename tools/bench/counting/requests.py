@@ -24,7 +24,6 @@ from ....protocol.kafka.messages.records import (
     ProduceRequest,
     ProduceTopic,
 )
-from ..loads.times import times_frame
 from ..measuring.wire import FIRST_TIMESTAMP, batch_of, packed, produce_frame, read_answer
 from .kafka_frames import kafka_frame, read_kafka_answer
 from .meters import Counts
@@ -145,7 +144,8 @@ async def _native_fetch(served: Served) -> bytes:
 
 
 async def _native_offsets_for_times(served: Served) -> bytes:
-    return times_frame(2, WIDE, [_offset_in(0)])
+    asked = [{"topic": WIDE, "partition": 0, "timestamp": _time_in(0)}]
+    return packed(2, "offsets_for_times", {"partitions": asked})
 
 
 def _offset_in(partition: int) -> int:

@@ -24,8 +24,8 @@ from ....protocol.kafka.messages.topics import MetadataRequest, MetadataRequestT
 from ....server.actors.disk.writes_at_once import AlwaysQuick
 from ....server.broker import open_broker_core
 from ....server.config import Durability, LogConfig
+from ....server.config.broker_config import Address, BrokerConfig
 from ....server.listeners.opening import Addresses, Listeners
-from ....server.settings.broker_config import Address, BrokerConfig
 from ..measuring.wire import FIRST_TIMESTAMP, batch_of, packed, produce_frame, read_answer
 from .kafka_frames import kafka_frame, read_kafka_answer
 from .rounds import Peer

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 import click
 
-from ..options import Wanted, list_rows, measuring, no_peers, rounds
+from ..options import Wanted, list_rows, measuring, rounds
 
 ROUNDS: Final = 5
 
@@ -16,7 +16,7 @@ ROUNDS: Final = 5
 @measuring(quick="A small share of the counts: shows that it works, not how fast it is.", name="kafka")
 @rounds
 @click.option("--starts", type=click.IntRange(min=1), help="Of the fixture, in one round, such as 10000.")
-@no_peers(help="Leave Apache Kafka and kfake out.")
+@click.option("--no-peers", is_flag=True, help="Leave Apache Kafka and kfake out.")
 @list_rows
 def command(wanted: Wanted, rounds: int | None, starts: int | None, no_peers: bool, list_rows: bool) -> None:
     """Measure triolog beside Apache Kafka and kfake, with ratios to their figures of the same run, each with its target.
@@ -25,7 +25,7 @@ def command(wanted: Wanted, rounds: int | None, starts: int | None, no_peers: bo
     one of them is missing the ratios to Kafka say so. All brokers have every load twice before anything counts, but for
     --quick. Exit code 1 when a row could not be measured; a missed target is a figure, not an error.
     """
-    from ..measuring.scale import FULL, Scale
+    from ..measuring.bench import FULL, Scale
     from .rows import ROWS, benchmark
 
     if list_rows:

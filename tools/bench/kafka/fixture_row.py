@@ -1,4 +1,4 @@
-"""Row 10: brokers as the pytest plug-in makes them, one for each test; every one has to find its ports."""
+"""Brokers as the pytest plug-in makes them, one for each test; every one has to find its ports."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def fixture(brokers: Brokers) -> RowResult:
     title = "fixture triolog_broker: set-up and tear-down"
     target = at_most(20, "ms")
     if importlib.util.find_spec("pytest") is None:
-        return RowResult(10, title, [absent("median", "pytest is not installed", target)])
+        return RowResult(title, [absent("median", "pytest is not installed", target)])
     bench = brokers.bench
     count = brokers.starts or bench.scale.count(STARTS, least=5)
     rounds = 1 if brokers.starts else bench.scale.rounds
@@ -62,7 +62,7 @@ def fixture(brokers: Brokers) -> RowResult:
         Line("p99", "ms", [percentile(each, 0.99) for each in taken]),
         Line("starts without a port clash", "", [float(sum(map(len, taken)) + rounds)]),
     ]
-    return RowResult(10, title, lines, [f"{rounds} x {count:,} tests, each with a broker of its own that a client connects to"])
+    return RowResult(title, lines, [f"{rounds} x {count:,} tests, each with a broker of its own that a client connects to"])
 
 
 def _starts(directory: str, count: int) -> list[float]:

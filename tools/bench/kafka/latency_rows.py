@@ -1,4 +1,4 @@
-"""Rows 5 to 7: one record at a time, on one connection and on many, with and without a sync before the answer."""
+"""One record at a time, on one connection and on many, with and without a sync before the answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def one_connection(brokers: Brokers) -> RowResult:
     lines = compared(brokers, answers, "rate", "records_s", "/s", over_kafka=at_least(1.3, "x"))
     lines += compared(brokers, answers, "p50", "p50_ms", "ms")
     lines += compared(brokers, answers, "p99", "p99_ms", "ms", over_kafka=at_most(1, "x"))
-    return RowResult(5, "one record, one connection, page cache", lines, [HOW])
+    return RowResult("one record, one connection, page cache", lines, [HOW])
 
 
 def many_connections(brokers: Brokers) -> RowResult:
@@ -32,7 +32,7 @@ def many_connections(brokers: Brokers) -> RowResult:
     lines = compared(brokers, answers, "rate", "records_s", "/s", over_kafka=at_least(1, "x"))
     lines += compared(brokers, answers, "p50", "p50_ms", "ms")
     lines += compared(brokers, answers, "p99", "p99_ms", "ms", over_kafka=at_most(1, "x"))
-    return RowResult(6, f"one record each, {MANY} connections, page cache", lines, [HOW])
+    return RowResult(f"one record each, {MANY} connections, page cache", lines, [HOW])
 
 
 def synced(brokers: Brokers) -> RowResult:
@@ -58,7 +58,7 @@ def synced(brokers: Brokers) -> RowResult:
         ratio("rate, triolog, fsync / page cache", ours, figures(answers, TRIOLOG, "records_s"), at_least(0.8, "x")),
     ]
     lines += [Line(f"p99, {name}", "ms", figures(answers, name, "p99_ms")) for name in measures]
-    return RowResult(7, f"one record each, fsync before the answer, {MANY} connections", lines, [HOW])
+    return RowResult(f"one record each, fsync before the answer, {MANY} connections", lines, [HOW])
 
 
 def _one_by_one(brokers: Brokers, clients: int) -> Answers:

@@ -1,4 +1,4 @@
-"""Rows 8 and 9: offsets by time, and how soon a new group reads."""
+"""Offsets by time, and how soon a new group reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def times(brokers: Brokers) -> RowResult:
     requests = brokers.bench.scale.count(WIDE_REQUESTS, least=5)
     lines += _look_up(brokers, f"{WIDE} partitions", WIDE, WIDE_RECORDS, requests, 0.8)
     note = f"{one:,} records in the one partition, {WIDE_RECORDS} in each of the {WIDE}; batches of about ten"
-    return RowResult(8, "ListOffsets by time", lines, [note, "kfake answers the start of a batch, not the record in it"])
+    return RowResult("ListOffsets by time", lines, [note, "kfake answers the start of a batch, not the record in it"])
 
 
 def join(brokers: Brokers) -> RowResult:
@@ -44,7 +44,7 @@ def join(brokers: Brokers) -> RowResult:
     lines = compared(brokers, answers, "both have read, p50", "p50_ms", "ms", over_kafka=at_most(0.4, "x"))
     lines += compared(brokers, answers, "one of them has read, p50", "first_p50_ms", "ms")
     notes = ["classic protocol, range, heartbeats each 50 ms; group.initial.rebalance.delay.ms is 0 for both, by default 3,000"]
-    return RowResult(9, "a group of two members: from the join to the first record", lines, notes)
+    return RowResult("a group of two members: from the join to the first record", lines, notes)
 
 
 def _look_up(brokers: Brokers, what: str, partitions: int, records: int, requests: int, bound: float) -> list[Line]:

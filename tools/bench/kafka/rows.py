@@ -11,18 +11,17 @@ from typing import Final
 
 import attrs
 
-from ..forwarding.kafka_rows import forward, forward_delay
+from ...demo.processes import ProcessFailedError
 from ..measuring.child import LoadFailedError
 from ..measuring.measure import RowResult
 from ..peers.peer import PeerMissingError
 from ..running import Benchmark
 from .brokers import Brokers, open_brokers
 from .fixture_row import fixture
-from .group_rows import idle_members, share_consume, share_release
+from .forward_rows import forward, forward_delay
 from .latency_rows import many_connections, one_connection, synced
 from .lookup_rows import join, times
-from .quota_row import quota
-from .throughput_rows import consume, memory, processor, produce_large, produce_small
+from .throughput_rows import consume, memory, produce_large, produce_small
 
 ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
     "produce-1k": produce_large,
@@ -35,21 +34,15 @@ ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
     "times": times,
     "join": join,
     "fixture": fixture,
-    "processor": processor,
-    "share-consume": share_consume,
-    "share-release": share_release,
-    "idle-members": idle_members,
-    "quota": quota,
     "forward": forward,
     "forward-delay": forward_delay,
 }
 
-ROW_FAILURES: Final = (LoadFailedError, PeerMissingError, OSError, subprocess.SubprocessError)
+ROW_FAILURES: Final = (LoadFailedError, ProcessFailedError, PeerMissingError, OSError, subprocess.SubprocessError)
 
 
-UNWARMED: Final = frozenset({"fixture", "idle-members", "forward", "forward-delay"})
-"""Rows that ask none of the brokers, or take long and have no ratio to one that would be faster later, or whose first round,
-which does not count, warms enough."""
+UNWARMED: Final = frozenset({"fixture", "forward", "forward-delay"})
+"""Rows that ask none of the brokers, or whose first round, which does not count, warms enough."""
 WARM_S: Final = 60.0
 
 

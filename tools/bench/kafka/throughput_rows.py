@@ -1,4 +1,4 @@
-"""Rows 1 to 4 and 11: much at once, the memory that it leaves, and the processor that it takes."""
+"""Throughput of large batches, and the memory that it leaves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from ..measuring.measure import Line, RowResult, Target, absent, at_least, ratio
-from ..measuring.process import CLOCK_TICK_S, kernel_cpu_s, shared_out_mib, user_cpu_s
+from ..measuring.process import shared_out_mib
 from .brokers import KAFKA, TRIOLOG, Broker, Brokers
 from .comparing import compared, in_turn
 
@@ -21,12 +21,12 @@ HOW: Final = "one client, one partition, batches of 128 KiB, acks=1, 5 requests 
 
 def produce_large(brokers: Brokers) -> RowResult:
     """Records of 1,000 bytes."""
-    return _produce(brokers, 1, LARGE_RECORDS, LARGE_BYTES, at_least(1, "x"))
+    return _produce(brokers, LARGE_RECORDS, LARGE_BYTES, at_least(1, "x"))
 
 
 def produce_small(brokers: Brokers) -> RowResult:
     """Records of 100 bytes."""
-    return _produce(brokers, 2, SMALL_RECORDS, SMALL_BYTES, at_least(1, "x"))
+    return _produce(brokers, SMALL_RECORDS, SMALL_BYTES, at_least(1, "x"))
 
 
 def memory(brokers: Brokers) -> RowResult:
@@ -46,7 +46,7 @@ def memory(brokers: Brokers) -> RowResult:
         "PSS: resident memory, in which pages that processes share count in parts",
         "kfake keeps the records in memory, and they are still there",
     ]
-    return RowResult(3, "memory, idle and after the produce runs", lines, notes)
+    return RowResult("memory, idle and after the produce runs", lines, notes)
 
 
 def _memory_lines(brokers: Brokers, when: str, held: Mapping[str, float], target: Target | None) -> list[Line]:
@@ -72,32 +72,10 @@ def consume(brokers: Brokers) -> RowResult:
         answers = in_turn(brokers, read)
     what, unit = "1 KB from the start", "MB/s"
     lines = compared(brokers, answers, what, "mb_s", unit, over_kafka=at_least(1, "x"), over_kfake=at_least(1.5, "x"))
-    return RowResult(4, "consume from the start", lines, [f"{count:,} records of {LARGE_BYTES:,} bytes, one partition"])
+    return RowResult("consume from the start", lines, [f"{count:,} records of {LARGE_BYTES:,} bytes, one partition"])
 
 
-def processor(brokers: Brokers) -> RowResult:
-    """What a server computes for a record that is produced once and consumed once, its kernel's copying left out."""
-    count = brokers.bench.scale.count(LARGE_RECORDS, least=100)
-
-    def forward(broker: Broker) -> Mapping[str, Any]:
-        with brokers.topic(broker) as topic:
-            before = user_cpu_s(broker.pid), kernel_cpu_s(broker.pid)
-            _fill(brokers, broker, topic, LARGE_RECORDS, LARGE_BYTES)
-            brokers.run(broker, "consume", topic, records=count)
-            gb = count * LARGE_BYTES / 1e9
-            return {
-                "user_s_gb": max(user_cpu_s(broker.pid) - before[0], CLOCK_TICK_S) / gb,
-                "kernel_s_gb": max(kernel_cpu_s(broker.pid) - before[1], CLOCK_TICK_S) / gb,
-            }
-
-    answers = in_turn(brokers, forward)
-    lines = compared(brokers, answers, "user, a GB", "user_s_gb", "s")
-    lines += compared(brokers, answers, "kernel, a GB", "kernel_s_gb", "s")
-    note = f"{count:,} records of {LARGE_BYTES:,} bytes into one partition and out again; {HOW}; all threads of the broker"
-    return RowResult(11, "processor time a GB forwarded", lines, [note])
-
-
-def _produce(brokers: Brokers, number: int, full: int, value_bytes: int, target: Target) -> RowResult:
+def _produce(brokers: Brokers, full: int, value_bytes: int, target: Target) -> RowResult:
     count = brokers.bench.scale.count(full, least=100)
 
     def send(broker: Broker) -> Mapping[str, Any]:
@@ -105,7 +83,7 @@ def _produce(brokers: Brokers, number: int, full: int, value_bytes: int, target:
             return _fill(brokers, broker, topic, full, value_bytes)
 
     lines = compared(brokers, in_turn(brokers, send), "values", "mb_s", "MB/s", over_kafka=target)
-    return RowResult(number, f"produce {value_bytes:,} B", lines, [f"{count:,} records; {HOW}"])
+    return RowResult(f"produce {value_bytes:,} B", lines, [f"{count:,} records; {HOW}"])
 
 
 def _fill(brokers: Brokers, broker: Broker, topic: str, full: int, value_bytes: int) -> Mapping[str, Any]:

@@ -26,9 +26,9 @@ from ....server.system.clock import system_now_ms
 from ..measuring.child import LoadFailedError
 from ..measuring.process import memory_mib
 from ..measuring.wire import FIRST_TIMESTAMP, Address, Pipeline, Wire, drive_pipelines, produce_frame
-from .sparse_log import STAMPED_BYTES
 
 BATCH_BYTES: Final = 16384
+STAMPED_BYTES: Final = 16
 CLEANER: Final = "triolog.server.storage.cleaner"
 FILL_BATCH_BYTES: Final = 8 * BATCH_BYTES
 FILL_IN_FLIGHT: Final = 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import select
 import sys
 import time
@@ -11,8 +10,7 @@ from typing import Any
 
 from ..measuring.child import LoadFailedError, say_started
 from ..measuring.measure import percentile
-from ..measuring.wire import RECEIVE_BYTES, Address, Pipeline, Wire, batch_of, drive_pipelines, produce_frame, read_answer
-from .times import times_frame
+from ..measuring.wire import RECEIVE_BYTES, Address, Wire, batch_of, produce_frame, read_answer
 
 ANSWER_TIMEOUT_S = 30.0
 
@@ -82,38 +80,14 @@ class Schedule:
 def append_on_schedule(
     *, address: Address, topic: str, connections: int, rate: float, seconds: float | None, value_bytes: int, records: int = 1
 ) -> dict[str, float]:
-    """Batches of so many records at a fixed rate for so long, or until standard input ends; p50 and p99 of their
-    acknowledgements in ms."""
+    """Append batches of `records` records at a fixed rate for `seconds`, or until standard input ends.
+
+    Return p50 and p99 of their acknowledgements in ms.
+    """
     batch = batch_of(records, value_bytes)
-    return _run(address, connections, lambda number: produce_frame(number, topic, 0, batch), rate, seconds)
-
-
-def look_up_on_schedule(*, address: Address, topic: str, connections: int, rate: float, records: int) -> dict[str, float]:
-    """Lookups by time in partition 0 at a fixed rate until standard input ends."""
-    rng = random.Random(0)
-    return _run(address, connections, lambda number: times_frame(number, topic, [rng.randrange(records)]), rate, None)
-
-
-def lookup_capacity(
-    *, address: Address, topic: str, connections: int, in_flight: int, records: int, requests: int
-) -> dict[str, float]:
-    """Lookups per second when as many as possible are asked for."""
-    rng = random.Random(0)
-    frames = [times_frame(number + 2, topic, [rng.randrange(records)]) for number in range(1000)]
-    each = max(in_flight, requests // connections)
     wires = [Wire(address) for _ in range(connections)]
     try:
-        seconds = drive_pipelines([Pipeline(wire, frames, each) for wire in wires], in_flight)
-    finally:
-        for wire in wires:
-            wire.socket.close()
-    return {"rate": each * connections / seconds}
-
-
-def _run(address: Address, connections: int, make_frame: MakeFrame, rate: float, seconds: float | None) -> dict[str, float]:
-    wires = [Wire(address) for _ in range(connections)]
-    try:
-        schedule = Schedule(wires, make_frame, rate)
+        schedule = Schedule(wires, lambda number: produce_frame(number, topic, 0, batch), rate)
         if seconds is None:
             say_started()
         schedule.run(seconds)

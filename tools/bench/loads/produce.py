@@ -7,7 +7,7 @@ from typing import Any, Final, overload
 
 from ....protocol.types import LATEST_TIMESTAMP
 from ..measuring.child import LoadFailedError
-from ..measuring.wire import FIRST_TIMESTAMP, Address, BatchProducer, Pipeline, Wire, batch_of, drive_pipelines, produce_frame
+from ..measuring.wire import FIRST_TIMESTAMP, Address, Pipeline, Wire, batch_of, drive_pipelines, produce_frame
 
 FILL_IN_FLIGHT: Final = 32
 MAX_CORRELATION_ID: Final = 2**31
@@ -27,20 +27,6 @@ def produce(
         for wire in wires:
             wire.socket.close()
     return {"rate": each * connections * records / seconds}
-
-
-def produce_idempotent(
-    *, address: Address, topic: str, in_flight: int, records: int, value_bytes: int, requests: int
-) -> dict[str, float]:
-    """Send `requests` batches of one producer over one connection; records per second."""
-    with Wire(address) as wire:
-        producer = wire.call("init_producer", {})
-        frames = []
-        for number in range(requests):
-            state = BatchProducer(producer["producer_id"], producer["producer_epoch"], number * records)
-            frames.append(produce_frame(number + 2, topic, 0, batch_of(records, value_bytes, producer=state)))
-        seconds = drive_pipelines([Pipeline(wire, frames, requests)], in_flight)
-    return {"rate": requests * records / seconds}
 
 
 class FillFrames(Sequence[bytes]):

@@ -5,11 +5,31 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import attrs
 
-from .scale import Scale
+
+@attrs.frozen
+class Scale:
+    """`rounds`: how often each measure is taken, beside one that is not counted. `share`: of the full counts and times."""
+
+    name: str
+    rounds: int
+    share: float
+
+    def count(self, full: int, least: int = 1) -> int:
+        """A number of things to do."""
+        return max(least, round(full * self.share))
+
+    def seconds(self, full: float, least: float = 0.05) -> float:
+        """A time to measure for."""
+        return max(least, full * self.share)
+
+
+FULL: Final = Scale("full", 5, 1.0)
+QUICK: Final = Scale("quick", 3, 0.1)
+
 
 Sample = TypeVar("Sample")
 
@@ -48,7 +68,3 @@ class Bench:
                 if number >= 0:
                     samples[name].append(sample)
         return samples
-
-    def repeat(self, name: str, measure: Callable[[], float]) -> list[float]:
-        """Samples of one measure alone."""
-        return self.interleave({name: measure})[name]

@@ -6,12 +6,11 @@ import os
 import platform
 import statistics
 import tempfile
+import time
 from pathlib import Path
 from typing import Final
 
 import attrs
-
-from .disk import sync_times_s
 
 IN_MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 SYNCS: Final = 500
@@ -87,3 +86,27 @@ def _first_value(path: str, key: str) -> str:
             if name.strip() == key:
                 return value.strip()
     return ""
+
+
+RECORD: bytes = bytes(200)
+
+
+def sync_times_s(directory: str, *, count: int) -> list[float]:
+    """How long each `fdatasync` took after an append of 200 bytes to a new file, which is gone afterwards."""
+    sync = getattr(os, "fdatasync", os.fsync)
+    times = []
+    with tempfile.TemporaryFile(dir=directory) as file:
+        fd = file.fileno()
+        for number in range(count):
+            os.pwrite(fd, RECORD, number * len(RECORD))
+            started = time.perf_counter()
+            sync(fd)
+            times.append(time.perf_counter() - started)
+    return times
+
+
+def sync_rate(*, directory: str, count: int) -> dict[str, float]:
+    """Appends of 200 bytes per second, each followed by its `fdatasync`."""
+    started = time.perf_counter()
+    sync_times_s(directory, count=count)
+    return {"rate": count / (time.perf_counter() - started)}

@@ -8,7 +8,7 @@ from enum import Enum
 
 import attrs
 
-from .scale import Scale
+from .bench import Scale
 
 
 class Verdict(Enum):
@@ -66,7 +66,6 @@ class Line:
 class RowResult:
     """A row of the table: its lines, and what a reader must know to judge them."""
 
-    number: int
     title: str
     lines: Sequence[Line]
     notes: Sequence[str] = ()

@@ -40,17 +40,7 @@ def bytes_written(pid: int) -> int:
 
 def cpu_s(pid: int) -> float:
     """Seconds on the processor so far, its threads' included, also of one that has ended and was not waited for."""
-    return user_cpu_s(pid) + kernel_cpu_s(pid)
-
-
-def user_cpu_s(pid: int) -> float:
-    """Those of `cpu_s` that the kernel did not spend for it."""
-    return _stat(pid)[11] * CLOCK_TICK_S
-
-
-def kernel_cpu_s(pid: int) -> float:
-    """Those of `cpu_s` that the kernel spent for it: copying, sockets, files."""
-    return _stat(pid)[12] * CLOCK_TICK_S
+    return sum(_stat(pid)[11:13]) * CLOCK_TICK_S
 
 
 def children(pid: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""A run's results: as a table for people, as JSON for programs, and kept in files with the machine beside them."""
+"""A run's results: as a page for people, as JSON for programs, and kept in files with the machine beside them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,12 @@ import datetime
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any
 
 import attrs
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from .machine import Machine
-from .measure import Line, RowResult, Verdict
-
-COLOURS: Final = {Verdict.MET: "green", Verdict.MISSED: "red", Verdict.NO_TARGET: "dim", Verdict.NOT_MEASURED: "yellow"}
-JUSTIFIED: Final[Sequence[Literal["left", "right"]]] = ("right", "right", "left", "left")
+from .measure import Line, RowResult
 
 
 @attrs.frozen
@@ -54,7 +48,7 @@ class Report:
         parts += [*(f"- {version}" for version in self.versions), ""] if self.versions else []
         parts += ["Medians over rounds; spread is the least and the largest sample. Ratios are taken round by round.", ""]
         for row in self.rows:
-            parts += [f"## {row.number}. {row.title}", ""]
+            parts += [f"## {row.title}", ""]
             if row.failure:
                 parts += [f"Not measured to the end: {row.failure}", ""]
             if row.lines:
@@ -76,33 +70,6 @@ class Report:
             paths.append(path)
         return paths
 
-    def print(self, console: Console) -> None:
-        """A table for each row, all of the same widths as far as the terminal has room."""
-        console.print(f"[bold]Machine[/]: {escape(str(self.machine))}", highlight=False)
-        console.print(f"[bold]Scale[/]: {escape(self.scale)}", highlight=False)
-        for version in self.versions:
-            console.print(f"[dim]{escape(version)}[/]", highlight=False)
-        widths = self._widths()
-        for row in self.rows:
-            console.print(f"\n[bold]{row.number}. {escape(row.title)}[/]", highlight=False)
-            if row.failure:
-                console.print(f"  [red]not measured to the end: {escape(row.failure)}[/]", highlight=False)
-            table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-            table.add_column(min_width=min(widths[0], console.width - sum(widths[1:]) - 2 * len(widths)), overflow="fold")
-            for column, width in enumerate(widths[1:]):
-                table.add_column(min_width=width, justify=JUSTIFIED[column], no_wrap=True)
-            for line in row.lines:
-                name, median, spread, target, verdict, note = map(escape, _cells(line))
-                shown = f"[{COLOURS[line.verdict]}]{verdict}[/]"
-                table.add_row(f"  {name}" + (f"\n    [dim]{note}[/]" if note else ""), median, spread, target, shown)
-            console.print(table)
-            for note in row.notes:
-                console.print(f"  [dim]{escape(note)}[/]", highlight=False)
-
-    def _widths(self) -> list[int]:
-        cells = [_cells(line)[:5] for row in self.rows for line in row.lines]
-        return [max((len(each[column]) for each in cells), default=0) + 2 * (column == 0) for column in range(5)]
-
 
 def _cells(line: Line) -> tuple[str, str, str, str, str, str]:
     target = "" if line.target is None else line.target.text
@@ -118,7 +85,6 @@ def _number(value: float) -> str:
 
 def _row_to_json(row: RowResult) -> dict[str, Any]:
     return {
-        "number": row.number,
         "title": row.title,
         "failure": row.failure or None,
         "notes": list(row.notes),

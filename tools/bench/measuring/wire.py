@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Final
 
-import attrs
-
 from ....protocol.native.connection import NEED_DATA, NativeConnection, Response
 from ....protocol.native.frames import pack_frame, unpack_frame
 from ....protocol.native.messages import VERSION
@@ -108,21 +106,9 @@ def check_body(body: Any) -> None:
                     raise LoadFailedError(f"the server answered {entry['error']}")
 
 
-@attrs.frozen
-class BatchProducer:
-    """What a producer puts into a batch."""
-
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    is_transactional: bool = False
-
-
-def batch_of(
-    records: int, value_bytes: int, *, first_timestamp: int = FIRST_TIMESTAMP, producer: BatchProducer | None = None
-) -> bytes:
+def batch_of(records: int, value_bytes: int, *, first_timestamp: int = FIRST_TIMESTAMP) -> bytes:
     """A batch whose records are a millisecond apart."""
-    builder = BatchBuilder() if producer is None else BatchBuilder(**attrs.asdict(producer))
+    builder = BatchBuilder()
     value = bytes(range(256)) * (value_bytes // 256 + 1)
     for number in range(records):
         builder.append(first_timestamp + number, None, value[:value_bytes])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import time
@@ -18,14 +17,6 @@ READY_TIMEOUT_S: Final = 20.0
 
 class PeerMissingError(Exception):
     """The peer cannot be measured on this machine; the message is what the row says instead of a figure."""
-
-
-def executable(name: str, package: str) -> str:
-    """Where a program is; Debian puts servers into /usr/sbin, which a user's PATH may lack. Raises PeerMissingError."""
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
-    if found is None:
-        raise PeerMissingError(f"{package} not installed")
-    return found
 
 
 def program_version(command: Sequence[str]) -> str:

@@ -1,17 +1,18 @@
-"""Rows 13 and 14: how fast the cleaner's process compacts, and what appenders notice of it."""
+"""How fast the cleaner's process compacts, and how much slower appends are meanwhile."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from ....protocol.limits import MIB
-from ..loads.beside import ROUNDS, Appenders, beside_lines, sync_all
 from ..loads.compaction import fill_keyed, run_cleaner, write_keyed_log
+from ..loads.open_loop import append_on_schedule
 from ..measuring.bench import Bench
-from ..measuring.child import run_load
-from ..measuring.measure import Line, RowResult, at_least, at_most
+from ..measuring.child import LoadFailedError, LoadProcess, run_load
+from ..measuring.measure import Line, RowResult, at_least, at_most, ratio
 from ..measuring.server import Server, serving
 from ..measuring.wire import Wire
 
@@ -23,11 +24,18 @@ PROCESS_MIB: Final = 32
 """An interpreter with the storage's modules, what was read at once, indexes that are written."""
 SAMPLES: Final = 2
 
+ROUNDS: Final = 3
 BESIDE_BYTES: Final = 200_000_000
 BESIDE_VALUE_BYTES: Final = 1024
 SEGMENT_BYTES: Final = 64 * MIB
 SETTINGS: Final = {"cleaner_backoff_ms": 50, "cleaner_dedupe_buffer_bytes": MAP_MIB * MIB}
 CORES: Final = 3
+
+APPENDERS: Final[dict[str, Any]] = {"topic": "appended", "connections": 8, "rate": 500.0, "value_bytes": 100}
+"""The rate is a third of what one connection gets synced on a slow device: appenders do not queue because of themselves."""
+SECONDS: Final = 3.0
+POLL_S: Final = 0.2
+TIMEOUT_S: Final = 120.0
 
 
 def compaction(bench: Bench) -> RowResult:
@@ -37,13 +45,8 @@ def compaction(bench: Bench) -> RowResult:
         total_bytes = bench.scale.count(full_bytes, least=100_000)
         with bench.workspace() as directory:
             bench.say(f"writing records of {value_bytes} B")
-            written = run_load(
-                write_keyed_log,
-                directory=directory,
-                total_bytes=total_bytes,
-                value_bytes=value_bytes,
-                map_bytes=MAP_MIB * MIB,
-            )
+            log = {"directory": directory, "total_bytes": total_bytes, "value_bytes": value_bytes, "map_bytes": MAP_MIB * MIB}
+            written = run_load(write_keyed_log, **log)
             runs = []
             for number in range(min(SAMPLES, bench.scale.rounds)):
                 bench.say(f"compacting records of {value_bytes} B, {number + 1}")
@@ -57,56 +60,63 @@ def compaction(bench: Bench) -> RowResult:
         lines.append(
             Line(f"memory of the process, map of {MAP_MIB} MiB, {what}", "MiB", memory, at_most(MAP_MIB + PROCESS_MIB, "MiB"))
         )
-    return RowResult(13, "compaction, process start to its end", lines)
+    return RowResult("compaction, process start to its end", lines)
 
 
 def appends_beside_compaction(bench: Bench) -> RowResult:
     """`fsync`; appenders at a fixed rate to a topic of their own, one topic after the other is compacted beside them."""
     bench = bench.with_rounds(ROUNDS)
+    size = bench.scale.count(BESIDE_BYTES, least=1_000_000)
     with bench.workspace() as directory, serving(directory, durability="fsync", settings=SETTINGS) as server:
-        appenders = Appenders(bench, server)
-        appenders.create_topic()
-        topics = _fill_topics(bench, server)
+        with Wire(server.address) as wire:
+            wire.create_topic(APPENDERS["topic"], retention_ms="-1")
+        topics = _fill_topics(bench, server, size)
+        load = {"address": server.address, **APPENDERS}
+        seconds = bench.scale.seconds(SECONDS)
         samples = bench.interleave(
             {
-                "alone": appenders.alone,
-                "beside": lambda: _beside(appenders, server, next(topics)),
+                "alone": lambda: float(run_load(append_on_schedule, seconds=seconds, **load)["p99_ms"]),
+                "beside": lambda: _beside(load, server, next(topics)),
             }
         )
     cores = len(os.sched_getaffinity(0))
     has_core = cores >= CORES
     target = at_most(2, "x") if has_core else None
     note = "" if has_core else f"<= 2 x with a core free; here server, appenders and cleaner have {cores} cores"
-    size = bench.scale.count(BESIDE_BYTES, least=1_000_000)
+    title = f"appenders' p99 during a compaction of {size / 1e6:,.0f} MB of {BESIDE_VALUE_BYTES} B records"
     return RowResult(
-        14,
-        f"appenders' p99 during a compaction of {size / 1e6:,.0f} MB of {BESIDE_VALUE_BYTES} B records",
-        beside_lines("compaction", samples["beside"], samples["alone"], target, note),
+        title,
+        [
+            Line("alone", "ms", samples["alone"]),
+            Line("during compaction", "ms", samples["beside"]),
+            ratio("during compaction / alone", samples["beside"], samples["alone"], target, note),
+        ],
     )
 
 
-def _fill_topics(bench: Bench, server: Server) -> Iterator[str]:
+def _fill_topics(bench: Bench, server: Server, size: int) -> Iterator[str]:
     names = [f"keyed-{number}" for number in range(bench.scale.rounds + 1)]
-    size = bench.scale.count(BESIDE_BYTES, least=1_000_000)
     for name in names:
         bench.say(f"filling {name}")
         with Wire(server.address) as wire:
             segment_bytes = min(SEGMENT_BYTES, size // 3)
             wire.create_topic(name, retention_ms="-1", segment_bytes=str(segment_bytes), min_cleanable_dirty_ratio="0")
         run_load(fill_keyed, address=server.address, topic=name, total_bytes=size, value_bytes=BESIDE_VALUE_BYTES)
-    sync_all()
+    os.sync()  # the device has it now: it is not part of what is measured next
     return iter(names)
 
 
-def _beside(appenders: Appenders, server: Server, topic: str) -> float:
-    """The cleaner is done with the topic when it says so: a small one's process may have ended before anybody looks for it."""
-    rounds = _rounds(server)
-
-    def begin() -> None:
-        with Wire(server.address) as wire:
-            wire.alter_topic(topic, cleanup_policy="compact")
-
-    return appenders.beside(begin, lambda: _rounds(server) > rounds and not server.children())
+def _beside(load: dict[str, Any], server: Server, topic: str) -> float:
+    """Return the appenders' p99 while `topic` is compacted: the server counts a round, which a short process may hide."""
+    rounds, deadline = _rounds(server), time.monotonic() + TIMEOUT_S
+    with LoadProcess(append_on_schedule, {**load, "seconds": None}) as appenders, Wire(server.address) as wire:
+        appenders.wait_until_started()
+        wire.alter_topic(topic, cleanup_policy="compact")
+        while _rounds(server) == rounds or server.children():
+            if time.monotonic() > deadline:
+                raise LoadFailedError(f"the server did not compact {topic} within {TIMEOUT_S:g} s")
+            time.sleep(POLL_S)
+        return float(appenders.answer()["p99_ms"])
 
 
 def _rounds(server: Server) -> int:

@@ -1,112 +1,108 @@
-"""Rows 1, 2 and 21: from nothing to the first acknowledged append, inside a program and as a server; and what a call inside a
-program takes."""
+"""A broker in a program: how long its first record takes, what it adds to the memory, and what a call takes."""
 
 from __future__ import annotations
 
-import tempfile
+import asyncio
+import subprocess
+import sys
 import time
+from typing import Any, Final
 
-from ..loads.embedded import (
-    append_and_fetch,
-    append_blocking,
-    append_in_asyncio,
-    first_appends,
-    start_blocking,
-    start_in_trio,
-)
+import trio
+
+from ....protocol.limits import MIB
+from ....server.embedded import aio, open_broker
 from ..measuring.bench import Bench
 from ..measuring.child import run_load
-from ..measuring.measure import Line, RowResult, at_most
-from ..measuring.server import serving
-from ..measuring.wire import Wire, batch_of
+from ..measuring.measure import Line, RowResult, at_most, percentile
 
-EMBEDDED_STARTS = 20
-INTERPRETERS = 10
-SERVER_STARTS = 11
-CALLS = 5_000
+INTERPRETERS: Final = 10
+CALLS: Final = 5_000
+VALUE: Final = bytes(100)
+OPTIONS: Final[dict[str, Any]] = {
+    "native": None,
+    "durability": "os",
+    "config": {"retention.ms": "-1"},
+    "topics": ["many", "one"],
+}
+
+FIRST_APPEND: Final = """
+import sys, time
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1])
+
+before, begun = resident(), time.perf_counter()
+from triolog.server.embedded import LOCALHOST, BlockingBroker
+with BlockingBroker(native=LOCALHOST if sys.argv[1] else None, topics=["first"]) as broker:
+    broker.append("first", [b"record"])
+    print((time.perf_counter() - begun) * 1000, (resident() - before) * 4096)
+"""
+"""The first record of an interpreter that has loaded nothing: milliseconds, and bytes above what it took before."""
 
 
 def embedded_start(bench: Bench) -> RowResult:
-    """A temporary directory, `os`; imports are done, the listener is on a port."""
-    count = bench.scale.count(EMBEDDED_STARTS, least=2)
-    with bench.workspace() as directory:
-        bench.say("starts inside a trio program")
-        in_trio = run_load(start_in_trio, directory=directory, count=count)["times_ms"]
-        bench.say("starts inside a program without trio")
-        blocking = run_load(start_blocking, directory=directory, count=count)["times_ms"]
-        bench.say("interpreters that are started for it")
-        firsts = bench.scale.count(INTERPRETERS, least=1)
-        alone = run_load(first_appends, count=firsts, listens=False)
-        listening = run_load(first_appends, count=firsts, listens=True)
-    return RowResult(
-        1,
-        "in-process broker: start to first acknowledged append",
-        [
-            Line("open_broker, trio", "ms", in_trio, at_most(15, "ms")),
-            Line("BlockingBroker, a thread of its own", "ms", blocking),
-            Line("with the import, no listener", "ms", alone["times_ms"], at_most(250, "ms")),
-            Line("with the import, as it is by default", "ms", listening["times_ms"]),
-            Line("memory above bare Python, no listener", "MiB", alone["sizes_mib"], at_most(30, "MiB")),
-            Line("memory above bare Python, as it is by default", "MiB", listening["sizes_mib"]),
-        ],
-    )
-
-
-def server_start(bench: Bench) -> RowResult:
-    """From before the process is spawned, over the ready file, to the answer of the first produce."""
-    batch = batch_of(1, 100)
-
-    def start(durability: str) -> float:
-        with tempfile.TemporaryDirectory(dir=directory) as place:
-            started = time.perf_counter()
-            with serving(place, durability=durability) as server, Wire(server.address) as wire:
-                wire.create_topic("first")
-                wire.call("produce", {"partitions": [{"topic": "first", "partition": 0, "records": batch}]})
-                return (time.perf_counter() - started) * 1000
-
-    with bench.workspace() as directory:
-        rounds = bench.scale.count(SERVER_STARTS, least=1)
-        samples: dict[str, list[float]] = {"fsync": [], "os": []}
-        for number in range(-1, rounds):
-            for durability, times in samples.items():
-                bench.say(f"start of triolog serve, {durability}, {number + 1} of {rounds}")
-                taken = start(durability)
-                if number >= 0:
-                    times.append(taken)
-    return RowResult(
-        2,
-        "triolog serve: process start to first acknowledged append",
-        [
-            Line("fsync, the default", "ms", samples["fsync"], at_most(400, "ms")),
-            Line("os", "ms", samples["os"], at_most(400, "ms")),
-        ],
-    )
+    """New interpreters, imports included; compiled modules exist. A temporary directory."""
+    lines = []
+    for name, listens in (("no listener", ""), ("as it is by default", "listens")):
+        bench.say(f"interpreters that are started for it, {name}")
+        times, sizes = [], []
+        for number in range(1 + bench.scale.count(INTERPRETERS, least=1)):
+            command = [sys.executable, "-c", FIRST_APPEND, listens]
+            said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+            if number:
+                times.append(float(said[0]))
+                sizes.append(float(said[1]) / MIB)
+        target_ms, target_mib = (None, None) if listens else (at_most(250, "ms"), at_most(30, "MiB"))
+        lines.append(Line(f"with the import, {name}", "ms", times, target_ms))
+        lines.append(Line(f"memory above bare Python, {name}", "MiB", sizes, target_mib))
+    return RowResult("in-process broker: start to first acknowledged append", lines)
 
 
 def in_process(bench: Bench) -> RowResult:
     """One record a call, without sockets; `os`."""
-    with bench.workspace() as directory:
-        bench.say("appending and fetching")
-        calls = bench.scale.count(CALLS, least=20)
-        measured = {"directory": directory, "calls": calls, "rounds": bench.scale.rounds}
-        answer = run_load(append_and_fetch, **measured)
-        bench.say("appending in an asyncio program")
-        in_asyncio = run_load(append_in_asyncio, **measured)
-        bench.say("appending in a program with neither")
-        blocking = run_load(append_blocking, **measured)
-    target = at_most(40, "us")
-    return RowResult(
-        21,
-        "in-process broker: one record a call, page cache",
-        [
-            Line("append, p50", "us", answer["append_p50_us"], target),
-            Line("append, p99", "us", answer["append_p99_us"]),
-            Line("fetch, p50", "us", answer["fetch_p50_us"], target),
-            Line("fetch, p99", "us", answer["fetch_p99_us"]),
-            Line("asyncio: append, p50", "us", in_asyncio["append_p50_us"], at_most(150, "us")),
-            Line("asyncio: append, p99", "us", in_asyncio["append_p99_us"]),
-            Line("blocking: append, p50", "us", blocking["append_p50_us"]),
-            Line("blocking: append, p99", "us", blocking["append_p99_us"]),
-        ],
-        [f"{calls:,} of each a round, one at a time, from the task of a trio program unless it says otherwise"],
-    )
+    calls = bench.scale.count(CALLS, least=20)
+    lines = []
+    for program, targets in (("trio", (40, 40)), ("asyncio", (150, None))):
+        with bench.workspace() as directory:
+            bench.say(f"appending and fetching in a program with {program}")
+            load = {"directory": directory, "calls": calls, "rounds": bench.scale.rounds, "program": program}
+            answer = run_load(append_and_fetch, **load)
+        for what, bound in zip(("append", "fetch"), targets, strict=True):
+            target = None if bound is None else at_most(bound, "us")
+            lines.append(Line(f"{program}: {what}, p50", "us", answer[f"{what}_p50_us"], target))
+            lines.append(Line(f"{program}: {what}, p99", "us", answer[f"{what}_p99_us"]))
+    note = f"{calls:,} of each a round, one at a time, from a task of the program"
+    return RowResult("in-process broker: one record a call, page cache", lines, [note])
+
+
+def append_and_fetch(*, directory: str, calls: int, rounds: int, program: str) -> dict[str, list[float]]:
+    """Return p50 and p99 in us of appends and of fetches of one record in each round after one that warms."""
+    opened = open_broker if program == "trio" else aio.open_broker
+    answer: dict[str, list[float]] = {f"{what}_{share}_us": [] for what in ("append", "fetch") for share in ("p50", "p99")}
+
+    async def measure() -> None:
+        async with opened(directory, **OPTIONS) as broker:
+            await broker.append("one", [VALUE])
+            for number in range(1 + rounds):
+                times: dict[str, list[float]] = {"append": [], "fetch": []}
+                for _ in range(calls):
+                    started = time.perf_counter()
+                    await broker.append("many", [VALUE])
+                    appended = time.perf_counter()
+                    records = await broker.fetch("one")
+                    fetched = time.perf_counter()
+                    assert len(records) == 1
+                    times["append"].append((appended - started) * 1e6)
+                    times["fetch"].append((fetched - appended) * 1e6)
+                if number:
+                    for what, taken in times.items():
+                        answer[f"{what}_p50_us"].append(percentile(taken, 0.5))
+                        answer[f"{what}_p99_us"].append(percentile(taken, 0.99))
+
+    if program == "trio":
+        trio.run(measure)
+    else:
+        asyncio.run(measure())
+    return answer

@@ -1,4 +1,4 @@
-"""Row 19: making, starting and stopping with many partitions."""
+"""Making, starting and stopping with many partitions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def many_partitions(bench: Bench) -> RowResult:
         note = f"{', '.join(f'{each:.2f}' for each in cpu)} s on the processor"
         lines.append(Line(name, "s", samples, None if target is None else at_most(target, "s"), note))
     title = f"a server of {TOPICS} x {partitions:,} partitions, os, {RECORDS} records of {VALUE_BYTES} B in each"
-    return RowResult(19, title, lines)
+    return RowResult(title, lines)
 
 
 class _Rounds:
@@ -69,6 +69,7 @@ class _Rounds:
         with self._started("clean start", directory) as server:
             self._append(server)
             server.kill()
+            server.wait()
         with self._started("start after SIGKILL", directory) as server:
             self._check(server, 2 * RECORDS)
 
@@ -96,11 +97,11 @@ class _Rounds:
 
     def _stop(self, name: str, server: Server) -> None:
         def stop() -> None:
-            server.process.send_signal(signal.SIGTERM)
+            os.kill(server.pid, signal.SIGTERM)
             os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)  # it stays, to be asked how long it took
 
         self._timed(name, server, stop)
-        server.stop()
+        server.wait()
 
     @contextmanager
     def _started(self, name: str, directory: str) -> Iterator[Server]:

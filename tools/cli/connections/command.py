@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from ..terminal.output import count_text, draw, json_option, print_json, printable, say, size_text, table
-from ..terminal.remote import ServerAddress, call_server, server_option
+from ..terminal.output import draw, json_option, print_json, printable, size_text, table
+from ..terminal.remote import ServerAddress, server_option
+from ..terminal.shapes import NOT_KNOWN, ask, columns, known_values, limit_option, say_left_out
+from ..terminal.times import duration_text
 
 if TYPE_CHECKING:
-    from ....protocol.native.messages import ListConnectionsResponse, ListedConnection
-    from ...client.connection import Client
+    from ....protocol.native.messages import ListedConnection
 
-MOST: Final = 10_000
-COLUMNS: Final = {
-    "peer": "left",
-    "protocol": "left",
-    "client id": "left",
-    "software": "left",
-    "user": "left",
-    "for": "right",
-    "requests": "right",
-    "in flight": "right",
-    "received": "right",
-    "sent": "right",
-    "": "left",
-}
-NOTHING: Final = "-"
-MINUTE_S: Final = 60
-HOUR_S: Final = 3600
-DAY_S: Final = 86_400
+COLUMNS: Final = columns(
+    *("<peer", "<protocol", "<client id", "<software", "<user"),
+    *(">for", ">requests", ">in flight", ">received", ">sent", "<"),
+)
 
 
 @click.command
-@click.option("--limit", type=click.IntRange(0, MOST), default=1_000, show_default=True, help="At most so many.")
+@limit_option
 @server_option
 @json_option
 def command(limit: int, server: ServerAddress, as_json: bool) -> None:
@@ -43,21 +30,15 @@ def command(limit: int, server: ServerAddress, as_json: bool) -> None:
 
     Bytes are those on the wire since the connection began.
     """
-
-    async def call(client: Client) -> ListConnectionsResponse:
-        from ...client.admin import Admin
-
-        return await Admin(client).list_connections(limit)
-
-    answer = call_server(server, call)
+    answer = ask(server, lambda admin: admin.list_connections(limit))
     if as_json:
-        print_json({"connections": [_as_json(each) for each in answer.connections], "left_out": answer.left_out})
+        listed = [known_values(each.to_body()) for each in answer.connections]
+        print_json({"connections": listed, "left_out": answer.left_out})
         return
     if answer.connections:
         now_ms = time.time() * 1000
         draw(table(COLUMNS, [_cells(each, now_ms) for each in answer.connections]))
-    if answer.left_out:
-        say(f"{count_text(answer.left_out, 'more connection')}; --limit shows more, up to {MOST:,}")
+    say_left_out(answer.left_out, "connection")
 
 
 def _cells(each: ListedConnection, now_ms: float) -> list[str]:
@@ -65,10 +46,10 @@ def _cells(each: ListedConnection, now_ms: float) -> list[str]:
     return [
         printable(each.peer),
         printable(each.protocol),
-        printable(each.client_id) or NOTHING,
-        printable(f"{each.software_name} {each.software_version}".strip()) or NOTHING,
+        printable(each.client_id) or NOT_KNOWN,
+        printable(f"{each.software_name} {each.software_version}".strip()) or NOT_KNOWN,
         printable(each.user),
-        _duration(max(0.0, now_ms - each.since_timestamp) / 1000),
+        duration_text(max(0.0, now_ms - each.since_timestamp) / 1000),
         f"{each.requests:,}",
         f"{each.requests_in_flight:,}",
         _size(each.received_bytes),
@@ -77,17 +58,5 @@ def _cells(each: ListedConnection, now_ms: float) -> list[str]:
     ]
 
 
-def _duration(seconds: float) -> str:
-    for unit_s, unit in ((DAY_S, "d"), (HOUR_S, "h"), (MINUTE_S, "min")):
-        if seconds >= unit_s:
-            return f"{seconds / unit_s:.1f} {unit}"
-    return f"{seconds:.0f} s"
-
-
 def _size(size_bytes: int) -> str:
-    return NOTHING if size_bytes < 0 else size_text(size_bytes)
-
-
-def _as_json(each: ListedConnection) -> dict[str, Any]:
-    """What the client has not said, or the system does not tell, as null."""
-    return {key: None if value in ("", -1) else value for key, value in each.to_body().items()}
+    return NOT_KNOWN if size_bytes < 0 else size_text(size_bytes)

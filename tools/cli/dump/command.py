@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,22 +95,16 @@ def _dump(fs: FileSystem, path: str, report: Report, *, with_records: bool) -> N
     from .dump_snapshot import dump_batches, dump_snapshot
     from .dump_text import dump_text
 
-    kind = kind_of(path)
+    kinds: dict[str | None, Callable[[FileSystem, str, Report], None]] = {
+        ".log": partial(dump_log, with_records=with_records),
+        ".index": dump_offset_index,
+        ".timeindex": dump_time_index,
+        ".txnindex": dump_transaction_index,
+        ".snapshot": dump_snapshot,
+        ".batches": dump_batches,
+    }
     try:
-        if kind == ".log":
-            dump_log(fs, path, report, with_records=with_records)
-        elif kind == ".index":
-            dump_offset_index(fs, path, report)
-        elif kind == ".timeindex":
-            dump_time_index(fs, path, report)
-        elif kind == ".txnindex":
-            dump_transaction_index(fs, path, report)
-        elif kind == ".snapshot":
-            dump_snapshot(fs, path, report)
-        elif kind == ".batches":
-            dump_batches(fs, path, report)
-        else:
-            dump_text(fs, path, report)
+        kinds.get(kind_of(path), dump_text)(fs, path, report)
     except OSError as exc:
         report.check("readable", f"{exc.strerror}")
     except TriologError as exc:

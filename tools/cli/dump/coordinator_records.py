@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Final
+from typing import Any, Final
 
 from ....protocol.coordinator.classic_group_records import decode_group_metadata_value
 from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
@@ -24,9 +24,7 @@ from ....protocol.records.batch import BatchHeader
 from ....protocol.records.control import ControlRecordType, control_record_type, coordinator_epoch
 from ....protocol.types import Bytes, Record
 from ....server.storage.disk.checkpoints import encode_uuid
-from ..groups.group_records import classic_group, consumer_group
-from ..groups.share_group_records import share_group
-from ..groups.streams_group_records import streams_group
+from .group_records import classic_group, managed_group
 
 INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, STAGE_COMMITS_TOPIC)
 
@@ -77,16 +75,10 @@ def _of_group(record: Record) -> str:
 
 def _managed_group(record: Record) -> str:
     """Of a group whose assignments the server makes."""
-    data, value = _key(record), record.value
-    consumed = CONSUMER_GROUP_RECORDS.decode_key(data)
-    if consumed is not None:
-        return consumer_group(consumed, None if value is None else CONSUMER_GROUP_RECORDS.decode_value(consumed, value))
-    shared = SHARE_GROUP_RECORDS.decode_key(data)
-    if shared is not None:
-        return share_group(shared, None if value is None else SHARE_GROUP_RECORDS.decode_value(shared, value))
-    streams = STREAMS_GROUP_RECORDS.decode_key(data)
-    if streams is not None:
-        return streams_group(streams, None if value is None else STREAMS_GROUP_RECORDS.decode_value(streams, value))
+    kinds: tuple[Any, ...] = (CONSUMER_GROUP_RECORDS, SHARE_GROUP_RECORDS, STREAMS_GROUP_RECORDS)
+    for records in kinds:
+        if (key := records.decode_key(_key(record))) is not None:
+            return managed_group(key, None if record.value is None else records.decode_value(key, record.value))
     return "a record of a newer kind of group"
 
 

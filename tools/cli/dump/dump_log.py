@@ -28,6 +28,7 @@ from ....server.storage.disk.paths import base_offset_of
 from ....server.storage.errors import StorageError
 from ....server.storage.indexes.file_records import whole_file
 from ..terminal.output import count_text
+from ..terminal.shapes import fields
 from .coordinator_records import record_in_words, topic_of
 from .dump_report import Report
 
@@ -143,16 +144,11 @@ def _row(header: BatchHeader, position: int, crc_ok: bool, structure_ok: bool | 
     return {
         "position": position,
         "bytes": header.size_bytes,
-        "base_offset": header.base_offset,
-        "last_offset": header.last_offset,
-        "records_count": header.records_count,
+        **fields(header, "base_offset", "last_offset", "records_count"),
         "codec": codec,
-        "base_timestamp": header.base_timestamp,
-        "max_timestamp": header.max_timestamp,
+        **fields(header, "base_timestamp", "max_timestamp"),
         "leader_epoch": header.partition_leader_epoch,
-        "producer_id": header.producer_id,
-        "producer_epoch": header.producer_epoch,
-        "base_sequence": header.base_sequence,
+        **fields(header, "producer_id", "producer_epoch", "base_sequence"),
         "flags": [name for name, is_set in flags.items() if is_set],
         "crc_ok": crc_ok,
         "structure_ok": structure_ok,

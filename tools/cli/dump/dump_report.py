@@ -13,56 +13,35 @@ from ..terminal.times import Zone, format_time
 
 Row = dict[str, Any]
 
-_COLUMNS: Final[dict[str, str]] = {
-    "batch": "{position:>10}  {offsets:<23}  {records_count:>7}  {bytes:>9}  {codec:<6}  {time:<29}  {crc:<6}  {structure:<6}"
-    "  {more}",
-    "record": "            {offset:<12}  {time:<29}  {key} : {value}{headers}",
-    "offset_entry": "{slot:>10}  {offset:>20}  {position:>10}",
-    "time_entry": "{slot:>10}  {time:<29}  {timestamp:>20}  {offset:>20}",
-    "aborted_txn": "{slot:>10}  {producer_id:>15}  {first_offset:>12}  {last_offset:>12}  {last_stable_offset:>18}",
-    "producer": "{producer_id:>15}  {epoch:>6}  {last_sequence:>10}  {last_offset:>12}  {offset_delta:>6}  {time:<29}"
-    "  {coordinator_epoch:>11}  {open_from:>12}",
-    "earlier_batch": "{producer_id:>15}  {last_sequence:>10}  {last_offset:>12}  {offset_delta:>6}  {time:<29}",
-    "line": "  {text}",
+_TABLES: Final[dict[str, tuple[tuple[str, str, str], ...]]] = {
+    "batch": (
+        *(("position", "position", ">10"), ("offsets", "offsets", "<23"), ("records_count", "records", ">7")),
+        *(("bytes", "bytes", ">9"), ("codec", "codec", "<6"), ("time", "largest timestamp", "<29")),
+        *(("crc", "CRC", "<6"), ("structure", "walk", "<6"), ("more", "", "")),
+    ),
+    "offset_entry": (("slot", "slot", ">10"), ("offset", "offset", ">20"), ("position", "position", ">10")),
+    "time_entry": (
+        *(("slot", "slot", ">10"), ("time", "time", "<29"), ("timestamp", "timestamp", ">20"), ("offset", "offset", ">20")),
+    ),
+    "aborted_txn": (
+        *(("slot", "slot", ">10"), ("producer_id", "producer", ">15"), ("first_offset", "first offset", ">12")),
+        *(("last_offset", "marker", ">12"), ("last_stable_offset", "last stable offset", ">18")),
+    ),
+    "producer": (
+        *(("producer_id", "producer", ">15"), ("epoch", "epoch", ">6"), ("last_sequence", "sequence", ">10")),
+        *(("last_offset", "last offset", ">12"), ("offset_delta", "delta", ">6"), ("time", "last timestamp", "<29")),
+        *(("coordinator_epoch", "coordinator", ">11"), ("open_from", "open from", ">12")),
+    ),
+    "earlier_batch": (
+        *(("producer_id", "producer", ">15"), ("last_sequence", "sequence", ">10"), ("last_offset", "last offset", ">12")),
+        *(("offset_delta", "delta", ">6"), ("time", "timestamp", "<29")),
+    ),
 }
-_HEADINGS: Final[dict[str, Row]] = {
-    "batch": {
-        "position": "position",
-        "offsets": "offsets",
-        "records_count": "records",
-        "bytes": "bytes",
-        "codec": "codec",
-        "time": "largest timestamp",
-        "crc": "CRC",
-        "structure": "walk",
-        "more": "",
-    },
-    "offset_entry": {"slot": "slot", "offset": "offset", "position": "position"},
-    "time_entry": {"slot": "slot", "time": "time", "timestamp": "timestamp", "offset": "offset"},
-    "aborted_txn": {
-        "slot": "slot",
-        "producer_id": "producer",
-        "first_offset": "first offset",
-        "last_offset": "marker",
-        "last_stable_offset": "last stable offset",
-    },
-    "producer": {
-        "producer_id": "producer",
-        "epoch": "epoch",
-        "last_sequence": "sequence",
-        "last_offset": "last offset",
-        "offset_delta": "delta",
-        "time": "last timestamp",
-        "coordinator_epoch": "coordinator",
-        "open_from": "open from",
-    },
-    "earlier_batch": {
-        "producer_id": "producer",
-        "last_sequence": "sequence",
-        "last_offset": "last offset",
-        "offset_delta": "delta",
-        "time": "timestamp",
-    },
+"""Kind of row -> key, heading and format of each column."""
+_LINES: Final = {
+    "record": "            {offset:<12}  {time:<29}  {key} : {value}{headers}",
+    "line": "  {text}",
+    **{kind: "  ".join(f"{{{key}:{form}}}" for key, _, form in columns) for kind, columns in _TABLES.items()},
 }
 
 
@@ -137,10 +116,11 @@ class TextReport:
         say_parts((path, {"bold": True}))
 
     def row(self, kind: str, row: Row) -> None:
-        if self._headed is None and kind in _HEADINGS:
+        if self._headed is None and kind in _TABLES:
             self._headed = kind
-            say_parts((_COLUMNS[kind].format_map(_HEADINGS[kind]).rstrip(), {"dim": True}))
-        say_parts((_COLUMNS[kind].format_map(self._cells(kind, row)).rstrip(), {}))
+            headings = {key: heading for key, heading, _ in _TABLES[kind]}
+            say_parts((_LINES[kind].format_map(headings).rstrip(), {"dim": True}))
+        say_parts((_LINES[kind].format_map(self._cells(kind, row)).rstrip(), {}))
 
     def check(self, name: str, failure: str | None, note: str = "") -> None:
         self.failed += failure is not None

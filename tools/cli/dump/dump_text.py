@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ....server.storage.directory.security_file import SECURITY_FILE, decode_security
 from ....server.storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS
@@ -69,15 +69,6 @@ def _epoch_order(path: str, data: bytes) -> str | None:
     return None
 
 
-def _partition_metadata(path: str, data: bytes) -> Iterator[str]:
-    yield f"topic id {encode_uuid(decode_partition_metadata(path, data))}"
-
-
-def _meta_properties(path: str, data: bytes) -> Iterator[str]:
-    for key, value in decode_meta_properties(path, data).items():
-        yield f"{key} = {value}"
-
-
 def _clean_shutdown(path: str, data: bytes) -> Iterator[str]:
     epoch = decode_clean_shutdown(data)
     yield "the server stopped cleanly" + ("" if epoch is None else f", broker epoch {epoch}")
@@ -106,10 +97,6 @@ def _creations(path: str, data: bytes) -> Iterator[str]:
         yield f"{creation.name}: id {encode_uuid(creation.topic_id)}, {numbers} were being made"
 
 
-def _producer_ids(path: str, data: bytes) -> Iterator[str]:
-    yield f"producer ids from {decode_producer_id_block(path, data)} on were never given out"
-
-
 def _security(path: str, data: bytes) -> Iterator[str]:
     """Without what a password could be guessed from."""
     state = decode_security(path, data)
@@ -124,26 +111,11 @@ def _security(path: str, data: bytes) -> Iterator[str]:
         yield f"quota of {whose}: {', '.join(f'{key}={value:g}' for key, value in values.items())}"
 
 
-def _groups(path: str, data: bytes) -> Iterator[str]:
-    state = GROUPS.decode(path, data)
+def _overrides(state: Any, kind: str) -> Iterator[str]:
     yield f"generation {state.generation}"
-    for group, overrides in sorted(state.overrides.items()):
-        yield f"group {group}:{''.join(f' {key}={value}' for key, value in sorted(overrides.items()))}"
-
-
-def _client_metrics(path: str, data: bytes) -> Iterator[str]:
-    state = CLIENT_METRICS.decode(path, data)
-    yield f"generation {state.generation}"
-    for name, overrides in sorted(state.overrides.items()):
-        yield f"subscription {name}:{''.join(f' {key}={value}' for key, value in sorted(overrides.items()))}"
-
-
-def _brokers(path: str, data: bytes) -> Iterator[str]:
-    overrides = BROKERS.decode(path, data)
-    yield f"generation {overrides.generation}"
-    for name, keys in sorted(overrides.overrides.items()):
-        whose = f"broker {name}" if name else "all brokers"
-        yield f"{whose}:{''.join(f' {key}={value}' for key, value in sorted(keys.items()))}"
+    for name, values in sorted(state.overrides.items()):
+        whose = f"{kind} {name}" if name else f"all {kind}s"
+        yield f"{whose}:{''.join(f' {key}={value}' for key, value in sorted(values.items()))}"
 
 
 TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {
@@ -153,15 +125,17 @@ TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {
     "cleaner-offset-checkpoint": _offsets,
     LEADER_EPOCH_FILE: _leader_epochs,
     QUARANTINE_FILE: _gaps,
-    PARTITION_METADATA_FILE: _partition_metadata,
-    META_PROPERTIES_FILE: _meta_properties,
+    PARTITION_METADATA_FILE: lambda path, data: iter([f"topic id {encode_uuid(decode_partition_metadata(path, data))}"]),
+    META_PROPERTIES_FILE: lambda path, data: (f"{key} = {value}" for key, value in decode_meta_properties(path, data).items()),
     CLEAN_SHUTDOWN_FILE: _clean_shutdown,
     TOPICS_FILE: _topics,
     CREATIONS_FILE: _creations,
-    PRODUCER_ID_BLOCK_FILE: _producer_ids,
+    PRODUCER_ID_BLOCK_FILE: lambda path, data: iter(
+        [f"producer ids from {decode_producer_id_block(path, data)} on were never given out"]
+    ),
     SECURITY_FILE: _security,
-    GROUPS.name: _groups,
-    CLIENT_METRICS.name: _client_metrics,
-    BROKERS.name: _brokers,
+    GROUPS.name: lambda path, data: _overrides(GROUPS.decode(path, data), "group"),
+    CLIENT_METRICS.name: lambda path, data: _overrides(CLIENT_METRICS.decode(path, data), "subscription"),
+    BROKERS.name: lambda path, data: _overrides(BROKERS.decode(path, data), "broker"),
 }
 """How each file is read, by its name."""

@@ -38,7 +38,7 @@ ONE_LINK: Final = {
 
 def settings_of(options: dict[str, Any]) -> ForwardSettings:
     """Raises SettingsError, or a usage error."""
-    from ....server.settings.broker_config import Address
+    from ....server.config.broker_config import Address
     from ...forward.settings.forward_settings import ForwardSettings, read_file, read_link
     from ...forward.settings.secrets import Secret
 

@@ -10,6 +10,8 @@ import click
 
 from ..terminal.failures import FailedError, NotConnectedError
 from ..terminal.output import count_text, draw, flush, json_line, json_option, printable, size_text, table, terminal, write
+from ..terminal.shapes import columns
+from ..terminal.times import duration_text
 from .asking import ask_link, state_dir_option, state_folder
 
 if TYPE_CHECKING:
@@ -79,10 +81,8 @@ def _view(told: list[dict[str, Any]]) -> RenderableType:
     from rich.text import Text
 
     rows = [_row(each) for each in told]
-    columns = {"link": "left", "state": "left"} | dict.fromkeys(
-        ("backlog", "bytes", "behind", "rate", "left", "forwarded", "lost"), "right"
-    )
-    drawn: list[RenderableType] = [table(columns, rows)]
+    headings = columns(*("<link", "<state", ">backlog", ">bytes", ">behind", ">rate", ">left", ">forwarded", ">lost"))
+    drawn: list[RenderableType] = [table(headings, rows)]
     for each in told:
         for topic, message in each.get("troubles", {}).items():
             drawn.append(Text(f"{printable(each['link'])}: topic {printable(topic)} is stopped: {printable(message)}", "red"))
@@ -112,16 +112,9 @@ def _row(each: dict[str, Any]) -> tuple[str, ...]:
         each["state"],
         count_text(each["backlog_records"], "record"),
         size_text(each["backlog_bytes"]),
-        _duration(each["backlog_ms"] / 1000),
+        duration_text(each["backlog_ms"] / 1000),
         f"{size_text(int(each['bytes_per_second']))}/s",
-        "" if each["eta_s"] is None else _duration(each["eta_s"]),
+        "" if each["eta_s"] is None else duration_text(each["eta_s"]),
         count_text(each["records"], "record"),
         count_text(each["lost_records"], "record"),
     )
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

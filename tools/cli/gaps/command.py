@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
 
+from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
 from ..terminal.output import draw, json_option, print_json, printable, say, size_text, table, timezone_option
-from ..terminal.remote import ServerAddress, call_server, server_option
+from ..terminal.remote import ServerAddress, server_option
+from ..terminal.shapes import NOT_KNOWN, ask, columns, known
 from ..terminal.stopped import stopped
 from ..terminal.times import Zone, format_time
 
@@ -18,19 +20,8 @@ if TYPE_CHECKING:
     from ....protocol.native.messages import TopicGaps
     from ....server.storage.directory.inventory import PartitionFiles
     from ....server.storage.disk.filesystem import FileSystem
-    from ...client.connection import Client
 
-COLUMNS: Final = {
-    "topic": "left",
-    "partition": "right",
-    "start": "right",
-    "end": "right",
-    "bytes kept in": "left",
-    "size": "right",
-    "found": "left",
-    "accepted": "left",
-}
-NOT_KNOWN: Final = "-"
+COLUMNS: Final = columns("<topic", ">partition", ">start", ">end", "<bytes kept in", ">size", "<found", "<accepted")
 
 data_dir_option = click.option(
     "--data-dir", metavar="DIR", type=click.Path(exists=True, file_okay=False), help="Of a stopped server, in this directory."
@@ -69,8 +60,7 @@ def command() -> None:
 def list_gaps(topics: tuple[str, ...], data_dir: str | None, zone: Zone, server: ServerAddress, as_json: bool) -> None:
     """List what is missing of all topics, or of these: offsets from START up to END, which is the first that is there again."""
     if data_dir is None:
-        told = call_server(server, lambda client: _told(client, topics))
-        rows = list(_rows(told))
+        rows = [row for topic in ask(server, lambda admin: admin.list_gaps(*topics)) for row in _rows(topic)]
     else:
         with stopped(data_dir, topics, writes=False) as (fs, found):
             rows = [row for files in found.partitions for row in _rows_of(fs, files)]
@@ -99,7 +89,7 @@ def accept(topic: str, partition: int, start: int, data_dir: str | None, server:
     be refused are still refused. It is written down beside the log and cannot be taken back.
     """
     if data_dir is None:
-        end = call_server(server, lambda client: _accept(client, topic, partition, start))
+        end = ask(server, lambda admin: admin.accept_gap(TopicPartition(topic, partition), start))
     else:
         end = _accept_stopped(data_dir, topic, partition, start)
     if as_json:
@@ -108,68 +98,39 @@ def accept(topic: str, partition: int, start: int, data_dir: str | None, server:
         say(f"accepted: readers of {printable(topic)}-{partition} pass over offsets {start} to {end - 1}")
 
 
-# ---- a server --------------------------------------------------------------------------------------------------------------
+def _rows(topic: TopicGaps) -> Iterator[Row]:
+    for partition in topic.partitions:
+        if partition.error is not None:
+            yield Row(topic=topic.name, partition=partition.partition, error=partition.error.message)
+        for gap in partition.gaps:
+            yield _row((topic.name, partition.partition), gap, gap.file, known(gap.size_bytes))
 
 
-async def _told(client: Client, topics: Sequence[str]) -> Sequence[TopicGaps]:
-    from ...client.admin import Admin
-
-    return await Admin(client).list_gaps(*topics)
-
-
-async def _accept(client: Client, topic: str, partition: int, start: int) -> int:
-    from ....protocol.types import TopicPartition
-    from ...client.admin import Admin
-
-    return await Admin(client).accept_gap(TopicPartition(topic, partition), start)
-
-
-def _rows(told: Sequence[TopicGaps]) -> Iterator[Row]:
-    for topic in told:
-        for partition in topic.partitions:
-            if partition.error is not None:
-                yield Row(topic=topic.name, partition=partition.partition, error=partition.error.message)
-            for gap in partition.gaps:
-                yield Row(
-                    topic=topic.name,
-                    partition=partition.partition,
-                    start_offset=gap.start_offset,
-                    end_offset=gap.end_offset,
-                    file=gap.file,
-                    size_bytes=_known(gap.size_bytes),
-                    found_ms=_known(gap.found_ms),
-                    accepted_ms=_known(gap.accepted_ms),
-                )
-
-
-def _known(value: int) -> int | None:
-    return None if value < 0 else value
-
-
-# ---- a directory -----------------------------------------------------------------------------------------------------------
+def _row(place: tuple[str, int], gap: Any, file: str | None, size_bytes: int | None) -> Row:
+    return Row(
+        topic=place[0],
+        partition=place[1],
+        start_offset=gap.start_offset,
+        end_offset=gap.end_offset,
+        file=file,
+        size_bytes=size_bytes,
+        found_ms=known(gap.found_ms),
+        accepted_ms=known(gap.accepted_ms),
+    )
 
 
 def _rows_of(fs: FileSystem, files: PartitionFiles) -> Iterator[Row]:
     from ....server.storage.errors import CheckpointError
     from ....server.storage.log.gaps import read_gaps
 
-    topic, partition = files.topic_partition
     try:
         gaps = read_gaps(fs, files.path)
     except CheckpointError as exc:
-        yield Row(topic=topic, partition=partition, error=str(exc))
+        yield Row(**files.topic_partition._asdict(), error=str(exc))
         return
     for gap in gaps:
-        yield Row(
-            topic=topic,
-            partition=partition,
-            start_offset=gap.start_offset,
-            end_offset=gap.end_offset,
-            file=gap.side_file,
-            size_bytes=None if gap.side_file is None else fs.file_size(f"{files.path}/{gap.side_file}"),
-            found_ms=_known(gap.found_ms),
-            accepted_ms=_known(gap.accepted_ms),
-        )
+        size_bytes = None if gap.side_file is None else fs.file_size(f"{files.path}/{gap.side_file}")
+        yield _row(files.topic_partition, gap, gap.side_file, size_bytes)
 
 
 def _accept_stopped(data_dir: str, topic: str, partition: int, start: int) -> int:
@@ -190,9 +151,6 @@ def _accept_stopped(data_dir: str, topic: str, partition: int, start: int) -> in
     gap = gap_at(gaps, start)
     assert gap is not None
     return gap.end_offset
-
-
-# ---- what people see -------------------------------------------------------------------------------------------------------
 
 
 def _cells(row: Row, zone: Zone) -> tuple[str, ...]:

@@ -9,12 +9,13 @@ import click
 from ..terminal.failures import FailedError
 from ..terminal.output import draw, json_option, print_json, say, table, timezone_option
 from ..terminal.places import TIME_HELP, read_offset, read_time
-from ..terminal.remote import ServerAddress, call_server, server_option
+from ..terminal.remote import ServerAddress, server_option
+from ..terminal.shapes import ask, columns
 from ..terminal.times import Zone
-from .numbers import number
+from .share_group import number
 
 if TYPE_CHECKING:
-    from ...client.connection import Client
+    from ...client.admin import Admin
     from ...client.procedures.topics import Place
     from ...groups.moves import Move
 
@@ -54,12 +55,10 @@ def command(
         raise click.UsageError("--partition belongs to one TOPIC")
     target = _read_target(to_offset, to_time, shift, zone)
 
-    async def call(client: Client) -> list[Move]:
-        from ...client.admin import Admin
+    async def moved(admin: Admin) -> list[Move]:
         from ...groups.moves import ResetError, reset, resettable
         from ...groups.moves import moves as planned
 
-        admin = Admin(client)
         try:
             described = await resettable(admin, group)
             moves = await planned(admin, described, topic, partitions, target)
@@ -69,12 +68,12 @@ def command(
             await reset(admin, described, {move.partition: move.offset for move in moves})
         return moves
 
-    moves = call_server(server, call)
+    moves = ask(server, moved)
     if as_json:
         print_json({"group": group, "executed": execute, "offsets": [move.entry() for move in moves]})
         return
-    columns = {"topic": "left", "partition": "right", "now at": "right", "goes to": "right"}
-    draw(table(columns | {"high watermark": "right", "lag": "right"}, [_row(move) for move in moves], title=f"group {group}"))
+    headings = columns("<topic", ">partition", ">now at", ">goes to", ">high watermark", ">lag")
+    draw(table(headings, [_row(move) for move in moves], title=f"group {group}"))
     if not execute:
         say("nothing was changed; --execute does it")
 

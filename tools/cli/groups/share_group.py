@@ -4,35 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.types import NO_OFFSET
 from ..terminal.output import draw, printable, table
-from .numbers import number
+from ..terminal.shapes import NOT_KNOWN, columns, fields, known
 
 if TYPE_CHECKING:
     from ....protocol.native.messages import DescribedGroup, SharedPartition
 
 SHARE: Final = "share"
-COLUMNS: Final = {
-    "topic": "left",
-    "partition": "right",
-    "start offset": "right",
-    "end offset": "right",
-    "lag": "right",
-    "in flight": "right",
-    "deliveries": "left",
-    "members": "right",
-}
+COLUMNS: Final = columns(
+    *("<topic", ">partition", ">start offset", ">end offset", ">lag", ">in flight", "<deliveries", ">members")
+)
 
 
 def share_entries(group: DescribedGroup) -> list[dict[str, Any]]:
     """Its partitions for programs. `deliveries`: how many records that are not done were given how often."""
     return [
         {
-            "topic": each.topic,
-            "partition": each.partition,
-            "start_offset": _known(each.start_offset),
-            "end_offset": _known(each.end_offset),
-            "lag": _known(each.lag),
+            **fields(each, "topic", "partition"),
+            **{name: known(value) for name, value in fields(each, "start_offset", "end_offset", "lag").items()},
             "in_flight": each.in_flight,
             "deliveries": {str(entry.delivery_count): entry.records for entry in each.deliveries},
             "members": _members(group, each),
@@ -48,20 +37,21 @@ def draw_share(group: DescribedGroup) -> None:
 
 def _row(group: DescribedGroup, shared: SharedPartition) -> tuple[str, ...]:
     deliveries = ", ".join(f"{entry.records:,} x {entry.delivery_count}" for entry in shared.deliveries)
-    offsets = (number(_known(each)) for each in (shared.start_offset, shared.end_offset, shared.lag))
+    offsets = (number(known(each)) for each in (shared.start_offset, shared.end_offset, shared.lag))
     readers = len(_members(group, shared))
     return (
         printable(shared.topic),
         str(shared.partition),
         *offsets,
         f"{shared.in_flight:,}",
-        deliveries or "-",
+        deliveries or NOT_KNOWN,
         f"{readers:,}",
     )
 
 
-def _known(value: int) -> int | None:
-    return None if value == NO_OFFSET else value
+def number(value: int | None) -> str:
+    """`1,234`, or `-` where there is none."""
+    return NOT_KNOWN if value is None else f"{value:,}"
 
 
 def _members(group: DescribedGroup, shared: SharedPartition) -> list[str]:

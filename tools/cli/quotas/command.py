@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from ..terminal.failures import FailedError
 from ..terminal.output import draw, json_option, print_json, printable, say, table
-from ..terminal.questions import read_configs
-from ..terminal.remote import ServerAddress, call_server, server_option_beside_user
-
-if TYPE_CHECKING:
-    from ...client.connection import Client
-
-    Described = list[tuple[dict[str, str | None], dict[str, float]]]
+from ..terminal.remote import ServerAddress, server_option_beside_user
+from ..terminal.shapes import ask, columns, read_configs
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
-COLUMNS: Final = {USER: "left", "client id": "left", IP: "left", "quota": "left", "value": "right"}
+COLUMNS: Final = columns("<user", "<client id", "<ip", "<quota", ">value")
 DEFAULT: Final = "<default>"
 """As Kafka's own tools show it."""
 
@@ -62,7 +57,7 @@ def _entity(named: Mapping[str, Any]) -> dict[str, str | None]:
 @json_option
 def list_quotas(server: ServerAddress, as_json: bool) -> None:
     """List all quotas that are set."""
-    quotas = call_server(server, _described)
+    quotas = ask(server, lambda admin: admin.describe_quotas())
     if as_json:
         print_json([{"entity": entity, "quotas": values} for entity, values in quotas])
     elif quotas:
@@ -85,7 +80,7 @@ def set_quotas(values: tuple[str, ...], server: ServerAddress, as_json: bool, **
     """
     entity = _entity(named)
     wanted = {key: _number(key, text) for key, text in read_configs(values, "KEY=VALUE").items()}
-    _alter(server, entity, wanted)
+    ask(server, lambda admin: admin.alter_quotas(entity, wanted))
     if as_json:
         print_json({"entity": entity, "quotas": wanted})
     else:
@@ -100,32 +95,18 @@ def set_quotas(values: tuple[str, ...], server: ServerAddress, as_json: bool, **
 def remove(keys: tuple[str, ...], server: ServerAddress, as_json: bool, **named: Any) -> None:
     """Remove quotas of a user, a client id, both, or an address: those of KEY, or all."""
     entity = _entity(named)
-    there = next((values for each, values in call_server(server, _described) if each == entity), {})
+    quotas = ask(server, lambda admin: admin.describe_quotas())
+    there = next((values for each, values in quotas if each == entity), {})
     if missing := set(keys) - there.keys():
         raise FailedError(f"{_named(entity)} has no quota {min(missing)}; `triolog quotas list` shows those there are")
     gone = sorted(keys or there)
     if not gone:
         raise FailedError(f"{_named(entity)} has no quota; `triolog quotas list` shows those there are")
-    _alter(server, entity, dict.fromkeys(gone))
+    ask(server, lambda admin: admin.alter_quotas(entity, dict.fromkeys(gone)))
     if as_json:
         print_json({"entity": entity, "removed": gone})
     else:
         say(f"{_named(entity)} has no {' '.join(gone)} any more")
-
-
-async def _described(client: Client) -> Described:
-    from ...client.admin import Admin
-
-    return await Admin(client).describe_quotas()
-
-
-def _alter(server: ServerAddress, entity: dict[str, str | None], values: Mapping[str, float | None]) -> None:
-    async def call(client: Client) -> None:
-        from ...client.admin import Admin
-
-        await Admin(client).alter_quotas(entity, values)
-
-    call_server(server, call)
 
 
 def _number(key: str, text: str) -> float:

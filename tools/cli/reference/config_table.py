@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ....server.config import KEPT_KEYS, TOPIC_KEYS
-from ....server.settings.broker_config import BROKER_KEYS
-from ....server.settings.broker_key import BrokerKey
+from ....server.config import KEPT_KEYS, TOPIC_KEYS, ConfigKey
+from ....server.config.broker_config import BROKER_KEYS
 from ...forward.settings.forward_settings import PROCESS_KEYS
 from ...forward.settings.link_settings import LINK_KEYS
 from .rights_table import kafka_table, native_table
@@ -27,7 +26,7 @@ def server_table() -> str:
     """Keys of the server, as a Markdown table."""
     rows = ["| key | variable | type | default | unit | meaning |", "|---|---|---|---|---|---|"]
     rows += [
-        f"| `{key.name}` | `TRIOLOG_{key.name.upper()}` | {key.type} | `{key.default}` | {key.unit} | {key.doc} |"
+        f"| `{key.name}` | `TRIOLOG_{key.name.upper()}` | {key.type} | `{key.default_text}` | {key.unit} | {key.doc} |"
         for key in BROKER_KEYS.values()
     ]
     return "\n".join(rows)
@@ -37,7 +36,7 @@ def topic_table() -> str:
     """Keys of topics, as a Markdown table."""
     rows = ["| key | type | default | unit | valid | meaning |", "|---|---|---|---|---|---|"]
     rows += [
-        f"| `{key.name}` | {key.type} | `{key.write(key.default)}` | {key.unit} | {key.valid} | {key.doc} |"
+        f"| `{key.name}` | {key.type} | `{key.default_text}` | {key.unit} | {key.valid} | {key.doc} |"
         for key in TOPIC_KEYS.values()
     ]
     return "\n".join(rows)
@@ -46,16 +45,14 @@ def topic_table() -> str:
 def kept_table() -> str:
     """Kafka's topic keys that are kept and have no effect, as a Markdown table."""
     rows = ["| key | type | default | valid | why it has no effect |", "|---|---|---|---|---|"]
-    rows += [
-        f"| `{key.name}` | {key.type} | `{key.write(key.default)}` | {key.valid} | {key.doc} |" for key in KEPT_KEYS.values()
-    ]
+    rows += [f"| `{key.name}` | {key.type} | `{key.default_text}` | {key.valid} | {key.doc} |" for key in KEPT_KEYS.values()]
     return "\n".join(rows)
 
 
-def forward_table(keys: Mapping[str, BrokerKey]) -> str:
+def forward_table(keys: Mapping[str, ConfigKey]) -> str:
     """Keys of links, or of the process that forwards, as a Markdown table."""
     rows = ["| key | type | default | unit | meaning |", "|---|---|---|---|---|"]
-    rows += [f"| `{key.name}` | {key.type} | `{key.default}` | {key.unit} | {key.doc} |" for key in keys.values()]
+    rows += [f"| `{key.name}` | {key.type} | `{key.default_text}` | {key.unit} | {key.doc} |" for key in keys.values()]
     return "\n".join(rows)
 
 

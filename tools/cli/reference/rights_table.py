@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ....protocol.kafka.apis import APIS
 from ....protocol.native import messages
 from ....server.listeners.kafka.access import guard as kafka_guard
-from ....server.listeners.kafka.access import seen_answers as kafka_seen
 from ....server.listeners.native.access import guard as native_guard
-from ....server.listeners.native.access import seen_answers as native_seen
 
 HEAD = ("| call | needs | leaves out |", "|---|---|---|")
 NOTHING = "nothing"
@@ -21,9 +19,7 @@ def native_table() -> str:
     for api, request in messages.REQUESTS.items():
         rules = native_guard.RULES[request]
         each = [] if rules.each is None else [f"each: {rules.each.says}"]
-        leaves_out = rules.hide or rules.sees
-        hidden = "" if leaves_out is None else native_seen.SAYS[leaves_out]
-        rows.append(_row(f"`{api}`", [*map(str, rules.whole), *each], hidden))
+        rows.append(_row(f"`{api}`", [*(rule.says for rule in rules.whole), *each], _hidden(rules.hide or rules.sees)))
     return "\n".join((*HEAD, *rows))
 
 
@@ -38,8 +34,12 @@ def kafka_table() -> str:
         rules = kafka_guard.Rules() if itself and api.key not in kafka_guard.RULES else kafka_guard.RULES[api.key]
         each = [] if rules.each is None else [f"each: {rules.each.says}"]
         needs = [*(rule.says for rule in rules.whole), *([itself] if itself else []), *each]
-        rows.append(_row(api.name, needs, "" if rules.hide is None else kafka_seen.SAYS[rules.hide]))
+        rows.append(_row(api.name, needs, _hidden(rules.hide)))
     return "\n".join((*HEAD, *rows))
+
+
+def _hidden(function: Callable[..., object] | None) -> str:
+    return "" if function is None else (function.__doc__ or "").removeprefix("Hide ").removesuffix(".")
 
 
 def _row(name: str, needs: Iterable[str], hidden: str) -> str:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ....protocol.limits import INT64_MAX
 from ....protocol.types import TimeRange, TopicPartition
 from ..terminal.output import count_text, say, say_lines, size_text
-from ..terminal.remote import ServerAddress, call_server
+from ..terminal.remote import ServerAddress
+from ..terminal.shapes import ask
 from ..terminal.times import Zone, format_time
 
 if TYPE_CHECKING:
-    from ...client.connection import Client
+    from ...client.admin import Admin
     from ...sql.session import Answer
     from ...sql.topic import Scan
 
@@ -36,13 +37,10 @@ def _walks(server: ServerAddress, scan: Scan, times: TimeRange) -> dict[TopicPar
     """The way to the range, of each partition that was read."""
     names = [span.name for span in scan.spans if span.low < span.high]
 
-    async def call(client: Client) -> list[dict[str, Any]]:
-        from ...client.admin import Admin
-
-        admin = Admin(client)
+    async def explained(admin: Admin) -> list[dict[str, Any]]:
         return [await admin.explain(name, times) for name in names]
 
-    return dict(zip(names, call_server(server, call), strict=True))
+    return dict(zip(names, ask(server, explained), strict=True))
 
 
 def _walked(walk: Mapping[str, Any]) -> str:

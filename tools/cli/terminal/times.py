@@ -28,6 +28,7 @@ Zone = tzinfo | None
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
+_SPOKEN_UNITS: Final = ((86_400 * 365, "years"), (86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "s"))
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
@@ -124,6 +125,17 @@ def format_time(timestamp_ms: int, zone: Zone = LOCAL) -> str:
         return str(timestamp_ms)
     text = moment.isoformat(timespec="milliseconds")
     return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
+
+
+def duration_text(seconds: float) -> str:
+    """`250 ms`, `12 minutes`, `3.4 days`: of two digits at most, where there is a larger unit."""
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for unit_s, unit in _SPOKEN_UNITS:
+        if seconds >= unit_s:
+            value = seconds / unit_s
+            return f"{value:.1f} {unit}" if value < 10 else f"{value:,.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _checked(text: str, timestamp_ms: int) -> int:

@@ -8,11 +8,12 @@ import click
 
 from ...statistics.rates import moment
 from ..terminal.output import draw, flush, json_line, json_option, terminal, timezone_option, write
-from ..terminal.remote import ServerAddress, call_server, server_option
+from ..terminal.remote import ServerAddress, server_option
+from ..terminal.shapes import ask
 from ..terminal.times import Zone
 
 if TYPE_CHECKING:
-    from ...client.connection import Client
+    from ...client.admin import Admin
 
 SHORTEST_S: Final = 0.1
 LONGEST_S: Final = 3600.0
@@ -34,8 +35,8 @@ def command(interval: float, once: bool, zone: Zone, server: ServerAddress, as_j
     Ends with Ctrl-C. Where standard output is no terminal, and JSON is not asked for, it looks once.
     """
 
-    async def call(client: Client) -> None:
-        watcher = Watcher(client, interval)
+    async def watch(admin: Admin) -> None:
+        watcher = Watcher(admin, interval)
         await watcher.begin()
         if as_json:
             await _print_lines(watcher, once=once)
@@ -46,16 +47,14 @@ def command(interval: float, once: bool, zone: Zone, server: ServerAddress, as_j
         else:
             await _live(watcher, server, zone)
 
-    call_server(server, call)
+    ask(server, watch)
 
 
 class Watcher:
     """A moment every `interval` seconds."""
 
-    def __init__(self, client: Client, interval: float) -> None:
-        from ...client.admin import Admin
-
-        self._admin = Admin(client)
+    def __init__(self, admin: Admin, interval: float) -> None:
+        self._admin = admin
         self._interval = interval
         self._before: dict[str, Any] = {}
         self._due = 0.0

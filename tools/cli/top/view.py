@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ..terminal.output import count_text, printable, size_text, table
-from ..terminal.times import Zone
-from .wear import age_text, wear_lines
+from ..terminal.shapes import columns
+from ..terminal.times import Zone, duration_text
+from .wear import wear_lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -90,7 +91,7 @@ def _directory(directory: dict[str, Any], wear: dict[str, Any] | None) -> Render
     if directory["is_refusing"]:
         return Text(f"{text}; appends are refused", "red")
     if wear is not None and wear["full_in_s"] is not None:
-        text += f", full in {age_text(wear['full_in_s'])}"
+        text += f", full in {duration_text(wear['full_in_s'])}"
     return Text(text, "red" if total and free / total < LOW_SPACE else "")
 
 
@@ -114,7 +115,7 @@ def _logs(moment: dict[str, Any]) -> RenderableType:
 
 
 def _topics(moment: dict[str, Any], rows: int) -> RenderableType:
-    columns = {"topic": "left", "records/s": "right", "in": "right", "out": "right", "records": "right", "size": "right"}
+    headings = columns("<topic", ">records/s", ">in", ">out", ">records", ">size")
     lines = [
         (
             printable(each["topic"]),
@@ -126,11 +127,11 @@ def _topics(moment: dict[str, Any], rows: int) -> RenderableType:
         )
         for each in moment["topics"][:rows]
     ]
-    return table(columns, lines)
+    return table(headings, lines)
 
 
 def _apis(moment: dict[str, Any], rows: int) -> RenderableType:
-    columns = {"call": "left", "per second": "right", "errors/s": "right", "p50": "right", "p99": "right"}
+    headings = columns("<call", ">per second", ">errors/s", ">p50", ">p99")
     lines = [
         (
             f"{each['protocol']} {each['api']}",
@@ -141,11 +142,11 @@ def _apis(moment: dict[str, Any], rows: int) -> RenderableType:
         )
         for each in moment["apis"][:rows]
     ]
-    return table(columns, lines)
+    return table(headings, lines)
 
 
 def _lags(moment: dict[str, Any], rows: int) -> RenderableType:
-    columns = {"group": "left", "topic": "left", "partition": "right", "offset": "right", "lag": "right"}
+    headings = columns("<group", "<topic", ">partition", ">offset", ">lag")
     lines = [
         (
             printable(each["group"]),
@@ -156,7 +157,7 @@ def _lags(moment: dict[str, Any], rows: int) -> RenderableType:
         )
         for each in moment["lags"][:rows]
     ]
-    return table(columns, lines)
+    return table(headings, lines)
 
 
 def _number(value: float) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from ..terminal.output import printable, size_text
-
-STEPS: Final = ((86_400 * 365, "years"), (86_400, "days"), (3_600, "hours"), (60, "minutes"), (0, "s"))
+from ..terminal.times import duration_text
 
 
 def wear_lines(wear: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -24,15 +23,6 @@ def wear_lines(wear: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield "wear", _disk(each)
 
 
-def age_text(seconds: float) -> str:
-    """`12 minutes`, `3.4 days`: of two digits at most."""
-    for least, unit in STEPS:
-        if seconds >= least:
-            value = seconds / (least or 1)
-            return f"{value:.1f} {unit}" if value < 10 and least else f"{value:,.0f} {unit}"
-    raise AssertionError(f"{seconds} s")
-
-
 def _disk(wear: dict[str, Any]) -> str:
     parts = [f"{', '.join(map(printable, wear['disks']))}: "]
     so_far = wear["lifetime_written_bytes"] or wear["disk_written_bytes"]
@@ -43,7 +33,7 @@ def _disk(wear: dict[str, Any]) -> str:
     if wear["pre_eol"] not in (None, "normal"):
         parts.append(f", blocks in reserve: {printable(wear['pre_eol'])}")
     if wear["days_left"] is not None:
-        parts.append(f"; lasts {age_text(wear['days_left'] * 86_400)}")
+        parts.append(f"; lasts {duration_text(wear['days_left'] * 86_400)}")
     return "".join(parts)
 
 

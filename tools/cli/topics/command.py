@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..terminal.failures import FailedError
 from ..terminal.output import count_text, draw, json_option, print_json, say, size_text, table
-from ..terminal.questions import confirmed, read_configs
-from ..terminal.remote import ServerAddress, call_server, server_option
+from ..terminal.remote import ServerAddress, server_option
+from ..terminal.shapes import ask, check_confirmed, columns, fields, read_configs, yes_option
 from .segments import segments
 from .topic_changes import add_partitions, alter, trim
 
 if TYPE_CHECKING:
-    from ....protocol.native.messages import ConfigEntry, TopicMetadata
-    from ...client.connection import Client
+    from ....protocol.native.messages import ConfigEntry, PartitionMetadata, TopicMetadata
+    from ...client.admin import Admin
 
 
 @click.group
@@ -38,15 +37,9 @@ command.add_command(trim)
 def create(name: str, partitions: int, configs: tuple[str, ...], server: ServerAddress, as_json: bool) -> None:
     """Create topic NAME. `triolog topics describe` shows every configuration key of a topic."""
     config = read_configs(configs, "--config")
-
-    async def call(client: Client) -> str | None:
-        from ...client.admin import Admin
-
-        return (await Admin(client).create_topic(name, partitions, config)).topic_id
-
-    topic_id = call_server(server, call)
+    created = ask(server, lambda admin: admin.create_topic(name, partitions, config))
     if as_json:
-        print_json({"name": name, "topic_id": topic_id, "partitions": partitions, "config": config})
+        print_json({"name": name, "topic_id": created.topic_id, "partitions": partitions, "config": config})
     else:
         say(f"created {name} with {count_text(partitions, 'partition')}")
 
@@ -56,18 +49,12 @@ def create(name: str, partitions: int, configs: tuple[str, ...], server: ServerA
 @json_option
 def list_topics(server: ServerAddress, as_json: bool) -> None:
     """List all topics."""
-
-    async def call(client: Client) -> list[TopicMetadata]:
-        from ...client.admin import Admin
-
-        return await Admin(client).list_topics()
-
-    topics = call_server(server, call)
+    topics = ask(server, lambda admin: admin.list_topics())
     if as_json:
         print_json([_summary(topic) for topic in topics])
     elif topics:
-        columns = {"topic": "left", "partitions": "right", "records": "right", "size": "right", "overridden": "left"}
-        draw(table(columns, [_row(topic) for topic in topics]))
+        headings = columns("<topic", ">partitions", ">records", ">size", "<overridden")
+        draw(table(headings, [_row(topic) for topic in topics]))
     else:
         say(f"{server} has no topics; `triolog topics create NAME` makes one")
 
@@ -79,15 +66,12 @@ def list_topics(server: ServerAddress, as_json: bool) -> None:
 def describe(name: str, server: ServerAddress, as_json: bool) -> None:
     """Show the partitions of topic NAME and its whole configuration."""
 
-    async def call(client: Client) -> tuple[TopicMetadata, dict[str, ConfigEntry]]:
-        from ...client.admin import Admin
-
-        admin = Admin(client)
+    async def described(admin: Admin) -> tuple[TopicMetadata, dict[str, ConfigEntry]]:
         return await admin.describe_topic(name), await admin.describe_config(name)
 
-    topic, config = call_server(server, call)
+    topic, config = ask(server, described)
     if as_json:
-        partitions = [_partition(topic, number) for number in range(len(topic.partitions))]
+        partitions = [_partition(part) for part in topic.partitions]
         settings = {key: {"value": entry.value, "source": entry.source} for key, entry in config.items()}
         print_json({**_summary(topic), "partitions": partitions, "config": settings})
         return
@@ -96,29 +80,16 @@ def describe(name: str, server: ServerAddress, as_json: bool) -> None:
 
 @command.command
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @server_option
 @json_option
 def delete(name: str, yes: bool, server: ServerAddress, as_json: bool) -> None:
     """Delete topic NAME and all of its records."""
-
-    async def describe(client: Client) -> TopicMetadata:
-        from ...client.admin import Admin
-
-        return await Admin(client).describe_topic(name)
-
-    async def call(client: Client) -> None:
-        from ...client.admin import Admin
-
-        await Admin(client).delete_topics(name)
-
-    topic = call_server(server, describe)
+    topic = ask(server, lambda admin: admin.describe_topic(name))
     records, partitions = _records(topic), len(topic.partitions)
-    if not yes:
-        question = f"Delete {name} with {count_text(partitions, 'partition')} and {count_text(records, 'record')}?"
-        if not confirmed(question):
-            raise FailedError(f"{name} was not deleted; --yes deletes without asking")
-    call_server(server, call)
+    question = f"Delete {name} with {count_text(partitions, 'partition')} and {count_text(records, 'record')}?"
+    check_confirmed(yes, question, f"{name} was not deleted; --yes deletes")
+    ask(server, lambda admin: admin.delete_topics(name))
     if as_json:
         print_json({"name": name, "deleted": True, "partitions": partitions, "records": records})
     else:
@@ -139,8 +110,7 @@ def _row(topic: TopicMetadata) -> tuple[str, ...]:
 
 def _summary(topic: TopicMetadata) -> dict[str, Any]:
     return {
-        "name": topic.name,
-        "topic_id": topic.topic_id,
+        **fields(topic, "name", "topic_id"),
         "partitions": len(topic.partitions),
         "records": _records(topic),
         "bytes": sum(part.size_bytes for part in topic.partitions),
@@ -148,37 +118,31 @@ def _summary(topic: TopicMetadata) -> dict[str, Any]:
     }
 
 
-def _partition(topic: TopicMetadata, number: int) -> dict[str, Any]:
-    part = topic.partitions[number]
+def _partition(part: PartitionMetadata) -> dict[str, Any]:
     if part.error is not None:
         return {"partition": part.partition, "error": str(part.error)}
     return {
-        "partition": part.partition,
-        "error": None,
-        "log_start_offset": part.log_start_offset,
-        "high_watermark": part.high_watermark,
+        **fields(part, "partition", "error", "log_start_offset", "high_watermark"),
         "records": part.high_watermark - part.log_start_offset,
         "bytes": part.size_bytes,
-        "segments": part.segments,
-        "waiting": part.waiting,
+        **fields(part, "segments", "waiting"),
     }
 
 
 def _partitions_table(topic: TopicMetadata) -> Any:
-    headings = ("partition", "log start", "high watermark", "records", "bytes", "segments")
-    columns = dict.fromkeys(headings, "right")
+    headings = columns(">partition", ">log start", ">high watermark", ">records", ">bytes", ">segments")
     if any(part.error is not None or part.waiting is not None for part in topic.partitions):
-        columns["error"] = "left"
+        headings["error"] = "left"
     rows: list[list[str]] = []
     for part in topic.partitions:
         records = part.high_watermark - part.log_start_offset
         numbers = (part.log_start_offset, part.high_watermark, records, part.size_bytes, part.segments)
         cells = ["-"] * len(numbers) if part.error is not None else [f"{number:,}" for number in numbers]
-        errors = [str(part.error or part.waiting or "")] if "error" in columns else []
+        errors = [str(part.error or part.waiting or "")] if "error" in headings else []
         rows.append([str(part.partition), *cells, *errors])
-    return table(columns, rows, title=f"topic {topic.name}")
+    return table(headings, rows, title=f"topic {topic.name}")
 
 
 def _config_table(config: dict[str, ConfigEntry]) -> Any:
     rows = [(key, entry.value, entry.source) for key, entry in sorted(config.items())]
-    return table({"configuration key": "left", "value": "right", "source": "left"}, rows, title="configuration")
+    return table(columns("<configuration key", ">value", "<source"), rows, title="configuration")

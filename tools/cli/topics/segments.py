@@ -7,47 +7,30 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
 from ..terminal.output import count_text, draw, json_option, print_json, printable, say, size_text, table, timezone_option
-from ..terminal.remote import ServerAddress, call_server, server_option
+from ..terminal.remote import ServerAddress, server_option
+from ..terminal.shapes import MOST, NOT_KNOWN, ask, columns, known, only_partitions_option
 from ..terminal.times import Zone, format_time
 
 if TYPE_CHECKING:
     from ....protocol.native.messages import DescribedSegment, DescribeSegmentsPartitionResponse
-    from ...client.connection import Client
 
-DEFAULT_LIMIT: Final = 1_000
-MOST: Final = 10_000
-LOG_COLUMNS: Final = {
-    "partition": "right",
-    "log start": "right",
-    "last stable": "right",
-    "high watermark": "right",
-    "log end": "right",
-    "on the device": "right",
-    "compacted": "right",
-    "segments": "right",
-    "size": "right",
-}
-SEGMENT_COLUMNS: Final = {
-    "partition": "right",
-    "base offset": "right",
-    "next offset": "right",
-    "size": "right",
-    "not before": "left",
-    "last": "left",
-    "": "left",
-    "entries": "right",
-    "aborted": "right",
-}
-NOT_KNOWN: Final = "-"
+LOG_COLUMNS: Final = columns(
+    *(">partition", ">log start", ">last stable", ">high watermark", ">log end"),
+    *(">on the device", ">compacted", ">segments", ">size"),
+)
+SEGMENT_COLUMNS: Final = columns(
+    *(">partition", ">base offset", ">next offset", ">size", "<not before", "<last", "<", ">entries", ">aborted")
+)
 
 
 @click.command
 @click.argument("name")
-@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only of this one; may be repeated.")
+@only_partitions_option
 @click.option(
-    "--limit", type=click.IntRange(0, MOST), default=DEFAULT_LIMIT, show_default=True, help="At most so many segments in all."
+    "--limit", type=click.IntRange(0, MOST), default=1_000, show_default=True, help="At most so many segments in all."
 )
 @timezone_option
 @server_option
@@ -58,15 +41,8 @@ def segments(name: str, partitions: tuple[int, ...], limit: int, zone: Zone, ser
     No record has a time before NOT BEFORE, which a server knows of what was appended since its start. ENTRIES are those of the
     offset index, and ABORTED the aborted transactions of a segment.
     """
-
-    async def call(client: Client) -> list[DescribeSegmentsPartitionResponse]:
-        from ....protocol.types import TopicPartition
-        from ...client.admin import Admin
-
-        wanted: list[str | TopicPartition] = [TopicPartition(name, number) for number in partitions] or [name]
-        return await Admin(client).describe_segments(*wanted, max_segments=limit)
-
-    logs = call_server(server, call)
+    wanted: list[str | TopicPartition] = [TopicPartition(name, number) for number in partitions] or [name]
+    logs = ask(server, lambda admin: admin.describe_segments(*wanted, max_segments=limit))
     if as_json:
         print_json([_as_json(log) for log in logs])
         return
@@ -124,14 +100,10 @@ def _as_json(log: DescribeSegmentsPartitionResponse) -> dict[str, Any]:
     if log.error is not None:
         return {"topic": log.topic, "partition": log.partition, "error": str(log.error)}
     body = log.to_body()
-    body["cleaned_up_to"] = _known(log.cleaned_up_to)
+    body["cleaned_up_to"] = known(log.cleaned_up_to)
     for each in body["segments"]:
-        each |= {key: _known(each[key]) for key in ("least_timestamp", "max_timestamp")}
+        each |= {key: known(each[key]) for key in ("least_timestamp", "max_timestamp")}
     for each in body["gaps"]:
         del each["size_bytes"]
-        each |= {key: _known(each[key]) for key in ("found_ms", "accepted_ms")}
+        each |= {key: known(each[key]) for key in ("found_ms", "accepted_ms")}
     return body
-
-
-def _known(value: int) -> int | None:
-    return None if value < 0 else value

@@ -10,12 +10,12 @@ from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
 from ..terminal.output import count_text, draw, json_option, print_json, say, table, timezone_option
 from ..terminal.places import TIME_HELP, read_place
-from ..terminal.questions import confirmed, read_configs
-from ..terminal.remote import ServerAddress, call_server, server_option
+from ..terminal.remote import ServerAddress, server_option
+from ..terminal.shapes import ask, check_confirmed, columns, only_partitions_option, read_configs, yes_option
 from ..terminal.times import Zone
 
 if TYPE_CHECKING:
-    from ...client.connection import Client
+    from ...client.admin import Admin
 
 
 @click.command
@@ -32,14 +32,11 @@ def alter(name: str, sets: tuple[str, ...], unsets: tuple[str, ...], server: Ser
     if twice := values.keys() & set(unsets):
         raise click.UsageError(f"{', '.join(sorted(twice))} is both set and unset")
 
-    async def call(client: Client) -> dict[str, str]:
-        from ...client.admin import Admin
-
-        admin = Admin(client)
+    async def changed(admin: Admin) -> dict[str, str]:
         await admin.alter_config(name, values, delete=unsets)
         return (await admin.describe_topic(name)).config
 
-    config = call_server(server, call)
+    config = ask(server, changed)
     if as_json:
         print_json({"name": name, "config": config})
     else:
@@ -58,13 +55,7 @@ def add_partitions(name: str, total: int, server: ServerAddress, as_json: bool) 
     Records with keys go by the key's hash modulo the number of partitions, so the records of a key that come after this
     are likely to go elsewhere than those before.
     """
-
-    async def call(client: Client) -> None:
-        from ...client.admin import Admin
-
-        await Admin(client).create_partitions(name, total)
-
-    call_server(server, call)
+    ask(server, lambda admin: admin.create_partitions(name, total))
     if as_json:
         print_json({"name": name, "partitions": total})
     else:
@@ -75,8 +66,8 @@ def add_partitions(name: str, total: int, server: ServerAddress, as_json: bool) 
 @click.argument("name")
 @click.option("--before", metavar="N|latest", help="Delete the records below this offset; latest: all there are.")
 @click.option("--before-time", metavar="TIME", help=f"Delete up to the first record at or after: {TIME_HELP}.")
-@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only of this one; may be repeated.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@only_partitions_option
+@yes_option
 @timezone_option
 @server_option
 @json_option
@@ -93,11 +84,9 @@ def trim(
     """Delete the oldest records of topic NAME. They cannot be read any more at once; their files go soon after."""
     place = read_place(before, before_time, zone, options=("--before", "--before-time"), purpose="up to where")
 
-    async def look(client: Client) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        from ...client.admin import Admin
+    async def look(admin: Admin) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         from ...client.procedures.topics import EARLIEST
 
-        admin = Admin(client)
         starts = await admin.offsets(name, EARLIEST)
         wanted = {partition: start for partition, start in starts.items() if not partitions or partition[1] in partitions}
         if missing := set(partitions) - {partition for _, partition in wanted}:
@@ -105,22 +94,14 @@ def trim(
         targets = await admin.offsets(name, place)
         return wanted, {partition: max(targets[partition], start) for partition, start in wanted.items()}
 
-    starts, targets = call_server(server, look)
+    starts, targets = ask(server, look)
     count = sum(targets[partition] - start for partition, start in starts.items())
-    if not yes and not confirmed(f"Delete the oldest {count_text(count, 'record')} of {name}?"):
-        raise FailedError(f"{name} was not trimmed; --yes deletes without asking")
-
-    async def call(client: Client) -> dict[TopicPartition, int]:
-        from ...client.admin import Admin
-
-        return await Admin(client).delete_records(targets)
-
-    found = call_server(server, call)
+    question = f"Delete the oldest {count_text(count, 'record')} of {name}?"
+    check_confirmed(yes, question, f"{name} was not trimmed; --yes deletes")
+    found = ask(server, lambda admin: admin.delete_records(targets))
     if as_json:
-        print_json(
-            [{"topic": topic, "partition": partition, "log_start_offset": start} for (topic, partition), start in found.items()]
-        )
+        print_json([{**partition._asdict(), "log_start_offset": start} for partition, start in found.items()])
         return
-    columns = {"topic": "left", "partition": "right", "log start before": "right", "log start": "right"}
+    headings = columns("<topic", ">partition", ">log start before", ">log start")
     rows = [(*map(str, partition), f"{starts[partition]:,}", f"{start:,}") for partition, start in found.items()]
-    draw(table(columns, rows))
+    draw(table(headings, rows))

@@ -2,48 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
-from ..terminal.output import count_text, draw, json_option, print_json, printable, say, table, timezone_option
-from ..terminal.questions import confirmed
-from ..terminal.remote import ServerAddress, call_server, server_option
+from ..terminal.output import draw, json_option, print_json, printable, say, table, timezone_option
+from ..terminal.remote import ServerAddress, server_option
+from ..terminal.shapes import (
+    NOT_KNOWN,
+    ask,
+    check_confirmed,
+    columns,
+    known_values,
+    limit_option,
+    only_partitions_option,
+    say_left_out,
+    yes_option,
+)
 from ..terminal.times import Zone, format_time
 
 if TYPE_CHECKING:
-    from ....protocol.native.messages import (
-        DescribedTransaction,
-        DescribeProducersPartitionResponse,
-        ListTransactionsResponse,
-    )
-    from ...client.connection import Client
+    from ....protocol.native.messages import DescribedTransaction, DescribeProducersPartitionResponse
+    from ...client.admin import Admin
 
-MOST: Final = 10_000
 STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
-LIST_COLUMNS: Final = {
-    "transactional id": "left",
-    "state": "left",
-    "producer id": "right",
-    "epoch": "right",
-    "partitions": "right",
-    "open for": "right",
-    "timeout": "right",
-    "last used": "left",
-}
-PRODUCER_COLUMNS: Final = {
-    "partition": "right",
-    "producer id": "right",
-    "epoch": "right",
-    "last sequence": "right",
-    "last wrote": "left",
-    "open since offset": "right",
-    "": "left",
-}
-NOTHING: Final = "-"
-
-limit_option = click.option("--limit", type=click.IntRange(0, MOST), default=1_000, show_default=True, help="At most so many.")
+LIST_COLUMNS: Final = columns(
+    *("<transactional id", "<state", ">producer id", ">epoch", ">partitions", ">open for", ">timeout", "<last used")
+)
+PRODUCER_COLUMNS: Final = columns(
+    *(">partition", ">producer id", ">epoch", ">last sequence", "<last wrote", ">open since offset", "<")
+)
 
 
 @click.group
@@ -62,23 +53,20 @@ def list_transactions(
     states: tuple[str, ...], open_for: float | None, limit: int, zone: Zone, server: ServerAddress, as_json: bool
 ) -> None:
     """List transactional ids: first what is open, the oldest before the others, then what was used last."""
-
-    async def call(client: Client) -> ListTransactionsResponse:
-        from ...client.admin import Admin
-
-        open_for_ms = None if open_for is None else round(open_for * 1000)
-        return await Admin(client).list_transactions(states=states or None, open_for_ms=open_for_ms, max_transactions=limit)
-
-    answer = call_server(server, call)
+    open_for_ms = None if open_for is None else round(open_for * 1000)
+    answer = ask(
+        server,
+        lambda admin: admin.list_transactions(states=states or None, open_for_ms=open_for_ms, max_transactions=limit),
+    )
     if as_json:
-        print_json({"transactions": [_known(each.to_body()) for each in answer.transactions], "left_out": answer.left_out})
+        listed = [known_values(each.to_body()) for each in answer.transactions]
+        print_json({"transactions": listed, "left_out": answer.left_out})
         return
     if answer.transactions:
         draw(table(LIST_COLUMNS, [_cells(each, each.partition_count, zone) for each in answer.transactions]))
     elif not answer.left_out:
         say("there are no such transactions" if states or open_for is not None else f"{server} knows no transactional ids")
-    if answer.left_out:
-        say(f"{count_text(answer.left_out, 'more transactional id')}; --limit shows more, up to {MOST:,}")
+    say_left_out(answer.left_out, "transactional id")
 
 
 @command.command
@@ -88,13 +76,7 @@ def list_transactions(
 @json_option
 def describe(transactional_ids: tuple[str, ...], zone: Zone, server: ServerAddress, as_json: bool) -> None:
     """Show transactional IDs with the partitions that have joined their transactions."""
-
-    async def call(client: Client) -> list[DescribedTransaction]:
-        from ...client.admin import Admin
-
-        return await Admin(client).describe_transactions(*transactional_ids)
-
-    described = call_server(server, call)
+    described = ask(server, lambda admin: admin.describe_transactions(*transactional_ids))
     if as_json:
         print_json([_described_json(each) for each in described])
         return
@@ -105,13 +87,12 @@ def describe(transactional_ids: tuple[str, ...], zone: Zone, server: ServerAddre
         if each.partitions:
             places = ", ".join(f"{printable(place.topic)}-{place.partition}" for place in each.partitions)
             say(f"{printable(each.transactional_id)} has joined {places}")
-    if wrong := [each for each in described if each.error is not None]:
-        raise FailedError("; ".join(printable(str(each.error)) for each in wrong))
+    _check_errors(described)
 
 
 @command.command
 @click.argument("topic")
-@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only of this one; may be repeated.")
+@only_partitions_option
 @click.option("--open", "open_only", is_flag=True, help="Only those that have a transaction open.")
 @limit_option
 @timezone_option
@@ -131,15 +112,8 @@ def producers(
     A transaction hangs when it is open on a partition and belongs to no transactional id: readers of committed records wait
     there, until the server aborts it after transaction_max_timeout_ms, or somebody does.
     """
-
-    async def call(client: Client) -> list[DescribeProducersPartitionResponse]:
-        from ....protocol.types import TopicPartition
-        from ...client.admin import Admin
-
-        wanted: list[str | TopicPartition] = [TopicPartition(topic, number) for number in partitions] or [topic]
-        return await Admin(client).describe_producers(*wanted, open_only=open_only, max_producers=limit)
-
-    answers = call_server(server, call)
+    wanted: list[str | TopicPartition] = [TopicPartition(topic, number) for number in partitions] or [topic]
+    answers = ask(server, lambda admin: admin.describe_producers(*wanted, open_only=open_only, max_producers=limit))
     if as_json:
         print_json([_producers_json(each) for each in answers])
         return
@@ -148,10 +122,8 @@ def producers(
         draw(table(PRODUCER_COLUMNS, rows))
     else:
         say(f"no producer {'has a transaction open' if open_only else 'is remembered'} in {printable(topic)}")
-    if left_out := sum(each.left_out for each in answers):
-        say(f"{count_text(left_out, 'more producer')}; --limit shows more, up to {MOST:,}")
-    if wrong := [each for each in answers if each.error is not None]:
-        raise FailedError("; ".join(printable(str(each.error)) for each in wrong))
+    say_left_out(sum(each.left_out for each in answers), "producer")
+    _check_errors(answers)
 
 
 @command.command
@@ -159,7 +131,7 @@ def producers(
 @click.option("--topic", help="Of what hangs: the topic.")
 @click.option("--partition", type=click.IntRange(0), help="Of what hangs: the partition.")
 @click.option("--producer-id", type=click.IntRange(0), help="Of what hangs: whose it is.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @server_option
 @json_option
 def abort(
@@ -182,22 +154,18 @@ def abort(
         what = f"the transaction of {printable(transactional_id)}"
     else:
         what = f"the transaction of producer {producer_id} on {printable(str(topic))}-{partition}"
-    if not yes and not confirmed(f"Abort {what}?"):
-        raise FailedError(f"{what} was not aborted; --yes does it without asking")
+    check_confirmed(yes, f"Abort {what}?", f"{what} was not aborted; --yes does it")
 
-    async def call(client: Client) -> int | None:
-        from ....protocol.types import TopicPartition
-        from ...client.admin import Admin
-
+    async def aborted(admin: Admin) -> int | None:
         if transactional_id is not None:
-            await Admin(client).abort_transaction(transactional_id)
+            await admin.abort_transaction(transactional_id)
             return None
         assert topic is not None
         assert partition is not None
         assert producer_id is not None
-        return await Admin(client).abort_hanging_transaction(TopicPartition(topic, partition), producer_id)
+        return await admin.abort_hanging_transaction(TopicPartition(topic, partition), producer_id)
 
-    start = call_server(server, call)
+    start = ask(server, aborted)
     if not as_json:
         say(f"aborted {what}" + ("" if start is None else f", open since offset {start:,}"))
     elif transactional_id is not None:
@@ -207,7 +175,9 @@ def abort(
         print_json({**place, "aborted": True, "start_offset": start})
 
 
-# ---- what people and programs see ------------------------------------------------------------------------------------------
+def _check_errors(answers: Sequence[Any]) -> None:
+    if wrong := [each for each in answers if each.error is not None]:
+        raise FailedError("; ".join(printable(str(each.error)) for each in wrong))
 
 
 def _cells(each: Any, partitions: int, zone: Zone) -> list[str]:
@@ -217,7 +187,7 @@ def _cells(each: Any, partitions: int, zone: Zone) -> list[str]:
         str(each.producer_id),
         str(each.producer_epoch),
         f"{partitions:,}",
-        NOTHING if each.open_ms < 0 else f"{each.open_ms / 1000:,.1f} s",
+        NOT_KNOWN if each.open_ms < 0 else f"{each.open_ms / 1000:,.1f} s",
         f"{each.timeout_ms / 1000:,g} s",
         _time(each.last_update_timestamp, zone),
     ]
@@ -229,29 +199,24 @@ def _producer_cells(partition: int, each: Any, zone: Zone) -> list[str]:
         str(partition),
         str(each.producer_id),
         str(each.producer_epoch),
-        NOTHING if each.last_sequence < 0 else f"{each.last_sequence:,}",
+        NOT_KNOWN if each.last_sequence < 0 else f"{each.last_sequence:,}",
         _time(each.last_timestamp, zone),
-        f"{each.transaction_start_offset:,}" if is_open else NOTHING,
+        f"{each.transaction_start_offset:,}" if is_open else NOT_KNOWN,
         "hanging" if each.is_hanging else "open" if is_open else "",
     ]
 
 
 def _time(timestamp: int, zone: Zone) -> str:
-    return NOTHING if timestamp < 0 else format_time(timestamp, zone)
-
-
-def _known(body: dict[str, Any]) -> dict[str, Any]:
-    """Numbers that are not known, as null."""
-    return {key: None if value == -1 else value for key, value in body.items()}
+    return NOT_KNOWN if timestamp < 0 else format_time(timestamp, zone)
 
 
 def _described_json(each: DescribedTransaction) -> dict[str, Any]:
     if each.error is not None:
         return {"transactional_id": each.transactional_id, "error": str(each.error)}
-    return _known(each.to_body())
+    return known_values(each.to_body())
 
 
 def _producers_json(answer: DescribeProducersPartitionResponse) -> dict[str, Any]:
     if answer.error is not None:
         return {"topic": answer.topic, "partition": answer.partition, "error": str(answer.error)}
-    return {**answer.to_body(), "producers": [_known(each.to_body()) for each in answer.producers]}
+    return {**answer.to_body(), "producers": [known_values(each.to_body()) for each in answer.producers]}

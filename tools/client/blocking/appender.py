@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Any
 
 import attrs
 
-from ....protocol.errors import ExpectedOffsetError, RequestError
+from ....protocol.errors import ExpectedOffsetError
 from ....protocol.native.messages import PlainRecord
 from ....protocol.types import TopicPartition
-from ..backoff import Backoff
+from ..backoff import Backoff, Retries
 from ..config import ProducerConfig
 from ..sending.append_once import Append, Appended, Appends
 from .client import BlockingClient
@@ -50,11 +49,5 @@ class BlockingAppender:
 
     def _append(self, append: Append) -> Appended:
         backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
-        deadline = time.monotonic() + self._config.delivery_timeout_ms / 1000
-        while True:
-            try:
-                return self._client.run(self._appends.attempt(append))
-            except RequestError as exc:
-                if not exc.retriable or time.monotonic() >= deadline:
-                    raise
-            time.sleep(backoff.pause_s())
+        retries = Retries(self._config.delivery_timeout_ms / 1000, backoff=backoff)
+        return self._client.retried(lambda: self._client.run(self._appends.attempt(append)), retries)

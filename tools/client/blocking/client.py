@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import attrs
+
 from ....protocol import limits
-from ....protocol.errors import SaslAuthenticationError
+from ....protocol.errors import RequestError, SaslAuthenticationError
 from ....protocol.native.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -19,6 +22,7 @@ from ....protocol.native.messages import (
     DescribeConfigsResponse,
     ExplainRequest,
     ExplainResponse,
+    FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     HelloResponse,
@@ -31,14 +35,50 @@ from ....protocol.native.messages import (
     RequestMessage,
     ResponseMessage,
 )
-from ..backoff import Backoff
+from ..backoff import Backoff, Retries
 from ..config import AddressSource, ClientConfig
 from ..errors import ClosedError, ConnectionLostError
 from ..exchange import expect, is_answered
-from ..procedures.topics import Procedure
+from ..procedures.topics import Procedure, checked
 from .connection import BlockingConnection
 
 T = TypeVar("T")
+
+
+@attrs.frozen(eq=False, repr=False)
+class Started:
+    """A request that is under way while whoever asked does something else."""
+
+    _client: BlockingClient
+    _connection: BlockingConnection
+    _correlation_id: int
+    _wait_ms: int
+    _overdue_at: float
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its connection is."""
+        return self._connection.is_lost
+
+    def is_due(self, deadline: float) -> bool:
+        """Receive until then; whether `take` has an answer or an error at once."""
+        while not self._connection.is_answered(self._correlation_id) and time.monotonic() < self._overdue_at:
+            if not self._connection.pump(min(deadline, self._overdue_at)) and time.monotonic() >= deadline:
+                return False
+        return True
+
+    def take(self) -> ResponseMessage:
+        """The answer; raises what `BlockingClient.call` does, also when it is overdue."""
+        return self._connection.finish(self._correlation_id, self._overdue_at)
+
+    def wait(self) -> ResponseMessage:
+        """The answer, which may take from now on as long as any."""
+        return self._connection.finish(self._correlation_id, time.monotonic() + self._client.timeout_s(self._wait_ms))
+
+    def forget(self) -> None:
+        """The answer is of no interest any more."""
+        with contextlib.suppress(RequestError):
+            self._connection.forget(self._correlation_id)
 
 
 class BlockingClient:
@@ -102,6 +142,39 @@ class BlockingClient:
         connection = self.connected()
         correlation_id = connection.start(request, deadline)
         return connection.finish(correlation_id, deadline) if is_answered(request) else None
+
+    def start(self, request: RequestMessage, wait_ms: int = 0) -> Started:
+        """Send any request that is answered, and do not wait. Raises ConnectionLostError, RequestTimedOutError."""
+        connection, deadline = self.connected(), time.monotonic() + self.timeout_s(wait_ms)
+        return Started(self, connection, connection.start(request, deadline), wait_ms, deadline)
+
+    def retried(self, ask: Callable[[], T], retries: Retries) -> T:
+        """Repeat what asks this client until there is an answer, or raise what it failed with."""
+        while True:
+            try:
+                with self.within(retries.give_up_at):
+                    return ask()
+            except RequestError as exc:
+                retries.failed(exc)
+
+    def fetch_partition(self, request: FetchRequest, retries: Retries, ahead: Started | None = None) -> FetchPartitionResponse:
+        """The answer of a fetch from one partition; `ahead` is the same fetch, sent before. Raises the partition's error."""
+
+        def ask() -> FetchPartitionResponse:
+            nonlocal ahead
+            sent, ahead = ahead, None
+            response = self.fetch(request) if sent is None else expect(FetchResponse, sent.wait())
+            [entry] = checked(response.partitions)
+            return entry
+
+        return self.retried(ask, retries)
+
+    def fetch_ahead(self, request: FetchRequest) -> Started | None:
+        """Ask now for what `fetch_partition` takes later; None when it cannot be asked now, and that asks itself then."""
+        try:
+            return self.start(request, request.max_wait_ms)
+        except RequestError:
+            return None
 
     def run(self, procedure: Procedure[T]) -> T:
         """Drive a procedure to its result; what a call raises ends it."""

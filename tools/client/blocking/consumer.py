@@ -17,7 +17,7 @@ import attrs
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.native.messages import FetchResponse
 from ....protocol.types import Record, TimeRange, TopicPartition
-from ..backoff import Backoff
+from ..backoff import Backoff, Retries
 from ..config import ConsumerConfig
 from ..errors import ClosedError
 from ..exchange import expect
@@ -26,17 +26,14 @@ from ..procedures import topics as procedures
 from ..procedures.groups import CommittedOffset
 from ..procedures.topics import EARLIEST, LATEST, AtOffset, Place, Procedure
 from ..reading import Fetch, FetchedBatch, Reading
-from .client import BlockingClient
-from .connection import BlockingConnection
+from .client import BlockingClient, Started
 
 T = TypeVar("T")
 
 
 class _Ahead(NamedTuple):
     fetch: Fetch
-    connection: BlockingConnection
-    correlation_id: int
-    deadline: float
+    started: Started
 
 
 class BlockingConsumer:
@@ -174,14 +171,8 @@ class BlockingConsumer:
 
     def _retried(self, procedure: Callable[[], Procedure[T]]) -> T:
         backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
-        give_up_at = time.monotonic() + self._config.retry_timeout_ms / 1000
-        while True:
-            try:
-                return self._client.run(procedure())
-            except RequestError as exc:
-                if not exc.retriable or time.monotonic() >= give_up_at:
-                    raise
-            time.sleep(backoff.pause_s())
+        retries = Retries(self._config.retry_timeout_ms / 1000, backoff=backoff)
+        return self._client.retried(lambda: self._client.run(procedure()), retries)
 
     def _receive(self, deadline: float) -> None:
         """Take in one answer, waiting no longer than the deadline, and ask for the next one."""
@@ -190,24 +181,20 @@ class BlockingConsumer:
         ahead = self._ahead or self._ask()
         if ahead is None:
             return
-        while not ahead.connection.is_answered(ahead.correlation_id) and time.monotonic() < ahead.deadline:
-            if not ahead.connection.pump(min(deadline, ahead.deadline)) and time.monotonic() >= deadline:
-                return
+        if not ahead.started.is_due(deadline):
+            return
         self._ahead = None
-        answer = ahead.connection.finish(ahead.correlation_id, ahead.deadline)
-        for batch in self._reading.accept(ahead.fetch, expect(FetchResponse, answer)):
+        for batch in self._reading.accept(ahead.fetch, expect(FetchResponse, ahead.started.take())):
             self._batches.append(batch)
         self._forget_failures()
-        if not ahead.connection.is_lost:
+        if not ahead.started.is_lost:
             self._ask()
 
     def _ask(self) -> _Ahead | None:
         fetch = self._reading.next_fetch()
         if fetch is None:
             return None
-        deadline = time.monotonic() + self._client.timeout_s(fetch.request.max_wait_ms)
-        connection = self._client.connected()
-        self._ahead = _Ahead(fetch, connection, connection.start(fetch.request, deadline), deadline)
+        self._ahead = _Ahead(fetch, self._client.start(fetch.request, fetch.request.max_wait_ms))
         return self._ahead
 
     def _reset_lost(self) -> None:
@@ -248,5 +235,5 @@ class BlockingConsumer:
 
     def _forget_ahead(self) -> None:
         if self._ahead is not None:
-            self._ahead.connection.forget(self._ahead.correlation_id)
+            self._ahead.started.forget()
             self._ahead = None

@@ -7,18 +7,12 @@ from typing import NamedTuple
 
 from ....protocol.errors import RequestError, UnsupportedVersionError
 from ....protocol.native.messages import (
-    AlterShareGroupOffsetsRequest,
     CommitOffsetsRequest,
     CommittedPartition,
-    DeleteGroupsRequest,
-    DescribedGroup,
-    DescribeGroupsRequest,
     EndTransactionRequest,
     FetchOffsetsRequest,
     InitProducerRequest,
-    ListGroupsRequest,
     OffsetsPartition,
-    SharedStart,
     TransactionProducer,
 )
 from ....protocol.types import NO_OFFSET, TopicPartition
@@ -75,33 +69,6 @@ def fetch_offsets(
         for entry in checked(response.partitions)
         if entry.offset != NO_OFFSET
     }
-
-
-def list_groups() -> Procedure[list[str]]:
-    """Every group that has offsets, by name."""
-    response = yield ListGroupsRequest()
-    return list(response.groups)
-
-
-def describe_groups(groups: Iterable[str]) -> Procedure[list[DescribedGroup]]:
-    """State and members of groups, in order; an entry may have an error."""
-    response = yield DescribeGroupsRequest(tuple(groups))
-    return list(response.groups)
-
-
-def delete_groups(groups: Iterable[str]) -> Procedure[None]:
-    """Delete groups' offsets; raises the first error, after the others were tried."""
-    response = yield DeleteGroupsRequest(tuple(groups))
-    checked(response.groups)
-
-
-def alter_share_group_offsets(group: str, offsets: Mapping[TopicPartition, int]) -> Procedure[None]:
-    """Let a share group read from there; raises the first error, after all were tried."""
-    if not offsets:
-        return
-    starts = tuple(SharedStart(*partition, offset) for partition, offset in offsets.items())
-    response = yield AlterShareGroupOffsetsRequest(group, starts)
-    checked(response.partitions)
 
 
 def explain_refusal(error: RequestError) -> RequestError:

@@ -12,31 +12,16 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from ....protocol.errors import RequestError, UnknownTopicOrPartitionError
+from ....protocol.limits import MAX_PARTITIONS_PER_REQUEST
 from ....protocol.native.messages import (
-    AlterConfigsRequest,
-    ConfigChange,
-    ConfigEntry,
-    CreatedTopic,
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteTopicsRequest,
-    DescribeConfigsRequest,
-    ExplainPartition,
-    ExplainRequest,
     MetadataRequest,
-    NewPartitions,
-    NewTopic,
     OffsetsForTimesPartition,
     OffsetsForTimesPartitionResponse,
     OffsetsForTimesRequest,
     RequestMessage,
-    StatisticsRequest,
     TopicMetadata,
-    end_of,
 )
-from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_OFFSET, Isolation, TimeRange, TopicPartition
+from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_OFFSET, Isolation, TopicPartition
 
 T = TypeVar("T")
 Procedure = Generator[RequestMessage, Any, T]
@@ -63,22 +48,9 @@ LATEST: Final = AtTime(LATEST_TIMESTAMP)
 """The high watermark."""
 
 
-def create_topics(topics: Iterable[NewTopic], validate_only: bool) -> Procedure[list[CreatedTopic]]:
-    """Create topics; raises the first error, after the others were tried."""
-    response = yield CreateTopicsRequest(tuple(topics), validate_only)
-    return list(checked(response.topics))
-
-
-def delete_topics(names: Iterable[str]) -> Procedure[None]:
-    """Delete topics; raises the first error, after the others were tried."""
-    response = yield DeleteTopicsRequest(tuple(names))
-    checked(response.topics)
-
-
-def list_topics() -> Procedure[list[TopicMetadata]]:
-    """Every topic, by name."""
-    response = yield MetadataRequest(None)
-    return list(response.topics)
+def answer_to(request: RequestMessage) -> Procedure[Any]:
+    """The answer, as it comes."""
+    return (yield request)
 
 
 def describe_topic(name: str) -> Procedure[TopicMetadata]:
@@ -89,50 +61,6 @@ def describe_topic(name: str) -> Procedure[TopicMetadata]:
         if topic.name == name:
             return topic
     raise UnknownTopicOrPartitionError(f"the server's answer leaves out topic {name!r}")
-
-
-def describe_config(name: str) -> Procedure[dict[str, ConfigEntry]]:
-    """Every configuration key of one topic, with where its value comes from."""
-    response = yield DescribeConfigsRequest((name,))
-    (topic,) = checked(response.topics)
-    return dict(topic.config)
-
-
-def create_partitions(name: str, total: int) -> Procedure[None]:
-    """Give a topic more partitions: `total` in all."""
-    response = yield CreatePartitionsRequest((NewPartitions(name, total),))
-    checked(response.topics)
-
-
-def alter_config(name: str, values: Mapping[str, str], delete: Iterable[str]) -> Procedure[None]:
-    """Set keys of a topic, and give others back to the server's defaults; all or none."""
-    response = yield AlterConfigsRequest((ConfigChange(name, dict(values), tuple(delete)),))
-    checked(response.topics)
-
-
-def delete_records(before: Mapping[TopicPartition, int]) -> Procedure[dict[TopicPartition, int]]:
-    """Delete records below an offset, -1 for all; the log start offsets from then on. Raises the first error, after the
-    others were tried."""
-    response = yield DeleteRecordsRequest(
-        tuple(DeleteRecordsPartition(*partition, offset) for partition, offset in before.items())
-    )
-    return {TopicPartition(entry.topic, entry.partition): entry.log_start_offset for entry in checked(response.partitions)}
-
-
-def explain(partition: TopicPartition, place: Place | TimeRange, with_segments: bool) -> Procedure[dict[str, Any]]:
-    """The walk of a lookup, or to a range of times, as docs/native-protocol.md tells it."""
-    offset = place.offset if isinstance(place, AtOffset) else None
-    timestamp = place.timestamp if isinstance(place, AtTime) else None
-    ends = (place.start, end_of(place)) if isinstance(place, TimeRange) else (None, None)
-    response = yield ExplainRequest((ExplainPartition(*partition, offset, timestamp, *ends),), with_segments)
-    (answer,) = checked(response.partitions)
-    return dict(answer.walk or {})
-
-
-def statistics() -> Procedure[dict[str, Any]]:
-    """What the server has counted, as docs/native-protocol.md lists it."""
-    response = yield StatisticsRequest()
-    return dict(response.statistics)
 
 
 def partitions_of(topics: Iterable[str | TopicPartition]) -> Procedure[list[TopicPartition]]:
@@ -151,13 +79,21 @@ def lookup_times(
     timestamps: Mapping[TopicPartition, int], isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> Procedure[dict[TopicPartition, OffsetsForTimesPartitionResponse]]:
     """Look one timestamp up in each partition; where there is no such record, offset and timestamp are -1."""
-    if not timestamps:
-        return {}
-    request = OffsetsForTimesRequest(
-        tuple(OffsetsForTimesPartition(*partition, timestamp) for partition, timestamp in timestamps.items()), isolation
-    )
-    response = yield request
-    return {TopicPartition(entry.topic, entry.partition): entry for entry in checked(response.partitions)}
+    entries = yield from offsets_at(list(timestamps.items()), isolation)
+    return {TopicPartition(entry.topic, entry.partition): entry for entry in checked(entries)}
+
+
+def offsets_at(
+    questions: Sequence[tuple[TopicPartition, int]], isolation: Isolation
+) -> Procedure[list[OffsetsForTimesPartitionResponse]]:
+    """The answers for partitions and timestamps, in order, with their errors; as many at a time as a request takes."""
+    found: list[OffsetsForTimesPartitionResponse] = []
+    for first in range(0, len(questions), MAX_PARTITIONS_PER_REQUEST):
+        some = questions[first : first + MAX_PARTITIONS_PER_REQUEST]
+        entries = tuple(OffsetsForTimesPartition(*partition, timestamp) for partition, timestamp in some)
+        response = yield OffsetsForTimesRequest(entries, isolation)
+        found += response.partitions
+    return found
 
 
 def locate(

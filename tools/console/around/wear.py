@@ -9,8 +9,8 @@ from typing import Any, Final
 from ....protocol.native.messages import TopicMetadata
 from ..routes import Call, Route, page
 from ..watching.history import shortened
+from ..watching.rates import DISK, PROCESS, disk_name
 from ..watching.watcher import now_ms
-from ..watching.wear_series import DISK, PROCESS, disk_name
 
 POINTS: Final = 180
 DAY_S: Final = 86_400

@@ -12,8 +12,8 @@ from typing import Final
 
 import trio
 
+from ....server.config.address import Address, is_loopback
 from ....server.listeners.http.access import HttpAccess
-from ....server.settings.address import Address, is_loopback
 from ..around.links import KnownLinks
 from ..dispatch import Dispatch
 from ..listening import ConsoleListener, address_of, listening_socket

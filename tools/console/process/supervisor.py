@@ -7,7 +7,6 @@ wait.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import subprocess
@@ -19,21 +18,13 @@ from typing import Final
 import attrs
 import trio
 
+from ....server.config.address import Address
 from ....server.listeners.addresses import Addresses
-from ....server.settings.address import Address
-from ...client.backoff import Backoff
+from ...forward.process.supervised_child import SupervisedChild, reachable
 
-LOGGER: Final = logging.getLogger(__name__)
-FIRST_PAUSE_MS: Final = 500
-LONGEST_PAUSE_MS: Final = 60_000
-SETTLED_S: Final = 60.0
-"""A child that has lived as long begins anew with short pauses."""
-END_S: Final = 5.0
-"""How long it may take to end."""
 WRONG_COMMAND_LINE: Final = 2
 """Exit code after which trying again is of no use."""
 BACKLOG: Final = 128
-ANY_HOST: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 OURS: Final = "TRIOLOG_"
 """Variables that are meant for the server, or for other commands, begin so."""
 
@@ -69,58 +60,27 @@ class ConsoleChild:
 
                 def both(addresses: Addresses) -> None:
                     assert addresses.native is not None
-                    nursery.start_soon(self._supervise, self._command(addresses))
+                    nursery.start_soon(self._child(addresses).supervise)
                     started(attrs.evolve(addresses, console=self.address))
 
                 await serve(both)
                 nursery.cancel_scope.cancel()
+
+    def _child(self, addresses: Addresses) -> SupervisedChild:
+        variables = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+        how = {"stdin": subprocess.DEVNULL, "env": variables, "pass_fds": (self.listening.fileno(),)}
+        return SupervisedChild(
+            name=f"console process on http://{self.address}/",
+            start=partial(trio.lowlevel.open_process, self._command(addresses), **how),
+            final_codes=frozenset({WRONG_COMMAND_LINE}),
+        )
 
     def _command(self, addresses: Addresses) -> list[str]:
         native, control = addresses.native, addresses.control
         assert native is not None
         return [
             *(sys.executable, "-m", "triolog.tools.cli", "console"),
-            *("--server", str(_reachable(native)), "--listen-fd", str(self.listening.fileno()), "--parent", str(os.getpid())),
-            *(("--control", str(_reachable(control))) if control is not None else ()),
+            *("--server", str(reachable(native)), "--listen-fd", str(self.listening.fileno()), "--parent", str(os.getpid())),
+            *(("--control", str(reachable(control))) if control is not None else ()),
             *self.options,
         ]
-
-    async def _supervise(self, command: Sequence[str]) -> None:
-        """Keep it running until cancelled; then it is stopped."""
-        backoff = Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
-        variables = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-        start = partial(
-            trio.lowlevel.open_process, stdin=subprocess.DEVNULL, env=variables, pass_fds=(self.listening.fileno(),)
-        )
-        while True:
-            begun_s = trio.current_time()
-            child = await start(command)
-            LOGGER.info("console process %d shows the server on http://%s/", child.pid, self.address)
-            try:
-                code = await child.wait()
-            except trio.Cancelled:
-                with trio.CancelScope(shield=True):
-                    await _end(child)
-                raise
-            if code == WRONG_COMMAND_LINE:
-                LOGGER.error("the console process does not start; it says why, and is not started again")
-                return
-            if trio.current_time() - begun_s >= SETTLED_S:
-                backoff.reset()
-            pause_s = backoff.pause_s()
-            LOGGER.warning("the console process has ended with exit code %d; it is started again in %.1f s", code, pause_s)
-            await trio.sleep(pause_s)
-
-
-def _reachable(address: Address) -> Address:
-    """From this machine."""
-    return Address(ANY_HOST.get(address.host, address.host), address.port)
-
-
-async def _end(child: trio.Process) -> None:
-    child.terminate()
-    with trio.move_on_after(END_S):
-        await child.wait()
-        return
-    child.kill()
-    await child.wait()

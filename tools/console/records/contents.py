@@ -10,8 +10,7 @@ import json
 from typing import Any, Final
 
 from ..parameters import exact
-from .json_text import indented
-from .msgpack_text import NotMsgpackError, msgpack_text
+from .value_text import NotMsgpackError, indented, msgpack_text
 
 KINDS: Final = ("auto", "json", "text", "msgpack", "hex")
 PREVIEW_CHARS: Final = 400

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import trio
 
 from ....protocol.native.messages import FetchResponse
-from ....protocol.types import Isolation, TimeRange, TopicPartition
+from ....protocol.types import Isolation, Record, TimeRange, TopicPartition
 from ...client.config import ConsumerConfig
 from ...client.connection import Client
 from ...client.reading import FetchedBatch, Reading
@@ -144,3 +144,21 @@ def _named(topic: str, places: Mapping[int, int]) -> dict[TopicPartition, int]:
 
 def _time(row: Row) -> int:
     return int(row["timestamp"])
+
+
+SMALL_BYTES: Final = 1024
+"""One whole batch comes in any case."""
+
+
+async def record_at(client: Client, partition: TopicPartition, offset: int) -> Record | None:
+    """None where there is none: it was compacted away, or is the marker of a transaction."""
+    reading = Reading(ConsumerConfig(max_wait_ms=0, partition_max_bytes=SMALL_BYTES, skip_gaps=True))
+    reading.assign({partition: offset}, {partition: offset + 1})
+    fetch = reading.next_fetch()
+    assert fetch is not None
+    response = await client.fetch(fetch.request)
+    for batch in reading.accept(fetch, response):
+        found: list[Record] = await unpacked(batch)
+        if found:
+            return found[0]
+    return None

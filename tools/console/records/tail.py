@@ -21,8 +21,8 @@ from ...client.reading import FetchedBatch, Reading
 from ..events import EventQueue
 from ..parameters import exact
 from .contents import shown_record
-from .matching import Needle
 from .pages import unpacked
+from .search import Needle
 
 MAX_SHOWN: Final = 40
 """Of one event."""

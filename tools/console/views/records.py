@@ -15,10 +15,8 @@ from ..errors import ApiError, BadParameterError
 from ..events import EventQueue, event_stream
 from ..parameters import Parameters, exact
 from ..records.contents import KINDS, shown_record
-from ..records.matching import PLACES, Needle
-from ..records.pages import Page, PagedTopic, Places, newer, older
-from ..records.search import Search
-from ..records.single import record_at
+from ..records.pages import Page, PagedTopic, Places, newer, older, record_at
+from ..records.search import PLACES, Needle, Search
 from ..records.tail import Tail
 from ..routes import Call, Route, data, page
 

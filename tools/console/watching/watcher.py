@@ -26,9 +26,8 @@ from ...client.tls import TlsConfig
 from ...statistics.rates import moment
 from ..errors import ApiError
 from ..events import EventQueue, encoded
-from .counts import CountedBefore
 from .history import History
-from .wear_series import wear_series
+from .rates import CountedBefore, wear_series
 
 WATCHED_S: Final = 1.0
 UNWATCHED_S: Final = 5.0

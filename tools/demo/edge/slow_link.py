@@ -1,5 +1,4 @@
-"""The uplink: a TCP proxy that is down, or up and slow. What stands behind it may move: the target is asked for with every
-connection."""
+"""The uplink: a TCP proxy that is down, or up and slow. It looks its target up for each connection."""
 
 from __future__ import annotations
 
@@ -35,7 +34,8 @@ class SlowLink:
         """Until cancelled."""
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         self.port = listeners[0].socket.getsockname()[1]
-        await trio.serve_listeners(self._carry, listeners, task_status=_Ready(task_status))
+        task_status.started()
+        await trio.serve_listeners(self._carry, listeners)
 
     async def _carry(self, client: trio.SocketStream) -> None:
         """One connection. While the link is down it ends at once."""
@@ -57,13 +57,3 @@ class SlowLink:
                     await trio.sleep_until(self._free_at)
                 await sink.send_all(data)
         end()
-
-
-class _Ready(trio.TaskStatus[list[trio.SocketListener]]):
-    """Says that it is ready, not with what."""
-
-    def __init__(self, task_status: trio.TaskStatus[None]) -> None:
-        self._task_status = task_status
-
-    def started(self, value: object = None) -> None:
-        self._task_status.started()

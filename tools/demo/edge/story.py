@@ -1,237 +1,348 @@
-"""The edge demo from the first record to the sum: a week without an uplink, the uplink, a kill, and what has arrived."""
+"""The edge demo from the first record to the sum: a week without an uplink, the uplink, a kill, and what has arrived.
+
+An upstream that is not ours is met through the link, but then says itself where it is: so it is the forwarder that is slow, and
+the upstream is not killed.
+"""
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import trio
 
+from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import TopicPartition
 from ...client.admin import Admin
 from ...client.config import ClientConfig
-from ...client.connection import connect
-from ..ending import DemoFindings
-from ..server_process import Address
-from ..telling import Narrator, Telling
-from . import accounts as claims
-from .accounts import Account, TopicAccount
-from .producing import PLACES, Production, write_week
+from ...client.connection import Client, connect
+from ...client.producer import SentRecord, open_producer
+from ...forward.process.asking import ask
+from ...forward.process.place import CONTROL
+from ..flights import Flight, send_flight
+from ..processes import Process, serve_arguments
+from ..showing import Demo
+from .accounts import Account, sums
+from .slow_link import SlowLink
 from .small_disk import SmallDisk
-from .stage import Stage, open_stage
-from .upstream import Arrived
-from .week import PARTITIONS, Written, topic_config
+from .upstream import Arrived, delete_topics, read_upstream
+from .week import CANCELLATIONS, DELAYS, DEPARTURES, DUTIES, PARTITIONS, Written, topic_config
 
+PLACES: Final = tuple(TopicPartition(topic, number) for topic, count in PARTITIONS.items() for number in range(count))
+STORAGE_ERRORS: Final = frozenset({"KAFKA_STORAGE_ERROR", "UNKNOWN_SERVER_ERROR"})
+"""The errors of a server that could not write. Others are on purpose: POLICY_VIOLATION, and RECORD_LIST_TOO_LARGE, after which
+a producer sends smaller pieces."""
+LINK: Final = "uplink"
+LINK_BYTES_PER_SECOND: Final = 1_000_000
+"""Of the proxy: 8 Mbit/s."""
+DIRECT_BYTES_PER_SECOND: Final = 6_000_000
+"""Before compression, where the records cannot be led through the proxy: about the same."""
+SETTINGS: Final = {"TRIOLOG_RETENTION_CHECK_INTERVAL_MS": "1000"}
+CONFIG: Final = """\
+server = "{server}"
+state_dir = "{state_dir}"
+node = "{node}"
+
+[[forward]]
+name = "{link}"
+to = "{to}"
+topics = {topics}
+priority = {priority}
+target = "{{node}}.{{topic}}"
+compression = "zstd"
+transaction_max_bytes = 1_048_576
+max_bytes_per_second = {max_bytes_per_second}
+create_config = {{ "retention.ms" = "-1" }}
+"""
 LOOK_S: Final = 0.05
-GOING_ON: Final = frozenset({"running", "draining"})
-"""States of a link in which its backlog is known."""
+ASK_S: Final = 10.0
 FORWARD_TIMEOUT_S: Final = 240.0
-
-
-@attrs.frozen(kw_only=True)
-class WeekEnd:
-    """How things stand before the link comes back."""
-
-    seconds: float
-    written: int
-    refused: int
-    stored: int
-    dropped: int
-    turned_away: int
-    """Attempts of the forwarder to reach the upstream."""
-
-
-@attrs.frozen(kw_only=True)
-class Kill:
-    """Of everything at once."""
-
-    at_s: float
-    """Since the link came back."""
-    forwarded: int
-    statuses: dict[str, int]
-    restart_ms: float
-    """Until everything was there again."""
-
-
-class EdgeNarrator(Narrator):
-    """Of this demo."""
-
-    def started(self, disk: SmallDisk, source: int, upstream: str) -> None:
-        """The servers accept. `source` is a process, `upstream` an address."""
-
-    def writing(self, settled: int) -> None:
-        """So many records are acknowledged or refused; told some 20 times a second."""
-
-    def week_is_over(self, end: WeekEnd) -> None:
-        """All records are settled."""
-
-    def link_is_up(self, bytes_per_second: int) -> None:
-        """The forwarder can reach the upstream from now on."""
-
-    def forwarding(self, forwarded: int, total: int) -> None:
-        """So many records are upstream; told some 20 times a second."""
-
-    def killed(self, kill: Kill) -> None:
-        """Everything was killed and started again."""
-
-    def drained(self, seconds: float, carried_bytes: int) -> None:
-        """Nothing is left to forward."""
-
-    def added_up(self, lines: Sequence[TopicAccount]) -> None:
-        """Everything was read back and compared."""
-
-
-class Story:
-    """One run. Its chapters are its methods, each to be called once, in order."""
-
-    def __init__(self, week: Sequence[Written], stage: Stage, narrator: EdgeNarrator) -> None:
-        self._week = week
-        self._stage = stage
-        self._narrator = narrator
-        self._telling = Telling(narrator)
-        self._total = 0
-
-    @property
-    def findings(self) -> DemoFindings:
-        return self._telling.findings
-
-    async def write(self, disk: SmallDisk) -> dict[TopicPartition, Production]:
-        """The week, with the uplink down."""
-        stage = self._stage
-        async with connect(address=stage.source.address(), config=ClientConfig(client_id="edge-demo")) as client:
-            admin = Admin(client)
-            for topic, count in PARTITIONS.items():
-                await admin.create_topic(topic, count, topic_config(topic, stage.group))
-            await stage.start_forwarder()
-            produced, seconds = await write_week(client, self._week, self._narrator.writing)
-            found = await admin.statistics()
-        end = WeekEnd(
-            seconds=seconds,
-            written=sum(len(each.flights) for each in produced.values()),
-            refused=sum(each.refused for each in produced.values()),
-            stored=sum(topic["records"] for topic in found["topics"] if topic["topic"] in PARTITIONS),
-            dropped=sum(each["records"] for each in found["dropped"]),
-            turned_away=stage.link.turned_away,
-        )
-        self._narrator.week_is_over(end)
-        flights = [flight for each in produced.values() for flight in each.flights]
-        written_bytes = sum(len(flight.key or b"") + len(flight.value) for flight in flights)
-        self._telling.note(
-            disk=disk.what,
-            room_bytes=disk.room_bytes,
-            written_bytes=written_bytes,
-            write_s=seconds,
-            dropped_before_link=end.dropped,
-            refused_connections=end.turned_away,
-        )
-        self._telling.check(claims.more_was_written_than_fits(written_bytes, disk.room_bytes))
-        errors = found["protocols"]["native"]["apis"].get("produce", {}).get("errors", {})
-        self._telling.check(claims.no_producer_met_a_full_disk(errors))
-        return produced
-
-    async def forward(self, share: float) -> None:
-        """The link is back; everything is killed when `share` of the backlog is upstream, and goes on from there."""
-        stage, begin = self._stage, time.perf_counter()
-        with trio.move_on_after(FORWARD_TIMEOUT_S) as patience:
-            self._narrator.link_is_up(await stage.bring_link_up())
-            forwarded = await self._watch_until(share)
-            at_s = time.perf_counter() - begin
-            statuses = await stage.kill()
-            restart_ms = await stage.restart()
-            kill = Kill(at_s=at_s, forwarded=forwarded, statuses=statuses, restart_ms=restart_ms)
-            self._narrator.killed(kill)
-            await self._drain()
-        if patience.cancelled_caught:
-            raise stage.forwarder.failed(f"had not sent everything within {FORWARD_TIMEOUT_S:.0f} s")
-        seconds = time.perf_counter() - begin
-        self._narrator.drained(seconds, stage.link.carried_bytes)
-        self._telling.note(
-            forward_s=seconds,
-            link_bytes=stage.link.carried_bytes,
-            killed_after_s=kill.at_s,
-            forwarded_at_kill=kill.forwarded,
-            restart_ms=kill.restart_ms,
-        )
-        self._telling.check(claims.killed_while_forwarding(kill.statuses, kill.forwarded, self._total))
-
-    async def add_up(self, produced: Mapping[TopicPartition, Production]) -> None:
-        """Read everything upstream and compare it with what was acknowledged, and with what the server says it dropped."""
-        stage = self._stage
-        async with connect(address=stage.source.address(), config=ClientConfig(client_id="edge-demo")) as client:
-            found = await Admin(client).statistics()
-        dropped = {TopicPartition(each["topic"], each["partition"]): each["records"] for each in found["dropped"]}
-        arrived = {
-            place: Arrived({flight.row: flight for flight in production.flights}) for place, production in produced.items()
-        }
-        begin = time.perf_counter()
-        await stage.read_upstream(arrived)
-        accounts = [_account(place, produced[place], arrived[place], dropped.get(place, 0)) for place in PLACES]
-        lines = claims.by_topic(accounts)
-        self._narrator.added_up(lines)
-        self._telling.note(read_s=time.perf_counter() - begin, topics={line.topic: line.as_json() for line in lines})
-        self._telling.check(claims.everything_adds_up(accounts))
-        self._telling.check(claims.order_is_kept(accounts))
-        self._telling.check(claims.bytes_are_equal(accounts))
-        self._telling.check(claims.what_matters_is_complete(accounts))
-
-    async def _watch_until(self, share: float) -> int:
-        while True:
-            forwarded = await self._look()
-            if self._total and forwarded >= share * self._total:
-                return forwarded
-            await trio.sleep(LOOK_S)
-
-    async def _drain(self) -> None:
-        async def watch() -> None:
-            while True:
-                await self._look()
-                await trio.sleep(LOOK_S)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch)
-            status = await self._stage.forwarder.wait()
-            nursery.cancel_scope.cancel()
-        if status:
-            raise self._stage.forwarder.failed(f"ended with {status}")
-
-    async def _look(self) -> int:
-        """How many records are upstream; 0 while nobody knows."""
-        status = await self._stage.forwarder.status()
-        if status is None or status["state"] not in GOING_ON:
-            return 0
-        left: int = status["backlog_records"]
-        self._total = self._total or left + status["records"]
-        self._narrator.forwarding(self._total - left, self._total)
-        return self._total - left
-
-
-def _account(place: TopicPartition, produced: Production, arrived: Arrived, dropped: int) -> Account:
-    return Account(
-        place=place,
-        written=[flight.row for flight in produced.flights],
-        refused=produced.refused,
-        misplaced=produced.misplaced,
-        arrived=arrived.rows,
-        told=arrived.gaps,
-        dropped=dropped,
-        differing=arrived.differing,
-        first_difference=arrived.first_difference,
-    )
+SIGKILL_STATUS: Final = -9
 
 
 async def run_edge_story(
-    week: Sequence[Written], disk: SmallDisk, work_dir: Path, to: Address | None, seed: int, narrator: EdgeNarrator
-) -> DemoFindings:
-    """Run the demo. Raises TriologError, ServerFailedError, UnreadableError or a group of them when it cannot go on."""
-    async with open_stage(disk, work_dir, to) as stage:
-        story = Story(week, stage, narrator)
-        narrator.started(disk, stage.source.pid, "triolog serve" if to is None else stage.read_at)
-        produced = await story.write(disk)
-        await story.forward(Random(seed).uniform(0.35, 0.65))
-        await story.add_up(produced)
-        await stage.tidy()
-    return story.findings
+    demo: Demo, week: Sequence[Written], disk: SmallDisk, work_dir: Path, to: str | None, seed: int
+) -> None:
+    """Run all chapters."""
+    async with _open_stage(disk, work_dir, to) as stage:
+        demo.chapter("A gateway without an uplink")
+        demo.say(f"triolog serve is process {stage.source.pid}, durability fsync; its disk: {disk.what}")
+        demo.say(f"room for {disk.room_bytes / 1e6:.1f} MB; {len(week):,} flights of a year come within a week")
+        for topic, duty in DUTIES.items():
+            demo.say(f"{topic:<13} {sum(each.topic == topic for each in week):>7,}  {duty}")
+        demo.say(f"upstream: {to or 'triolog serve'}, which nobody reaches for now; triolog forward keeps trying")
+        productions = await _write(demo, stage, week, disk)
+        await _forward(demo, stage, Random(seed).uniform(0.35, 0.65))
+        await _add_up(demo, stage, productions)
+        if to is not None:
+            await trio.to_thread.run_sync(delete_topics, to, [f"{stage.node}.{topic}" for topic in PARTITIONS])
+
+
+# ---- the stage ---------------------------------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False, repr=False)
+class _Stage:
+    """The processes, all of them ours, and the link between them. Owner: the task that opened it."""
+
+    node: str
+    processes: Mapping[str, Process]
+    link: SlowLink
+    read_at: str
+    """The address at which the upstream is read."""
+    config_file: Path
+    max_bytes_per_second: int
+    total: int = 0
+    """Records of the backlog, once it is known."""
+
+    @property
+    def source(self) -> Process:
+        return self.processes["server"]
+
+    @property
+    def _state_dir(self) -> Path:
+        return self.config_file.parent / "links"
+
+    @property
+    def forwarder(self) -> Process:
+        return self.processes["forwarder"]
+
+    def connect(self) -> Any:
+        """A client of the source."""
+        return connect(address=self.source.address, config=ClientConfig(client_id="edge-demo"))
+
+    async def start_forwarder(self, *options: str) -> None:
+        host, port = self.source.address
+        text = CONFIG.format(
+            server=f"{host}:{port}",
+            state_dir=self._state_dir,
+            node=self.node,
+            link=LINK,
+            to=self.link.address,
+            topics=list(PARTITIONS),
+            priority=[CANCELLATIONS, DELAYS],
+            max_bytes_per_second=self.max_bytes_per_second,
+        )
+        self.config_file.write_text(text)
+        self.forwarder.arguments = ("forward", "--config", str(self.config_file), *options)
+        await trio.to_thread.run_sync(self.forwarder.start)
+
+    async def ask_forwarder(self, command: str) -> dict[str, Any] | None:
+        """What the link answers; None while nobody does."""
+        path = str(self._state_dir / LINK / CONTROL)
+        try:
+            return await trio.to_thread.run_sync(partial(ask, path, {"command": command}, ASK_S))
+        except OSError:
+            return None
+
+    async def forwarded(self) -> int:
+        """How many records are upstream; 0 while nobody knows."""
+        status = await self.ask_forwarder("status")
+        if status is None or status["state"] not in ("running", "draining"):
+            return 0
+        left: int = status["backlog_records"]
+        self.total = self.total or left + status["records"]
+        return self.total - left
+
+
+@asynccontextmanager
+async def _open_stage(disk: SmallDisk, work_dir: Path, to: str | None) -> AsyncIterator[_Stage]:
+    """Servers that run and a forwarder that does not yet. Leaving the block kills the processes that still run."""
+    folders = {name: work_dir / name for name in ("server", "upstream", "forwarder")}
+    for folder in folders.values():
+        folder.mkdir()
+    link = SlowLink(lambda: _address(to or processes["upstream"].kafka))
+    settings = {**SETTINGS, **disk.settings}
+    processes = {"server": Process("the server", folders["server"], serve_arguments(disk.folder / "data"), settings)}
+    async with trio.open_nursery() as nursery:
+        await nursery.start(link.run)
+        if to is None:
+            arguments = serve_arguments(folders["upstream"] / "data", "--kafka", "127.0.0.1:0")
+            advertised = {"TRIOLOG_KAFKA_ADVERTISED": link.address}
+            processes["upstream"] = Process("the upstream", folders["upstream"], arguments, advertised)
+        processes = {"forwarder": Process("the forwarder", folders["forwarder"], ()), **processes}
+        with ExitStack() as stack:
+            for process in processes.values():
+                stack.enter_context(process)
+            await _start_servers(processes)
+            config_file, rate = folders["forwarder"] / "forward.toml", 0 if to is None else DIRECT_BYTES_PER_SECOND
+            node = f"edge-demo-{secrets.token_hex(4)}"
+            yield _Stage(node, processes, link, to or link.address, config_file, rate)
+        nursery.cancel_scope.cancel()
+
+
+async def _start_servers(processes: Mapping[str, Process]) -> None:
+    async with trio.open_nursery() as nursery:
+        for name, process in processes.items():
+            if name != "forwarder":
+                nursery.start_soon(trio.to_thread.run_sync, process.start)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+# ---- chapters ----------------------------------------------------------------------------------------------------------------
+
+
+@attrs.define
+class Production:
+    """Of one partition."""
+
+    flights: list[Flight] = attrs.field(factory=list)
+    """What was acknowledged, by offset."""
+    refused: int = 0
+    misplaced: int = 0
+
+    def settle(self, flight: Flight, record: SentRecord) -> None:
+        """Count a record that is done. Raises what it failed with, unless its topic was to refuse it."""
+        try:
+            offset = record.value().offset
+        except RequestError as exc:
+            if exc.code is not ErrorCode.POLICY_VIOLATION:
+                raise
+            self.refused += 1
+            return
+        self.misplaced += offset != len(self.flights)
+        self.flights.append(flight)
+
+
+async def _write(demo: Demo, stage: _Stage, week: Sequence[Written], disk: SmallDisk) -> dict[TopicPartition, Production]:
+    """The week, with the uplink down."""
+    async with stage.connect() as client:
+        admin = Admin(client)
+        for topic, count in PARTITIONS.items():
+            await admin.create_topic(topic, count, topic_config(topic, f"triolog-forward.{stage.node}.{LINK}"))
+        await stage.start_forwarder()
+        begin = time.perf_counter()
+        productions = await _send(client, week)
+        seconds = time.perf_counter() - begin
+        found = await admin.statistics()
+    written = sum(len(each.flights) for each in productions.values())
+    refused = sum(each.refused for each in productions.values())
+    stored = sum(topic["records"] for topic in found["topics"] if topic["topic"] in PARTITIONS)
+    dropped = sum(each["records"] for each in found["dropped"])
+    demo.say(
+        f"{written:,} records acknowledged and {refused:,} refused in {seconds:.1f} s; {stored:,} are "
+        f"stored, {dropped:,} had to go; the forwarder was turned away {stage.link.turned_away} times"
+    )
+    size = sum(len(flight.key or b"") + len(flight.value) for each in productions.values() for flight in each.flights)
+    demo.figures |= {"disk": disk.what, "room_bytes": disk.room_bytes, "written_bytes": size, "write_s": seconds}
+    demo.figures |= {"dropped_before_link": dropped, "refused_connections": stage.link.turned_away}
+    how = f"{size / 1e6:.1f} MB of keys and values, room for {disk.room_bytes / 1e6:.1f} MB"
+    demo.check("more was written than the disk has room for", size > disk.room_bytes > 0, how)
+    errors = found["protocols"]["native"]["apis"].get("produce", {}).get("errors", {})
+    said = ", ".join(f"{name} {count}" for name, count in errors.items()) or "none"
+    demo.check("no producer met a full disk", not STORAGE_ERRORS & errors.keys(), f"refusals by the server: {said}")
+    return productions
+
+
+async def _send(client: Client, week: Sequence[Written]) -> dict[TopicPartition, Production]:
+    async with open_producer(client) as producer:
+        sent = [await send_flight(producer, *written, number) for number, written in enumerate(week)]
+        await producer.flush()
+    productions = {place: Production() for place in PLACES}
+    for (topic, flight), record in zip(week, sent, strict=True):
+        productions[TopicPartition(topic, flight.partition)].settle(flight, record)
+    return productions
+
+
+async def _forward(demo: Demo, stage: _Stage, share: float) -> None:
+    """The link is back; everything is killed when `share` of the backlog is upstream, and continues from there."""
+    demo.chapter(f"The link is back, with {LINK_BYTES_PER_SECOND * 8 / 1e6:.0f} Mbit/s")
+    begin = time.perf_counter()
+    with trio.move_on_after(FORWARD_TIMEOUT_S) as patience:
+        stage.link.is_up, stage.link.bytes_per_second = True, LINK_BYTES_PER_SECOND
+        await stage.ask_forwarder("resume")
+        while (forwarded := await stage.forwarded()) < share * stage.total or not stage.total:  # noqa: ASYNC110
+            await trio.sleep(LOOK_S)
+        at_s = time.perf_counter() - begin
+        for process in stage.processes.values():
+            process.kill()
+        statuses = {name: await trio.to_thread.run_sync(process.wait) for name, process in stage.processes.items()}
+        killed = time.perf_counter()
+        await _start_servers(stage.processes)
+        await stage.start_forwarder("--drain")
+        restart_ms = (time.perf_counter() - killed) * 1000
+        demo.say(
+            f"SIGKILL of {', '.join(statuses)} after {at_s:.1f} s, with {forwarded:,} records upstream; "
+            f"all there again within {restart_ms:.0f} ms"
+        )
+        assert stage.forwarder.process is not None
+        while stage.forwarder.process.poll() is None:  # noqa: ASYNC110
+            await trio.sleep(LOOK_S)
+        if status := stage.forwarder.wait():
+            raise stage.forwarder.failed(f"ended with {status}")
+    if patience.cancelled_caught:
+        raise stage.forwarder.failed(f"had not sent everything within {FORWARD_TIMEOUT_S:.0f} s")
+    seconds, carried = time.perf_counter() - begin, stage.link.carried_bytes
+    demo.say(f"nothing is left after {seconds:.1f} s, the kill included; the link carried {carried / 1e6:.1f} MB")
+    demo.figures |= {"forward_s": seconds, "link_bytes": carried, "killed_after_s": at_s}
+    demo.figures |= {"forwarded_at_kill": forwarded, "restart_ms": restart_ms}
+    said = ", ".join(f"{name} {status}" for name, status in statuses.items())
+    demo.check(
+        "everything was killed in the middle of forwarding",
+        set(statuses.values()) == {SIGKILL_STATUS} and 0 < forwarded < stage.total,
+        f"exit status of {said}, with {forwarded:,} of {stage.total:,} upstream",
+    )
+
+
+async def _add_up(demo: Demo, stage: _Stage, productions: Mapping[TopicPartition, Production]) -> None:
+    """Read everything upstream and compare it with what was acknowledged, and with what the server says it dropped."""
+    async with stage.connect() as client:
+        found = await Admin(client).statistics()
+    dropped = {TopicPartition(each["topic"], each["partition"]): each["records"] for each in found["dropped"]}
+    arrived = {place: Arrived({flight.row: flight for flight in each.flights}) for place, each in productions.items()}
+    stage.link.bytes_per_second = 0
+    upstream = {TopicPartition(f"{stage.node}.{place.topic}", place.partition): each for place, each in arrived.items()}
+    await trio.to_thread.run_sync(read_upstream, stage.read_at, upstream)
+    accounts = [
+        Account(
+            place=place,
+            written=[flight.row for flight in productions[place].flights],
+            refused=productions[place].refused,
+            misplaced=productions[place].misplaced,
+            arrived=arrived[place].rows,
+            told=arrived[place].gaps,
+            dropped=dropped.get(place, 0),
+        )
+        for place in PLACES
+    ]
+    demo.chapter("Everything upstream, compared with what was acknowledged")
+    judge(demo, accounts, [each for found in arrived.values() for each in found.differing])
+
+
+def judge(demo: Demo, accounts: Sequence[Account], differing: Sequence[str]) -> None:
+    """Print the table of the topics, and check what is claimed of it."""
+    topics = {topic: sums([each for each in accounts if each.place.topic == topic]) for topic in PARTITIONS}
+    heads = ("topic", "written", "refused", "forwarded", "dropped", "told upstream", "duplicates", "adds up")
+    cells = (
+        (topic, *(f"{line[each]:,}" for each in line if each != "adds_up"), "yes" if line["adds_up"] else "NO")
+        for topic, line in topics.items()
+    )
+    demo.table(heads, cells)
+    demo.figures["topics"] = topics
+    written, forwarded, lost = (sum(line[what] for line in topics.values()) for what in ("written", "forwarded", "dropped"))
+    wrong = [each for account in accounts for each in account.wrong]
+    claim = "what was acknowledged is upstream once, or was counted as dropped and told"
+    demo.check(claim, bool(written) and not wrong, "; ".join(wrong) or f"{written:,} = {forwarded:,} + {lost:,}")
+    mixed = [str(account.place) for account in accounts if not account.is_ordered]
+    demo.check("each partition arrived in its order", not mixed, ", ".join(mixed) or f"{len(accounts)} partitions")
+    detail = "; ".join([f"{len(differing):,} of {sum(len(each.arrived) for each in accounts):,} differ", *differing[:1]])
+    demo.check("every record arrived as it was written", bool(forwarded) and not differing, detail)
+    demo.check(
+        "what matters less gave way, what matters is complete, refused is only what was to be",
+        topics[DEPARTURES]["dropped"] > 0
+        and not topics[DELAYS]["dropped"]
+        and not topics[CANCELLATIONS]["dropped"]
+        and [topic for topic, line in topics.items() if line["refused"]] == [CANCELLATIONS],
+        ", ".join(f"{topic} {line['dropped']:,} dropped {line['refused']:,} refused" for topic, line in topics.items()),
+    )

@@ -10,8 +10,8 @@ import attrs
 
 from ....protocol.types import Record, TopicPartition
 from ...forward.handing import GAP_HEADER
-from ..flights import Flight
-from ..reading import ROW_HEADER, difference
+from ..flights import ROW_HEADER, Flight
+from ..showing import DemoError
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -20,10 +20,6 @@ PATIENCE_S: Final = 30.0
 """Without a record."""
 POLL_S: Final = 1.0
 CHUNK: Final = 1000
-
-
-class UnreadableError(Exception):
-    """The upstream does not say what it has."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -35,8 +31,7 @@ class Arrived:
     rows: list[bytes] = attrs.field(factory=list)
     gaps: list[tuple[int, int]] = attrs.field(factory=list)
     """First and last offset of what was lost, as records tell it."""
-    differing: int = 0
-    first_difference: str = ""
+    differing: list[str] = attrs.field(factory=list)
 
     def add(self, record: Record) -> None:
         """Take the next record."""
@@ -49,14 +44,12 @@ class Arrived:
         flight = self.flights.get(row)
         stored = (record.key, record.timestamp, record.value, own)
         if flight is None or stored != (flight.key, flight.timestamp, flight.value, ((ROW_HEADER, row),)):
-            self.differing += 1
-            said = difference(record._replace(headers=own), flight)
-            self.first_difference = self.first_difference or f"at offset {record.offset} upstream: {said}"
+            self.differing.append(f"offset {record.offset} upstream: {record!r}, the source has {flight!r}")
         self.rows.append(row)
 
 
 def read_upstream(to: str, arrived: Mapping[TopicPartition, Arrived]) -> None:
-    """All records of topics upstream, from the first on. Blocks. Raises UnreadableError."""
+    """All records of topics upstream, from the first on. Blocks. Raises DemoError."""
     from confluent_kafka import Consumer, KafkaException
     from confluent_kafka import TopicPartition as Place
 
@@ -79,9 +72,9 @@ def read_upstream(to: str, arrived: Mapping[TopicPartition, Arrived]) -> None:
             if messages:
                 heard_s = time.monotonic()
             elif time.monotonic() - heard_s > PATIENCE_S:
-                raise UnreadableError(f"{to} has sent nothing of {min(unread)} for {PATIENCE_S:.0f} s")
+                raise DemoError(f"{to} has sent nothing of {min(unread)} for {PATIENCE_S:.0f} s")
     except KafkaException as exc:
-        raise UnreadableError(f"{to}: {exc}") from exc
+        raise DemoError(f"{to}: {exc}") from exc
     finally:
         consumer.close()
 
@@ -99,7 +92,7 @@ def _take(messages: Iterable[Message], arrived: Mapping[TopicPartition, Arrived]
         elif error.name() == "_PARTITION_EOF":
             ended.add(place)
         elif not error.retriable():
-            raise UnreadableError(f"{place}: {error.str()}")
+            raise DemoError(f"{place}: {error.str()}")
     return ended
 
 
@@ -113,7 +106,7 @@ def _bytes(value: str | bytes | None) -> bytes | None:
 
 
 def delete_topics(to: str, topics: Iterable[str]) -> None:
-    """Leave nothing there. Blocks. Raises UnreadableError."""
+    """Leave nothing there. Blocks. Raises DemoError."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -122,4 +115,4 @@ def delete_topics(to: str, topics: Iterable[str]) -> None:
         for future in admin.delete_topics(list(topics), request_timeout=PATIENCE_S).values():
             future.result()
     except KafkaException as exc:
-        raise UnreadableError(f"{to}: the demo's topics cannot be deleted: {exc}") from exc
+        raise DemoError(f"{to}: the demo's topics cannot be deleted: {exc}") from exc

@@ -1,11 +1,4 @@
-"""What a gateway collects in a week: a year of flights on a clock that runs 52 times as fast, in three topics.
-
-| topic | flights | when the disk is full |
-|---|---|---|
-| departures | all others | gives up its oldest records first |
-| delays | an hour late or more | gives up records only when departures have none left |
-| cancellations | never left | gives up nothing: a producer is refused once as much as the topic may hold waits for the link |
-"""
+"""What a gateway collects in a week: a year of flights on a clock that runs 52 times as fast, in three topics."""
 
 from __future__ import annotations
 
@@ -20,6 +13,11 @@ DEPARTURES: Final = "departures"
 DELAYS: Final = "delays"
 CANCELLATIONS: Final = "cancellations"
 PARTITIONS: Final = {DEPARTURES: len(AIRPORTS), DELAYS: 1, CANCELLATIONS: 1}
+DUTIES: Final = {
+    DEPARTURES: "most of it, gives up its oldest records first",
+    DELAYS: "an hour late or more, disk.full.priority=10",
+    CANCELLATIONS: "never left, disk.full.policy=refuse above 1 MiB",
+}
 DAYS: Final = 7
 DAY_MS: Final = 86_400_000
 WEEK_MS: Final = DAYS * DAY_MS

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from ....protocol.errors import InvalidConfigError
-from ....server.settings.broker_config import Address
+from ....server.config.broker_config import Address
 from ..errors import SettingsError
 from ..progress import LinkProgress
 from ..settings.forward_settings import ForwardSettings

@@ -6,39 +6,30 @@ themselves is in the server's `/metrics`, and the server's SIGHUP is the child's
 
 from __future__ import annotations
 
-import logging
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 import trio
 
+from ....server.config.address import Address
 from ....server.service.reloading import Change
 from ....server.service.service import Service
-from ....server.settings.broker_config import Address
-from ...client.backoff import Backoff
 from ..settings.forward_settings import ForwardSettings, read_file
 from .asking import ask
 from .place import CONTROL, default_state_dir
+from .supervised_child import SupervisedChild, reachable
 
-LOGGER: Final = logging.getLogger(__name__)
-FIRST_PAUSE_MS: Final = 1_000
-LONGEST_PAUSE_MS: Final = 300_000
-SETTLED_S: Final = 60.0
-"""A child that has lived as long begins anew with short pauses."""
-END_S: Final = 15.0
-"""How long it may take to end."""
 ASK_S: Final = 1.0
 """How long a link may take to say how it is."""
 FOR_GOOD: Final = frozenset({1, 2})
 """Exit codes after which trying again is of no use before settings are read again: every link has failed, or what it is told
 makes no sense."""
-ANY_HOST: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 Serve = Callable[..., Awaitable[None]]
 
@@ -54,7 +45,7 @@ async def serve_and_forward(
 
         def both(addresses: Any) -> None:
             started(addresses)
-            nursery.start_soon(child.supervise, child_command(config_file, addresses.native))
+            nursery.start_soon(child.supervise, addresses.native)
 
         await serve(config, both, report, service)
         nursery.cancel_scope.cancel()
@@ -67,10 +58,9 @@ def read(config_file: str) -> ForwardSettings:
 
 def child_command(config_file: str, native: Address) -> list[str]:
     """What forwards from a server that listens there."""
-    address = Address(ANY_HOST.get(native.host, native.host), native.port)
     return [
         *(sys.executable, "-m", "triolog.tools.cli", "forward"),
-        *("--server-config", config_file, "--server", str(address), "--parent", str(os.getpid())),
+        *("--server-config", config_file, "--server", str(reachable(native)), "--parent", str(os.getpid())),
     ]
 
 
@@ -80,37 +70,18 @@ class Child:
 
     _config_file: str
     _settings: ForwardSettings
-    _process: trio.Process | None = None
-    _begins_again: trio.Event = attrs.field(factory=trio.Event)
+    _process: SupervisedChild | None = None
+    """None before the server serves."""
 
-    async def supervise(self, command: Sequence[str], backoff: Backoff | None = None) -> None:
-        """Keep it running until cancelled; then it is stopped."""
-        backoff = backoff or Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
-        while True:
-            begun_s = trio.current_time()
-            self._process = child = await trio.lowlevel.open_process(command, stdin=subprocess.DEVNULL)
-            LOGGER.info("forwarding process %d has started", child.pid)
-            try:
-                code = await child.wait()
-            except trio.Cancelled:
-                with trio.CancelScope(shield=True):
-                    await _end(child)
-                raise
-            self._process = None
-            self._begins_again = trio.Event()
-            if code in FOR_GOOD:
-                LOGGER.error(
-                    "the forwarding process has ended with exit code %d; it says why, and is started again on SIGHUP only", code
-                )
-                await self._begins_again.wait()
-                backoff.reset()
-                continue
-            if trio.current_time() - begun_s >= SETTLED_S:
-                backoff.reset()
-            pause_s = backoff.pause_s()
-            LOGGER.warning("the forwarding process has ended with exit code %d; it is started again in %.1f s", code, pause_s)
-            with trio.move_on_after(pause_s):
-                await self._begins_again.wait()
+    async def supervise(self, native: Address) -> None:
+        """Keep it running until cancelled."""
+        command = child_command(self._config_file, native)
+        self._process = SupervisedChild(
+            name="forwarding process",
+            start=partial(trio.lowlevel.open_process, command, stdin=subprocess.DEVNULL),
+            final_codes=FOR_GOOD,
+        )
+        await self._process.supervise()
 
     async def part(self, config: Any) -> Change:
         """SIGHUP: links that make no sense are refused here, what changes is said by the child. Raises SettingsError."""
@@ -118,9 +89,8 @@ class Child:
 
         def apply() -> None:
             self._settings = settings
-            self._begins_again.set()
             if self._process is not None:
-                self._process.send_signal(signal.SIGHUP)
+                self._process.reload()
 
         return Change((), apply)
 
@@ -140,12 +110,3 @@ def _told(settings: ForwardSettings) -> list[dict[str, Any]]:
         except (OSError, ValueError):
             told.append({"link": link.name})
     return told
-
-
-async def _end(child: trio.Process) -> None:
-    child.terminate()
-    with trio.move_on_after(END_S):
-        await child.wait()
-        return
-    child.kill()
-    await child.wait()

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import attrs
 
-from ....server.settings.broker_config import Address
-from ....server.settings.broker_key import BrokerKey, bool_key, described, keys_of, parsed_key, text_key
-from ....server.settings.exposure import is_loopback
+from ....server.config.broker_config import Address
+from ....server.config.exposure import is_loopback
+from ....server.config.key import ConfigKey, bool_key, described, keys_of, parsed_key, text_key
 from ..errors import SettingsError
 from .link_settings import LINK_KEYS, REQUIRED, LinkSettings, read_name
 from .names import target_name
@@ -89,7 +89,7 @@ class ForwardSettings:
                 _check_apart(link, other)
 
 
-PROCESS_KEYS: Final[Mapping[str, BrokerKey]] = {key.name: key for key in keys_of(ForwardSettings)}
+PROCESS_KEYS: Final[Mapping[str, ConfigKey]] = keys_of(ForwardSettings)
 
 
 def read_file(path: str, *, is_servers: bool = False) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _check_apart(link: LinkSettings, other: LinkSettings) -> None:
         )
 
 
-def _read(source: str, values: Mapping[str, Any], keys: Mapping[str, BrokerKey]) -> dict[str, Any]:
+def _read(source: str, values: Mapping[str, Any], keys: Mapping[str, ConfigKey]) -> dict[str, Any]:
     read = {}
     for name, value in values.items():
         key = keys.get(name)

@@ -12,7 +12,7 @@ import attrs
 
 from ....protocol.limits import KIB, MIB
 from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from ....server.settings.broker_key import BrokerKey, bool_key, described, enum_key, int_key, keys_of, parsed_key, text
+from ....server.config.key import ConfigKey, bool_key, described, enum_key, int_key, keys_of, parsed_key, text
 from ...client.procedures.topics import EARLIEST, LATEST, AtTime
 from ..errors import SettingsError
 from ..pacing.windows import Window, parse_window
@@ -134,7 +134,7 @@ class LinkSettings:
         return {EARLIEST_TIMESTAMP: "earliest", LATEST_TIMESTAMP: "latest"}.get(self.start.timestamp, str(self.start.timestamp))
 
 
-LINK_KEYS: Final[Mapping[str, BrokerKey]] = {key.name: key for key in keys_of(LinkSettings)}
+LINK_KEYS: Final[Mapping[str, ConfigKey]] = keys_of(LinkSettings)
 REQUIRED: Final = ("name", "to")
 
 __all__ = ["EARLIEST", "LATEST", "LINK_KEYS", "REQUIRED", "Compression", "Delivery", "LinkSettings", "read_name"]

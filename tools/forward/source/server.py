@@ -7,7 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from ....protocol.errors import CorruptRecordError, ErrorCode, RequestError
 from ....protocol.native.messages import (
@@ -20,8 +20,7 @@ from ....protocol.native.messages import (
     TopicMetadata,
 )
 from ....protocol.types import Isolation, TopicPartition
-from ...client.blocking.client import BlockingClient
-from ...client.blocking.connection import BlockingConnection
+from ...client.blocking.client import BlockingClient, Started
 from ...client.config import Address, ClientConfig
 from ...client.exchange import expect
 from ...client.login import LoginConfig
@@ -41,12 +40,6 @@ _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
 T = TypeVar("T")
 
 
-class _Ahead(NamedTuple):
-    connection: BlockingConnection
-    correlation_id: int
-    deadline: float
-
-
 class ServerSource:
     """A `Source`. Owner: the thread of one link."""
 
@@ -56,7 +49,7 @@ class ServerSource:
         self._client = BlockingClient(address, config)
         self._places = Places({}, {})
         self._pieces: deque[Piece] = deque()
-        self._ahead: _Ahead | None = None
+        self._ahead: Started | None = None
         self._finished_s: float | None = None
         self._wait_ms = 0
 
@@ -72,7 +65,7 @@ class ServerSource:
         wanted = None if names is None else tuple(names)
         if wanted == ():
             return {}
-        answer = expect(MetadataResponse, self._run(_metadata(wanted)))
+        answer = expect(MetadataResponse, self._run(topics.answer_to(MetadataRequest(wanted))))
         return {topic.name: _source_topic(topic) for topic in answer.topics if topic.error is None and topic.topic_id}
 
     def locate(self, partitions: Iterable[TopicPartition], start: AtTime) -> dict[TopicPartition, int]:
@@ -90,7 +83,7 @@ class ServerSource:
         found: dict[TopicPartition, int] = {}
         for partition, offset in offsets.items():
             request = FetchRequest((FetchPartition(*partition, offset, 1),), 0, max_bytes=1)  # at least one batch comes
-            [answer] = expect(FetchResponse, self._run(_one(request))).partitions
+            [answer] = expect(FetchResponse, self._run(topics.answer_to(request))).partitions
             if answer.error is not None:  # gone, damaged, out of range: whoever reads on will see
                 continue
             with contextlib.suppress(CorruptRecordError):
@@ -135,11 +128,10 @@ class ServerSource:
             time.sleep(max(0.0, min(deadline - time.monotonic(), MAX_WAIT_MS / 1000)))
             self._finished_s = time.monotonic()
             return False
-        while not ahead.connection.is_answered(ahead.correlation_id) and time.monotonic() < ahead.deadline:
-            if not ahead.connection.pump(min(deadline, ahead.deadline)) and time.monotonic() >= deadline:
-                return False
+        if not ahead.is_due(deadline):
+            return False
         self._ahead = None
-        answer = expect(FetchResponse, ahead.connection.finish(ahead.correlation_id, ahead.deadline))
+        answer = expect(FetchResponse, ahead.take())
         pieces, errors = self._places.accept(answer.partitions)
         self._finished_s = time.monotonic() if self._places.is_finished(pieces, errors) else None
         self._pieces += pieces
@@ -149,14 +141,12 @@ class ServerSource:
             self._ask(deadline)
         return True
 
-    def _ask(self, deadline: float) -> _Ahead | None:
+    def _ask(self, deadline: float) -> Started | None:
         left_ms = int(max(0.0, deadline - time.monotonic()) * 1000)
         request = self._places.plan_fetch(left_ms if not self._pieces else self._wait_ms)
         if request is None:
             return None
-        answer_by = time.monotonic() + self._client.timeout_s(request.max_wait_ms)
-        connection = self._client.connected()
-        self._ahead = _Ahead(connection, connection.start(request, answer_by), answer_by)
+        self._ahead = self._client.start(request, request.max_wait_ms)
         return self._ahead
 
     def _settle(self, answer: FetchPartitionResponse) -> None:
@@ -187,7 +177,7 @@ class ServerSource:
 
     def _forget_ahead(self) -> None:
         if self._ahead is not None:
-            self._ahead.connection.forget(self._ahead.correlation_id)
+            self._ahead.forget()
             self._ahead = None
 
     def _run(self, procedure: Procedure[T]) -> T:
@@ -198,16 +188,6 @@ class ServerSource:
 
     def _fail(self, error: RequestError) -> NoReturn:
         raise SourceFailedError(f"the source {self._address[0]}:{self._address[1]}: {error.message}") from error
-
-
-def _one(request: FetchRequest) -> Procedure[FetchResponse]:
-    response: FetchResponse = yield request
-    return response
-
-
-def _metadata(names: tuple[str, ...] | None) -> Procedure[MetadataResponse]:
-    response: MetadataResponse = yield MetadataRequest(names)
-    return response
 
 
 def _source_topic(topic: TopicMetadata) -> SourceTopic:

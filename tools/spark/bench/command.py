@@ -19,7 +19,7 @@ def command(wanted: Wanted, rounds: int | None) -> None:
 
     Exit code 1 when a row could not be measured; a missed target is a figure, not an error.
     """
-    from ...bench.measuring.scale import FULL, QUICK
+    from ...bench.measuring.bench import FULL, QUICK
     from .rows import BENCHMARK, ROWS
 
     chosen = wanted.rows_of(ROWS)

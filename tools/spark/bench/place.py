@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.records.columnar.encode import Encoding, encode_batches
 from ....protocol.types import TopicPartition
-from ...bench.measuring.bench import Bench
-from ...bench.measuring.scale import Scale
+from ...bench.measuring.bench import Bench, Scale
 from ...bench.measuring.server import Server, serving
 from ...client.blocking import BlockingAdmin, BlockingClient
 from ..session import session

@@ -12,7 +12,7 @@ from ...bench.running import Benchmark
 from ...export.layout import Export
 from ...export.log_pieces import LogSource
 from ..jobs.export import export
-from .codec import figures
+from .codec import codec_lines
 from .place import FIRST_MS, SparkPlace, make_rows, open_place, to_nowhere
 
 CODEC_RECORDS: Final = 1_000_000
@@ -34,12 +34,8 @@ BATCH_BOUND_S: Final = 0.5
 
 def codec(place: SparkPlace) -> RowResult:
     """The codec alone, in this process."""
-    lines = []
-    for figure in figures(place.scale.count(CODEC_RECORDS), CODEC_SAMPLES):
-        unit = "x" if "over the scalar" in figure.name else "M/CPU-s"
-        target = None if figure.target is None else at_least(figure.target, unit)
-        lines.append(Line(figure.name, unit, figure.samples, target))
-    return RowResult(1, "record batches to Arrow and back, without Spark", lines)
+    lines = list(codec_lines(place.scale.count(CODEC_RECORDS), CODEC_SAMPLES))
+    return RowResult("record batches to Arrow and back, without Spark", lines)
 
 
 def scans(place: SparkPlace) -> RowResult:
@@ -65,7 +61,7 @@ def scans(place: SparkPlace) -> RowResult:
         f"{place.rows:,} records with a key of 8 bytes and a value of 100, to noop.",
         "CPU of the JVM and all workers; the server's own is not in it.",
     )
-    return RowResult(2, "batch scans", lines, notes)
+    return RowResult("batch scans", lines, notes)
 
 
 def time_window(place: SparkPlace) -> RowResult:
@@ -89,7 +85,7 @@ def time_window(place: SparkPlace) -> RowResult:
         ratio("everything over the window", of_all, of_window, at_least(FEWER_BOUND, "x")),
     ]
     notes = (f"{size / 1e6:,.0f} MB of values, a window of {length:,} of {count:,} records; bytes that the server read.",)
-    return RowResult(3, "a time window of 1 %", lines, notes)
+    return RowResult("a time window of 1 %", lines, notes)
 
 
 def write(place: SparkPlace) -> RowResult:
@@ -112,7 +108,7 @@ def write(place: SparkPlace) -> RowResult:
         _rate("produced, at least once", place.rows, cpu["at least once"]),
         ratio("CPU of exactly once over at least once", cpu["exactly once"], cpu["at least once"]),
     ]
-    return RowResult(4, "batch writes", lines, (f"{place.rows:,} rows from Parquet, the scan included.",))
+    return RowResult("batch writes", lines, (f"{place.rows:,} rows from Parquet, the scan included.",))
 
 
 def micro_batch(place: SparkPlace) -> RowResult:
@@ -133,7 +129,7 @@ def micro_batch(place: SparkPlace) -> RowResult:
         Line("batch of 1,000 rows, warm", "s", warm, at_most(BATCH_BOUND_S, "s")),
         Line("the first one with rows", "s", seconds[:1]),
     ]
-    return RowResult(5, "micro-batches, source to exactly-once sink", lines, ("Time on the clock, as Spark reports it.",))
+    return RowResult("micro-batches, source to exactly-once sink", lines, ("Time on the clock, as Spark reports it.",))
 
 
 def export_job(place: SparkPlace) -> RowResult:
@@ -158,7 +154,7 @@ def export_job(place: SparkPlace) -> RowResult:
         _rate("DataFrame.write.parquet", place.rows, cpu["frame"]),
         ratio("CPU of the DataFrame over export", cpu["frame"], cpu["export"]),
     ]
-    return RowResult(6, "export to Parquet, zstd", lines, (f"{place.rows:,} records out of segment files.",))
+    return RowResult("export to Parquet, zstd", lines, (f"{place.rows:,} records out of segment files.",))
 
 
 ROWS: Final[Mapping[str, Callable[[SparkPlace], RowResult]]] = {

@@ -11,8 +11,6 @@ from typing import Final
 
 import click
 
-from ...demo.ending import DemoFindings, NotInstalledError, check_empty, find_flights, run
-
 MIN_ROWS: Final = 1000
 DEFAULT_PICTURE: Final = "delay-by-hour.png"
 CONFIG: Final = {
@@ -45,31 +43,37 @@ def command(picture: Path, data_dir: Path | None, rows: int | None, seed: int, a
     in a topic and a Parquet table. Exit code 0 when all checks held, 1 when one did not, 2 when something is not installed,
     3 when the server failed.
     """
+    from ...demo.flights import find_source, load_flights
+    from ...demo.showing import Demo, check_empty, run
+    from .story import run_job_story
+
     _check_installed()
-    source = find_flights()
+    source = find_source()
     check_empty(data_dir)
     if not picture.absolute().parent.is_dir():
         raise click.UsageError(f"--picture {picture}: there is no folder {picture.absolute().parent}")
+    demo = Demo(is_quiet=as_json)
     with _directory(data_dir) as directory:
-        findings = _tell(source, rows, seed, directory, picture, is_quiet=as_json)
-    if as_json:
-        click.echo(findings.to_json(seed=seed, picture=picture, data_dir=data_dir))
-    findings.judge()
+        story = partial(run_job_story, demo, source, load_flights(source, rows), directory / "log", directory)
+        run(partial(story, seed=seed, picture=picture, config=CONFIG))
+    demo.end(seed=seed, picture=picture, data_dir=data_dir)
 
 
 def _check_installed() -> None:
-    """Before anything is started: what would otherwise be missing in the middle."""
+    """Raise DemoError before anything is started."""
     import importlib.util
 
+    from ...demo.showing import EXIT_NOT_INSTALLED, DemoError
     from ..java import JavaNotFoundError, find_java
 
     for package in ("pyspark", "pyarrow", "numpy", "matplotlib"):
         if importlib.util.find_spec(package) is None:
-            raise NotInstalledError(f"the Python package {package} is not installed: pip install 'triolog[spark-demo]'")
+            how = f"the Python package {package} is not installed: pip install 'triolog[spark-demo]'"
+            raise DemoError(how, EXIT_NOT_INSTALLED)
     try:
         find_java()
     except JavaNotFoundError as exc:
-        raise NotInstalledError(str(exc)) from exc
+        raise DemoError(str(exc), EXIT_NOT_INSTALLED) from exc
 
 
 @contextlib.contextmanager
@@ -81,19 +85,3 @@ def _directory(data_dir: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="triolog-spark-demo-", ignore_cleanup_errors=True) as name:
         yield Path(name)
-
-
-def _tell(source: Path, rows: int | None, seed: int, directory: Path, picture: Path, *, is_quiet: bool) -> DemoFindings:
-    from ...demo.flights import load_flights
-    from ...demo.terminal import open_console
-    from .job_process import JobFailedError
-    from .story import run_job_story
-    from .terminal import JobTerminal
-
-    terminal = JobTerminal(open_console(quiet=is_quiet))
-    flights = load_flights(source, rows)
-    story = partial(run_job_story, source, flights, directory / "log", directory)
-    told = partial(story, seed=seed, narrator=terminal, picture=picture, config=CONFIG)
-    findings = run(told, failures=(JobFailedError,))
-    terminal.ended(findings.failed_count, len(findings.checks))
-    return findings

@@ -8,7 +8,6 @@ must not count.
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from typing import Any, Final
 import attrs
 import trio
 
+from ...demo.showing import DemoError
 from .job import Settings
 
 LOG_TAIL_LINES: Final = 15
@@ -27,10 +27,6 @@ LINE_BYTES: Final = 1 << 16
 """The job's lines have some hundred bytes."""
 TIMEOUT_S: Final = 900.0
 """For one process of the job."""
-
-
-class JobFailedError(Exception):
-    """The job ended by itself and not well, or not at all; the message ends with its log's last lines."""
 
 
 @attrs.frozen
@@ -55,7 +51,7 @@ class Run:
 async def run_job(
     settings: Settings, kills: Sequence[KillPoint], log_file: Path, tell: Callable[[dict[str, Any]], None]
 ) -> list[Run]:
-    """Run the job, kill it at each of these points and start it again, until it ends by itself. JobFailedError."""
+    """Run the job, kill it at each of these points and start it again, until it ends by itself. DemoError."""
     runs = [await _run_once(settings, kill, log_file, tell) for kill in kills]
     runs.append(await _run_once(settings, None, log_file, tell))
     return runs
@@ -81,16 +77,16 @@ async def _run_once(settings: Settings, kill: KillPoint | None, log_file: Path, 
             if not was_killed:
                 await process.wait()
         if scope.cancelled_caught:
-            raise JobFailedError(f"the job did not end within {TIMEOUT_S:.0f} s; {_tail(log_file)}")
+            raise DemoError(f"the job did not end within {TIMEOUT_S:.0f} s; {_tail(log_file)}")
     finally:
         with trio.CancelScope(shield=True):
             await _end(process)
     status = process.returncode
     assert status is not None
     if not was_killed and status:
-        raise JobFailedError(f"the job ended with {status}; {_tail(log_file)}")
+        raise DemoError(f"the job ended with {status}; {_tail(log_file)}")
     if kill is not None and not was_killed:
-        raise JobFailedError(f"the job was over before batch {kill.batch} of {kill.part}, where it was to be killed")
+        raise DemoError(f"the job was over before batch {kill.batch} of {kill.part}, where it was to be killed")
     return Run(lines=lines, exit_status=status, killed=kill)
 
 
@@ -118,8 +114,3 @@ async def _lines(process: trio.Process) -> Any:
 def _tail(log_file: Path) -> str:
     lines = log_file.read_text(errors="replace").splitlines()
     return f"its log {log_file} ends with\n" + "\n".join(lines[-LOG_TAIL_LINES:])
-
-
-def rows_per_batch(total: int, batches: int) -> int:
-    """What to read at once so that `total` takes so many batches, at least one row."""
-    return max(1, math.ceil(total / batches))

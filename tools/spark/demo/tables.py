@@ -10,7 +10,7 @@ import io
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from ...demo.flights import MISSING, Flight
 
@@ -86,6 +86,12 @@ def together(sums: Iterable[Sums]) -> Sums:
     for each in sums:
         total = total.plus(each)
     return total
+
+
+def add_hour(hours: dict[Group, Sums], row: Mapping[str, Any]) -> None:
+    """Count a row of the result."""
+    group = Group(row["hour"], row["origin"], row["carrier"])
+    hours[group] = hours.get(group, NOTHING).plus(Sums._make(row[name] for name in Sums._fields))
 
 
 def disorder_ms(timestamps: Iterable[int]) -> int:

@@ -1,4 +1,4 @@
-"""Compact: the newest record of each key of stopped logs, offsets kept, a task for each partition.
+"""`triolog spark compact`: the newest record of each key of stopped logs, offsets kept, a task for each partition.
 
 How a partition is compacted is `server.offline.compact_directory`. A task works with checkpoint files of its own,
 and the driver puts what they say into those of the directory: tasks never write the same file. A partition that a server
@@ -11,9 +11,10 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
+import click
 
 from ....protocol.types import TopicPartition
 from ....server.config import LogConfig
@@ -35,15 +36,56 @@ from ....server.storage.disk.checkpoints import (
 )
 from ....server.storage.disk.filesystem import FileSystem, OsFileSystem, read_file, replace_file
 from ....server.system.clock import system_now_ms
+from ...cli.compact import check_policies
+from ...cli.terminal.output import count_text, json_option, print_json, say, size_text
+from ...cli.terminal.shapes import fields
+from ...cli.terminal.stopped import directory_argument, stopped
 from ...export.manifest import Manifest
 from ...export.pieces import Piece, Result
+from .job_session import job_session, manifest_option, master_option, watched
 from .runner import Progress, no_progress, run_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MAP_BYTES = 128 << 20
+_COUNTS: Final = ("bytes_before", "bytes_after", "keyless_records")
+MAP_BYTES: Final = 128 << 20
 """Of keys in a round, for each task."""
+
+
+@click.command("compact")
+@directory_argument
+@click.option("--topic", "topics", multiple=True, required=True, metavar="NAME", help="The topic; may be repeated.")
+@click.option("--include-active", is_flag=True, help="Close the active segments first, so that they are compacted too.")
+@click.option("--force", is_flag=True, help="Even though a topic's cleanup.policy is not compact.")
+@master_option
+@manifest_option
+@json_option
+def command(
+    directory: str,
+    topics: tuple[str, ...],
+    include_active: bool,
+    force: bool,
+    master: str,
+    manifest: Path | None,
+    as_json: bool,
+) -> None:
+    """Keep the newest record of each key of topics in the log directory DIR, offsets unchanged, partitions in parallel.
+
+    As `triolog compact`: records without a key are dropped, there is no way back, and the server must be stopped.
+    """
+    with stopped(directory, topics, writes=True) as (fs, found):
+        says = read_directory_files(fs, found, Reporter(Quiet()))
+        if not force:
+            check_policies(found, says)
+        with job_session("compact", master) as spark, watched("compacting") as progress:
+            done = compact(spark, found, include_active=include_active, manifest=manifest, progress=progress)
+    if as_json:
+        print_json(attrs.asdict(done))
+    else:
+        keyless = f", {count_text(done.keyless_records, 'record')} without a key dropped" if done.keyless_records else ""
+        sizes = f"{size_text(done.bytes_before)} -> {size_text(done.bytes_after)}"
+        say(f"{count_text(done.partitions, 'partition')}: {sizes}{keyless}")
 
 
 @attrs.frozen(kw_only=True)
@@ -121,12 +163,7 @@ def compact(
     if content is not None:
         replace_file(fs, marker, content)
     kept.complete()
-    return Compacted(
-        partitions=len(results),
-        bytes_before=sum(result["bytes_before"] for result in results),
-        bytes_after=sum(result["bytes_after"] for result in results),
-        keyless_records=sum(result["keyless_records"] for result in results),
-    )
+    return Compacted(partitions=len(results), **{name: sum(result[name] for result in results) for name in _COUNTS})
 
 
 def compact_piece(what: PartitionToCompact) -> Result:
@@ -136,14 +173,12 @@ def compact_piece(what: PartitionToCompact) -> Result:
     with tempfile.TemporaryDirectory(prefix="triolog-compact-") as folder:
         if what.cleaned_offset is not None:
             write_cleaner_offsets(fs, folder, {partition: what.cleaned_offset}, durable=False)
-        done = compact_partition(fs, folder, what.files, what.known, how, _nobody_watches)
+        done = compact_partition(fs, folder, what.files, what.known, how, lambda done: None)
         offsets = {CLEANER_OFFSET_FILE: read_cleaner_offsets(fs, folder).get(partition)}
         for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE):
             offsets[name] = _offsets(fs, f"{folder}/{name}").get(partition)
     return {
-        "bytes_before": done.bytes_before,
-        "bytes_after": done.bytes_after,
-        "keyless_records": done.keyless_records,
+        **fields(done, *_COUNTS),
         "segments": _sizes(read_partition(fs, what.files.path)),
         "offsets": {name: offset for name, offset in offsets.items() if offset is not None},
     }
@@ -152,10 +187,6 @@ def compact_piece(what: PartitionToCompact) -> Result:
 def _sizes(files: PartitionFiles) -> list[list[int]]:
     """By which a later run sees whether a server has written since."""
     return [[segment.base_offset, segment.log_bytes] for segment in files.segments]
-
-
-def _nobody_watches(size_bytes: int) -> None:
-    """The driver counts whole partitions."""
 
 
 def _offsets(fs: FileSystem, path: str) -> Mapping[TopicPartition, int]:

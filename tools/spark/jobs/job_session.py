@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from .runner import JobProgress, Progress
 
+directories_argument = click.argument(
+    "directories", nargs=-1, required=True, metavar="DIR...", type=click.Path(exists=True, file_okay=False)
+)
 master_option = click.option(
     "--master", default="local[*]", show_default=True, help="Where Spark runs; a cluster needs the files under the same paths."
 )

@@ -1,4 +1,4 @@
-"""Load: rows of Parquet, CSV or JSON lines files as records of a topic, each once.
+"""`triolog spark load`: rows of Parquet, CSV or JSON lines files as records of a topic, each once.
 
 Files are written in groups, in the order of their names, each group as one version of one application: a group whose commit the
 driver did not live to note is not written again. The application's name, the groups and the columns that all files together
@@ -16,11 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import click
 
 from ....protocol.errors import TriologError
 from ....protocol.limits import MIB
+from ...cli.terminal.output import count_text, json_option, print_json, say
+from ...cli.terminal.remote import ServerAddress, plain_server_option
 from ...export.manifest import Manifest, absolute
-from .runner import JobProgress, Progress, no_progress
+from ...export.pieces import Piece
+from .job_session import job_session, manifest_option, master_option, watched
+from .runner import Progress, no_progress, report
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -38,6 +43,60 @@ READ_OPTIONS: Final = {
 """What Spark would else do: take the columns of one Parquet file for those of all, and those of a CSV file by their places."""
 TIMES: Final = frozenset({"timestamp", "bigint", "int", "string"})
 _GLOB: Final = re.compile(r"([\[\]{}*?\\])")
+
+
+@click.command("load")
+@click.argument("source", metavar="PATH", type=click.Path(exists=True))
+@click.option("--topic", required=True, metavar="NAME", help="The topic; it must exist.")
+@click.option(
+    "--format", "kind", required=True, type=click.Choice(list(FORMATS)), help="csv has a line of names; json is JSON lines."
+)
+@click.option("--value", metavar="COLUMN", help="The records' values. [default: value, else the whole row as JSON]")
+@click.option("--key", metavar="COLUMN", help="The records' keys. [default: key beside value, else none]")
+@click.option("--timestamp", metavar="COLUMN", help="A time, or ms since 1970. [default: timestamp beside value, else now]")
+@click.option("--keep-partitions", is_flag=True, help="Into the partitions that the column partition names.")
+@click.option("--compression", default="none", show_default=True, type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]))
+@plain_server_option
+@master_option
+@manifest_option
+@json_option
+def command(
+    source: str,
+    topic: str,
+    kind: str,
+    value: str | None,
+    key: str | None,
+    timestamp: str | None,
+    keep_partitions: bool,
+    compression: str,
+    server: ServerAddress,
+    master: str,
+    manifest: Path | None,
+    as_json: bool,
+) -> None:
+    """Write the rows of a file, or of the files below a folder, as records of a topic.
+
+    With --manifest the same command goes on where it was, and no row is written twice; without, a second run writes all again.
+    Exit code 1 when something failed.
+    """
+    with job_session("load", master) as spark:
+        job = Load(
+            source=source,
+            format=kind,
+            topic=topic,
+            servers=str(server),
+            value=value,
+            key=key,
+            timestamp=timestamp,
+            keeps_partitions=keep_partitions,
+            compression=compression,
+        )
+        with watched("loading") as progress:
+            records = load(spark, job, manifest=manifest, progress=progress)
+    if as_json:
+        print_json({"topic": topic, "records": records})
+    else:
+        say(f"{count_text(records, 'record')} in {topic}")
 
 
 class LoadError(TriologError):
@@ -70,12 +129,12 @@ def load(spark: SparkSession, job: Load, *, manifest: Path | None = None, progre
     kept = Manifest.open(manifest, "load", attrs.asdict(job, filter=lambda field, _: field.name != "servers"))
     application, schema, groups = kept.planned(lambda: plan_load(spark, job))
     before = len(kept.done)
-    _report(groups, kept, before, progress)
-    for version, group in enumerate(groups):
-        if str(version) not in kept.done:
-            records = _write(spark, job, group["files"], schema, application, version)
-            kept.add({str(version): {"records": records}})
-            _report(groups, kept, before, progress)
+    pieces = [Piece(str(version), group["bytes"], group["files"]) for version, group in enumerate(groups)]
+    report(pieces, kept, before, progress)
+    for version, piece in enumerate(pieces):
+        if piece.name not in kept.done:
+            kept.add({piece.name: {"records": _write(spark, job, piece.what, schema, application, version)}})
+            report(pieces, kept, before, progress)
     kept.complete()
     return sum(result["records"] for result in kept.done.values())
 
@@ -85,19 +144,6 @@ def plan_load(spark: SparkSession, job: Load) -> list[Any]:
     files = find_files(job)
     schema = read_files(spark, job, [str(path) for path in files]).schema
     return [f"load-{uuid.uuid4()}", schema.jsonValue(), list(_groups(files, job.group_bytes))]
-
-
-def _report(groups: Sequence[dict[str, Any]], kept: Manifest, before: int, progress: Progress) -> None:
-    progress(
-        JobProgress(
-            pieces=len(groups),
-            done=len(kept.done),
-            done_before=before,
-            total_bytes=sum(group["bytes"] for group in groups),
-            done_bytes=sum(group["bytes"] for version, group in enumerate(groups) if str(version) in kept.done),
-            records=sum(result["records"] for result in kept.done.values()),
-        )
-    )
 
 
 def find_files(job: Load) -> list[Path]:

@@ -11,6 +11,7 @@ from html import escape
 from typing import Final
 
 from ...cli.terminal.output import count_text, shown, size_text
+from ...cli.terminal.times import duration_text
 from .profile import TopicProfile
 
 MAX_BARS: Final = 200
@@ -44,16 +45,6 @@ def render(profiles: Sequence[TopicProfile], title: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body><h1>{escape(title)}</h1>\n{body}\n</body></html>\n"
     )
-
-
-def duration_text(ms: int) -> str:
-    """`0 ms`, `1.5 s`, `2.0 h`, `333.8 days`."""
-    if ms < 1000:
-        return f"{ms} ms"
-    for unit, unit_ms, next_ms in (("s", 1000, 60_000), ("min", 60_000, 3_600_000), ("h", 3_600_000, 86_400_000)):
-        if ms < next_ms:
-            return f"{ms / unit_ms:.1f} {unit}"
-    return f"{ms / 86_400_000:,.1f} days"
 
 
 def bar_table(heading: str, rows: Sequence[Row], total: int) -> str:
@@ -123,7 +114,7 @@ def _topic(profile: TopicProfile) -> str:
             bar_table("key", [(_key_text(key), count) for key, count in profile.top_keys], profile.records),
             "<h3>Records behind a newer one, by how far</h3>",
             "<p>Within what one task reads: what is behind a record of an earlier piece of the log alone is not counted.</p>",
-            bar_table("up to", _powers(profile.lateness, duration_text), profile.records),
+            bar_table("up to", _powers(profile.lateness, lambda ms: duration_text(ms / 1000)), profile.records),
         )
     )
 
@@ -145,7 +136,7 @@ def _figures(profile: TopicProfile) -> str:
         ("share of the most frequent key", f"{profile.top_keys[0][1] / records:.1%}" if profile.top_keys else "-"),
         ("records without a timestamp", f"{profile.without_timestamp:,}"),
         ("records behind a newer one", f"{profile.late_records:,} ({profile.late_records / records:.1%})"),
-        ("furthest behind a newer one", duration_text(profile.max_late_ms)),
+        ("furthest behind a newer one", duration_text(profile.max_late_ms / 1000)),
     )
     cells = "".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>\n" for name, value in rows)
     return f"<table>{cells}</table>"

@@ -1,4 +1,5 @@
-"""Reindex: the indexes of a stopped log made anew from its batches, a task for each stretch of segments that can stand alone.
+"""`triolog spark reindex`: the indexes of a stopped log made anew from its batches, a task for each stretch of segments that
+can stand alone.
 
 A transaction index needs to know the producers at the segment's start. A segment that begins with a snapshot knows them; others
 go with the one before them. What is written, and when a segment is left as it was, is `server.offline.repair`.
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
+import click
 
 from ....server.config import LogConfig
 from ....server.offline.findings import Quiet, Reporter
@@ -21,12 +23,43 @@ from ....server.offline.verify import read_directory_files
 from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
 from ....server.storage.disk.filesystem import OsFileSystem
 from ....server.storage.disk.paths import LOG_SUFFIX
+from ...cli.terminal.failures import EXIT_FAILED
+from ...cli.terminal.output import count_text, json_option, print_json, printable, say, size_text
+from ...cli.terminal.shapes import fields
+from ...cli.terminal.stopped import directory_argument, stopped, topics_option
 from ...export.manifest import Manifest
 from ...export.pieces import Piece, Result
+from .job_session import job_session, manifest_option, master_option, watched
 from .runner import Progress, no_progress, run_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@click.command("reindex")
+@directory_argument
+@topics_option
+@master_option
+@manifest_option
+@json_option
+def command(directory: str, topics: tuple[str, ...], master: str, manifest: Path | None, as_json: bool) -> None:
+    """Make the indexes of the log directory DIR anew, segments in parallel.
+
+    A segment whose log is damaged keeps its indexes. The server must be stopped. Exit code 1 when one was left as it was.
+    """
+    with stopped(directory, topics, writes=True) as (_, found), job_session("reindex", master) as spark:
+        with watched("reindexing") as progress:
+            done = reindex(spark, found, manifest=manifest, progress=progress)
+    if as_json:
+        failures = [{"file": path, "reason": why} for path, why in done.failures]
+        print_json({**fields(done, "segments", "entries", "log_bytes"), "failures": failures})
+    else:
+        for path, why in done.failures:
+            say(f"left  {printable(path)}: {printable(why)}; `triolog repair` comes first")
+        entries = count_text(done.entries, "entry", "entries")
+        say(f"{count_text(done.segments, 'segment')}: {entries} from {size_text(done.log_bytes)} of log")
+    if done.failures:
+        raise click.exceptions.Exit(EXIT_FAILED)
 
 
 @attrs.frozen(kw_only=True)
@@ -81,16 +114,12 @@ def reindex_stretch(what: Stretch) -> Result:
     fs, files = OsFileSystem(), what.files
     snapshots = SnapshotCheck(fs, files.path, files.snapshots, Reporter(Quiet()))
     producers, _ = snapshots.starting_state(files.segments[0].base_offset)
-    done = list(reindex_segments(fs, files, what.config, producers, _nobody_watches, end_offset=what.end_offset))
+    done = list(reindex_segments(fs, files, what.config, producers, lambda done: None, end_offset=what.end_offset))
     return {
         "segments": len(done),
         "entries": sum(each.offset_entries + each.time_entries + each.aborted for each in done),
         "failures": [[each.segment.path(LOG_SUFFIX), each.failure] for each in done if each.failure is not None],
     }
-
-
-def _nobody_watches(log_bytes: int) -> None:
-    """The driver counts whole pieces."""
 
 
 def _stretches(files: PartitionFiles, config: LogConfig) -> Iterator[Stretch]:

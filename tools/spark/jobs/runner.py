@@ -61,14 +61,14 @@ def run_pieces(
     todo = [piece for piece in pieces if piece.name not in manifest.done]
     context = spark.sparkContext
     size = max(1, context.defaultParallelism) * PIECES_PER_CORE
-    _report(pieces, manifest, before, progress)
+    report(pieces, manifest, before, progress)
     try:
         for start in range(0, len(todo), size):
             group = todo[start : start + size]
             context.setJobDescription(f"{manifest.job}: pieces {before + start + 1} to {before + start + len(group)}")
             answers = context.parallelize(group, len(group)).mapPartitions(partial(_work, work)).collect()
             manifest.add({name: result for name, result, failure in answers if failure is None})
-            _report(pieces, manifest, before, progress)
+            report(pieces, manifest, before, progress)
             _check([(name, failure) for name, _, failure in answers if failure is not None], manifest)
     finally:
         context.setJobDescription(None)  # type: ignore[arg-type]
@@ -95,7 +95,8 @@ def _work(work: Callable[[T], Result], pieces: Iterable[Piece[T]]) -> list[tuple
     return answers
 
 
-def _report(pieces: Sequence[Piece[T]], manifest: Manifest, before: int, progress: Progress) -> None:
+def report(pieces: Sequence[Piece[T]], manifest: Manifest, before: int, progress: Progress) -> None:
+    """Tell `progress` what of the pieces the manifest has as done."""
     done = [piece for piece in pieces if piece.name in manifest.done]
     progress(
         JobProgress(

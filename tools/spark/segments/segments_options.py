@@ -7,7 +7,6 @@ damage.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from typing import Final
@@ -17,8 +16,17 @@ import attrs
 from ....protocol.limits import INT32_MAX
 from ....protocol.types import Isolation
 from ...segments.segment_damage import ReadMode
-from ..sink.write_options import ACCESS, SERVERS, SERVERS_ALIAS, OptionError, read_choice, read_number
-from ..source.options import ISOLATION, KAFKA_ISOLATION, REQUEST_TIMEOUT, SELECTIONS, ReadOptions
+from ..sink.write_options import (
+    ACCESS,
+    REQUEST_TIMEOUT,
+    SERVERS,
+    SERVERS_ALIAS,
+    OptionError,
+    read_choice,
+    read_number,
+    refuse_unknown,
+)
+from ..source.options import ISOLATION, KAFKA_ISOLATION, SELECTIONS, ReadOptions
 
 PATHS: Final = ("path", "paths", "logDir")
 SHARED: Final = (
@@ -75,7 +83,7 @@ class SegmentOptions:
     def from_options(cls, options: Mapping[str, str]) -> SegmentOptions:
         """Read Spark's options; OptionError."""
         given = {name.lower(): str(value).strip() for name, value in options.items()}
-        _refuse_unknown(given)
+        refuse_unknown(given, "a read of segments", NAMES)
         snapshot = read_choice("snapshot", given.get("snapshot", FILES), {FILES: FILES, SERVER: SERVER})
         paths = _paths(given)
         if snapshot == SERVER:
@@ -124,14 +132,6 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     if not paths or not all(paths):
         raise OptionError(f"option {named[0]} is {text!r}, expected the name of a directory")
     return tuple(path.removeprefix("file://") if path.startswith("file:///") else path.removeprefix("file:") for path in paths)
-
-
-def _refuse_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in NAMES}
-    if unknown := sorted(name for name in given if name not in known):
-        near = difflib.get_close_matches(unknown[0], known, n=1)
-        hint = f"did you mean {known[near[0]]}?" if near else f"a read of segments takes {', '.join(NAMES)}"
-        raise OptionError(f"unknown option {unknown[0]}; {hint}")
 
 
 def _named(given: Mapping[str, str], names: tuple[str, ...]) -> str | None:

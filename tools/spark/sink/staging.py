@@ -17,9 +17,10 @@ from ....protocol.native.messages import (
 )
 from ....protocol.records.crc32c import crc32c
 from ....protocol.types import TopicPartition
+from ...client.blocking.outbox import Blobs, Refused
 from ...client.exchange import expect
-from .delivery import Blobs, Outbox, Refused
-from .server_link import DeliveryError, Retries, ServerLink
+from .delivery import TaskOutbox
+from .server_link import DeliveryError, ServerLink
 
 
 @attrs.frozen
@@ -34,7 +35,7 @@ class StagedBytes:
         return StagedBytes(self.size_bytes + len(data), crc32c(data, self.crc))
 
 
-class StageOutbox(Outbox):
+class StageOutbox(TaskOutbox):
     """Stages batches of one task of a version. `staged` is, after `flush`, what the commit has to name.
 
     After a lost connection the server is asked how much has arrived, and the rest is sent. A server that stamps or compresses a
@@ -69,8 +70,8 @@ class StageOutbox(Outbox):
                 continue
             found = self._checked(partition, entry)
             if partition in self._again:
-                raise self._complaint(partition).final(
-                    "the server did not take batches and took those behind them; the task has to be run again"
+                raise self._complaint(
+                    partition, "the server did not take batches and took those behind them; the task has to be run again"
                 )
             expected = self.staged.get(partition, StagedBytes()).then(blobs[partition])
             if found != expected:
@@ -87,7 +88,7 @@ class StageOutbox(Outbox):
         partitions = {partition: b"" for blobs in sent for partition in blobs}
         if not self._was_lost or not partitions:
             return left
-        for entry in self._link.once(StageResponse, self.request(partitions)).partitions:
+        for entry in expect(StageResponse, self._client.call(self.request(partitions))).partitions:
             partition = TopicPartition(entry.topic, entry.partition)
             found, known = self._checked(partition, entry), self.staged.get(partition, StagedBytes())
             for blobs in left:
@@ -102,14 +103,15 @@ class StageOutbox(Outbox):
 
     def _checked(self, partition: TopicPartition, entry: StagePartitionResponse) -> StagedBytes:
         if entry.error is not None:
-            raise self._complaint(partition).final(entry.error)
+            raise self._complaint(partition, entry.error)
         return StagedBytes(entry.size_bytes, entry.crc)
 
     def _out_of_step(self, partition: TopicPartition, found: StagedBytes, expected: StagedBytes) -> DeliveryError:
-        return self._complaint(partition).final(
+        return self._complaint(
+            partition,
             f"after a lost connection the server has staged {found.size_bytes} bytes with CRC {found.crc:08x}, not "
-            f"{expected.size_bytes} with {expected.crc:08x}; the task has to be run again"
+            f"{expected.size_bytes} with {expected.crc:08x}; the task has to be run again",
         )
 
-    def _complaint(self, partition: TopicPartition) -> Retries:
-        return self._link.retries(f"staging for topic {partition.topic} partition {partition.partition}")
+    def _complaint(self, partition: TopicPartition, error: RequestError | str) -> DeliveryError:
+        return self._link.refusal(f"staging for topic {partition.topic} partition {partition.partition}", error)

@@ -10,12 +10,13 @@ import difflib
 import enum
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any, Final
 
 import attrs
 
-from ....protocol.limits import KIB, MAX_FRAME_BYTES, MAX_TRANSACTIONAL_ID_CHARS, MIB
+from ....protocol.limits import INT32_MAX, INT64_MAX, KIB, MAX_FRAME_BYTES, MAX_TRANSACTIONAL_ID_CHARS, MIB
 from ....protocol.types import CompressionType
 from ...client.login import LoginConfig, PasswordFile
 from ...client.tls import TlsConfig
@@ -66,6 +67,10 @@ _NAMES: Final = (
     "batchBytes",
     "batchRecords",
 )
+
+BOOLEANS: Final = {"true": True, "false": False}
+Read = Callable[[str, str], Any]
+"""Reads the text of the option of this name; OptionError."""
 
 
 class OptionError(ValueError):
@@ -118,37 +123,11 @@ class WriteOptions:
     def from_options(cls, options: Mapping[str, str]) -> WriteOptions:
         """Read Spark's options; OptionError. Unknown `kafka.*` options are ignored with one warning, any others refused."""
         given = {name.lower(): str(value).strip() for name, value in options.items()}
-        _refuse_unknown(given)
+        refuse_unknown(given, "a write", _NAMES, REFUSED, ignored="kafka.", silent=_SPARKS_OWN)
         values: dict[str, Any] = {"address": read_address(given), "access": read_access(given)}
-        if "topic" in given:
-            if not given["topic"]:
-                raise OptionError("option topic is empty, expected the name of a topic")
-            values["topic"] = given["topic"]
-        if (compression := given.get(COMPRESSION)) is not None:
-            values["compression"] = read_choice(COMPRESSION, compression, {kind.name.lower(): kind for kind in CompressionType})
-        if (guarantee := given.get("deliveryguarantee")) is not None:
-            values["delivery_guarantee"] = read_choice(
-                "deliveryGuarantee", guarantee, {kind.value: kind for kind in DeliveryGuarantee}
-            )
-        if (acks := given.get(ACKS)) is not None:
-            values["acks"] = read_choice(ACKS, acks, _ACKS)
+        values |= simple_values(given, _FIELDS)
         if (headers := given.get("includeheaders")) is not None:
-            read_choice("includeHeaders", headers, {"true": True, "false": False})
-        for option, field, least, most in (
-            (DELIVERY_TIMEOUT, "delivery_timeout_ms", 1, 2**31 - 1),
-            (REQUEST_TIMEOUT, "request_timeout_ms", 1, 2**31 - 1),
-            ("batchBytes", "batch_bytes", KIB, MAX_FRAME_BYTES // 2),
-            ("batchRecords", "batch_records", 1, 1_000_000),
-            ("txnVersion", "txn_version", 0, 2**63 - 1),
-        ):
-            if (text := given.get(option.lower())) is not None:
-                values[field] = read_number(option, text, least, most)
-        if (application := given.get("txnappid")) is not None:
-            if not 0 < len(application) <= MAX_TRANSACTIONAL_ID_CHARS:
-                raise OptionError(
-                    f"option txnAppId has {len(application)} characters, expected 1 to {MAX_TRANSACTIONAL_ID_CHARS}"
-                )
-            values["txn_app_id"] = application
+            read_choice("includeHeaders", headers, BOOLEANS)
         found = cls(**values)
         found._check_together()
         return found
@@ -170,19 +149,33 @@ class WriteOptions:
             raise OptionError("option txnAppId has no meaning with deliveryGuarantee at-least-once; leave one of them out")
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
+def refuse_unknown(
+    given: Mapping[str, str],
+    what: str,
+    names: Sequence[str],
+    reasons: Mapping[str, str] | None = None,
+    *,
+    ignored: str | tuple[str, ...] = (),
+    silent: Set[str] = frozenset(),
+) -> None:
+    """OptionError for an option that nobody knows or that has a reason to be refused; one warning names the ignored ones."""
     for name in given:
-        if name in REFUSED:
-            raise OptionError(f"option {name} is refused: {REFUSED[name]}")
-    known = {name.lower(): name for name in _NAMES}
-    unknown = [name for name in given if name not in known and name not in _SPARKS_OWN]
-    ignored = [name for name in unknown if name.startswith("kafka.")]
-    if refused := sorted(set(unknown) - set(ignored)):
+        if reasons is not None and name in reasons:
+            raise OptionError(f"option {name} is refused: {reasons[name]}")
+    known = {name.lower(): name for name in names}
+    unknown = sorted(name for name in given if name not in known and name not in silent)
+    passed = [name for name in unknown if name.startswith(ignored)]
+    if refused := [name for name in unknown if name not in passed]:
         near = difflib.get_close_matches(refused[0], known, n=1)
-        hint = f"did you mean {known[near[0]]}?" if near else f"a write takes {', '.join(_NAMES)}"
+        hint = f"did you mean {known[near[0]]}?" if near else f"{what} takes {', '.join(names)}"
         raise OptionError(f"unknown option {refused[0]}; {hint}")
-    if ignored:
-        warnings.warn(f"ignored, as triolog has no use for them: {', '.join(sorted(ignored))}", stacklevel=4)
+    if passed:
+        warnings.warn(f"ignored, as triolog has no use for them: {', '.join(passed)}", stacklevel=4)
+
+
+def simple_values(given: Mapping[str, str], fields: Iterable[tuple[str, str, Read]]) -> dict[str, Any]:
+    """Fields of which each is decided by one option alone: option, field, how it is read. OptionError."""
+    return {field: read(option, text) for option, field, read in fields if (text := given.get(option.lower())) is not None}
 
 
 def read_address(given: Mapping[str, str]) -> tuple[str, int]:
@@ -229,3 +222,44 @@ def read_number(option: str, text: str, least: int, most: int) -> int:
     if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
         raise OptionError(f"option {option} is {text!r}, expected a number from {least} to {most}")
     return int(text)
+
+
+def number(least: int, most: int) -> Read:
+    """Reads a number in these bounds."""
+    return partial(read_number, least=least, most=most)
+
+
+def choice(allowed: Mapping[str, Any]) -> Read:
+    """Reads one of these."""
+    return partial(read_choice, allowed=allowed)
+
+
+def words(most: int) -> Read:
+    """Reads text of at least one character and at most so many."""
+
+    def read(option: str, text: str) -> str:
+        if not 0 < len(text) <= most:
+            raise OptionError(f"option {option} has {len(text)} characters, expected 1 to {most}")
+        return text
+
+    return read
+
+
+def _topic(option: str, text: str) -> str:
+    if not text:
+        raise OptionError(f"option {option} is empty, expected the name of a topic")
+    return text
+
+
+_FIELDS: Final = (
+    ("topic", "topic", _topic),
+    (COMPRESSION, "compression", choice({kind.name.lower(): kind for kind in CompressionType})),
+    ("deliveryGuarantee", "delivery_guarantee", choice({kind.value: kind for kind in DeliveryGuarantee})),
+    (ACKS, "acks", choice(_ACKS)),
+    (DELIVERY_TIMEOUT, "delivery_timeout_ms", number(1, INT32_MAX)),
+    (REQUEST_TIMEOUT, "request_timeout_ms", number(1, INT32_MAX)),
+    ("batchBytes", "batch_bytes", number(KIB, MAX_FRAME_BYTES // 2)),
+    ("batchRecords", "batch_records", number(1, 1_000_000)),
+    ("txnVersion", "txn_version", number(0, INT64_MAX)),
+    ("txnAppId", "txn_app_id", words(MAX_TRANSACTIONAL_ID_CHARS)),
+)

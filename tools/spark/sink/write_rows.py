@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 
 from ....protocol.records.columnar.schema import header_type
 from ....protocol.types import TopicPartition
+from ...client.sending import partitioner
 from ...client.sending.key_hashes import partitions_for_keys
-from .partitioning import sticky_partition
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -152,3 +152,9 @@ def _records(columns: dict[str, pa.Array]) -> pa.RecordBatch:
     if "timestamp" in chosen:
         chosen["timestamp"] = chosen["timestamp"].cast(pa.timestamp("us", tz="UTC"))
     return pa.RecordBatch.from_arrays(list(chosen.values()), list(chosen))
+
+
+def sticky_partition(topic: str, application: str, version: int, spark_partition: int, partitions: int) -> int:
+    """The one partition for all rows without a key that a task writes to a topic; the same when the task is tried again."""
+    named = f"{topic}/{application}/{version}/{spark_partition}".encode()
+    return partitioner.partition_for_key(named, partitions)

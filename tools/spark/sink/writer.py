@@ -27,7 +27,7 @@ from ....protocol.native.messages import (
     StagedTask,
 )
 from ....protocol.records.columnar.encode import Encoding, encode_batches
-from .delivery import Outbox, ProduceOutbox
+from .delivery import ProduceOutbox, TaskOutbox
 from .server_link import DeliveryError, GivenUpError, ServerLink
 from .staging import StageOutbox
 from .write_options import WriteOptions
@@ -148,7 +148,9 @@ def _is_committed(link: ServerLink, task: WriteTask) -> bool:
     return link.call(LastCommitResponse, LastCommitRequest(task.application), what).version >= task.version
 
 
-def _send(batches: Iterable[pa.RecordBatch], options: WriteOptions, task: WriteTask, link: ServerLink, outbox: Outbox) -> int:
+def _send(
+    batches: Iterable[pa.RecordBatch], options: WriteOptions, task: WriteTask, link: ServerLink, outbox: TaskOutbox
+) -> int:
     routing = Routing(
         topic=options.topic,
         application=task.application,

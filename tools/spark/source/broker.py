@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 import attrs
@@ -18,12 +19,9 @@ from ....protocol.native.messages import (
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
-    FetchResponse,
     Gaps,
     LeaseSegmentsResponse,
     MetadataRequest,
-    OffsetsForTimesPartition,
-    OffsetsForTimesRequest,
     SplitPoint,
     SplitPointsPartition,
     SplitPointsRequest,
@@ -31,13 +29,13 @@ from ....protocol.native.messages import (
     TopicMetadata,
 )
 from ....protocol.types import LATEST_TIMESTAMP, Isolation, TopicPartition
-from ...client.backoff import Backoff
-from ...client.blocking.client import BlockingClient
-from ...client.blocking.connection import BlockingConnection
+from ...client.backoff import Retries, passes
+from ...client.blocking.admin import BlockingAdmin
+from ...client.blocking.client import BlockingClient, Started
 from ...client.config import ClientConfig
 from ...client.exchange import expect
-from ...client.procedures import stages as stage_procedures
 from ...client.procedures.groups import commit_offsets
+from ...client.procedures.topics import checked, offsets_at
 from ..sink.worker import PerProcess
 from .bounds import PartitionRange
 from .options import Assigned, Matching, ReadOptions, Selection
@@ -73,18 +71,6 @@ class Cut(NamedTuple):
     start: int
     end: int
     target_bytes: int
-
-
-@attrs.define(eq=False, repr=False)
-class Ahead:
-    """A fetch that the server is at work on while we decode what it sent before."""
-
-    connection: BlockingConnection
-    correlation_id: int
-
-    def forget(self) -> None:
-        """Let the connection drop the answer when it comes."""
-        self.connection.forget(self.correlation_id)
 
 
 class Broker:
@@ -124,19 +110,8 @@ class Broker:
 
     def offsets_for_times(self, questions: Sequence[Question]) -> list[int]:
         """The offset for each question, in order, -1 where there is none; all in one request (10,000 fit into one)."""
-        found: list[int] = []
-        for first in range(0, len(questions), MAX_PARTITIONS_PER_REQUEST):
-            entries = tuple(
-                OffsetsForTimesPartition(*partition, at) for partition, at in questions[first:][:MAX_PARTITIONS_PER_REQUEST]
-            )
-            request = OffsetsForTimesRequest(entries, self._options.isolation)
-
-            def ask(client: BlockingClient, request: OffsetsForTimesRequest = request) -> list[int]:
-                response = client.offsets_for_times(request)
-                return [_checked(entry).offset for entry in response.partitions]
-
-            found += self._retried(ask)
-        return found
+        procedure = partial(offsets_at, questions, self._options.isolation)
+        return self._retried(lambda client: [entry.offset for entry in checked(client.run(procedure()))])
 
     def split_points(self, cuts: Sequence[Cut]) -> list[tuple[SplitPoint, ...]] | None:
         """Where each range can be cut; None when the server cannot tell: it is older than the call, does not know a range, or
@@ -166,36 +141,21 @@ class Broker:
 
         A request of at most 10,000 partitions. RequestError, also that of a partition that cannot be leased.
         """
-        return self._retried(lambda client: client.run(stage_procedures.lease_segments(partitions, lease_ms, lease_id)))
+        return self._retried(lambda client: BlockingAdmin(client).lease_segments(partitions, lease_ms, lease_id))
 
     def fetch(
-        self, partition: TopicPartition, offset: int, ahead: Ahead | None = None, *, skip_gaps: bool = False
+        self, partition: TopicPartition, offset: int, ahead: Started | None = None, *, skip_gaps: bool = False
     ) -> FetchPartitionResponse:
         """What the server has of a partition from an offset on; `ahead` is the same fetch, sent before.
 
         Raises what the server says of the partition: OffsetOutOfRangeError, CorruptRecordError...
         """
         request = self._fetch_request(partition, offset, skip_gaps)
+        return self._patiently(lambda client, retries: client.fetch_partition(request, retries, ahead))
 
-        def ask(client: BlockingClient) -> FetchPartitionResponse:
-            nonlocal ahead
-            if ahead is not None:
-                sent, ahead = ahead, None
-                answer = sent.connection.finish(sent.correlation_id, time.monotonic() + client.timeout_s(self._long_poll_ms))
-                return _checked(expect(FetchResponse, answer).partitions[0])
-            return _checked(client.fetch(request).partitions[0])
-
-        return self._retried(ask)
-
-    def fetch_ahead(self, partition: TopicPartition, offset: int, *, skip_gaps: bool = False) -> Ahead | None:
+    def fetch_ahead(self, partition: TopicPartition, offset: int, *, skip_gaps: bool = False) -> Started | None:
         """Ask now for what `fetch` will take later; None when it cannot be asked now, and then `fetch` asks itself."""
-        client = self._client()
-        try:
-            connection = client.connected()
-            deadline = time.monotonic() + client.timeout_s()
-            return Ahead(connection, connection.start(self._fetch_request(partition, offset, skip_gaps), deadline))
-        except RequestError:
-            return None
+        return self._client().fetch_ahead(self._fetch_request(partition, offset, skip_gaps))
 
     def commit_group(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Publish how far a query has got, for tools that watch groups. RequestError; the next commit says more anyway."""
@@ -237,9 +197,9 @@ class Broker:
             raise topic.error
         return {
             TopicPartition(topic.name, entry.partition): PartitionRange(
-                _checked(entry).log_start_offset, entry.high_watermark, entry.size_bytes
+                entry.log_start_offset, entry.high_watermark, entry.size_bytes
             )
-            for entry in topic.partitions
+            for entry in checked(topic.partitions)
         }
 
     def _fetch_request(self, partition: TopicPartition, offset: int, skip_gaps: bool) -> FetchRequest:
@@ -254,21 +214,16 @@ class Broker:
         )
 
     def _retried(self, ask: Callable[[BlockingClient], T]) -> T:
-        give_up_at = time.monotonic() + self._options.poll_timeout_ms / 1000
-        backoff = Backoff(50, 1000)
-        while True:
-            client = self._client()
-            try:
-                with client.within(give_up_at):
-                    return ask(client)
-            except RequestError as exc:
-                passes = exc.retriable and exc.code not in _STAYING
-                if not passes:
-                    raise
-                pause_s = backoff.pause_s()
-                if time.monotonic() + pause_s >= give_up_at:
-                    raise self._unavailable(exc) from exc
-                time.sleep(pause_s)
+        return self._patiently(lambda client, retries: client.retried(lambda: ask(client), retries))
+
+    def _patiently(self, ask: Callable[[BlockingClient, Retries], T]) -> T:
+        patience_s = self._options.poll_timeout_ms / 1000
+        try:
+            return ask(self._client(), Retries(patience_s, passes, time.monotonic() + patience_s))
+        except RequestError as exc:
+            if passes(exc):
+                raise self._unavailable(exc) from exc
+            raise
 
     def _unavailable(self, error: RequestError) -> BrokerUnavailableError:
         within = f"within {self._options.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs)"
@@ -285,12 +240,8 @@ class Broker:
         return (self._options.address, self._config)
 
 
-_STAYING: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""Errors that Kafka's clients would retry and that have a meaning here: damage is there the next time, too."""
 _UNANSWERED: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 _CLIENTS: Final = PerProcess[tuple[object, ...], BlockingClient](MAX_CONNECTIONS)
-
-E = TypeVar("E")
 
 
 def close_connections() -> None:
@@ -304,10 +255,3 @@ def _asked_topics(selection: Selection) -> tuple[str, ...] | None:
     if isinstance(selection, Assigned):
         return tuple(dict.fromkeys(partition.topic for partition in selection.partitions))
     return selection.topics
-
-
-def _checked(entry: E) -> E:
-    error: RequestError | None = getattr(entry, "error", None)
-    if error is not None:
-        raise error
-    return entry

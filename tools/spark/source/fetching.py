@@ -6,7 +6,6 @@ repeated from the offset that was reached, so nothing is lost and nothing comes 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -17,8 +16,9 @@ from ....protocol.native.messages import FetchPartitionResponse
 from ....protocol.records.columnar.decode import Wanted, decode_batches, next_offset
 from ....protocol.records.record import CommittedFilter
 from ....protocol.types import Isolation
+from ...client.blocking.client import Started
 from . import data_loss
-from .broker import Ahead, Broker, TopicMissingError
+from .broker import Broker, TopicMissingError
 from .options import Assigned, ReadOptions
 from .ranges import OffsetRange
 
@@ -58,7 +58,7 @@ class _Position:
         self._range = range_
         self._broker = broker
         self._fails = options.fail_on_data_loss
-        self._ahead: Ahead | None = None
+        self._ahead: Started | None = None
         self._skip_gaps = False
 
     def fetch(self) -> FetchPartitionResponse | None:
@@ -94,8 +94,7 @@ class _Position:
     def forget(self) -> None:
         """Whoever reads wants no more."""
         if self._ahead is not None:
-            with contextlib.suppress(RequestError):
-                self._ahead.forget()
+            self._ahead.forget()
 
     def _lose(self, error: RequestError) -> None:
         name, wanted = self._range.name, self.offset

@@ -8,11 +8,11 @@ Source of names, defaults and meanings: Spark's KafkaSourceProvider and the Kafk
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -23,15 +23,22 @@ from ....server.storage.disk.paths import is_internal
 from ...client.config import address_text
 from ..sink.write_options import (
     ACCESS,
+    BOOLEANS,
     NOBODY,
+    REQUEST_TIMEOUT,
     SERVERS,
     SERVERS_ALIAS,
     OptionError,
     ServerAccess,
+    choice,
+    number,
     read_access,
     read_address,
     read_choice,
     read_number,
+    refuse_unknown,
+    simple_values,
+    words,
 )
 from .bounds import (
     EARLIEST_OFFSET,
@@ -45,13 +52,12 @@ from .bounds import (
     check_order,
     is_moving,
 )
-from .quantities import read_duration_ms, read_size
 from .schema import COLUMNS, DEFAULT_COLUMNS
 
 GROUP: Final = "kafka.group.id"
 ISOLATION: Final = "isolationLevel"
 KAFKA_ISOLATION: Final = "kafka.isolation.level"
-REQUEST_TIMEOUT: Final = "kafka.request.timeout.ms"
+ISOLATIONS: Final = (ISOLATION, KAFKA_ISOLATION)
 
 SELECTIONS: Final = ("assign", "subscribe", "subscribePattern")
 STREAM_ONLY: Final = (
@@ -103,7 +109,9 @@ REFUSED: Final = {
 }
 """Options that are refused with a reason of their own."""
 
-_BOOLEANS: Final = {"true": True, "false": False}
+_UNITS_MS: Final = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS_BYTES: Final = {"": 1, "b": 1, "k": KIB, "kb": KIB, "m": MIB, "mb": MIB, "g": KIB * MIB, "gb": KIB * MIB}
+_QUANTITY: Final = re.compile(r"(\d+)\s*([a-z]*)")
 
 
 @attrs.frozen
@@ -180,7 +188,7 @@ class ReadOptions:
     def from_options(cls, options: Mapping[str, str], *, streaming: bool | None = None) -> ReadOptions:
         """Read Spark's options; OptionError. `streaming` None: it is not known yet, so both kinds' options pass."""
         given = {name.lower(): str(value).strip() for name, value in options.items()}
-        _refuse_unknown(given)
+        refuse_unknown(given, "a read", NAMES, REFUSED, ignored=("kafka.", "spark.kafka."))
         if streaming is True:
             _refuse_ending(given)
         values: dict[str, Any] = {
@@ -190,7 +198,7 @@ class ReadOptions:
             "starting": _bound(given, "starting", LATEST if streaming else Earliest(), streaming),
             "ending": _bound(given, "ending", LATEST, streaming),
         }
-        values |= _simple_values(given)
+        values |= simple_values(given, _FIELDS) | _isolation(given)
         values["columns"] = _columns(given, values.get("include_headers", False))
         found = cls(**values)
         _check_together(found)
@@ -199,57 +207,12 @@ class ReadOptions:
         return found
 
 
-def _simple_values(given: Mapping[str, str]) -> dict[str, Any]:
-    """Fields of which each is decided by one option alone."""
-    values: dict[str, Any] = {}
-    for option, field in (
-        ("maxOffsetsPerTrigger", "max_offsets_per_trigger"),
-        ("minOffsetsPerTrigger", "min_offsets_per_trigger"),
-        ("minPartitions", "min_partitions"),
-        ("maxRecordsPerPartition", "max_records_per_partition"),
-    ):
-        if (text := given.get(option.lower())) is not None:
-            values[field] = read_number(option, text, 1, INT64_MAX)
-    for option, field, least, most in (
-        ("kafkaConsumer.pollTimeoutMs", "poll_timeout_ms", 1, INT32_MAX),
-        (REQUEST_TIMEOUT, "request_timeout_ms", 1, INT32_MAX),
-        ("fetchOffset.numRetries", "metadata_retries", 0, 1000),
-        ("fetchOffset.retryIntervalMs", "metadata_retry_ms", 0, INT32_MAX),
-        ("arrowMaxRecords", "arrow_max_records", 1, 1_000_000),
-    ):
-        if (text := given.get(option.lower())) is not None:
-            values[field] = read_number(option, text, least, most)
-    for option, field, least_bytes, most_bytes in (
-        ("maxBytesPerTrigger", "max_bytes_per_trigger", 1, INT64_MAX),
-        ("splitBytes", "split_bytes", 64 * KIB, INT64_MAX),
-        ("fetchMaxBytes", "fetch_max_bytes", KIB, MAX_FRAME_BYTES - MIB),
-    ):
-        if (text := given.get(option.lower())) is not None:
-            values[field] = read_size(option, text, least_bytes, most_bytes)
-    for option, field in (
-        ("failOnDataLoss", "fail_on_data_loss"),
-        ("includeHeaders", "include_headers"),
-        ("checkCrcs", "check_crcs"),
-        ("pinInitialOffset", "pin_initial_offset"),
-    ):
-        if (text := given.get(option.lower())) is not None:
-            values[field] = read_choice(option, text, _BOOLEANS)
-    if (text := given.get("maxtriggerdelay")) is not None:
-        values["max_trigger_delay_ms"] = read_duration_ms("maxTriggerDelay", text)
-    if (text := given.get("startingoffsetsbytimestampstrategy")) is not None:
-        names = {name: name for name in ("error", "latest")}
-        values["starting_strategy"] = read_choice("startingOffsetsByTimestampStrategy", text, names)
-    for option, field, most in (("groupIdPrefix", "client_id", MAX_CLIENT_ID_CHARS), (GROUP, "group", MAX_GROUP_ID_CHARS)):
-        if (text := given.get(option.lower())) is not None:
-            if not 0 < len(text) <= most:
-                raise OptionError(f"option {option} has {len(text)} characters, expected 1 to {most}")
-            values[field] = text
-    for option in (ISOLATION, KAFKA_ISOLATION):
-        if (text := given.get(option.lower())) is not None:
-            isolation = read_choice(option, text, {level.value: level for level in Isolation})
-            if values.setdefault("isolation", isolation) is not isolation:
-                raise OptionError(f"options {ISOLATION} and {KAFKA_ISOLATION} say different things; give one of them")
-    return values
+def _isolation(given: Mapping[str, str]) -> dict[str, Isolation]:
+    levels = {level.value: level for level in Isolation}
+    found = {read_choice(option, given[option.lower()], levels) for option in ISOLATIONS if option.lower() in given}
+    if len(found) > 1:
+        raise OptionError(f"options {ISOLATION} and {KAFKA_ISOLATION} say different things; give one of them")
+    return {"isolation": found.pop()} if found else {}
 
 
 def _check_together(found: ReadOptions) -> None:
@@ -267,21 +230,6 @@ def _check_together(found: ReadOptions) -> None:
                 raise OptionError(
                     f"option {bound.option} names {min(surplus)}, which assign does not; name the same partitions"
                 )
-
-
-def _refuse_unknown(given: Mapping[str, str]) -> None:
-    for name in given:
-        if name in REFUSED:
-            raise OptionError(f"option {name} is refused: {REFUSED[name]}")
-    known = {name.lower(): name for name in NAMES}
-    unknown = [name for name in given if name not in known]
-    ignored = sorted(name for name in unknown if name.startswith(("kafka.", "spark.kafka.")))
-    if refused := sorted(set(unknown) - set(ignored)):
-        near = difflib.get_close_matches(refused[0], known, n=1)
-        hint = f"did you mean {known[near[0]]}?" if near else f"a read takes {', '.join(NAMES)}"
-        raise OptionError(f"unknown option {refused[0]}; {hint}")
-    if ignored:
-        warnings.warn(f"ignored, as triolog has no use for them: {', '.join(ignored)}", stacklevel=4)
 
 
 def _refuse_ending(given: Mapping[str, str]) -> None:
@@ -341,8 +289,8 @@ def _bound(given: Mapping[str, str], side: str, default: Bound, streaming: bool 
         return Earliest()
     if text.lower() == "latest" and (not is_start or streaming is not False):
         return LATEST
-    words = ("earliest" if streaming is False else "earliest, latest") if is_start else "latest"
-    expected = f'expected {words}, or an offset for each partition, as in {{"events": {{"0": 23, "1": 42}}}}'
+    places = ("earliest" if streaming is False else "earliest, latest") if is_start else "latest"
+    expected = f'expected {places}, or an offset for each partition, as in {{"events": {{"0": 23, "1": 42}}}}'
     offsets = _by_partition(by_offsets, text, EARLIEST_OFFSET, expected)
     impossible = {"starting": LATEST_OFFSET if streaming is False else None, "ending": EARLIEST_OFFSET}[side]
     for partition, offset in offsets.items():
@@ -359,12 +307,12 @@ def _by_partition(option: str, text: str, least: int, expected: str) -> dict[Top
     for topic, partitions in _json_object(option, text, expected).items():
         if type(partitions) is not dict:
             raise OptionError(f"option {option} has {partitions!r} for topic {topic}, {expected}")
-        for number, value in partitions.items():
-            if not (number.isascii() and number.isdigit() and int(number) <= INT32_MAX):
-                raise OptionError(f"option {option} names partition {number!r} of {topic}, {expected}")
+        for named, value in partitions.items():
+            if not (named.isascii() and named.isdigit() and int(named) <= INT32_MAX):
+                raise OptionError(f"option {option} names partition {named!r} of {topic}, {expected}")
             if not _is_between(value, least, INT64_MAX):
-                raise OptionError(f"option {option} has {value!r} for {topic}-{number}, {expected}")
-            values[TopicPartition(topic, int(number))] = value
+                raise OptionError(f"option {option} has {value!r} for {topic}-{named}, {expected}")
+            values[TopicPartition(topic, int(named))] = value
     return values
 
 
@@ -392,3 +340,45 @@ def _columns(given: Mapping[str, str], include_headers: bool) -> tuple[str, ...]
     if unknown or len(set(columns)) != len(columns):
         raise OptionError(f"option columns is {text!r}, expected names out of {', '.join(COLUMNS)}, each once")
     return columns
+
+
+def _duration_ms(option: str, text: str) -> int:
+    """Of a time; without a unit it is in ms. OptionError."""
+    match = _QUANTITY.fullmatch(text.lower())
+    unit = match and _UNITS_MS.get(match[2] or "ms")
+    if match is None or unit is None:
+        raise OptionError(f"option {option} is {text!r}, expected a time such as 500ms, 10s, 15m or 1h")
+    return int(int(match[1]) * unit)
+
+
+def _size(option: str, text: str, least: int, most: int) -> int:
+    """Of bytes, in these bounds, both inclusive. OptionError."""
+    match = _QUANTITY.fullmatch(text.lower())
+    unit = match and _UNITS_BYTES.get(match[2])
+    if match is None or unit is None or not least <= int(match[1]) * unit <= most:
+        raise OptionError(f"option {option} is {text!r}, expected bytes from {least} to {most}, such as 64m or 4194304")
+    return int(match[1]) * unit
+
+
+_FIELDS: Final = (
+    ("maxOffsetsPerTrigger", "max_offsets_per_trigger", number(1, INT64_MAX)),
+    ("minOffsetsPerTrigger", "min_offsets_per_trigger", number(1, INT64_MAX)),
+    ("minPartitions", "min_partitions", number(1, INT64_MAX)),
+    ("maxRecordsPerPartition", "max_records_per_partition", number(1, INT64_MAX)),
+    ("kafkaConsumer.pollTimeoutMs", "poll_timeout_ms", number(1, INT32_MAX)),
+    (REQUEST_TIMEOUT, "request_timeout_ms", number(1, INT32_MAX)),
+    ("fetchOffset.numRetries", "metadata_retries", number(0, 1000)),
+    ("fetchOffset.retryIntervalMs", "metadata_retry_ms", number(0, INT32_MAX)),
+    ("arrowMaxRecords", "arrow_max_records", number(1, 1_000_000)),
+    ("maxBytesPerTrigger", "max_bytes_per_trigger", partial(_size, least=1, most=INT64_MAX)),
+    ("splitBytes", "split_bytes", partial(_size, least=64 * KIB, most=INT64_MAX)),
+    ("fetchMaxBytes", "fetch_max_bytes", partial(_size, least=KIB, most=MAX_FRAME_BYTES - MIB)),
+    ("failOnDataLoss", "fail_on_data_loss", choice(BOOLEANS)),
+    ("includeHeaders", "include_headers", choice(BOOLEANS)),
+    ("checkCrcs", "check_crcs", choice(BOOLEANS)),
+    ("pinInitialOffset", "pin_initial_offset", choice(BOOLEANS)),
+    ("maxTriggerDelay", "max_trigger_delay_ms", _duration_ms),
+    ("startingOffsetsByTimestampStrategy", "starting_strategy", choice({name: name for name in ("error", "latest")})),
+    ("groupIdPrefix", "client_id", words(MAX_CLIENT_ID_CHARS)),
+    (GROUP, "group", words(MAX_GROUP_ID_CHARS)),
+)

@@ -1,12 +1,6 @@
 """What a client may do, by ACLs: one table for all APIs, so that a handler knows nothing of it. Source: Kafka's KafkaApis,
 ControllerApis, AclApis and AuthHelper (4.1), and the table of operations in Kafka's documentation.
 
-| in RULES | a request |
-|---|---|
-| whole | is refused as a whole: with the first rule's code that denies it |
-| each | has elements that are refused, each with the error; the others are served |
-| hide | has an answer out of which is taken what the client may not see, see `seen_answers` |
-
 What a request names follows from what its fields stand for (`protocol.kafka.apis`). What is wrong with an element itself is
 its handler's to say, as in Kafka, before anybody's rights are looked at. Produce, Fetch, Metadata, DescribeTopicPartitions,
 AddPartitionsToTxn, ShareFetch, ShareAcknowledge, StreamsGroupHeartbeat, AlterUserScramCredentials and the three APIs of ACLs
@@ -17,13 +11,14 @@ ACLs are enforced nothing of this is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any, Final
 
 import attrs
 
-from .....protocol.errors import ErrorCode, RequestError
+from .....protocol.errors import RequestError
 from .....protocol.kafka.apis import (
+    APIS,
     COORDINATOR_KEY,
     GROUP_ID,
     RESOURCE_NAME,
@@ -36,61 +31,44 @@ from .....protocol.kafka.apis import (
     paths_to,
     values_at,
 )
-from .....protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclOperation, ResourceType
+from .....protocol.kafka.authorization import AclOperation, ResourceType
 from .....protocol.schema.fields import Entity
 from .....protocol.types import TopicPartition
-from ....broker import is_internal
-from ...access.judging import JUDGED_PER_PAUSE, Steps
+from ...access import rules
+from ...access.rules import (
+    CLUSTER,
+    CREATE_TOPIC,
+    DELETE_TOPIC,
+    GROUP,
+    PRODUCER_ID,
+    TOPIC,
+    TRANSACTION,
+    Denied,
+    Rule,
+    denied_configs,
+    needs,
+    needs_otherwise,
+    right,
+)
 from ..door import NO_TOPIC_ID, Call
 from . import seen_answers
 
-TOPIC, GROUP, CLUSTER, TRANSACTION = (
-    ResourceType.TOPIC,
-    ResourceType.GROUP,
-    ResourceType.CLUSTER,
-    ResourceType.TRANSACTIONAL_ID,
-)
 ENTITIES: Final = {TOPIC: TOPIC_NAME, GROUP: GROUP_ID, TRANSACTION: TRANSACTIONAL_ID}
-
-Judge = Callable[[Call, Any, Any], ErrorCode | None]
-"""(call, request, an element of it) -> why that is refused."""
+_API_KEYS: Final = {api.request: api.key for api in APIS.values()}
 
 
-@attrs.frozen
-class Rule:
-    """What a request as a whole needs."""
-
-    says: str
-    """The right, as the table of all calls has it."""
-    refusal: Callable[[Call, Api, Any], Steps[ErrorCode | None]]
-    """(call, its API, request) -> why it is refused, in steps."""
-
-
-@attrs.frozen
-class Each:
-    """The list of a request that names an entity; its elements are looked at one by one."""
+@attrs.frozen(kw_only=True)
+class Each(rules.Each):
+    """The list of a request that names an entity."""
 
     entity: Entity
-    says: str
-    """The right, as the table of all calls has it."""
-    judge: Judge
     once: bool = False
     """Elements that are there twice are not judged: their handler refuses them."""
     is_of_group: bool = False
     """The group is looked for even where every element is refused."""
 
 
-@attrs.frozen
-class Rules:
-    """The rules of one API, each kind as the module's table describes it."""
-
-    whole: tuple[Rule, ...] = ()
-    each: Each | None = None
-    hide: Callable[[Call, Any, Any], Steps[None]] | None = None
-
-
-def _right(operation: AclOperation, kind: ResourceType) -> str:
-    return f"{operation.name} {kind.name}"
+Rules = rules.Rules[Each]
 
 
 # ---- requests that are refused as a whole --------------------------------------------------------------------------------
@@ -100,26 +78,10 @@ def _on(kind: ResourceType, operation: AclOperation) -> Rule:
     """Requires an operation on every resource of a kind that the request names, or on the cluster. Null names are skipped."""
     paths = ApiTable(lambda api: _paths(api, kind))
 
-    def rule(call: Call, api: Api, body: Any) -> Steps[ErrorCode | None]:
-        names = (CLUSTER_NAME,) if kind is CLUSTER else (name for path in paths[api.key] for name in values_at(body, path))
-        for number, name in enumerate(names, 1):
-            if not call.authorize(operation, kind, name):
-                return DENIED[kind]
-            if not number % JUDGED_PER_PAUSE:
-                yield
-        return None
+    def names(body: Any) -> Iterable[str]:
+        return (name for path in paths[_API_KEYS[type(body)]] for name in values_at(body, path))
 
-    return Rule(_right(operation, kind), rule)
-
-
-def _at_once(says: str, refusal: Callable[[Call, Any], ErrorCode | None]) -> Rule:
-    """A rule that looks at one name: (call, request) -> why it is refused."""
-
-    def rule(call: Call, _: Api, body: Any) -> Steps[ErrorCode | None]:
-        yield from ()
-        return refusal(call, body)
-
-    return Rule(says, rule)
+    return needs(operation, kind) if kind is CLUSTER else needs(operation, kind, names)
 
 
 def _paths(api: Api, kind: ResourceType) -> tuple[str, ...]:
@@ -129,27 +91,22 @@ def _paths(api: Api, kind: ResourceType) -> tuple[str, ...]:
     return paths
 
 
-def _markers(call: Call, _body: Any) -> ErrorCode | None:
+def _markers(call: Call, _body: Any) -> Denied:
     may = call.authorize(AclOperation.ALTER, CLUSTER) or call.authorize(AclOperation.CLUSTER_ACTION, CLUSTER)
-    return None if may else DENIED[CLUSTER]
+    return None if may else CLUSTER
 
 
-def _idempotent_producer(call: Call, body: Any) -> ErrorCode | None:
-    is_allowed = body.transactional_id is not None or call.may_have_producer_id()
-    return None if is_allowed else DENIED[CLUSTER]
-
-
-def _one_coordinator(call: Call, body: Any) -> ErrorCode | None:
+def _one_coordinator(call: Call, body: Any) -> Denied:
     return None if body.coordinator_keys else _coordinator(call, body, body.key)
 
 
-def _coordinator(call: Call, body: Any, key: str) -> ErrorCode | None:
+def _coordinator(call: Call, body: Any, key: str) -> Denied:
     kind = {0: GROUP, 1: TRANSACTION}.get(body.key_type)
-    return None if kind is None or call.authorize(AclOperation.DESCRIBE, kind, key) else DENIED[kind]
+    return None if kind is None or call.authorize(AclOperation.DESCRIBE, kind, key) else kind
 
 
-def _one_group(call: Call, body: Any) -> ErrorCode | None:
-    return None if body.groups or call.authorize(AclOperation.DESCRIBE, GROUP, body.group_id) else DENIED[GROUP]
+def _one_group(call: Call, body: Any) -> Denied:
+    return None if body.groups or call.authorize(AclOperation.DESCRIBE, GROUP, body.group_id) else GROUP
 
 
 # ---- elements that are refused ---------------------------------------------------------------------------------------------
@@ -159,7 +116,7 @@ def _named(kind: ResourceType, operation: AclOperation, *, once: bool = False, i
     """Requires an operation on what each element names. An unknown topic id, and the id of none, is left to the handler."""
     entity = ENTITIES[kind]
 
-    def judge(call: Call, _body: Any, element: Any) -> ErrorCode | None:
+    def denied(call: Call, _body: Any, element: Any) -> Denied:
         name, topic_id = name_in(element, entity), getattr(element, "topic_id", NO_TOPIC_ID)
         if topic_id != NO_TOPIC_ID:
             try:
@@ -168,16 +125,16 @@ def _named(kind: ResourceType, operation: AclOperation, *, once: bool = False, i
                 return None
         elif not name and hasattr(element, "topic_id"):
             return None
-        return None if call.authorize(operation, kind, name or "") else DENIED[kind]
+        return None if call.authorize(operation, kind, name or "") else kind
 
-    return Each(entity, _right(operation, kind), judge, once, is_of_group)
-
-
-def _new_topic(call: Call, _body: Any, element: Any) -> ErrorCode | None:
-    return None if call.may_create_topic(element.name) else DENIED[TOPIC]
+    return Each(right(operation, kind), denied, entity=entity, once=once, is_of_group=is_of_group)
 
 
-def _old_topic(call: Call, _body: Any, element: Any) -> ErrorCode | None:
+def _new_topic(call: Call, _body: Any, element: Any) -> Denied:
+    return None if call.may_create_topic(element.name) else TOPIC
+
+
+def _old_topic(call: Call, _body: Any, element: Any) -> Denied:
     """A topic to delete, by name or by id. An unknown id is left to the handler."""
     name, topic_id = name_in(element, TOPIC_NAME), getattr(element, "topic_id", NO_TOPIC_ID)
     if (name is None) == (topic_id == NO_TOPIC_ID):
@@ -187,7 +144,7 @@ def _old_topic(call: Call, _body: Any, element: Any) -> ErrorCode | None:
         known = topics.named(topic_id) if name is None else name
     except RequestError:
         return None
-    return None if call.may_delete_topic(known, is_there=topics.has_partition(TopicPartition(known, 0))) else DENIED[TOPIC]
+    return None if call.may_delete_topic(known, is_there=topics.has_partition(TopicPartition(known, 0))) else TOPIC
 
 
 _CONFIGURED: Final = {2: TOPIC, 32: GROUP, 4: CLUSTER, 8: CLUSTER, 16: CLUSTER}
@@ -195,21 +152,16 @@ _CONFIGURED: Final = {2: TOPIC, 32: GROUP, 4: CLUSTER, 8: CLUSTER, 16: CLUSTER}
 BROKER_TYPES: Final = (4, 8)
 
 
-def _configs(call: Call, operation: AclOperation, element: Any) -> ErrorCode | None:
+def _configs(call: Call, operation: AclOperation, element: Any) -> Denied:
     kind = _CONFIGURED.get(element.resource_type)
-    if kind is None:
-        return None
-    name = CLUSTER_NAME if kind is CLUSTER else element.resource_name
-    if kind is TOPIC and is_internal(name) and operation is AclOperation.ALTER_CONFIGS:
-        kind, name = CLUSTER, CLUSTER_NAME  # what is in it is everybody's
-    return None if call.authorize(operation, kind, name) else DENIED[kind]
+    return None if kind is None else denied_configs(call, operation, kind, element.resource_name)
 
 
-def _described_configs(call: Call, _body: Any, element: Any) -> ErrorCode | None:
+def _described_configs(call: Call, _body: Any, element: Any) -> Denied:
     return _configs(call, AclOperation.DESCRIBE_CONFIGS, element)
 
 
-def _altered_configs(call: Call, _body: Any, element: Any) -> ErrorCode | None:
+def _altered_configs(call: Call, _body: Any, element: Any) -> Denied:
     """In Kafka the broker refuses missing values and unknown broker names before the controller looks at ACLs."""
     is_elsewhere = element.resource_type in BROKER_TYPES and element.resource_name not in _node_names(call)
     if is_elsewhere or any(each.value is None and not _is_deletion(each) for each in element.configs):
@@ -228,13 +180,12 @@ def _is_deletion(config: Any) -> bool:
 _IN_GROUP: Final = _on(GROUP, AclOperation.READ)
 _IN_TRANSACTION: Final = _on(TRANSACTION, AclOperation.WRITE)
 COORDINATOR: Final = "DESCRIBE GROUP or TRANSACTIONAL_ID"
-WITHOUT_ID: Final = "WRITE on any TOPIC, or IDEMPOTENT_WRITE CLUSTER, without a transactional id"
-_NEW_TOPICS: Final = Each(TOPIC_NAME, "CREATE TOPIC, or CREATE CLUSTER", _new_topic, once=True)
-_OLD_TOPICS: Final = Each(TOPIC_NAME, "DELETE TOPIC, or DELETE CLUSTER", _old_topic, once=True)
-_DESCRIBED_CONFIGS: Final = Each(RESOURCE_NAME, "DESCRIBE_CONFIGS TOPIC, GROUP or CLUSTER", _described_configs)
-_ALTERED_CONFIGS: Final = Each(RESOURCE_NAME, "ALTER_CONFIGS TOPIC, GROUP or CLUSTER", _altered_configs, once=True)
+_NEW_TOPICS: Final = Each(CREATE_TOPIC, _new_topic, entity=TOPIC_NAME, once=True)
+_OLD_TOPICS: Final = Each(DELETE_TOPIC, _old_topic, entity=TOPIC_NAME, once=True)
+_DESCRIBED_CONFIGS: Final = Each("DESCRIBE_CONFIGS TOPIC, GROUP or CLUSTER", _described_configs, entity=RESOURCE_NAME)
+_ALTERED_CONFIGS: Final = Each("ALTER_CONFIGS TOPIC, GROUP or CLUSTER", _altered_configs, entity=RESOURCE_NAME, once=True)
 _OFFSETS_OF_GROUP: Final = _named(TOPIC, AclOperation.READ, is_of_group=True)
-_ONE_GROUP: Final = _at_once(_right(AclOperation.DESCRIBE, GROUP), _one_group)
+_ONE_GROUP: Final = needs_otherwise(right(AclOperation.DESCRIBE, GROUP), _one_group)
 
 RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.JOIN_GROUP: Rules((_IN_GROUP,)),
@@ -259,14 +210,14 @@ RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.LIST_GROUPS: Rules(hide=seen_answers.listed_groups),
     ApiKey.DELETE_GROUPS: Rules(each=_named(GROUP, AclOperation.DELETE)),
     ApiKey.FIND_COORDINATOR: Rules(
-        (_at_once(COORDINATOR, _one_coordinator),), Each(COORDINATOR_KEY, COORDINATOR, _coordinator)
+        (needs_otherwise(COORDINATOR, _one_coordinator),), Each(COORDINATOR, _coordinator, entity=COORDINATOR_KEY)
     ),
-    ApiKey.INIT_PRODUCER_ID: Rules((_IN_TRANSACTION, _at_once(WITHOUT_ID, _idempotent_producer))),
+    ApiKey.INIT_PRODUCER_ID: Rules((_IN_TRANSACTION, PRODUCER_ID)),
     ApiKey.ADD_PARTITIONS_TO_TXN: Rules((_IN_TRANSACTION,)),
     ApiKey.ADD_OFFSETS_TO_TXN: Rules((_IN_TRANSACTION, _IN_GROUP)),
     ApiKey.TXN_OFFSET_COMMIT: Rules((_IN_TRANSACTION, _IN_GROUP), _named(TOPIC, AclOperation.READ)),
     ApiKey.END_TXN: Rules((_IN_TRANSACTION,)),
-    ApiKey.WRITE_TXN_MARKERS: Rules((_at_once("ALTER CLUSTER, or CLUSTER_ACTION CLUSTER", _markers),)),
+    ApiKey.WRITE_TXN_MARKERS: Rules((needs_otherwise("ALTER CLUSTER, or CLUSTER_ACTION CLUSTER", _markers),)),
     ApiKey.DESCRIBE_PRODUCERS: Rules(each=_named(TOPIC, AclOperation.READ)),
     ApiKey.DESCRIBE_TRANSACTIONS: Rules(each=_named(TRANSACTION, AclOperation.DESCRIBE), hide=seen_answers.transactions),
     ApiKey.LIST_TRANSACTIONS: Rules(hide=seen_answers.listed_transactions),

@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Any, Final
 
-from .....protocol.errors import ErrorCode
+from .....protocol.errors import AuthorizationError, ErrorCode
 from .....protocol.kafka.apis import Api, ApiTable, lists_naming, names_of
+from .....protocol.kafka.authorization import DENIED
 from ...access.judging import Steps, divide_steps, each_steps
+from ...access.rules import Denied, check_steps
 from ..door import Call
 from ..error_answers import SHAPES, error_response_steps, repeat_steps
 from .guard import RULES, Each, Rules
@@ -39,9 +41,10 @@ Handler = Callable[[Call, Any], Any]
 async def guarded(call: Call, api: Api, body: Any, handler: Handler) -> Any:
     """Answer a request under ACLs: refuse it, serve the elements that are allowed, hide what the client may not see."""
     rules, in_steps = RULES.get(api.key, NO_RULES), call.broker.in_steps
-    for rule in rules.whole:
-        if (code := await in_steps(rule.refusal(call, api, body))) is not None:
-            return await in_steps(error_response_steps(api, call.version, body, code, MESSAGE))
+    try:
+        await in_steps(check_steps(call, body, rules))
+    except AuthorizationError as exc:
+        return await in_steps(error_response_steps(api, call.version, body, exc.code, MESSAGE))
     path = next((path for path in PATHS[api.key] if getattr(body, path)), None)
     if rules.each is None or path is None:
         answer = await _served(call, body, handler)
@@ -80,12 +83,12 @@ def _judge_steps(call: Call, body: Any, each: Each, elements: list[Any]) -> Step
     if each.once:
         yield from each_steps(elements, lambda element: counts.update((_identity(element),)))
 
-    def refusal(element: Any) -> ErrorCode | None:
-        return None if each.once and counts[_identity(element)] > 1 else each.judge(call, body, element)
+    def refusal(element: Any) -> Denied:
+        return None if each.once and counts[_identity(element)] > 1 else each.denied(call, body, element)
 
     kept, found = yield from divide_steps(elements, refusal)
     refused: dict[ErrorCode, list[Any]] = {}
-    yield from each_steps(found, lambda one: refused.setdefault(one[2], []).append(one[1]))
+    yield from each_steps(found, lambda one: refused.setdefault(DENIED[one[2]], []).append(one[1]))
     return kept, refused
 
 

@@ -15,7 +15,7 @@ from .....protocol.errors import ErrorCode, InvalidConfigError, RequestError, Sa
 from .....protocol.native import messages
 from .....protocol.native.connection import NativeRequest
 from ....broker import Broker
-from ....settings.listener_security import PLAIN
+from ....config.listener_security import PLAIN
 from ...access.login import EXPIRED, Login
 from ...connections.connection_task import Work
 from ..session import NativeSession, TakeUp

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from triolog.server.actors.disk.disk import Disk
 from triolog.server.actors.disk.faulty_disk import FaultyFileSystem
-from triolog.server.faults.disk_faults import DiskFaults, disk_rule_of
+from triolog.server.fake.faults.disk_faults import DiskFaults, disk_rule_of
 from triolog.server.storage.disk.diskops import FileHandle, Procedure, Sync, Write
 from triolog.server.storage.disk.filesystem import CREATE
 

@@ -10,7 +10,7 @@ from triolog.protocol.limits import KIB
 from triolog.server.actors.disk import writes_at_once
 from triolog.server.actors.disk.faulty_disk import FaultyFileSystem
 from triolog.server.actors.disk.turns import Turns
-from triolog.server.faults.disk_faults import DiskFaults, DiskRule
+from triolog.server.fake.faults.disk_faults import DiskFaults, DiskRule
 from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Sync, Truncate, Write
 from triolog.server.storage.disk.filesystem import OsFileSystem
 

@@ -10,7 +10,8 @@ import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from triolog.server.groups.consumer_assignors import Partitions, Subscriber
+from triolog.server.groups.assigned.values import Partitions
+from triolog.server.groups.consumer.assignors import Subscriber
 from triolog.server.groups.share.assignor import assign_simple
 
 A, B, C = TOPICS = [bytes([number]) * 16 for number in range(3)]

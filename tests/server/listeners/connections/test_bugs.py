@@ -17,6 +17,7 @@ import trio.testing
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import NEED_DATA, LastError
+from triolog.server.config.broker_config import Address
 from triolog.server.listeners.connections.bugs import report_bug
 from triolog.server.listeners.connections.counters import OUT_OF_MEMORY, ProtocolCounters
 from triolog.server.listeners.connections.sockets import Admission, Listener, Served
@@ -24,7 +25,6 @@ from triolog.server.listeners.connections.transport import Transport
 from triolog.server.listeners.kafka import pending_produce
 from triolog.server.listeners.kafka.session import KafkaSession
 from triolog.server.listeners.native import calls as native
-from triolog.server.settings.broker_config import Address
 
 from tests.support import kafka_server as support
 from tests.support.attackers import both_listeners

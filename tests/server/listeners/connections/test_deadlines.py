@@ -13,7 +13,7 @@ import trio
 import trio.testing
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.native import messages
-from triolog.server.control.clock import MovedClock
+from triolog.server.fake.clock import MovedClock
 from triolog.server.listeners.connections.deadlines import CHECK_S, Deadlines
 
 from tests.support.attackers import BothListeners, both_listeners

@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 import pytest
 import trio
+from triolog.server.config.broker_config import Address
 from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.native.calls import native_listener
-from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import running_broker
 

@@ -14,12 +14,13 @@ import pytest
 import trio
 from triolog.protocol.errors import InvalidConfigError
 from triolog.protocol.kafka.messages.topics import MetadataRequest
+from triolog.server.config.broker_config import Address
+from triolog.server.config.listener_security import ClientAuth, ListenerSecurity
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.listeners.connections.tls import distinguished_name, server_context
 from triolog.server.listeners.opening import Addresses, Listeners
-from triolog.server.settings.broker_config import Address
-from triolog.server.settings.listener_security import ClientAuth, ListenerSecurity
 
+from tests.support import forwarding
 from tests.support.brokers import broker_config, running_broker, until
 from tests.support.certificates import HOST, Certificates
 from tests.support.kafka_server import batch, fetch_partition, fetch_request, produce_request
@@ -114,6 +115,7 @@ def test_certificates_of_clients(
             except ssl.SSLError as exc:
                 said = str(exc).upper()
             assert ("CERTIFICATE" in said or "UNKNOWN_CA" in said) is (shown in kept_out), shown
+        forwarding.until(lambda: failed(broker) >= len(kept_out), "the count that follows the alert")
         assert failed(broker) == len(kept_out)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from triolog.protocol.errors import InvalidConfigError
+from triolog.server.config.broker_config import Address
 from triolog.server.listeners.http.access import HttpAccess, read_token
 from triolog.server.listeners.http.server import HttpRequest
-from triolog.server.settings.broker_config import Address
 
 TOKEN = "0123456789abcdef"
 

@@ -7,21 +7,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import process_time
+from typing import Any
 
+import attrs
 import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 from triolog.protocol.types import TopicPartition
 from triolog.server import broker as broker_api
 from triolog.server.broker import Acknowledgement, AcquireMode, Broker, DirectoryWear, FetchPartition, Rates, statistics
-from triolog.server.listeners.http import metrics
-from triolog.server.listeners.http.gap_metrics import gap_metrics
+from triolog.server.config.broker_config import Address
+from triolog.server.figures import table
+from triolog.server.figures.prometheus import collected, families, scrape
 from triolog.server.listeners.http.health import Health
-from triolog.server.listeners.http.metrics import scrape
 from triolog.server.listeners.http.server import http_listener
-from triolog.server.listeners.http.wear_metrics import wear_metrics
 from triolog.server.listeners.opening import Addresses, Listeners
-from triolog.server.settings.broker_config import Address
 from triolog.server.system.block_devices import BlockDevice, FlashHealth
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import connect
@@ -213,7 +213,7 @@ async def test_other_paths_and_methods_are_refused() -> None:
 async def test_what_share_groups_do_is_told_of_those_with_most_in_flight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "MAX_SHARE_GROUPS", 1)
+    monkeypatch.setattr(table, "MAX_SHARE_GROUPS", 1)
     async with one_partition(tmp_path) as broker:
         broker.shares.config_of = lambda _: broker_api.ShareConfig(offset_reset=broker_api.OffsetReset.EARLIEST)
         await broker.writer.append(PARTITION, [(None, None, b"value", ())] * 10)
@@ -260,19 +260,26 @@ KNOWN = DirectoryWear(
 )
 
 
-def worn(process: int | None, rates: Rates, *directories: DirectoryWear) -> dict[str, dict[tuple[str, ...], float]]:
+WEAR_METRICS = ("triolog_process_written", "triolog_process_bytes_per", "triolog_disk_", "triolog_directory_full")
+NOT_OF_WEAR = ("triolog_disk_hops", "triolog_disk_writes_at_once")
+
+
+async def worn(path: Path, process: int | None, rates: Rates, *directories: DirectoryWear) -> dict[str, Any]:
     """Values by labels, by name."""
-    statistics = broker_api.WearStatistics(
+    wear = broker_api.WearStatistics(
         process_written_bytes=process, process=rates, longest_unsynced_ms=0.0, directories=directories
     )
+    async with running_broker(path) as broker:
+        told = await collected(broker, {})
     return {
         family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
-        for family in wear_metrics(statistics)
+        for family in families(attrs.evolve(told, broker=attrs.evolve(told.broker, wear=wear)))
+        if family.name.startswith(WEAR_METRICS) and family.name not in NOT_OF_WEAR
     }
 
 
-def test_what_is_known_is_told_by_directory() -> None:
-    assert worn(700, Rates(written_per_appended=1.5), KNOWN, UNKNOWN) == {
+async def test_what_is_known_is_told_by_directory(tmp_path: Path) -> None:
+    assert await worn(tmp_path, 700, Rates(written_per_appended=1.5), KNOWN, UNKNOWN) == {
         "triolog_process_written_bytes": {(): 700},
         "triolog_process_bytes_per_appended_byte": {(): 1.5},
         "triolog_disk_written_bytes": {("/data", "mmcblk0"): 5000},
@@ -284,8 +291,8 @@ def test_what_is_known_is_told_by_directory() -> None:
     }
 
 
-def test_what_is_not_known_has_no_sample() -> None:
-    assert set(map(len, worn(None, Rates(), UNKNOWN).values())) == {0}
+async def test_what_is_not_known_has_no_sample(tmp_path: Path) -> None:
+    assert set(map(len, (await worn(tmp_path, None, Rates(), UNKNOWN)).values())) == {0}
 
 
 GAP_METRICS = ("triolog_gaps", "triolog_gap_records", "triolog_gaps_not_accepted", "triolog_gap_passes", "triolog_gap_refusals")
@@ -293,11 +300,11 @@ GAP_METRICS = ("triolog_gaps", "triolog_gap_records", "triolog_gaps_not_accepted
 
 async def gaps_told(broker: Broker) -> dict[str, dict[tuple[str, ...], float]]:
     """By name and labels, without what has no sample."""
-    families = list(gap_metrics(await broker.statistics()))
-    assert {family.name for family in families} == {*GAP_METRICS, "triolog_group_gap_passes"}
+    told = [each for each in families(await collected(broker, {})) if "gap" in each.name]
+    assert {family.name for family in told} == {*GAP_METRICS, "triolog_group_gap_passes"}
     return {
         family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples if "_created" not in sample.name}
-        for family in families
+        for family in told
         if family.samples
     }
 

@@ -10,8 +10,8 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from triolog.protocol.schema import codec
+from triolog.server.fake.kafka.kafka_versions import apis_of
 from triolog.server.listeners.kafka.door import TELEMETRY
-from triolog.server.listeners.kafka.fake.kafka_versions import apis_of
 
 from tests.support.kafka_server import KafkaServer
 from tests.support.kafka_stream import KafkaStream

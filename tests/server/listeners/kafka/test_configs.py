@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from triolog.protocol.kafka.messages.configs import ListConfigResourcesRequest
 from triolog.server.config import FORMER_KEYS, KEPT_KEYS, TOPIC_KEYS
-from triolog.server.config.broker_keys import LIVE_SERVER_KEYS
+from triolog.server.config.log_config import FOLLOWED_KEYS
 
 from tests.support.kafka_admin import BROKER_TYPE, TOPIC_TYPE, describe, error_names
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
@@ -103,7 +103,7 @@ async def test_a_broker_tells_its_keys_by_kafkas_names(fast_path: Path) -> None:
     }
     assert {name: found[name] for name in expected} == expected
     for config in configs.values():
-        assert config.read_only is (config.name not in LIVE_SERVER_KEYS)
+        assert config.read_only is (config.name not in FOLLOWED_KEYS)
         assert config.documentation.endswith(".")
         assert [(each.name, each.value) for each in config.synonyms] == [(config.name, config.value)]
 

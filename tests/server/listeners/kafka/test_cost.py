@@ -19,9 +19,9 @@ from triolog.protocol.kafka.messages.offsets import OffsetFetchRequestGroup
 from triolog.protocol.kafka.messages.security import DeleteAclsFilter
 from triolog.protocol.kafka.messages.share_groups import DescribeShareGroupOffsetsRequestGroup
 from triolog.protocol.types import TopicPartition
+from triolog.server.fake.kafka.subjects import TOPICS, Place
 from triolog.server.groups.streams.values import StreamsStatusCode
 from triolog.server.listeners.kafka.error_answers import element_of
-from triolog.server.listeners.kafka.fake.subjects import TOPICS, Place
 
 from tests.support.kafka_server import TOPIC, KafkaServer, batch
 from tests.support.kafka_stream import KafkaStream

@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.support import golden_questions
 from tests.support.golden import KAFKA_4_3

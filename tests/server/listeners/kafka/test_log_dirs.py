@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import trio
 from triolog.protocol.types import TopicPartition
+from triolog.server.config.broker_config import Address
 from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.kafka.calls import kafka_listener
-from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import running_broker
 from tests.support.kafka_admin import error_names

@@ -9,8 +9,8 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.limits import INT32_MIN
 from triolog.protocol.types import TopicPartition
+from triolog.server.config.broker_config import Address
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
-from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import actor_of
 from tests.support.kafka_asking import ask

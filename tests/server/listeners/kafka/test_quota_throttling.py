@@ -11,8 +11,8 @@ import pytest
 import trio
 import trio.testing
 from triolog.protocol.types import TopicPartition
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import until
 from tests.support.gate_fs import GateFileSystem

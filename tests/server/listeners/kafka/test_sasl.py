@@ -12,8 +12,8 @@ import pytest
 import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.cluster import ApiVersionsRequest
-from triolog.server.listeners.http.metrics import scrape
-from triolog.server.settings.listener_security import ListenerSecurity
+from triolog.server.config.listener_security import ListenerSecurity
+from triolog.server.figures.prometheus import scrape
 
 from tests.support.kafka_asking import ask
 from tests.support.kafka_server import KafkaServer, batch, kafka_server, produce_request

@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from tests.support.certificates import Certificates
 from tests.support.kafka_client_process import CLIENTS, TIMEOUT_S, Keys, exchanged

@@ -12,7 +12,6 @@ import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import OffsetReset, ShareConfig, ShareKey
-from triolog.server.groups.share import sessions
 from triolog.server.listeners.kafka.share_acknowledgements import MAX_MEMBER_ID_CHARS
 
 from tests.support.brokers import until
@@ -23,6 +22,7 @@ from tests.support.transactions import TransactionalProducer
 
 EARLIEST = ShareConfig(offset_reset=OffsetReset.EARLIEST)
 PARTITION = TopicPartition(TOPIC, 0)
+LIMIT_REACHED = ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
 @pytest.fixture
@@ -331,7 +331,11 @@ async def test_a_renewal_has_to_be_announced_and_a_group_may_not_want_it(kafka: 
     assert await member.acknowledge((0, 9, [RENEW]), is_renew_ack=True) is ErrorCode.INVALID_RECORD_STATE
 
 
-async def test_there_is_a_limit_of_sessions(member: ShareMember, other: ShareMember, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)
-    await other.acquired()
-    assert (await member.ask(max_wait_ms=1)).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+async def test_a_node_has_as_many_share_sessions_as_its_key_allows(fast_path: Path) -> None:
+    async with kafka_server(fast_path, group_share_max_share_sessions=2) as server, server.connected() as client:
+        await server.broker.topics.create(TOPIC, 1)
+        first, second, third = (ShareMember(client, server.topic_id(), f"member {number}") for number in range(3))
+        assert [(await each.ask(max_wait_ms=1)).error_code for each in (first, second, third)] == [0, 0, LIMIT_REACHED]
+        await first.ask(share_session_epoch=-1)
+        third.epoch = 0
+        assert (await third.ask(max_wait_ms=1)).error_code == 0

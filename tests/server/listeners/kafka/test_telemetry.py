@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Producer
 from triolog.protocol.errors import ErrorCode, InvalidConfigError
 from triolog.protocol.kafka.apis import ApiKey
+from triolog.server.config.broker_config import Address
 from triolog.server.config.client_metrics_keys import MATCHED, subscription
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.listeners.http.metrics import scrape
-from triolog.server.settings.broker_config import Address
+from triolog.server.figures.prometheus import scrape
 
 from tests.support.client_metrics import ALTERATIONS, DESCRIPTIONS, altered, altering, described, describing, setting
 from tests.support.kafka_asking import ask

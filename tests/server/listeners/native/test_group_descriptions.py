@@ -14,9 +14,9 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.native.messages import GroupMember, OffsetsPartition, decode_request
 from triolog.protocol.types import NO_OFFSET, TopicPartition
 from triolog.server.broker import Broker, ConsumerHeartbeat, Join, ShareHeartbeat, Sync
+from triolog.server.config.broker_config import Address
 from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.native.calls import native_listener
-from triolog.server.settings.broker_config import Address
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import connect
 

@@ -33,6 +33,7 @@ from triolog.server.storage.log.prepare import PreparedAppend, prepare_append, p
 from triolog.server.storage.log.retention import expire_segments, increment_log_start_offset, take_out_below
 from triolog.server.storage.lookups.timestamps import offset_for_timestamp
 
+from tests.support.altered_files import alter_in_memory
 from tests.support.counts import counts, session_seed
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.inline_log import ORDERS, InlineLog, make_on_device
@@ -260,17 +261,24 @@ class Life:
 
     def lose_what_is_kept_twice(self) -> None:
         """A line of the log start checkpoint, a transaction index, what lies beside a snapshot, or what is known of derived
-        files: one of these at a time."""
+        files; or a derived file has another content: one of these at a time."""
         names = self.fs.list_directory(DIRECTORY)
-        kind = self.losses.choice(["nothing", "line", ".txnindex", ".batches", DERIVED_FILE])
-        if kind == "line":
+        kind = self.losses.choice(["nothing", "line", ".txnindex", ".batches", DERIVED_FILE, "altered"])
+        if kind == "altered":
+            self.alter_a_derived_file()
+        elif kind == "line":
             self.start_checkpoint = 0
         elif lost := [name for name in names if name.endswith(kind)]:
             self.fs.unlink(f"{DIRECTORY}/{self.losses.choice(lost)}")
 
+    def alter_a_derived_file(self) -> None:
+        self.steps.append(f"  altered {alter_in_memory(self.fs, DIRECTORY, self.losses)}")
+
     def kill(self) -> None:
         """The process is gone, the kernel is not: everything written is there, checkpoints are old."""
         self.inline.close_descriptors()
+        if not self.is_cutting and self.losses.random() < 0.5:
+            self.alter_a_derived_file()
         self.reopen(was_clean=False)
         self.take_over_what_is_there(lost_from=None)
         self.promised = self.log.log_end_offset
@@ -291,6 +299,8 @@ class Life:
             except PowerCut:
                 self.crash()
             self.fs.cut_after(None)
+        if self.losses.random() < 0.5:
+            self.alter_a_derived_file()
         self.open(was_clean=False)
         self.take_over_what_is_there(lost_from=self.promised)
         self.promised = self.log.log_end_offset

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import datetime
-import io
 import json
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from triolog.tools.bench.measuring.machine import IN_MEMORY, Machine, default_parent, filesystem_of, read_machine
 from triolog.tools.bench.measuring.measure import Line, RowResult, absent, at_least, at_most
 from triolog.tools.bench.measuring.report import Report
@@ -24,7 +22,7 @@ def report(machine: Machine) -> Report:
         Line("rate", "records/s", [12345.6], at_least(20_000, "records/s")),
         absent("theirs", "redis-server not installed"),
     ]
-    rows = [RowResult(1, "one row", lines, ["a note"]), RowResult(2, "another", [], failure="it broke")]
+    rows = [RowResult("one row", lines, ["a note"]), RowResult("another", [], failure="it broke")]
     return Report(datetime.date(2026, 11, 20), machine, "full", rows)
 
 
@@ -37,10 +35,8 @@ def test_json_holds_every_sample_and_what_follows_from_them(report: Report) -> N
     assert report.has_failures
 
 
-def test_the_table_shows_medians_spreads_verdicts_and_reasons(report: Report) -> None:
-    output = io.StringIO()
-    report.print(Console(file=output, width=120))
-    text = output.getvalue()
+def test_the_page_shows_medians_spreads_verdicts_and_reasons(report: Report) -> None:
+    text = report.to_markdown()
     for shown in ("A CPU [fast]", "2 ms", "1 .. 3", "<= 2 ms", "met", "12,346 records/s", "missed", "of [many]"):
         assert shown in text
     for shown in ("not measured", "redis-server not installed", "a note", "it broke", "fdatasync after 200 B p50 0.120 ms"):

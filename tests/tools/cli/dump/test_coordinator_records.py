@@ -24,7 +24,7 @@ from triolog.protocol.coordinator.stage_commits import (
 from triolog.protocol.coordinator.transactions import TransactionLogValue, TransactionState, encode_transaction_key
 from triolog.protocol.records.batch import parse_header
 from triolog.protocol.types import Record, TopicPartition
-from triolog.server.groups.consumer_member import MemberState
+from triolog.server.groups.consumer.member import MemberState
 from triolog.server.storage.disk.checkpoints import encode_uuid
 from triolog.tools.cli.dump.coordinator_records import record_in_words, topic_of
 

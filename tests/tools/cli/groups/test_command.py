@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import AcknowledgeType, Consumer, Message, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 
 from ..conftest import Cli
 

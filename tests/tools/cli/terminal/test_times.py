@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.limits import INT64_MAX
-from triolog.tools.cli.terminal.times import LOCAL, format_time, parse_iso, parse_time, parse_timestamp, parse_zone
+from triolog.tools.cli.terminal.times import (
+    LOCAL,
+    duration_text,
+    format_time,
+    parse_iso,
+    parse_time,
+    parse_timestamp,
+    parse_zone,
+)
 
 NEW_YORK = ZoneInfo("America/New_York")
 NOW_MS = 1_700_000_000_000
@@ -131,3 +139,9 @@ def test_no_timestamp_and_the_end_of_the_calendar_are_shown() -> None:
     assert format_time(INT64_MAX, UTC) == str(INT64_MAX)
     assert format_time(0, UTC) == "1970-01-01T00:00:00.000Z"
     assert datetime.fromisoformat(format_time(NOW_MS, NEW_YORK)).timestamp() == NOW_MS / 1000
+
+
+def test_a_duration_has_two_digits_in_the_largest_unit() -> None:
+    texts = {0: "0 s", 0.25: "250 ms", 1.5: "1.5 s", 59: "59 s", 90: "1.5 minutes", 7200: "2.0 hours"}
+    texts |= {86_400 * 30: "30 days", 86_400 * 730: "2.0 years"}
+    assert {seconds: duration_text(seconds) for seconds in texts} == texts

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from triolog.tools.cli.top.wear import age_text, wear_lines
+from triolog.tools.cli.top.wear import wear_lines
 
 NOTHING_TOLD: Final = (
     *("device", "disk_written_bytes", "disk_bytes_per_second", "disk_bytes_per_appended_byte", "lifetime_written_bytes"),
@@ -49,8 +49,3 @@ def test_a_disk_is_one_line_and_says_when_it_tells_nothing() -> None:
     assert [label for label, _ in told(KNOWN, {**KNOWN, "path": "/other"})] == ["wear"]
     assert told(UNKNOWN) == []
     assert told({**UNKNOWN, "disks": ["sda"]}) == [("wear", "sda: tells nothing")]
-
-
-def test_an_age_has_two_digits() -> None:
-    ages = {0: "0 s", 59: "59 s", 90: "1.5 minutes", 7200: "2.0 hours", 86_400 * 30: "30 days", 86_400 * 730: "2.0 years"}
-    assert {seconds: age_text(seconds) for seconds in ages} == ages

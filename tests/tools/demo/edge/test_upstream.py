@@ -19,21 +19,21 @@ def arrived(*records: Record) -> Arrived:
 
 def test_what_was_written_arrives_with_what_was_lost_before_it() -> None:
     found = arrived(RECORD._replace(headers=(("row", b"7"), ("triolog.gap", b"120-131"))), RECORD)
-    assert (found.rows, found.gaps, found.differing) == ([b"7", b"7"], [(120, 131)], 0)
+    assert (found.rows, found.gaps, found.differing) == ([b"7", b"7"], [(120, 131)], [])
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    "changes",
     [
-        ({"value": b"{}"}, "at offset 3 upstream: value b'{}' of row 7"),
-        ({"key": None}, "at offset 3 upstream: key None"),
-        ({"timestamp": 1001}, "at offset 3 upstream: timestamp 1001"),
-        ({"headers": ()}, "name no row"),
-        ({"headers": (("row", b"8"),)}, "name no row"),
-        ({"headers": (("row", b"7"), ("other", None))}, "name no row"),
+        {"value": b"{}"},
+        {"key": None},
+        {"timestamp": 1001},
+        {"headers": ()},
+        {"headers": (("row", b"8"),)},
+        {"headers": (("row", b"7"), ("other", None))},
     ],
 )
-def test_whatever_is_changed_differs(changes: dict[str, object], said: str) -> None:
+def test_whatever_is_changed_differs(changes: dict[str, object]) -> None:
     found = arrived(RECORD._replace(**changes), RECORD)
-    assert found.differing == 1
-    assert said in found.first_difference
+    [difference] = found.differing
+    assert difference.startswith("offset 3 upstream: Record(")

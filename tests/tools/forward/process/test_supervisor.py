@@ -5,9 +5,9 @@ from pathlib import Path
 
 from triolog.protocol.native.messages import NewTopic
 from triolog.server.embedded import BlockingBroker
+from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
-from triolog.tools.client.procedures.topics import create_topics
 
 from tests.support.forwarding import TOPIC, until
 from tests.support.server_process import ServerFolder, ServerProcess
@@ -26,7 +26,7 @@ def keys(folder: Path, upstream: BlockingBroker) -> str:
 def produce(server: ServerProcess, *values: bytes) -> None:
     with BlockingClient(server.address) as client:
         with suppress(Exception):
-            client.run(create_topics([NewTopic(TOPIC, 1)], False))
+            BlockingAdmin(client).create_topics([NewTopic(TOPIC, 1)])
         with BlockingProducer(client) as producer:
             for value in values:
                 producer.send(TOPIC, value=value)

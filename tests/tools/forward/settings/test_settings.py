@@ -5,7 +5,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from triolog.server.settings.broker_config import Address
+from triolog.server.config.broker_config import Address
 from triolog.tools.client.procedures.topics import AtTime
 from triolog.tools.forward.errors import SettingsError
 from triolog.tools.forward.settings.forward_settings import ForwardSettings, read_file, read_link

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
 from triolog.tools.cli.forward.options import open_source
 from triolog.tools.forward.errors import SourceFailedError
 from triolog.tools.forward.settings.forward_settings import ForwardSettings, read_link

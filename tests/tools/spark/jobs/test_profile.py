@@ -123,10 +123,3 @@ def test_bars_of_time_hold_every_record_and_are_not_too_many(hours: dict[int, in
 def test_rate_says_what_a_bar_is_and_when_it_begins_and_ends(hours: dict[int, int], said: list[str]) -> None:
     plot = profile_report.rate_plot(hours)
     assert [text for text in said if text not in plot] == []
-
-
-@pytest.mark.parametrize(
-    ("ms", "text"), [(0, "0 ms"), (1500, "1.5 s"), (90_000, "1.5 min"), (7_200_000, "2.0 h"), (28_839_240_000, "333.8 days")]
-)
-def test_durations_are_in_a_unit_that_people_read(ms: int, text: str) -> None:
-    assert profile_report.duration_text(ms) == text

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 import pytest
-from triolog.server.control.ports import Ports
-from triolog.server.settings.broker_config import Address
+from triolog.server.config.broker_config import Address
+from triolog.server.fake.ports import Ports
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer, BlockingProducer
 
 from tests.support.counts import counts

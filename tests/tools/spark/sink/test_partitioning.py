@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.tools.client.sending import partitioner
 from triolog.tools.client.sending.key_hashes import LEAST_GROUP, murmur2_of_keys
-from triolog.tools.spark.sink.partitioning import sticky_partition
+from triolog.tools.spark.sink.write_rows import sticky_partition
 
 
 def keys_array(keys: list[bytes | None]) -> pa.BinaryArray:

@@ -21,8 +21,7 @@ from pyspark.sql.types import (
 )
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.sending.partitioner import partition_for_key
-from triolog.tools.spark.sink.partitioning import sticky_partition
-from triolog.tools.spark.sink.write_rows import Routing, RowError, check_schema
+from triolog.tools.spark.sink.write_rows import Routing, RowError, check_schema, sticky_partition
 
 COUNTS = {"a": 3, "b": 1, "c": 7}
 

@@ -12,10 +12,11 @@ import pytest
 from triolog.protocol.native.messages import StagedPartition
 from triolog.protocol.records.columnar.schema import header_type
 from triolog.protocol.types import Record
+from triolog.server.config.address import Address
 from triolog.server.embedded import BlockingBroker
-from triolog.server.settings.broker_config import Address
+from triolog.tools.client import backoff
 from triolog.tools.client.sending.partitioner import partition_for_key
-from triolog.tools.spark.sink import delivery, server_link, writer
+from triolog.tools.spark.sink import delivery, writer
 from triolog.tools.spark.sink.server_link import DeliveryError
 from triolog.tools.spark.sink.write_options import WriteOptions
 from triolog.tools.spark.sink.write_rows import RowError
@@ -299,7 +300,7 @@ def test_what_is_staged_is_every_batch_once_and_in_order_whichever_answers_are_l
     broker: BlockingBroker, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(delivery, "REQUEST_BYTES", 2000)
-    monkeypatch.setattr(server_link, "_RETRY_MS", (1, 5))
+    monkeypatch.setattr(backoff, "PAUSES_MS", (1, 5))
     monkeypatch.setattr(writer, "BUFFER_BYTES", 1)
     sent = [b"%05d" % number + bytes(50) for number in range(1000)]
     keys = [b"%d" % (number % 17) for number in range(1000)]

@@ -33,14 +33,10 @@ type settings struct {
 	seconds    float64
 	requests   int
 	flush      bool
-	group      string
-	kind       string
-	pid        int
 }
 
 var loads = map[string]func(context.Context, *settings) (map[string]any, error){
 	"create": create, "delete": remove, "produce": produce, "consume": consume, "single": single, "times": times, "join": join,
-	"share-consume": shareConsume, "share-release": shareRelease, "idle-members": idleMembers, "quota": quota,
 }
 
 func main() {
@@ -61,9 +57,6 @@ func main() {
 	flags.Float64Var(&s.seconds, "seconds", 1, "to measure for")
 	flags.IntVar(&s.requests, "requests", 100, "to send, or groups to join")
 	flags.BoolVar(&s.flush, "flush", false, "create the topic with flush.messages=1")
-	flags.StringVar(&s.group, "group", "bench", "to be a member of, or what the names of groups begin with")
-	flags.StringVar(&s.kind, "kind", "classic", "of groups: classic, consumer, share or streams")
-	flags.IntVar(&s.pid, "pid", 0, "of the broker's process, whose processor time is taken")
 	flags.Parse(os.Args[2:])
 	if os.Args[1] == "kfake" {
 		if err := serveFake(s); err != nil {

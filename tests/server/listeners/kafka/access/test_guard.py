@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.apis import APIS, ApiKey
+from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
 from triolog.server.listeners.access.judging import finish
 from triolog.server.listeners.kafka.access.guard import RULES
@@ -159,4 +159,4 @@ def test_a_rule_about_what_no_field_stands_for_lets_nobody_pass() -> None:
     call: Any = None  # nothing is asked of it
     body = ask("InitProducerId", transactional_id="id", transaction_timeout_ms=1)
     with pytest.raises(AssertionError, match="InitProducerId has no field for a groupId"):
-        finish(RULES[ApiKey.HEARTBEAT].whole[0].refusal(call, APIS[ApiKey.INIT_PRODUCER_ID], body))
+        finish(RULES[ApiKey.HEARTBEAT].whole[0].check(call, body))

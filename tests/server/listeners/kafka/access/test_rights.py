@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.authorization import ResourceType
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
 from triolog.tools.cli.reference.rights_table import NOTHING, kafka_table
 
 from tests.support.kafka_rights.askers import CASES, LOGIN, Asker, askers

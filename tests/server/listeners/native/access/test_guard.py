@@ -17,11 +17,11 @@ from triolog.protocol.native import messages as m
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import ANONYMOUS, TopicPartition
 from triolog.server.broker import Acl, AclFilter, Broker
+from triolog.server.config.broker_config import Address
 from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.native.access.guard import RULES
 from triolog.server.listeners.native.calls import native_listener
 from triolog.server.listeners.native.session import error_codes
-from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import actor_of, running_broker
 from tests.support.native_stream import NativeStream, native_stream
@@ -198,7 +198,7 @@ def test_every_call_has_its_rules_and_its_case() -> None:
     assert {request.api for request in RULES} == set(m.REQUESTS)
     assert {case.api for case in CASES} | WITHOUT_RIGHTS | ONLY_HIDDEN == set(m.REQUESTS)
     for request, rules in RULES.items():
-        asks = {str(need) for need in rules.whole} | ({rules.each.says} if rules.each else set())
+        asks = {rule.says for rule in rules.whole} | ({rules.each.says} if rules.each else set())
         assert bool(asks) == (request.api not in WITHOUT_RIGHTS | ONLY_HIDDEN)
 
 

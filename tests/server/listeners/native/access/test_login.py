@@ -12,9 +12,9 @@ import trio
 from triolog.protocol.errors import ErrorCode, InvalidConfigError, RequestError
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import CONNECTION_CLOSED, LastError, Response
+from triolog.server.config.broker_config import Address
+from triolog.server.config.listener_security import ListenerSecurity
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.settings.broker_config import Address
-from triolog.server.settings.listener_security import ListenerSecurity
 
 from tests.support.attackers import both_listeners
 from tests.support.brokers import until

@@ -1,0 +1,517 @@
+"""What a server needs to know before it starts. A field that can be set from outside declares its key: default, range and
+meaning. Where values come from is in `broker_settings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from ...protocol.limits import (
+    INT16_MAX,
+    INT32_MAX,
+    MAX_DECOMPRESSED_BYTES,
+    MAX_FRAME_BYTES,
+    MAX_HEADERS_PER_RECORD,
+    MAX_IN_FLIGHT,
+    MAX_IN_FLIGHT_BYTES,
+    MAX_PARTITIONS,
+    MAX_PARTITIONS_PER_TOPIC,
+    MAX_PRODUCERS_PER_PARTITION,
+    MAX_RECORDS_PER_BATCH,
+    MAX_REQUEST_BYTES,
+    MAX_UNKNOWN_BYTES,
+    MIB,
+)
+from ..system.open_files import MOST_CONNECTIONS
+from .address import DEFAULT_NATIVE as DEFAULT_NATIVE
+from .address import Address as Address
+from .key import (
+    SECURITY,
+    ConfigKey,
+    bool_key,
+    described,
+    enum_key,
+    field,
+    int_key,
+    keys_of,
+    parsed_key,
+    paths,
+    text,
+    text_key,
+)
+from .listener_security import (
+    SASL_MECHANISMS,
+    ClientAuth,
+    ListenerSecurity,
+    client_auth_key,
+    mechanisms,
+    principals,
+    security_key,
+)
+from .log_config import LogConfig
+from .memory_budgets import EIGHTH, LEAST_MEMORY_BYTES, SIXTEENTH, budget_key, check_memory, usual_connections
+from .values import DAY_MS, DEFAULT_LINES_PER_MINUTE, DataPermissions, Durability, LogLevel
+
+
+@attrs.frozen(kw_only=True)
+class BrokerConfig:
+    """Everything a server needs to know before it starts."""
+
+    data_dirs: tuple[str, ...] = attrs.field(
+        metadata=described("list", paths, "Log directories; comma-separated in a variable.", broker_name="log.dirs")
+    )
+    data_permissions: DataPermissions = enum_key(
+        DataPermissions.OWNER,
+        "Who may read what the server makes in its log directories: owner (0600, 0700), group (0640, 0750) or umask.",
+    )
+    native: Address | None = parsed_key(
+        Address.parse, "address", "Where the native protocol listens; port 0 lets the system choose.", shown=str(DEFAULT_NATIVE)
+    )
+    kafka: Address | None = parsed_key(
+        Address.parse, "address", "Where Kafka's protocol listens; port 0 lets the system choose. Without it nothing does."
+    )
+    kafka_advertised: Address | None = parsed_key(
+        Address.parse, "address", "Where Kafka clients are sent; by default to the address that they connected to."
+    )
+    metrics: Address | None = parsed_key(
+        Address.parse, "address", "Where /metrics, /livez and /readyz are answered over HTTP. Without it nothing is."
+    )
+    topic_defaults: LogConfig = attrs.field(
+        factory=LogConfig,
+        metadata=described(
+            "string",
+            lambda value: Durability.parse(text(value)),
+            "Default of the topic key of that name: fsync, group:<ms> or os.",
+            name="durability",
+            shown="fsync",
+        ),
+    )
+    """Set by the key `durability`, and by a table of topic keys; see `broker_settings`."""
+    node_id: int | None = int_key(None, "Identity in meta.properties.", low=0, high=2**31 - 1, shown="1")
+    cluster_id: str | None = text_key("Identity in meta.properties.", shown="random")
+    max_memory_bytes: int | None = int_key(
+        None,
+        "Memory that the server may take; limits that are not set are derived from it: see Limits.",
+        low=LEAST_MEMORY_BYTES,
+        high=2**50,
+    )
+    max_connections: int = int_key(
+        attrs.Factory(lambda config: usual_connections(config.max_memory_bytes), takes_self=True),
+        "Of all listeners together; further ones wait to be accepted, or take the place of a peer that has said nothing. "
+        "The default is lower where the limit of open files is, or the memory: see Limits.",
+        low=1,
+        high=100_000,
+        shown=str(MOST_CONNECTIONS),
+        broker_name="max.connections",
+    )
+    max_frame_bytes: int = budget_key(
+        MAX_FRAME_BYTES, EIGHTH, "Largest frame of the native protocol, in both directions.", low=1024, high=2**31 - 1
+    )
+    max_request_bytes: int = budget_key(
+        MAX_REQUEST_BYTES,
+        EIGHTH,
+        "Largest request of Kafka's protocol (Kafka: socket.request.max.bytes).",
+        low=MAX_UNKNOWN_BYTES,
+        high=MAX_REQUEST_BYTES,
+        broker_name="socket.request.max.bytes",
+    )
+    max_in_flight: int = int_key(
+        MAX_IN_FLIGHT, "Unanswered requests of a connection; past it the server stops reading from it.", low=1, high=10_000
+    )
+    max_in_flight_bytes: int = int_key(
+        MAX_IN_FLIGHT_BYTES, "Bytes of unanswered requests of a connection.", low=1024, high=2**40
+    )
+    max_broker_in_flight_bytes: int = budget_key(
+        256 * MIB,
+        EIGHTH,
+        "Memory for requests of all connections, and as much again for answers that clients have not taken.",
+        low=1024,
+        high=2**40,
+    )
+    max_unpacked_bytes: int = budget_key(
+        MAX_DECOMPRESSED_BYTES,
+        EIGHTH,
+        "What one batch of a producer may unpack to. More is answered MESSAGE_TOO_LARGE.",
+        low=MIB,
+        high=MAX_DECOMPRESSED_BYTES,
+    )
+    max_records_per_batch: int = int_key(
+        MAX_RECORDS_PER_BATCH,
+        "What a producer may put into one batch, with headers twice as many. More is answered MESSAGE_TOO_LARGE, at which "
+        "Kafka's own producer divides the batch.",
+        low=1000,
+        high=2**31 - 1,
+    )
+    max_headers_per_record: int = int_key(MAX_HEADERS_PER_RECORD, "More is answered INVALID_RECORD.", low=100, high=2**31 - 1)
+    checkpoint_interval_ms: int = int_key(
+        60_000,
+        "How often recovery points, high watermarks and log start offsets are written, if they changed.",
+        low=100,
+        high=DAY_MS,
+        broker_name="log.flush.offset.checkpoint.interval.ms",
+    )
+    retention_check_interval_ms: int = int_key(
+        300_000,
+        "How often it is looked which segments retention lets go.",
+        low=100,
+        high=DAY_MS,
+        broker_name="log.retention.check.interval.ms",
+        kind="long",
+    )
+    producer_id_expiration_ms: int = int_key(
+        DAY_MS,
+        "How long a producer's sequence numbers are remembered after its last append.",
+        low=1,
+        high=2**53,
+        broker_name="producer.id.expiration.ms",
+        kind="int",
+    )
+    max_partitions: int = int_key(
+        MAX_PARTITIONS,
+        "Partitions that all topics together may come to by being created or grown. Those that exist are served however many "
+        "they are.",
+        low=1,
+        high=1_000_000,
+    )
+    max_producers_per_partition: int = int_key(
+        MAX_PRODUCERS_PER_PARTITION,
+        "Producer ids that a partition remembers at a time; another one is refused until older ones have expired.",
+        low=1,
+        high=1_000_000,
+    )
+    disk_reserve_bytes: int = int_key(
+        -1,
+        "Free space of a log directory's device below which `disk.full.policy` acts; 0: never; -1: 1 % of the device, at most "
+        "64 MiB.",
+        low=-1,
+        high=2**50,
+    )
+    log_max_bytes: int = int_key(
+        0, "Size of all logs together from which on `disk.full.policy` acts; 0: no bound.", low=0, high=2**60
+    )
+    cleaner_enable: bool = bool_key(
+        True, "Whether topics with cleanup.policy=compact are compacted.", broker_name="log.cleaner.enable"
+    )
+    cleaner_dedupe_buffer_bytes: int = budget_key(
+        128 * MIB,
+        EIGHTH,
+        "Memory of a compaction for keys, 24 bytes each. What does not fit is compacted in the next round.",
+        low=MIB,
+        high=2**40,
+        broker_name="log.cleaner.dedupe.buffer.size",
+        live=True,
+    )
+    cleaner_io_max_bytes_per_second: int = int_key(
+        0, "Limit on what compaction reads and writes; 0: none.", low=0, high=2**50, live=True
+    )
+    cleaner_backoff_ms: int = int_key(
+        15_000,
+        "How long compaction rests when nothing is due.",
+        low=1,
+        high=DAY_MS,
+        broker_name="log.cleaner.backoff.ms",
+        kind="long",
+    )
+    scrub_bytes_per_second: int = int_key(
+        0, "How fast closed segments are read and checked for damage; 0: never.", low=0, high=2**50
+    )
+    scrub_interval_ms: int = int_key(
+        7 * DAY_MS, "How long scrubbing rests between two passes over all segments.", low=1, high=2**53
+    )
+    disk_endurance_bytes: int = int_key(
+        0,
+        "What the disk of a log directory is made to have written to it (TBW), from which the days that are left are reckoned; "
+        "0: not known.",
+        low=0,
+        high=2**60,
+    )
+    offsets_topic_num_partitions: int = int_key(
+        1,
+        "Partitions of `__consumer_offsets` when it is made; one groups all commits into one write and sync.",
+        low=1,
+        high=MAX_PARTITIONS_PER_TOPIC,
+        broker_name="offsets.topic.num.partitions",
+    )
+    offsets_retention_ms: int = int_key(
+        7 * DAY_MS,
+        "How long a committed offset is kept after its last commit.",
+        low=1,
+        high=2**53,
+        broker_name="offsets.retention.minutes",
+        kind="int",
+    )
+    offset_metadata_max_bytes: int = int_key(
+        4096,
+        "Largest note that can be committed with an offset.",
+        low=0,
+        high=INT16_MAX,
+        broker_name="offset.metadata.max.bytes",
+    )
+    group_initial_rebalance_delay_ms: int = int_key(
+        3_000,
+        "How long an empty group waits for more members after the first one, and again after each that comes.",
+        low=0,
+        high=INT32_MAX,
+    )
+    group_min_session_timeout_ms: int = int_key(
+        6_000, "Smallest session timeout that a member of a group may ask for.", low=1, high=INT32_MAX
+    )
+    group_max_session_timeout_ms: int = int_key(
+        1_800_000, "Largest session timeout that a member of a group may ask for.", low=1, high=INT32_MAX
+    )
+    group_consumer_heartbeat_interval_ms: int = int_key(
+        5_000,
+        "How often members of groups whose assignments the server makes are to send a heartbeat; at least 5000, unless "
+        "`lenient`.",
+        low=1,
+        high=INT32_MAX,
+    )
+    group_consumer_session_timeout_ms: int = int_key(
+        45_000, "How long such a member may be silent before the others get what it has.", low=1, high=INT32_MAX
+    )
+    group_share_heartbeat_interval_ms: int = int_key(
+        5_000,
+        "How often members of share groups are to send a heartbeat; at least 5000, unless `lenient`.",
+        low=1,
+        high=INT32_MAX,
+    )
+    group_share_session_timeout_ms: int = int_key(
+        45_000, "How long such a member may be silent before the others get what it has.", low=1, high=INT32_MAX
+    )
+    group_share_delivery_count_limit: int = int_key(
+        5,
+        "How often a record is delivered to members of a share group before it is archived; a group's own "
+        "`share.delivery.count.limit` comes first.",
+        low=2,
+        high=10,
+    )
+    group_share_record_lock_duration_ms: int = int_key(
+        30_000,
+        "How long a record belongs to the member of a share group that it was delivered to; a group's own "
+        "`share.record.lock.duration.ms` comes first.",
+        low=1_000,
+        high=3_600_000,
+    )
+    group_share_partition_max_record_locks: int = int_key(
+        2_000,
+        "Records of a partition that a share group may have delivered and not acknowledged; a group's own "
+        "`share.partition.max.record.locks` comes first.",
+        low=100,
+        high=10_000,
+    )
+    group_share_max_share_sessions: int = int_key(
+        2_000, "Share sessions of a node; further ones are refused.", low=1, high=INT32_MAX
+    )
+    group_share_max_size: int = int_key(200, "Members of a share group; further ones are refused.", low=1, high=1000)
+    group_streams_heartbeat_interval_ms: int = int_key(
+        5_000,
+        "How often members of Streams groups are to send a heartbeat; at least 5000, unless `lenient`.",
+        low=1,
+        high=INT32_MAX,
+    )
+    group_streams_session_timeout_ms: int = int_key(
+        45_000, "How long such a member may be silent before the others get what it has.", low=1, high=INT32_MAX
+    )
+    group_streams_initial_rebalance_delay_ms: int = int_key(
+        3_000, "How long an empty Streams group waits for more members before it assigns.", low=0, high=INT32_MAX
+    )
+    group_streams_num_standby_replicas: int = int_key(
+        0, "Standby tasks for each task with state of a Streams group.", low=0, high=2
+    )
+    group_streams_max_size: int = int_key(
+        10_000, "Members of a Streams group; further ones are refused.", low=1, high=INT32_MAX
+    )
+    telemetry_enable: bool = bool_key(
+        False, "Whether clients are asked for metrics, as subscriptions say, which /metrics shows then (KIP-714)."
+    )
+    telemetry_max_bytes: int = int_key(
+        1_048_576, "Metrics that a client may send at once, as they are sent.", low=1, high=16 * 1_048_576
+    )
+    group_max_size: int = int_key(10_000, "Members of a group; further ones are refused.", low=1, high=INT32_MAX)
+    group_max_metadata_bytes: int = budget_key(
+        256 * MIB,
+        SIXTEENTH,
+        "What members of classic groups say when they join, of all groups together; more is refused.",
+        low=MIB,
+        high=2**40,
+    )
+    max_client_memory_bytes: int = budget_key(
+        512 * MIB,
+        EIGHTH,
+        "Memory for what is kept on behalf of clients, of all of them together: members of groups, committed offsets, "
+        "transactional ids, share sessions, leases and so on; more is refused.",
+        low=MIB,
+        high=2**40,
+    )
+    max_groups: int = int_key(10_000, "Groups that have or have had members; further ones are refused.", low=1, high=INT32_MAX)
+    transaction_state_log_num_partitions: int = int_key(
+        1,
+        "Partitions of `__transaction_state` when it is made.",
+        low=1,
+        high=MAX_PARTITIONS_PER_TOPIC,
+        broker_name="transaction.state.log.num.partitions",
+    )
+    transaction_max_timeout_ms: int = int_key(
+        900_000,
+        "Largest timeout that a transactional producer may ask for.",
+        low=1,
+        high=INT32_MAX,
+        broker_name="transaction.max.timeout.ms",
+    )
+    transactional_id_expiration_ms: int = int_key(
+        7 * DAY_MS,
+        "How long a transactional id is remembered after its last transaction.",
+        low=1,
+        high=2**53,
+        broker_name="transactional.id.expiration.ms",
+        kind="int",
+    )
+    stage_retention_ms: int = int_key(
+        DAY_MS,
+        "How long staged records are kept that nobody commits, aborts or adds to; a start of the server begins anew.",
+        low=1000,
+        high=2**53,
+        live=True,
+    )
+    max_staged_bytes: int = int_key(
+        2**34,
+        "Staged records of all applications together; a file counts for 4 KiB at least. Past it staging is refused.",
+        low=MIB,
+        high=2**50,
+        live=True,
+    )
+    stage_commit_expiration_ms: int = int_key(
+        30 * DAY_MS,
+        "How long it is remembered which version an application has committed last.",
+        low=1000,
+        high=2**53,
+        live=True,
+    )
+    max_lease_ms: int = int_key(
+        3_600_000,
+        "Longest lease of segment files that a reader may ask for; it can be renewed.",
+        low=1000,
+        high=2**53,
+        live=True,
+    )
+    auto_create_topics_enable: bool = bool_key(
+        True,
+        "Whether a Kafka client that asks for a topic that is not there, and lets it be made, gets one.",
+        broker_name="auto.create.topics.enable",
+        live=True,
+    )
+    num_partitions: int = int_key(
+        1,
+        "Partitions of a topic for which a Kafka client names no number.",
+        low=1,
+        high=MAX_PARTITIONS_PER_TOPIC,
+        broker_name="num.partitions",
+        live=True,
+    )
+    lenient: bool = bool_key(
+        False, "For tests: Kafka clients may name topic keys that do not exist, and more replicas than there are nodes."
+    )
+    insecure: bool = bool_key(
+        False,
+        "Whether it may listen on another address than loopback where clients need not say who they are.",
+        section=SECURITY,
+    )
+    metrics_token_file: str | None = text_key(
+        "File with a token that who reads /metrics shows: `Authorization: Bearer TOKEN`.", kind="path", section=SECURITY
+    )
+    native_security: ListenerSecurity = security_key("the native protocol")
+    kafka_security: ListenerSecurity = security_key("Kafka's protocol")
+    ssl_certificate_file: str | None = text_key(
+        "PEM with the server's certificate, and those between it and its CA.", kind="path", section=SECURITY, live=True
+    )
+    ssl_key_file: str | None = text_key(
+        "PEM with its private key, without a passphrase; by default in the certificate's file.",
+        kind="path",
+        section=SECURITY,
+        live=True,
+    )
+    ssl_client_ca_file: str | None = text_key(
+        "PEM with the CAs that certificates of clients are from.", kind="path", section=SECURITY, live=True
+    )
+    native_ssl_client_auth: ClientAuth = client_auth_key("the native protocol")
+    kafka_ssl_client_auth: ClientAuth = client_auth_key("Kafka's protocol")
+    ssl_handshake_timeout_ms: int = int_key(
+        10_000,
+        "How long a TLS handshake may take; then the connection is closed.",
+        low=100,
+        high=600_000,
+        section=SECURITY,
+        live=True,
+    )
+    sasl_enabled_mechanisms: tuple[str, ...] = field(
+        ConfigKey(type="list", default=SASL_MECHANISMS, read=mechanisms, doc="How users may log in.", section=SECURITY)
+    )
+    sasl_users_file: str | None = text_key(
+        "TOML with users: see the section on security.", kind="path", section=SECURITY, live=True
+    )
+    sasl_users: Mapping[str, str] = attrs.field(factory=dict, repr=lambda users: repr(list(users)))
+    """Passwords by user: for embedders, who have no file."""
+    connections_max_reauth_ms: int = int_key(
+        0,
+        "How long a login holds; then the client logs in again (KIP-368) or is disconnected. 0: for ever.",
+        low=0,
+        high=2**53,
+        section=SECURITY,
+        broker_name="connections.max.reauth.ms",
+        live=True,
+    )
+    connection_failed_authentication_delay_ms: int = int_key(
+        100, "How long the answer to a login that failed is held back.", low=0, high=10_000, section=SECURITY, live=True
+    )
+    acl_enable: bool = bool_key(
+        False, "Whether ACLs are enforced, on both protocols. Without them everybody may do everything.", section=SECURITY
+    )
+    super_users: tuple[str, ...] = attrs.field(
+        default=(),
+        metadata=described("list", principals, "Who may do everything: User:alice;User:bob.", section=SECURITY, live=True),
+    )
+    audit_file: str | None = text_key(
+        "File to which logins, denials and changes are appended, a JSON object a line. Without it they are not.",
+        kind="path",
+        section=SECURITY,
+    )
+    allow_everyone_if_no_acl_found: bool = bool_key(
+        False, "Whether everybody may do what they like with resources that no ACL is about.", section=SECURITY, live=True
+    )
+    log_level: LogLevel = enum_key(
+        LogLevel.INFO, "The least important log lines that are written: debug, info, warning, error.", live=True
+    )
+    log_lines_per_minute: int = int_key(
+        DEFAULT_LINES_PER_MINUTE,
+        "Log lines of one kind, by their text without its values, that are written in a minute, a long one counting as "
+        "several; how many more there were is said afterwards. 0: all.",
+        low=0,
+        high=INT32_MAX,
+        live=True,
+    )
+    stop_grace_ms: int = int_key(
+        5_000, "How long open connections may finish their requests when the server stops.", low=0, high=600_000, live=True
+    )
+    stop_timeout_ms: int = int_key(
+        30_000,
+        "How long the coordinators, enqueued appends and the final flush may take together; after that the stop is not clean.",
+        low=0,
+        high=3_600_000,
+        live=True,
+    )
+
+    adopted_topics: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    """Topic configuration for partition directories that have no entry in topics.json."""
+    durable: bool = True
+    """False for a directory that goes with the process: its small files are not synced."""
+
+    def __attrs_post_init__(self) -> None:
+        check_memory(self)
+
+
+BROKER_KEYS: Final = keys_of(BrokerConfig)
+SECURITY_KEYS: Final = {key.name: key for key in BROKER_KEYS.values() if key.section == SECURITY}
+"""Those of TLS, logins and ACLs."""

@@ -1,0 +1,125 @@
+"""Where the server's configuration comes from: a TOML file, `TRIOLOG_*` variables and the command line, in rising precedence.
+
+Unknown keys are refused by name. Topic keys that hold for all topics stand in the table `topic_defaults`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from ...protocol.errors import InvalidConfigError
+from .broker_config import BROKER_KEYS
+from .log_config import TOPIC_KEYS, LogConfig
+from .values import Durability
+
+VARIABLE_PREFIX: Final = "TRIOLOG_"
+OTHER_VARIABLES: Final = frozenset(
+    {"TRIOLOG_TEST", "TRIOLOG_SERVER", "TRIOLOG_TLS", "TRIOLOG_TLS_CA", "TRIOLOG_TLS_CERT", "TRIOLOG_FORWARD_DIR"}
+)
+"""Variables of that prefix that are not the server's: the test suite's size, what clients need to find it, where links are."""
+FORWARD_TABLES: Final = ("forward", "forward_process")
+"""Links to an upstream, which another process reads and checks (`triolog forward`)."""
+
+
+def read_settings(file: str | None, environment: Mapping[str, str], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments for BrokerConfig from a TOML file, variables and arguments; later ones win.
+
+    Raises InvalidConfigError naming the source, the key and what would be valid; OSError when the file cannot be read.
+    """
+    values: dict[str, Any] = {}
+    topic_defaults: dict[str, str] = {}
+    if file is not None:
+        document = _load_toml(file)
+        topic_defaults = _topic_table(f"{file} [topic_defaults]", document.pop("topic_defaults", {}))
+        for table in FORWARD_TABLES:
+            document.pop(table, None)
+        values |= _read_all(file, document)
+    variables = {
+        name: text
+        for name, text in environment.items()
+        if name.startswith(VARIABLE_PREFIX) and name not in OTHER_VARIABLES and not name.startswith("TRIOLOG_TEST_")
+    }
+    named = {name.removeprefix(VARIABLE_PREFIX).lower(): text for name, text in variables.items()}
+    values |= _read_all("the environment", named)
+    values |= _read_all("the command line", {key: value for key, value in arguments.items() if value is not None})
+    return _with_topic_defaults(values, f"{file} [topic_defaults]", topic_defaults)
+
+
+def read_given(source: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same from a mapping, which says what a file would: the server's keys, and the table `topic_defaults`. Raises
+    InvalidConfigError naming the source, the key and what would be valid."""
+    values = dict(given)
+    table = _topic_table(f"{source} topic_defaults", values.pop("topic_defaults", {}))
+    return _with_topic_defaults(_read_all(source, values), f"{source} topic_defaults", table)
+
+
+def read_topic_configs(file: str) -> dict[str, dict[str, str]]:
+    """The tables `[topic.NAME]` of a TOML file: configuration of partition directories that are adopted."""
+    document = _load_toml(file)
+    tables = document.pop("topic", {})
+    if document or not isinstance(tables, dict):
+        raise InvalidConfigError(f"{file} holds {', '.join(document) or 'topic'}; only tables [topic.NAME] were expected")
+    configs = {str(name): _topic_table(f"{file} [topic.{name}]", table) for name, table in tables.items()}
+    for name, config in configs.items():
+        _overlaid(f"{file} [topic.{name}]", LogConfig(), config)
+    return configs
+
+
+def _load_toml(file: str) -> dict[str, Any]:
+    import tomllib  # an embedded broker starts without it
+
+    try:
+        with open(file, "rb") as stream:
+            return tomllib.load(stream)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise InvalidConfigError(f"{file} is not TOML: {exc}") from exc
+
+
+def _with_topic_defaults(values: dict[str, Any], source: str, table: Mapping[str, str]) -> dict[str, Any]:
+    durability = values.pop("durability", Durability.parse("fsync"))
+    return {**values, "topic_defaults": _overlaid(source, attrs.evolve(LogConfig(), durability=durability), table)}
+
+
+def _overlaid(source: str, config: LogConfig, table: Mapping[str, str]) -> LogConfig:
+    """Raises InvalidConfigError naming the source."""
+    try:
+        return config.overlay(table)
+    except InvalidConfigError as exc:
+        raise InvalidConfigError(f"{source}: {exc.message}") from exc
+
+
+def _topic_table(source: str, table: Any) -> dict[str, str]:
+    if not isinstance(table, dict):
+        raise InvalidConfigError(f'{source}: topic configuration is a table of keys, such as "retention.ms" = -1')
+    flat = dict(_flatten("", table))
+    unknown = sorted(set(flat) - set(TOPIC_KEYS))
+    if unknown:
+        raise InvalidConfigError(f"{source}: unknown topic configuration key {unknown[0]!r}")
+    return flat
+
+
+def _flatten(prefix: str, table: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """TOML reads `retention.ms = -1` as nested tables: put the names together again."""
+    pairs: list[tuple[str, str]] = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            pairs += _flatten(f"{prefix}{key}.", value)
+        else:
+            pairs.append((f"{prefix}{key}", str(value).lower() if isinstance(value, bool) else str(value)))
+    return pairs
+
+
+def _read_all(source: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    read = {}
+    for name, value in values.items():
+        key = BROKER_KEYS.get(name)
+        if key is None:
+            raise InvalidConfigError(f"{source}: unknown key {name!r}; known are {', '.join(BROKER_KEYS)} and topic_defaults")
+        try:
+            read[name] = key.read(value)
+        except ValueError as exc:
+            raise InvalidConfigError(f"{source}: {name}: {exc}") from exc
+    return read

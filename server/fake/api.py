@@ -1,0 +1,417 @@
+"""The calls of the control port: each accepts the fields of a JSON object and returns JSON. `ROUTES` has them all."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import attrs
+
+from ...protocol.types import TopicPartition
+from ..listeners.connections.counters import ProtocolCounters
+from .audited import CONTROL, noted
+from .faults.requests import Wanted
+from .life import Life
+from .seed import Seed
+from .values import BadRequestError, plain_record, told_record, whole_number, yes_or_no
+from .views.fault_views import FaultsView, FaultView, RequestsView
+from .views.groups_view import GroupsView, MemberView
+from .views.log_view import LogView
+from .views.share_groups_view import ShareGroupsView
+from .views.streams_groups_view import StreamsGroupsView
+from .waiting import PATIENCE_S
+
+Told = Mapping[str, Any]
+
+WANTED: Final = frozenset(field.name for field in attrs.fields(Wanted))
+"""What requests are chosen by."""
+ASKED: Final = tuple(sorted(WANTED))
+_NUMBERS: Final = ("node", "after")
+_NAME: Final = "([^/]+)"
+_NUMBER: Final = "([0-9]+)"
+FAULTS: Final = "/faults"
+DISK_FAULTS: Final = "/disk-faults"
+
+Handler = Callable[..., Awaitable[Any]]
+"""(api, fields of the request, parts of the path)."""
+H = TypeVar("H", bound=Handler)
+
+
+class Route(NamedTuple):
+    """One call. `fields` None: the handler looks at what is sent."""
+
+    method: str
+    pattern: str
+    handler: Handler
+    fields: Collection[str] | None
+
+
+ROUTES: Final[list[Route]] = []
+
+
+def _call(method: str, pattern: str, *fields: str) -> Callable[[H], H]:
+    """Declare a handler as the call of this method and path, which accepts these fields."""
+
+    def declare(handler: H) -> H:
+        ROUTES.append(Route(method, pattern, handler, fields))
+        return handler
+
+    return declare
+
+
+class Rules(NamedTuple):
+    """The rules of requests, or of the device."""
+
+    add: Callable[[dict[str, Any]], FaultView]
+    get: Callable[[int], FaultView]
+    standing: Callable[[], list[FaultView]]
+    clear: Callable[[], None]
+
+
+@attrs.define(eq=False, repr=False)
+class ControlApi:
+    """Answers the requests of one control port."""
+
+    life: Life
+    seed: Seed = attrs.field(factory=Seed)
+    faults: FaultsView = attrs.field(init=False)
+    requests: RequestsView = attrs.field(init=False)
+    groups: GroupsView = attrs.field(init=False)
+    share_groups: ShareGroupsView = attrs.field(init=False)
+    streams_groups: StreamsGroupsView = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.faults = FaultsView(self.life.faults, self.life.disk_faults)
+        self.requests = RequestsView(self.life.requests)
+        self.groups = GroupsView(lambda: self.life.core, self.faults)
+        self.share_groups = ShareGroupsView(lambda: self.life.core)
+        self.streams_groups = StreamsGroupsView(lambda: self.life.core)
+
+    # ---- faults and requests ---------------------------------------------------------------------------------------------
+
+    def rules(self, of: str) -> Rules:
+        """The rules of requests (`/faults`) or of the device (`/disk-faults`)."""
+        if of == FAULTS:
+            return Rules(self.faults.add_rule, self.faults.get, lambda: list(self.faults), self.life.faults.clear)
+        return Rules(self.faults.add_disk_rule, self.faults.get_disk, self.faults.of_disk, self.life.disk_faults.clear)
+
+    @_call("GET", "/requests", *ASKED, "last")
+    async def list_requests(self, told: Told) -> Any:
+        last = whole_number(told, "last")
+        if last is not None and last < 1:
+            raise BadRequestError(f"last is {last}, expected how many at least")
+        found = self.requests.find(**_wanted(told))
+        return [request.as_json() for request in found[-(last or len(found)) :]]
+
+    @_call("DELETE", "/requests")
+    async def clear_requests(self, _told: Told) -> Any:
+        self.requests.clear()
+        return {}
+
+    @_call("POST", "/requests/wait", *ASKED, "count", "timeout_ms")
+    async def wait_requests(self, told: Told) -> Any:
+        count = whole_number(told, "count") or 1
+        found = await self.requests.wait_for(count=count, timeout_s=_timeout_s(told), **_wanted(told))
+        return [request.as_json() for request in found]
+
+    # ---- topics and groups -----------------------------------------------------------------------------------------------
+
+    @_call("GET", "/topics")
+    async def list_topics(self, _told: Told) -> Any:
+        return {name: LogView(lambda: self.life.core, name).end_offsets() for name in self.life.core.topics.names()}
+
+    @_call("POST", "/topics", "name", "partitions", "config")
+    async def create_topic(self, told: Told) -> Any:
+        name, partitions = str(told.get("name") or ""), whole_number(told, "partitions") or 1
+        config = {key: str(value) for key, value in (told.get("config") or {}).items()}
+        core = self.life.core
+        await noted(core, CONTROL, "POST /topics", [name], core.topics.create(name, partitions, config))
+        return {"name": name, "partitions": partitions}
+
+    @_call("DELETE", f"/topics/{_NAME}")
+    async def delete_topic(self, _told: Told, name: str) -> Any:
+        core = self.life.core
+        await noted(core, CONTROL, "DELETE /topics", [name], core.topics.delete(name))
+        return {}
+
+    def _log(self, topic: str) -> LogView:
+        return LogView(lambda: self.life.core, topic)
+
+    @_call("GET", f"/topics/{_NAME}/records", "partition", "offset")
+    async def read_records(self, told: Told, name: str) -> Any:
+        log, offset = self._log(name), whole_number(told, "offset") or 0
+        partition = whole_number(told, "partition")
+        numbers = list(log.end_offsets()) if partition is None else [partition]
+        return [told_record(record, number) for number in numbers for record in await log.records(number, offset=offset)]
+
+    @_call("POST", f"/topics/{_NAME}/records", "partition", "records")
+    async def append_records(self, told: Told, name: str) -> Any:
+        topic_partition = TopicPartition(name, whole_number(told, "partition") or 0)
+        said = told.get("records") or []
+        if not isinstance(said, list):
+            raise BadRequestError(f"records is {said!r}, expected a list")
+        records = [plain_record(each) for each in said]
+        result = await self.life.core.writer.append(topic_partition, records)
+        return {"base_offset": result.base_offset, "count": len(records)}
+
+    @_call("POST", f"/topics/{_NAME}/wait", "count", "partition", "timeout_ms")
+    async def wait_records(self, told: Told, name: str) -> Any:
+        partition, count = whole_number(told, "partition"), whole_number(told, "count") or 1
+        await self._log(name).wait_for(count, partition=partition, timeout_s=_timeout_s(told))
+        return await self.read_records(told, name)
+
+    @_call("POST", f"/topics/{_NAME}/compact", "partition")
+    async def compact(self, told: Told, name: str) -> Any:
+        return {"rounds": await self._log(name).compact(whole_number(told, "partition"))}
+
+    @_call("GET", f"/groups/{_NAME}", "topic")
+    async def describe_group(self, told: Told, name: str) -> Any:
+        topic = told.get("topic")
+        committed, is_known = await self.groups.committed(name, topic), self.groups.is_known(name)
+        return {
+            "committed": [
+                {"topic": each.topic, "partition": each.partition, "offset": offset} for each, offset in committed.items()
+            ],
+            "lag": await self.groups.lag(name, topic) if is_known else None,
+            "state": self.groups.state(name),
+            "members": [_member(each) for each in self.groups.members(name)],
+        }
+
+    @_call("POST", f"/groups/{_NAME}/wait-assigned", "members", "timeout_ms")
+    async def wait_assigned(self, told: Told, name: str) -> Any:
+        await self.groups.wait_assigned(name, whole_number(told, "members") or 1, timeout_s=_timeout_s(told))
+        return await self.describe_group(told, name)
+
+    @_call("POST", f"/groups/{_NAME}/kick", "member_id")
+    async def kick_member(self, told: Told, name: str) -> Any:
+        await self.groups.kick(name, str(told.get("member_id") or ""))
+        return {}
+
+    @_call("POST", f"/groups/{_NAME}/rebalance")
+    async def rebalance_group(self, _told: Told, name: str) -> Any:
+        return self.groups.rebalance(name).fault.as_json()
+
+    @_call("POST", f"/groups/{_NAME}/wait", "topic", "timeout_ms")
+    async def wait_group(self, told: Told, name: str) -> Any:
+        await self.groups.wait_no_lag(name, str(told.get("topic") or ""), timeout_s=_timeout_s(told))
+        return await self.describe_group(told, name)
+
+    @_call("POST", f"/groups/{_NAME}/freeze")
+    async def freeze_group(self, _told: Told, name: str) -> Any:
+        return self.groups.freeze(name).fault.as_json()
+
+    @_call("GET", "/share-groups")
+    async def list_share_groups(self, _told: Told) -> Any:
+        return self.share_groups.groups()
+
+    @_call("GET", f"/share-groups/{_NAME}", "topic")
+    async def describe_share_group(self, told: Told, name: str) -> Any:
+        return self.share_groups.as_json(name, told.get("topic"))
+
+    @_call("POST", f"/share-groups/{_NAME}/wait", "topic", "timeout_ms")
+    async def wait_share_group(self, told: Told, name: str) -> Any:
+        await self.share_groups.wait_done(name, str(told.get("topic") or ""), timeout_s=_timeout_s(told))
+        return await self.describe_share_group(told, name)
+
+    @_call("GET", "/streams-groups")
+    async def list_streams_groups(self, _told: Told) -> Any:
+        return self.streams_groups.groups()
+
+    @_call("GET", f"/streams-groups/{_NAME}")
+    async def describe_streams_group(self, _told: Told, name: str) -> Any:
+        return await self.streams_groups.as_json(name)
+
+    @_call("POST", f"/streams-groups/{_NAME}/wait", "timeout_ms")
+    async def wait_streams_group(self, told: Told, name: str) -> Any:
+        await self.streams_groups.wait_done(name, timeout_s=_timeout_s(told))
+        return await self.describe_streams_group(told, name)
+
+    @_call("POST", f"/streams-groups/{_NAME}/wait-stable", "members", "timeout_ms")
+    async def wait_streams_stable(self, told: Told, name: str) -> Any:
+        members = whole_number(told, "members")
+        await self.streams_groups.wait_stable(name, 1 if members is None else members, timeout_s=_timeout_s(told))
+        return await self.describe_streams_group(told, name)
+
+    @_call("POST", f"/streams-groups/{_NAME}/wait-status", "status", "timeout_ms")
+    async def wait_streams_status(self, told: Told, name: str) -> Any:
+        await self.streams_groups.wait_status(name, str(told.get("status") or ""), timeout_s=_timeout_s(told))
+        return await self.describe_streams_group(told, name)
+
+    # ---- nodes -----------------------------------------------------------------------------------------------------------
+
+    @_call("POST", f"/nodes/{_NUMBER}/down")
+    async def node_down(self, _told: Told, name: str) -> Any:
+        await self.life.node_down(int(name))
+        return {}
+
+    @_call("POST", f"/nodes/{_NUMBER}/up")
+    async def node_up(self, _told: Told, name: str) -> Any:
+        await self.life.node_up(int(name))
+        return {}
+
+    @_call("POST", "/leaders", "topic", "partition", "node")
+    async def move_leader(self, told: Told) -> Any:
+        topic, partition = str(told.get("topic") or ""), whole_number(told, "partition") or 0
+        return {"leader_epoch": await self.life.move_leader(topic, partition, whole_number(told, "node") or 0)}
+
+    @_call("POST", "/coordinators", "name", "node")
+    async def move_coordinator(self, told: Told) -> Any:
+        self.life.move_coordinator(str(told.get("name") or ""), whole_number(told, "node") or 0)
+        return {}
+
+    # ---- clock and life --------------------------------------------------------------------------------------------------
+
+    @_call("GET", "/")
+    async def state(self, _told: Told) -> Any:
+        addresses = {name: str(each) for name, each in attrs.asdict(self.life.addresses, recurse=False).items() if each}
+        topics = list(self.life.core.topics.names()) if self.life.is_running else []
+        connections = {name: _counted(each) for name, each in self.life.protocols.items()}
+        life = {"is_running": self.life.is_running, "starts": self.life.starts}
+        return {**life, **addresses, "nodes": _nodes(self.life), "topics": topics, "connections": connections}
+
+    @_call("GET", "/clock")
+    async def clock(self, _told: Told) -> Any:
+        return {"now_ms": self.life.clock.now_ms(), "is_frozen": self.life.clock.frozen_ms is not None}
+
+    @_call("POST", "/clock/advance", "seconds")
+    async def advance_clock(self, told: Told) -> Any:
+        seconds = told.get("seconds")
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise BadRequestError(f"seconds is {seconds!r}, expected a number")
+        self.life.clock.advance(seconds)
+        return await self.clock(told)
+
+    @_call("POST", "/clock/freeze")
+    async def freeze_clock(self, told: Told) -> Any:
+        self.life.clock.freeze()
+        return await self.clock(told)
+
+    @_call("POST", "/clock/unfreeze")
+    async def unfreeze_clock(self, told: Told) -> Any:
+        self.life.clock.unfreeze()
+        return await self.clock(told)
+
+    @_call("POST", "/crash")
+    async def crash(self, told: Told) -> Any:
+        await self.life.crash()
+        return {**await self.state(told), "torn_files": self.life.torn_files}
+
+    @_call("POST", "/stop")
+    async def stop(self, told: Told) -> Any:
+        await self.life.stop()
+        return await self.state(told)
+
+    @_call("POST", "/restart")
+    async def restart(self, told: Told) -> Any:
+        await self.life.restart()
+        return await self.state(told)
+
+    @_call("POST", "/reset")
+    async def reset(self, told: Told) -> Any:
+        gone = list(self.life.core.topics.names()) if self.life.is_running else []
+        await self.life.reset(lambda core: noted(core, CONTROL, "POST /reset", gone, self.seed.put(core)))
+        return await self.state(told)
+
+    @_call("POST", "/retention")
+    async def retention(self, _told: Told) -> Any:
+        return {"segments": await self.life.core.logs.apply_retention()}
+
+    @_call("POST", "/snapshot", "path")
+    async def snapshot(self, told: Told) -> Any:
+        if not isinstance(path := told.get("path"), str):
+            raise BadRequestError("path is missing: where the copy goes")
+        await self.life.snapshot(Path(path))
+        return {"path": path}
+
+
+# ---- rules: of requests, and of the device -----------------------------------------------------------------------------------
+
+
+async def _add(api: ControlApi, told: Told, *, of: str) -> Any:
+    return api.rules(of).add(dict(told)).fault.as_json()
+
+
+async def _list(api: ControlApi, _told: Told, *, of: str) -> Any:
+    return [view.fault.as_json() for view in api.rules(of).standing()]
+
+
+async def _clear(api: ControlApi, _told: Told, *, of: str) -> Any:
+    api.rules(of).clear()
+    return {}
+
+
+async def _get(api: ControlApi, _told: Told, number: str, *, of: str) -> Any:
+    return api.rules(of).get(int(number)).fault.as_json()
+
+
+async def _remove(api: ControlApi, _told: Told, number: str, *, of: str) -> Any:
+    api.rules(of).get(int(number)).remove()
+    return {}
+
+
+async def _release(api: ControlApi, told: Told, number: str, *, of: str) -> Any:
+    api.rules(of).get(int(number)).release()
+    return await _get(api, told, number, of=of)
+
+
+async def _wait(api: ControlApi, told: Told, number: str, *, of: str) -> Any:
+    times = whole_number(told, "times") or 1
+    await api.rules(of).get(int(number)).wait_fired(times, timeout_s=_timeout_s(told))
+    return await _get(api, told, number, of=of)
+
+
+for _of in (FAULTS, DISK_FAULTS):
+    ROUTES.extend(
+        [
+            Route("POST", _of, partial(_add, of=_of), None),
+            Route("GET", _of, partial(_list, of=_of), ()),
+            Route("DELETE", _of, partial(_clear, of=_of), ()),
+            Route("GET", f"{_of}/{_NUMBER}", partial(_get, of=_of), ()),
+            Route("DELETE", f"{_of}/{_NUMBER}", partial(_remove, of=_of), ()),
+            Route("POST", f"{_of}/{_NUMBER}/release", partial(_release, of=_of), ()),
+            Route("POST", f"{_of}/{_NUMBER}/wait", partial(_wait, of=_of), ("times", "timeout_ms")),
+        ]
+    )
+
+
+# ---- values ------------------------------------------------------------------------------------------------------------------
+
+
+def _nodes(life: Life) -> list[dict[str, Any]]:
+    """Those of several that look like a cluster, up or down."""
+    if life.nodes is None:
+        return []
+    down = life.nodes.down
+    return [
+        {"node": number, "address": f"{node.host}:{node.port}", "is_up": number not in down}
+        for number, node in life.nodes.addresses.items()
+    ]
+
+
+def _counted(protocol: ProtocolCounters) -> dict[str, int]:
+    """What the connections of a protocol have counted, over all lives of the broker."""
+    names = ("connections", "accepted", "refused", "received_bytes", "sent_bytes")
+    return {name: getattr(protocol, name) for name in names}
+
+
+def _member(member: MemberView) -> dict[str, Any]:
+    partitions = [{"topic": each.topic, "partition": each.partition} for each in member.partitions]
+    return {**member._asdict(), "partitions": partitions}
+
+
+def _wanted(told: Told) -> dict[str, Any]:
+    """Behind a `?` everything is text."""
+    wanted = {name: value for name, value in told.items() if name in WANTED}
+    for name in _NUMBERS:
+        if name in wanted:
+            wanted[name] = whole_number(told, name)
+    if "answered" in wanted:
+        wanted["answered"] = yes_or_no(told, "answered")
+    return wanted
+
+
+def _timeout_s(told: Told) -> float:
+    timeout_ms = whole_number(told, "timeout_ms")
+    return PATIENCE_S if timeout_ms is None else timeout_ms / 1000

@@ -1,0 +1,243 @@
+"""One fault as a test describes it: what it applies to, how often, and what happens then.
+
+| part | fields |
+|---|---|
+| applies to | `api`, `topic`, `partition`, `group`, `transactional_id`, `client_id`, `node`; what is not said is anything |
+| how often | `nth` (from the n-th match on), `times` (then no more), `probability` with `seed`, `once_per_member`; or always |
+| what happens | `error`, `delay_ms`, `hold`, `disconnect`, `black_hole`, `corrupt`, `truncate_to`, `throttle_ms`, `intercept` |
+| `applied` | the request is carried out first, and only its answer suffers; by default it is not carried out, or only later |
+
+Names may have `*` and `?`. The names of APIs are Kafka's (`Produce`, `LIST_OFFSETS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from random import Random
+from typing import Any, Final
+
+import attrs
+
+from ....protocol.errors import ErrorCode
+from .spelling import hint
+
+ONCE: Final = 1
+
+
+class RuleError(ValueError):
+    """A rule that says nothing, or what nobody understands."""
+
+
+@attrs.frozen
+class Subject:
+    """What a request is about, as far as rules look at it."""
+
+    api: str
+    client_id: str
+    node: int = 0
+    topics: Mapping[str, Sequence[int]] = attrs.field(factory=dict)
+    """Its topics with the partitions that it names."""
+    groups: Sequence[str] = ()
+    transactional_ids: Sequence[str] = ()
+    member_id: str = ""
+    """Which member of a group asks, as far as it says."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class Intercepted:
+    """A request that a function of the test answers."""
+
+    subject: Subject
+    version: int
+    body: Any
+    """What the client asked, as `protocol.kafka.messages` has it. It may be changed: then that is what is served."""
+    empty_answer: Callable[[], Any]
+    """Makes an answer of the API with nothing in it."""
+    serve: Callable[[], Awaitable[Any]]
+    """Carries the request out and answers what the client would get; None where it expects nothing."""
+
+    @property
+    def api(self) -> str:
+        return self.subject.api
+
+
+Intercept = Callable[[Intercepted], Any]
+"""The answer, or an awaitable of it; None: what the request gets when it is served."""
+
+
+def plain_name(api: str) -> str:
+    """An API's name however it is written: `ListOffsets`, `LIST_OFFSETS`, `list-offsets`."""
+    return api.replace("_", "").replace("-", "").lower()
+
+
+@attrs.frozen
+class Trigger:
+    """How often a rule fires, counted in requests that it applies to."""
+
+    nth: int = 1
+    times: int | None = None
+    probability: float | None = None
+    seed: int = 0
+    once_per_member: bool = False
+    """For each member of a group once; one that has no member id yet is not meant."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.nth < 1 or (self.times is not None and self.times < 1):
+            raise RuleError(f"nth={self.nth}, times={self.times}: both count from 1")
+        if self.probability is not None and not 0 <= self.probability <= 1:
+            raise RuleError(f"probability={self.probability} is not between 0 and 1")
+
+    def fires(self, matched: int, fired: int, random: Random) -> bool:
+        """Whether it does for the request that is number `matched` (from 1), after it fired `fired` times."""
+        if matched < self.nth or (self.times is not None and fired >= self.times):
+            return False
+        return self.probability is None or random.random() < self.probability
+
+
+@attrs.frozen(kw_only=True)
+class Rule:
+    """See the module."""
+
+    api: frozenset[str] = frozenset()
+    """Plain names."""
+    topic: str | None = None
+    partition: int | None = None
+    group: str | None = None
+    transactional_id: str | None = None
+    client_id: str | None = None
+    node: int | None = None
+    trigger: Trigger = attrs.field(factory=Trigger)
+    error: ErrorCode | None = None
+    applied: bool = False
+    delay_ms: int = 0
+    hold: bool = False
+    disconnect: bool = False
+    black_hole: bool = False
+    corrupt: bool = False
+    truncate_to: int | None = None
+    throttle_ms: int = 0
+    intercept: Intercept | None = None
+    """Asked for the answer. In programs only: it cannot be sent."""
+
+    def __attrs_post_init__(self) -> None:
+        if not self.effects:
+            raise RuleError("a rule without an effect: say error, delay_ms, hold, disconnect, black_hole, corrupt, ...")
+        if min(self.delay_ms, self.throttle_ms, self.truncate_to or 0) < 0:
+            raise RuleError("delay_ms, throttle_ms and truncate_to are not negative")
+        if len(ends := [name for name in _ENDS if name in self.effects]) > 1:
+            raise RuleError(f"{' and '.join(ends)}: a request can have one of these ends")
+
+    @property
+    def effects(self) -> list[str]:
+        """The names of what happens."""
+        return [name for name in EFFECTS if (value := getattr(self, name)) or (name in _MAY_BE_0 and value is not None)]
+
+    @property
+    def is_about_partitions(self) -> bool:
+        return self.topic is not None or self.partition is not None
+
+    def applies_to(self, subject: Subject) -> bool:
+        """Whether it is about such a request."""
+        return (
+            (not self.api or plain_name(subject.api) in self.api)
+            and _is_one(self.client_id, (subject.client_id,))
+            and _is_one(self.group, subject.groups)
+            and _is_one(self.transactional_id, subject.transactional_ids)
+            and (self.node is None or self.node == subject.node)
+            and (not self.is_about_partitions or self._names_one_of(subject))
+        )
+
+    def _names_one_of(self, subject: Subject) -> bool:
+        return any(
+            self.names(topic, number) for topic, numbers in subject.topics.items() for number in (numbers or (self.partition,))
+        )
+
+    def names(self, topic: str, partition: int | None) -> bool:
+        """Whether it is about this partition."""
+        return _is_one(self.topic, (topic,)) and (self.partition is None or self.partition == partition)
+
+    def as_json(self) -> dict[str, Any]:
+        """What `rule_of` takes."""
+        told = {**told_of(self), **told_of(self.trigger)}
+        if "api" in told:
+            told["api"] = sorted(told["api"])
+        if self.error is not None:
+            told["error"] = self.error.name
+        if self.intercept is not None:
+            told["intercept"] = getattr(self.intercept, "__qualname__", "a function")
+        return told
+
+
+def told_of(value: attrs.AttrsInstance) -> dict[str, Any]:
+    """The fields of a value that are not at their defaults; its trigger is told apart."""
+    fields = attrs.fields(type(value))
+    return {
+        field.name: getattr(value, field.name)
+        for field in fields
+        if field.name != "trigger" and getattr(value, field.name) != field.default
+    }
+
+
+EFFECTS: Final = ("error", "delay_ms", "hold", "disconnect", "black_hole", "corrupt", "truncate_to", "throttle_ms", "intercept")
+_MAY_BE_0: Final = frozenset({"error", "truncate_to"})
+_ENDS: Final = ("error", "disconnect", "black_hole", "truncate_to", "intercept")
+_TRIGGER: Final = frozenset(field.name for field in attrs.fields(Trigger))
+_FIELDS: Final = frozenset(field.name for field in attrs.fields(Rule)) - {"trigger"} | _TRIGGER | {"once"}
+
+
+def _is_one(pattern: str | None, names: Sequence[str]) -> bool:
+    return pattern is None or any(fnmatchcase(name, pattern) for name in names)
+
+
+def rule_of(told: Mapping[str, Any], apis: frozenset[str] = frozenset()) -> Rule:
+    """A rule from names and values, as keywords, JSON or YAML have them; `once` stands for `times=1`. `apis`: the plain names
+    that exist; none: any. Raises RuleError."""
+    given = {name: value for name, value in told.items() if value is not None}
+    if unknown := given.keys() - _FIELDS:
+        raise RuleError(f"{', '.join(sorted(unknown))}: no such field; there are {', '.join(sorted(_FIELDS))}")
+    if given.pop("once", False):
+        given["times"] = ONCE
+    if "api" in given:
+        given["api"] = _plain_names(given["api"], apis)
+    if "error" in given:
+        given["error"] = _error(given["error"])
+    _check_types(given)
+    trigger = Trigger(**{name: given.pop(name) for name in list(given) if name in _TRIGGER})
+    return Rule(trigger=trigger, **given)
+
+
+def _plain_names(told: Any, apis: frozenset[str]) -> frozenset[str]:
+    names = frozenset(plain_name(str(name)) for name in ([told] if isinstance(told, str) else told))
+    if apis and (unknown := names - apis):
+        first = min(unknown)
+        raise RuleError(f"Kafka has no API {first!r}{hint(first, apis)}")
+    return names
+
+
+def _error(told: Any) -> ErrorCode:
+    try:
+        return ErrorCode[told] if isinstance(told, str) else ErrorCode(told)
+    except (KeyError, ValueError):
+        near = hint(told, ErrorCode.__members__) if isinstance(told, str) else ""
+        raise RuleError(f"error={told!r}: Kafka has no error of that name or number{near}") from None
+
+
+_STRINGS: Final = frozenset({"topic", "group", "transactional_id", "client_id"})
+_FLAGS: Final = frozenset({"applied", "hold", "disconnect", "black_hole", "corrupt", "once_per_member"})
+_NUMBERS: Final = frozenset({"partition", "node", "delay_ms", "truncate_to", "throttle_ms", "nth", "times", "seed"})
+
+
+def _check_types(given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if name in _STRINGS and not isinstance(value, str):
+            raise RuleError(f"{name}={value!r} is not text")
+        if name in _FLAGS and not isinstance(value, bool):
+            raise RuleError(f"{name}={value!r} is neither true nor false")
+        if name in _NUMBERS and not is_number:
+            raise RuleError(f"{name}={value!r} is not a whole number")
+        if name == "intercept" and not callable(value):
+            raise RuleError(f"intercept={value!r} is no function; one stands in a program only")
+        if name == "probability" and not (is_number or isinstance(value, float)):
+            raise RuleError(f"{name}={value!r} is not a number")

@@ -1,0 +1,366 @@
+"""A broker that can be stopped, killed and started again in its process, on its ports, while a test goes on.
+
+A crash leaves what SIGKILL leaves: connections are cut, nothing is flushed, no checkpoint is written, the directory is not
+marked clean; the next start recovers. It is done by a file system that dies (`actors.faulty_disk`): what the broker still does
+to end, it does to nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from socket import socket
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from ...protocol.types import TopicPartition
+from ..actors.disk.faulty_disk import FaultyFileSystem
+from ..broker import Broker, open_broker_core
+from ..config.address import Address
+from ..config.broker_config import BrokerConfig
+from ..listeners.addresses import Addresses
+from ..storage.disk.checkpoints import META_PROPERTIES_FILE, PRODUCER_ID_BLOCK_FILE
+from ..storage.disk.filesystem import OsFileSystem
+from ..system.whole_sync import lies_in_memory
+from .clock import MovedClock
+from .faults.disk_faults import DiskFaults
+from .faults.faults import Faults
+from .faults.requests import RequestLog
+from .ports import Ports
+
+if TYPE_CHECKING:
+    from ..listeners.connections.counters import ProtocolCounters
+    from ..listeners.connections.sockets import Admission
+    from ..listeners.opening import Listeners
+    from .kafka.node_listeners import NodeListener
+    from .kafka.nodes import Nodes
+
+Prepare = Callable[[Broker], Awaitable[None]]
+BACKUP_WAIT_S: Final = 0.01
+KEPT_FILES: Final = (META_PROPERTIES_FILE, PRODUCER_ID_BLOCK_FILE)
+"""What a reset leaves: clients that live on would take another cluster id for another cluster, and keep their producer ids."""
+
+
+class NotRunningError(RuntimeError):
+    """The broker is down: it has crashed or was stopped, and was not started again."""
+
+
+class ForkedError(NotRunningError):
+    """This process was forked from the one in which the broker runs."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this process was forked from the one in which the broker runs, and has no broker; "
+            "connect a client to that one, or open another one on another path"
+        )
+
+
+@attrs.define(eq=False, repr=False)
+class Life:
+    """Owner of the running core. `run` is the task of one life, in `nursery`."""
+
+    config: BrokerConfig
+    wanted: Addresses
+    nursery: trio.Nursery
+    clock: MovedClock = attrs.field(factory=MovedClock)
+    faults: Faults = attrs.field(factory=Faults)
+    disk_faults: DiskFaults = attrs.field(factory=DiskFaults)
+    requests: RequestLog = attrs.field(factory=RequestLog)
+    addresses: Addresses = attrs.field(factory=Addresses)
+    node_count: int = 1
+    """Listeners of Kafka's protocol that look like so many brokers."""
+    kafka_version: str | None = None
+    """Advertise what this version of Kafka does."""
+    has_grace: bool = False
+    """Whether a stop lets clients have the answers to what they have asked, for at most `stop_grace_ms`."""
+    nodes: Nodes | None = None
+    protocols: dict[str, ProtocolCounters] = attrs.field(factory=dict)
+    """What connections have counted, over all lives."""
+    starts: int = 0
+    torn_files: list[str] = attrs.field(factory=list)
+    """What the last crash took bytes from."""
+    _core: Broker | None = None
+    _is_forked: bool = False
+    _fs: FaultyFileSystem = attrs.field(init=False)
+    _serving: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _stop: trio.Event = attrs.field(factory=trio.Event)
+    _ended: trio.Event = attrs.field(factory=trio.Event)
+    _ports: Ports = attrs.field(factory=Ports)
+    _node_addresses: list[Address] = attrs.field(factory=list)
+    _node_listeners: dict[int, NodeListener] = attrs.field(factory=dict)
+    _listeners: Listeners | None = None
+    _admission: Admission | None = None
+    _prepare: Prepare | None = None
+    """What is done to the next core before it listens."""
+
+    @property
+    def core(self) -> Broker:
+        """Raises NotRunningError."""
+        if self._core is None:
+            raise ForkedError if self._is_forked else NotRunningError("the broker is down; restart() starts it again")
+        return self._core
+
+    @property
+    def is_running(self) -> bool:
+        return self._core is not None
+
+    # ---- start and stop --------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the directory and listen. Raises what keeps it from that."""
+        if self._core is not None:
+            return
+        if not self.starts:
+            self._keep_ports()
+        await self.nursery.start(self.run)
+        self.starts += 1
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """One life, until it is stopped."""
+        self._fs = FaultyFileSystem(
+            self.disk_faults, in_memory=_lies_in_memory(self.directory), permissions=self.config.data_permissions
+        )
+        self._stop, self._ended = trio.Event(), trio.Event()
+        try:
+            async with open_broker_core(self.config, fs=self._fs, now_ms=self.clock.now_ms) as core:
+                failure = await self._serve(core, task_status)
+                if failure is not None:
+                    raise failure
+        finally:
+            self._core = None
+            self._ended.set()
+
+    async def _serve(self, core: Broker, task_status: trio.TaskStatus[None]) -> BaseException | None:
+        """Listen until stopped; answers why it could not, outside of the nursery, which would wrap it in a group."""
+        failure: BaseException | None = None
+        async with trio.open_nursery() as serving:
+            self._serving = serving.cancel_scope
+            try:
+                if self._prepare is not None:
+                    await self._prepare(core)
+                self.addresses = await self._listen(core, serving)
+                self._core = core
+                task_status.started()
+                await self._stop.wait()
+                if self.has_grace and self._listeners is not None:
+                    self._listeners.stop(self.config.stop_grace_ms / 1000)
+                    return None
+            except trio.Cancelled:
+                raise
+            except BaseException as exc:
+                failure = exc
+            serving.cancel_scope.cancel()
+        return failure
+
+    def _keep_ports(self) -> None:
+        self.wanted = Addresses(self._ports.keep(self.wanted.native), self._ports.keep(self.wanted.kafka))
+        if (kafka := self.wanted.kafka) is not None:
+            others = [self._ports.keep(Address(kafka.host, 0)) or kafka for _ in range(self.node_count - 1)]
+            self._node_addresses = [kafka, *others]
+
+    async def _listen(self, core: Broker, serving: trio.Nursery) -> Addresses:
+        if self.wanted.native is None and self.wanted.kafka is None:
+            return Addresses()
+        from ..listeners.opening import Listeners  # a broker in a program may do without
+
+        watch = apis = None
+        if self.wanted.kafka is not None:
+            from .kafka.kafka_versions import apis_of
+            from .kafka.watched import Watch
+
+            watch = Watch(self.faults, self.requests, self.clock.now_ms)
+            apis = None if self.kafka_version is None else apis_of(self.kafka_version)
+        if watch is None or self.node_count == 1:
+            self._listeners = listeners = Listeners(core, watch, apis, self.protocols, self._ports.listen)
+            self._admission = listeners.admission
+            return await listeners.start(serving, self.wanted, advertised=self.config.kafka_advertised)
+        from .kafka.node_listeners import listen_as_nodes, nodes_of
+
+        native = Listeners(core, protocols=self.protocols, open_sockets=self._ports.listen)
+        self._admission = native.admission
+        addresses = await native.start(serving, Addresses(self.wanted.native))
+        self.nodes = self.nodes or nodes_of(core.node_id, self._node_addresses)
+        self._node_listeners = await listen_as_nodes(core, self.nodes, native, watch, apis, serving)
+        return attrs.evolve(addresses, kafka=self.wanted.kafka)
+
+    # ---- nodes -----------------------------------------------------------------------------------------------------------
+
+    def _nodes(self) -> Nodes:
+        if self.nodes is None:
+            raise ValueError("the broker is a single node; open it with nodes=3")
+        return self.nodes
+
+    def _node(self, number: int) -> NodeListener:
+        self._nodes()
+        if number not in self._node_listeners:
+            raise KeyError(f"node {number}; there are {sorted(self._node_listeners)}")
+        return self._node_listeners[number]
+
+    async def node_down(self, number: int) -> None:
+        """Cut a node's connections and refuse new ones; what it leads goes to the next one that is up. Raises KeyError."""
+        node = self._node(number)
+        nodes = self._nodes()
+        moved = [each for each in _partitions(self.core) if nodes.leader_of(*each) == number]
+        nodes.down.add(number)
+        await node.stop()
+        for each in moved:
+            await self._moved(each)
+
+    async def node_up(self, number: int) -> None:
+        """Listen again, on the same port. Raises KeyError."""
+        node = self._node(number)
+        nodes = self._nodes()
+        before = {each: nodes.leader_of(*each) for each in _partitions(self.core)}
+        await node.start()
+        nodes.down.discard(number)
+        for each, leader in before.items():
+            if nodes.leader_of(*each) != leader:
+                await self._moved(each)
+
+    async def move_leader(self, topic: str, partition: int, node: int) -> int:
+        """Let another node lead a partition; answers its leader epoch from now on. Raises KeyError, RequestError."""
+        self._node(node)
+        moved = TopicPartition(topic, partition)
+        epoch = await self.core.logs.raise_leader_epoch(moved)
+        self._nodes().move_leader(topic, partition, node)
+        self.core.shares.move(moved)
+        return epoch
+
+    async def _moved(self, topic_partition: TopicPartition) -> None:
+        """Another node leads it now. What share groups have of it is forgotten where nothing is stored, as by a new leader."""
+        await self.core.logs.raise_leader_epoch(topic_partition)
+        self.core.shares.move(topic_partition)
+
+    def move_coordinator(self, name: str, node: int) -> None:
+        """Let another node coordinate a group or a transactional id. Raises KeyError."""
+        self._node(node)
+        self._nodes().move_coordinator(name, node)
+
+    async def stop(self) -> None:
+        """An orderly stop: everything is flushed, the directory is marked clean. A broker that is down stays down."""
+        if self._core is not None:
+            self._core = None
+            self._stop.set()
+            with trio.CancelScope(shield=True):
+                await self._ended.wait()
+
+    async def restart(self) -> None:
+        """Start again where it is down; stop in order and start where it runs. The ports stay the same."""
+        await self.stop()
+        await self.start()
+
+    async def crash(self) -> None:
+        """End as by SIGKILL; see the module. With `torn` faults some of what was not synced is lost, too."""
+        if self._core is None:
+            return
+        self._fs.crash()
+        self._serving.cancel()
+        await self.stop()
+        self.torn_files = await trio.to_thread.run_sync(self._fs.tear) if self.disk_faults.is_active else []
+
+    def close(self) -> None:
+        """Give the ports back."""
+        self._ports.close()
+
+    def after_fork(self) -> None:
+        """This is the copy in a process that was forked: it must leave files alone that are the other one's."""
+        if self._core is not None:
+            self._fs.crash()
+        self._core = None
+        self._is_forked = True
+
+    # ---- the directory ---------------------------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> Path:
+        return Path(self.config.data_dirs[0])
+
+    async def _wipe(self) -> None:
+        """Start with an empty directory, at once: what was there is not flushed before it goes."""
+        with self._ports.held(self._hand_over()):
+            await self.crash()
+            if self.nodes is not None:
+                self.nodes.forget_moves()
+            await trio.to_thread.run_sync(_empty, self.directory, KEPT_FILES)
+            await self.start()
+
+    def _hand_over(self) -> dict[Address, list[socket]]:
+        """Connections of Kafka clients that go on in the next life, by the address that they were accepted on."""
+        if self._core is None or self._admission is None or self.wanted.kafka is None:
+            return {}
+        from .kafka.handing_over import hand_over
+
+        return {each.address: list(hand_over(each)) for each in self._admission.listeners}
+
+    async def reset(self, prepare: Prepare | None = None) -> None:
+        """Be as at the beginning: an empty directory, no faults, no requests, the system's time; then `prepare` fills the
+        broker before clients see it. It is the same cluster on the same ports, which go on listening. Kafka clients without a
+        login or TLS stay connected, others connect again at once. One that lives on keeps its producer id, which no other is
+        given."""
+        self._prepare = prepare
+        self.faults.clear()
+        self.disk_faults.clear()
+        self.clock.reset()
+        try:
+            await self._wipe()
+        finally:
+            self._prepare = None
+        self.requests.clear()
+
+    async def snapshot(self, target: Path, *, durable: bool = True) -> None:
+        """Put a consistent copy of the directory into `target`, which is empty or not there; the broker serves meanwhile.
+        `durable`: it is on the device when this returns."""
+        from ..offline.backup import make_backup, plan_backup
+
+        fs = (OsFileSystem if durable else UnsyncedFileSystem)(self.config.data_permissions)
+
+        def copy() -> None:
+            def wait() -> None:
+                trio.from_thread.run(trio.sleep, BACKUP_WAIT_S)
+
+            plan = plan_backup(fs, str(self.directory), wait)
+            make_backup(fs, plan, str(target), wait, links=False)
+
+        await trio.to_thread.run_sync(copy)
+
+
+class UnsyncedFileSystem(OsFileSystem):
+    """For a copy that ends with the process: nothing is forced to the device."""
+
+    def sync(self, fd: int) -> None:
+        """Not needed."""
+
+    def sync_directory(self, path: str) -> None:
+        """Not needed."""
+
+
+def _lies_in_memory(directory: Path) -> bool:
+    """False where there is no such directory yet: then it is a user's own."""
+    try:
+        return lies_in_memory(directory.stat().st_dev)
+    except OSError:
+        return False
+
+
+def _partitions(core: Broker) -> list[TopicPartition]:
+    """Those that are served."""
+    return [
+        TopicPartition(name, number)
+        for name in core.topics.names()
+        for number, epoch in enumerate(core.topics.metadata(name).leader_epochs)
+        if isinstance(epoch, int)
+    ]
+
+
+def _empty(directory: Path, kept: Collection[str]) -> None:
+    """Delete everything but the files `kept`."""
+    for path in directory.iterdir():
+        if path.name in kept:
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

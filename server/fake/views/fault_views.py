@@ -1,0 +1,231 @@
+"""`broker.faults` and `broker.requests`: rules to add and count, requests to look at and wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypedDict, Unpack
+
+import attrs
+
+from ....protocol.errors import ErrorCode
+from ....protocol.kafka.apis import APIS
+from ..faults.disk_faults import DiskFault, DiskFaults, DiskRule, disk_rule_of
+from ..faults.faults import Fault, Faults
+from ..faults.requests import LoggedRequest, RequestLog, Wanted
+from ..faults.rules import Intercept, Rule, plain_name, rule_of
+from ..faults.spelling import hint
+from ..waiting import PATIENCE_S, wait_until
+
+_KAFKA_APIS: Final = frozenset(plain_name(api.name) for api in APIS.values())
+
+
+class RuleWords(TypedDict, total=False):
+    """What a rule is made of beside its API; `server.fake.faults.rules` says what each word means. None: as if left out."""
+
+    topic: str | None
+    partition: int | None
+    group: str | None
+    transactional_id: str | None
+    client_id: str | None
+    node: int | None
+    once: bool
+    nth: int | None
+    times: int | None
+    probability: float | None
+    seed: int | None
+    once_per_member: bool
+    error: str | int | ErrorCode | None
+    applied: bool
+    delay_ms: int | None
+    hold: bool
+    disconnect: bool
+    black_hole: bool
+    corrupt: bool
+    truncate_to: int | None
+    throttle_ms: int | None
+    intercept: Intercept | None
+
+
+class DiskRuleWords(TypedDict, total=False):
+    """What a rule of the device is made of beside its effect."""
+
+    operation: str | None
+    path: str | None
+    delay_ms: int | None
+    once: bool
+    nth: int | None
+    times: int | None
+    probability: float | None
+    seed: int | None
+
+
+class RequestWords(TypedDict, total=False):
+    """What a request is looked for by, beside its API; None matches any."""
+
+    topic: str | None
+    group: str | None
+    client_id: str | None
+    node: int | None
+    error: str | None
+    answered: bool | None
+    after: int
+
+
+@attrs.frozen(eq=False, repr=False)
+class FaultView:
+    """A rule that stands, of requests or of the device, and what has come of it."""
+
+    fault: Fault | DiskFault
+    _faults: Faults | DiskFaults
+
+    def __repr__(self) -> str:
+        return f"<fault #{self.number} {self.rule.as_json()} fired {self.fired} of {self.matched} matches>"
+
+    @property
+    def number(self) -> int:
+        return self.fault.number
+
+    @property
+    def rule(self) -> Rule | DiskRule:
+        return self.fault.rule
+
+    @property
+    def matched(self) -> int:
+        """Requests, or operations of the device, that it applies to."""
+        return self.fault.matched
+
+    @property
+    def fired(self) -> int:
+        """Requests, or operations of the device, that it was carried out on."""
+        return self.fault.fired
+
+    def release(self) -> None:
+        """Let go on what it holds, or a device's operations that it delays; it holds nothing from now on."""
+        self.fault.release()
+
+    def remove(self) -> None:
+        """Remove the rule; requests that it holds go on."""
+        self._faults.remove(self.fault.number)
+
+    async def wait_fired(self, times: int = 1, *, timeout_s: float = PATIENCE_S) -> int:
+        """Wait until it has acted on `times` requests, and answer on how many it has. Raises TimeoutError."""
+        return await wait_until(
+            self.fault,
+            lambda: self.fired if self.fired >= times else None,
+            timeout_s,
+            lambda: f"the rule {self.rule.as_json()} fired {self.fired} times of {times} ({self.matched} matched)",
+        )
+
+
+@attrs.frozen(eq=False, repr=False)
+class FaultsView:
+    """`broker.faults`."""
+
+    faults: Faults
+    disk_faults: DiskFaults
+
+    def __repr__(self) -> str:
+        return f"<faults {[*self, *self.of_disk()]}>"
+
+    def __iter__(self) -> Iterator[FaultView]:
+        return (FaultView(fault, self.faults) for fault in self.faults)
+
+    def __len__(self) -> int:
+        return len(self.faults)
+
+    def add(self, api: str | Sequence[str] | None = None, **told: Unpack[RuleWords]) -> FaultView:
+        """Add a rule behind those in force. Raises RuleError."""
+        return self.add_rule({"api": api, **told})
+
+    def add_rule(self, told: dict[str, Any]) -> FaultView:
+        """`add` with all words in a dictionary, as JSON and YAML give them. Raises RuleError."""
+        given = {name: value for name, value in told.items() if value is not None and value is not False}
+        return FaultView(self.faults.add(rule_of(given, _KAFKA_APIS)), self.faults)
+
+    def get(self, number: int) -> FaultView:
+        """Raises KeyError."""
+        return FaultView(self.faults.get(number), self.faults)
+
+    def disk(self, effect: str, **told: Unpack[DiskRuleWords]) -> FaultView:
+        """Let the device do wrong: `full`, `error`, `delay` or `torn` (at the next crash). Raises RuleError."""
+        return self.add_disk_rule({"effect": effect, **told})
+
+    def add_disk_rule(self, told: dict[str, Any]) -> FaultView:
+        """Let a rule of the device stand whose words are in a dictionary, `effect` among them. Raises RuleError."""
+        given = {name: value for name, value in told.items() if value is not None and value is not False}
+        return FaultView(self.disk_faults.add(disk_rule_of(given)), self.disk_faults)
+
+    def get_disk(self, number: int) -> FaultView:
+        """A rule of the device. Raises KeyError."""
+        return FaultView(self.disk_faults.get(number), self.disk_faults)
+
+    def of_disk(self) -> list[FaultView]:
+        """The rules of the device."""
+        return [FaultView(fault, self.disk_faults) for fault in self.disk_faults]
+
+    def clear(self) -> None:
+        """Remove all rules, the device's too; requests that they hold go on."""
+        self.faults.clear()
+        self.disk_faults.clear()
+
+
+def _check_names(api: str | None, error: str | None) -> None:
+    """Raises ValueError, with the name that was probably meant."""
+    if api is not None and plain_name(api) not in _KAFKA_APIS:
+        raise ValueError(f"Kafka has no API {api!r}{hint(api, (each.name for each in APIS.values()))}")
+    if error is not None and error not in ErrorCode.__members__:
+        raise ValueError(f"Kafka has no error {error!r}{hint(error, ErrorCode.__members__)}")
+
+
+@attrs.frozen(eq=False, repr=False)
+class RequestsView:
+    """`broker.requests`: the last ones, oldest first. Only Kafka's protocol is noted."""
+
+    log: RequestLog
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} requests, the last is #{self.last}>"
+
+    def __iter__(self) -> Iterator[LoggedRequest]:
+        return iter(self.log)
+
+    def __len__(self) -> int:
+        return len(self.log)
+
+    def find(self, api: str | None = None, **wanted: Unpack[RequestWords]) -> list[LoggedRequest]:
+        """The requests that match; names may have `*` and `?`, what is left out matches anything. Raises ValueError for an API
+        or an error that Kafka does not have."""
+        _check_names(api, wanted.get("error"))
+        return self.log.find(Wanted(api=api, **wanted))
+
+    def count(self, api: str | None = None, **wanted: Unpack[RequestWords]) -> int:
+        """How many `find` finds."""
+        return len(self.find(api, **wanted))
+
+    @property
+    def last(self) -> int:
+        """The number of the newest request; 0 before the first."""
+        return self.log.count
+
+    def clear(self) -> None:
+        """Forget what is kept; numbers go on."""
+        self.log.clear()
+
+    async def wait_for(
+        self, api: str | None = None, *, count: int = 1, timeout_s: float = PATIENCE_S, **wanted: Unpack[RequestWords]
+    ) -> list[LoggedRequest]:
+        """Wait until `find` finds so many. Raises TimeoutError, with the last requests."""
+
+        def look() -> list[LoggedRequest] | None:
+            found = self.find(api, **wanted)
+            return found if len(found) >= count else None
+
+        def missing() -> str:
+            asked = " ".join([api or "any request", *(f"{name}={value}" for name, value in wanted.items())])
+            return f"{count} of [{asked}] did not come, {self.count(api, **wanted)} did; the last were:\n{self.tail()}\n"
+
+        return await wait_until(self.log, look, timeout_s, missing)
+
+    def tail(self, count: int = 20) -> str:
+        """The last requests, a line each."""
+        return "\n".join(str(request) for request in list(self.log)[-count:])

@@ -1,0 +1,306 @@
+"""One group whose assignments the server makes, as its records say it is, and the draft of what it is to be next.
+
+`AssignedGroup.put` is the only way in which a group changes, whether a record was just decided or read from the log. A command
+drafts records on a copy; the group itself stays as it is until they are in the log, so nothing has to be undone when they
+cannot be stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+
+import attrs
+
+from ....protocol.errors import ErrorCode, RequestError, UnsupportedVersionError
+from ....protocol.limits import INT32_MAX
+from ....protocol.types import TopicPartition
+from ..values import FIRST_COMMIT_WITH_EPOCHS, CommittingMember, GroupState
+from .values import FIRST_EPOCH, NOT_SEEN, AssignedGroupDescription, TopicImage
+
+NO_EPOCH = -1
+"""Epoch of a request that does not come from a member."""
+
+M = TypeVar("M", bound=Any)
+A = TypeVar("A")
+
+
+class RecordTypes(NamedTuple):
+    """The records that a group of every kind has: classes of their keys and of some values."""
+
+    metadata: type[Any]
+    metadata_value: type[Any]
+    member: type[Any]
+    targets: type[Any]
+    targets_value: type[Any]
+    target: type[Any]
+    current: type[Any]
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class AssignedGroup(Generic[M, A]):
+    """See the module; `A` is what a member is assigned. Owner: the `AssignedGroups` that has it, or the draft that follows
+    it."""
+
+    KIND: ClassVar[str]
+    """As ListGroups and error messages call it."""
+    TYPES: ClassVar[RecordTypes]
+    MEMBER: ClassVar[type[Any]]
+    UNASSIGNED: ClassVar[Any]
+    """The assignment of a member that has none."""
+
+    group_id: str
+    epoch: int = FIRST_EPOCH
+    """Changes with the members and with what there is to assign."""
+    metadata_hash: int = 0
+    """Of the subscribed topics as they were at this epoch."""
+    assignment_epoch: int = FIRST_EPOCH
+    """The epoch for which the targets were made."""
+    members: dict[str, M] = attrs.field(factory=dict)
+    targets: dict[str, A] = attrs.field(factory=dict)
+    seen_version: int = NOT_SEEN
+    """Of the topics, when the group was last compared with them. In memory only."""
+
+    def copy(self) -> Self:
+        """Return a group that can change without this one."""
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
+        copies: dict[str, Any] = {name: value.copy() for name, value in values.items() if isinstance(value, dict)}
+        return attrs.evolve(self, **copies)
+
+    # ---- records ---------------------------------------------------------------------------------------------------------
+
+    def put(self, key: Any, value: Any | None) -> None:
+        """Apply a record; a value of None takes away. Records of one member may come in any order: compaction keeps the newest
+        of each kind where it is."""
+        types, kind = self.TYPES, type(key)
+        if kind is types.member:
+            self._put_member(key.member_id, value)
+        elif kind is types.current:
+            self._put_current(key.member_id, value)
+        elif kind is types.target:
+            if value is None:
+                self.targets.pop(key.member_id, None)
+            else:
+                self.targets[key.member_id] = self.target_of(value)
+        elif kind is types.metadata:
+            self.put_metadata(value)
+        elif kind is types.targets:
+            self.assignment_epoch = FIRST_EPOCH if value is None else value.assignment_epoch
+        else:
+            self.put_other(key, value)
+
+    def put_metadata(self, value: Any) -> None:
+        """Apply the group's own record. Its removal never comes here: then there is no group."""
+        self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+
+    def put_other(self, key: Any, value: Any | None) -> None:
+        """Apply a record that only this kind of group has."""
+        raise NotImplementedError
+
+    def follow(self, before: M | None, after: M | None) -> None:
+        """Update what is derived from all members: one has changed, come or gone."""
+
+    def target_of(self, value: Any) -> A:
+        """Return the assignment in a record."""
+        raise NotImplementedError
+
+    def target_value(self, target: A) -> Any:
+        """Return the record of an assignment."""
+        raise NotImplementedError
+
+    def _put_member(self, member_id: str, value: Any | None) -> None:
+        known = self.members.get(member_id)
+        if value is not None:
+            self._set_member(known, (known or self.MEMBER(member_id=member_id)).with_metadata(value))
+        elif known is not None:
+            del self.members[member_id]
+            self.follow(known, None)
+
+    def _put_current(self, member_id: str, value: Any | None) -> None:
+        known = self.members.get(member_id)
+        if known is not None or value is not None:
+            self._set_member(known, (known or self.MEMBER(member_id=member_id)).with_current(value))
+
+    def _set_member(self, known: M | None, member: M) -> None:
+        self.members[member.member_id] = member
+        self.follow(known, member)
+
+    def member_keys(self, member_id: str) -> list[Any]:
+        """Return the keys of a member's records, in the order in which Kafka takes them out."""
+        types = self.TYPES
+        return [key(group_id=self.group_id, member_id=member_id) for key in (types.current, types.target, types.member)]
+
+    def own_keys(self) -> list[Any]:
+        """Return the keys of a group without members, in the order in which they are taken out."""
+        return [key(group_id=self.group_id) for key in (self.TYPES.targets, self.TYPES.metadata)]
+
+    # ---- questions -------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> GroupState:
+        if not self.members:
+            return GroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return GroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    @property
+    def assignor(self) -> str:
+        raise NotImplementedError
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members read a topic, by name."""
+        raise NotImplementedError
+
+    def describe(self) -> Any:
+        return AssignedGroupDescription(
+            group_id=self.group_id,
+            state=self.state,
+            group_epoch=self.epoch,
+            assignment_epoch=self.assignment_epoch,
+            assignor=self.assignor,
+            members=self.described_members(),
+        )
+
+    def described_members(self) -> tuple[Any, ...]:
+        return tuple(
+            self.members[member_id].described(self.targets.get(member_id, self.UNASSIGNED))
+            for member_id in sorted(self.members)
+        )
+
+    # ---- offsets ---------------------------------------------------------------------------------------------------------
+
+    def member(self, member_id: str | None) -> M:
+        """Raises UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id or "")
+        if member is None:
+            raise RequestError(f"Member {member_id} is not a member of group {self.group_id}.", ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def check_since(self, member: M, epoch: int, topic_partition: TopicPartition, topics: TopicImage) -> None:
+        """Raises STALE_MEMBER_EPOCH unless the member has had the partition since an epoch."""
+        raise NotImplementedError
+
+    def is_anonymous(self, who: CommittingMember) -> bool:
+        """Whether a transaction commits without saying for which member."""
+        return who.generation == NO_EPOCH and not who.member_id
+
+    def check_commit(
+        self, who: CommittingMember, partitions: Iterable[TopicPartition], topics: TopicImage, *, is_transactional: bool
+    ) -> None:
+        """Check that offsets may be committed: by a member at its epoch, by one at an epoch since which it has had the
+        partitions (KIP-1251), by anybody while there are no members, and anonymously in a transaction. Raises
+        UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION."""
+        epoch, version = who.generation, who.version
+        if (epoch < 0 and not self.members) or (is_transactional and self.is_anonymous(who)):
+            return
+        member = self.member(who.member_id)
+        if not is_transactional and version is not None and version < FIRST_COMMIT_WITH_EPOCHS:
+            raise UnsupportedVersionError(
+                f"OffsetCommit version {FIRST_COMMIT_WITH_EPOCHS} or above must be used by members using the {self.KIND} group "
+                "protocol"
+            )
+        if epoch > member.epoch:
+            raise stale(f"Received member epoch {epoch} is newer than current member epoch {member.epoch}.")
+        if epoch < member.epoch:
+            for topic_partition in partitions:
+                self.check_since(member, epoch, topic_partition, topics)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Check that committed offsets may be read: by a member at its epoch, or by a client that names no member. Raises
+        UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+        if member_id is None and member_epoch < 0:
+            return
+        member = self.member(member_id)
+        if member_epoch != member.epoch:
+            raise stale(f"The received member epoch {member_epoch} does not match the expected member epoch {member.epoch}.")
+
+
+def stale(message: str) -> RequestError:
+    return RequestError(message, ErrorCode.STALE_MEMBER_EPOCH)
+
+
+G = TypeVar("G", bound=AssignedGroup[Any, Any])
+
+
+@attrs.define(eq=False, repr=False)
+class GroupDraft(Generic[G]):
+    """See the module. Lives as long as one command."""
+
+    STAMPS_TARGETS: ClassVar[bool] = True
+    """Whether records say when targets were made."""
+
+    base: G
+    topics: TopicImage
+    wall_ms: int
+    """By the wall clock, for records that have a time in them."""
+    records: list[tuple[Any, Any]] = attrs.field(factory=list)
+    touched: set[str] = attrs.field(factory=set)
+    """Members that have another assignment, or are gone."""
+    _next: G | None = None
+
+    @property
+    def group(self) -> G:
+        """The group with the records so far. Only `put` changes it."""
+        return self.base if self._next is None else self._next
+
+    def put(self, key: Any, value: Any | None) -> None:
+        if self._next is None:
+            self._next = self.base.copy()
+        self._next.put(key, value)
+        self.records.append((key, value))
+
+    def put_own(self, key: type[Any], value: Any | None, **more: Any) -> None:
+        """Put a record of the group; `more`: of its key, beside the group id."""
+        self.put(key(group_id=self.base.group_id, **more), value)
+
+    # ---- members ---------------------------------------------------------------------------------------------------------
+
+    def put_member(self, member: Any) -> None:
+        self.put_own(self.base.TYPES.member, member.metadata_value(), member_id=member.member_id)
+
+    def put_current(self, member: Any) -> None:
+        self.put_own(self.base.TYPES.current, member.current_value(), member_id=member.member_id)
+        self.touched.add(member.member_id)
+
+    def put_target(self, member_id: str, target: Any) -> None:
+        self.put_own(self.base.TYPES.target, self.base.target_value(target), member_id=member_id)
+
+    def remove_member(self, member_id: str) -> None:
+        for key in self.base.member_keys(member_id):
+            self.put(key, None)
+        self.touched.add(member_id)
+
+    def fence(self, member_id: str) -> None:
+        """Take a member out. The others get its assignment with their next heartbeats."""
+        self.remove_member(member_id)
+        self.bump_epoch()
+
+    # ---- epochs and targets ----------------------------------------------------------------------------------------------
+
+    def metadata_hash(self) -> int:
+        """Return the hash of the subscribed topics as they are now."""
+        raise NotImplementedError
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return what the metadata record says beside the epoch."""
+        return {"metadata_hash": self.metadata_hash()}
+
+    def bump_epoch(self, **facts: Any) -> None:
+        """Begin another epoch: the targets depend on something that has changed. Raises RequestError after the last one."""
+        if self.group.epoch >= INT32_MAX:
+            raise RequestError(
+                f"group {self.base.group_id!r} is at its last epoch {INT32_MAX}; delete it", ErrorCode.COORDINATOR_NOT_AVAILABLE
+            )
+        types = self.base.TYPES
+        self.put_own(types.metadata, types.metadata_value(epoch=self.group.epoch + 1, **(facts or self.facts())))
+
+    def put_targets(self, targets: Mapping[str, Any]) -> None:
+        """Store the targets of this epoch; unchanged ones are not written again."""
+        for member_id in sorted(targets):
+            if targets[member_id] != self.group.targets.get(member_id):
+                self.put_target(member_id, targets[member_id])
+        types, stamp = self.base.TYPES, {"assignment_timestamp": self.wall_ms} if self.STAMPS_TARGETS else {}
+        self.put_own(types.targets, types.targets_value(assignment_epoch=self.group.epoch, **stamp))

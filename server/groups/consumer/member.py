@@ -1,0 +1,225 @@
+"""One member of a consumer group: its subscription, its partitions, and its steps towards its target (KIP-848; Kafka:
+ConsumerGroupMember, CurrentAssignmentBuilder)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Final
+
+import attrs
+
+from ....protocol.coordinator.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupCurrentPartitions,
+    ConsumerGroupMemberMetadataValue,
+)
+from ....protocol.errors import ErrorCode, RequestError
+from ..assigned.member import AssignedMember, by_topic
+from ..assigned.values import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    NO_PARTITIONS,
+    AssignedMemberDescription,
+    Partitions,
+    TopicPartitionId,
+)
+from .values import CONSUMER_TYPE, ConsumerHeartbeat
+
+PartitionEpochs = Mapping[TopicPartitionId, int]
+"""Partitions, and the epoch of the member at which it got each of them."""
+NO_EPOCHS: Final[PartitionEpochs] = {}
+
+
+class MemberState(enum.IntEnum):
+    """The numbers are in the log."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    """It has to give something up first."""
+    UNRELEASED_PARTITIONS = 2
+    """Others have to give up what it is to have."""
+    UNKNOWN = 127
+    """A newer program wrote another one."""
+
+
+_STATES: Final = {int(state): state for state in MemberState}
+
+
+@attrs.frozen(kw_only=True)
+class ConsumerMember(AssignedMember):
+    """See the module."""
+
+    KIND: ClassVar[str] = CONSUMER_TYPE
+
+    topic_names: tuple[str, ...] = ()
+    """Sorted, without repetitions."""
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    state: MemberState = MemberState.STABLE
+    assigned: Partitions = NO_PARTITIONS
+    revoking: Partitions = NO_PARTITIONS
+    """It was told to give these up, and has not confirmed it. No other member gets them."""
+    since: PartitionEpochs = NO_EPOCHS
+    """Of both: at which epoch each partition became the member's."""
+
+    UNASSIGNED: ClassVar[Mapping[str, Any]] = {
+        "state": MemberState.STABLE,
+        "assigned": NO_PARTITIONS,
+        "revoking": NO_PARTITIONS,
+        "since": NO_EPOCHS,
+    }
+
+    @property
+    def held(self) -> Partitions:
+        return self.assigned | self.revoking
+
+    @property
+    def is_revoking(self) -> bool:
+        return self.state is MemberState.UNREVOKED_PARTITIONS
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == assignment_epoch
+
+    # ---- subscription ----------------------------------------------------------------------------------------------------
+
+    def news(self, request: ConsumerHeartbeat) -> dict[str, Any]:
+        return {
+            **super().news(request),
+            "topic_names": None if request.topic_names is None else tuple(sorted(set(request.topic_names))),
+            "topic_regex": request.topic_regex,
+            "server_assignor": request.server_assignor,
+        }
+
+    def has_all_of(self, request: ConsumerHeartbeat) -> bool:
+        return request.owned is not None and request.owned <= self.assigned
+
+    # ---- assignment ------------------------------------------------------------------------------------------------------
+
+    def reconciled(
+        self,
+        target: Partitions,
+        target_epoch: int,
+        owned: Partitions | None,
+        is_taken: Callable[[TopicPartitionId], bool],
+    ) -> ConsumerMember:
+        """Return the member a step closer to its target, if one can be made. `owned`: what it states that it has; `is_taken`:
+        whether another member has a partition, or has not given it up yet. Raises FENCED_MEMBER_EPOCH in an unknown state."""
+        if self.is_reconciled_to(target_epoch):
+            return self
+        if self.state is MemberState.UNREVOKED_PARTITIONS and _owns(owned, self.revoking):
+            return self
+        if self.state is MemberState.UNKNOWN and (owned is None or owned):
+            raise RequestError(
+                f"member {self.member_id!r} is in a state that a newer program wrote; it has to give up its partitions and join"
+                " again",
+                ErrorCode.FENCED_MEMBER_EPOCH,
+            )
+        kept, leaving = self.assigned & target, self.assigned - target
+        if leaving and _owns(owned, leaving):
+            return self._at(self.epoch, MemberState.UNREVOKED_PARTITIONS, kept, leaving)
+        taken = frozenset(partition for partition in target - kept if is_taken(partition))
+        state = MemberState.UNRELEASED_PARTITIONS if taken else MemberState.STABLE
+        return self._at(target_epoch, state, target - taken, NO_PARTITIONS)
+
+    def _at(self, epoch: int, state: MemberState, assigned: Partitions, revoking: Partitions) -> ConsumerMember:
+        if (epoch, state, assigned, revoking) == (self.epoch, self.state, self.assigned, self.revoking):
+            return self
+        since = {partition: self.since.get(partition, epoch) for partition in assigned | revoking}
+        return attrs.evolve(
+            self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking, since=since
+        )
+
+    def away(self) -> ConsumerMember:
+        """Return a static member that left and will come back."""
+        since = {partition: self.since[partition] for partition in self.assigned}
+        return attrs.evolve(self, epoch=LEAVE_STATIC_EPOCH, state=MemberState.STABLE, revoking=NO_PARTITIONS, since=since)
+
+    def back_as(self, member_id: str) -> ConsumerMember:
+        """Return a static member that has come back, under another member id or the same."""
+        return attrs.evolve(self, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+
+    # ---- records ---------------------------------------------------------------------------------------------------------
+
+    def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
+        return ConsumerGroupMemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            subscribed_topic_names=list(self.topic_names),
+            subscribed_topic_regex=self.topic_regex,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            server_assignor=self.server_assignor,
+        )
+
+    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+        return attrs.evolve(
+            self,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topic_names=tuple(sorted(set(value.subscribed_topic_names))),
+            topic_regex=value.subscribed_topic_regex,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            server_assignor=value.server_assignor,
+        )
+
+    def current_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
+        return ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            state=int(self.state),
+            assigned_partitions=_recorded_epochs(self.assigned, self.since),
+            partitions_pending_revocation=_recorded_epochs(self.revoking, self.since),
+        )
+
+    def assignment_of(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> dict[str, Any]:
+        assigned = _epochs_from_record(value.assigned_partitions, value.member_epoch)
+        revoking = _epochs_from_record(value.partitions_pending_revocation, value.member_epoch)
+        return {
+            "state": _STATES.get(value.state, MemberState.UNKNOWN),
+            "assigned": frozenset(assigned),
+            "revoking": frozenset(revoking),
+            "since": {**revoking, **assigned},
+        }
+
+    def described(self, target: Partitions) -> AssignedMemberDescription:
+        return AssignedMemberDescription(
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            member_epoch=self.epoch,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            topic_names=self.topic_names,
+            topic_regex=self.topic_regex,
+            assignment=self.held,
+            target_assignment=target,
+        )
+
+
+def _owns(owned: Partitions | None, partitions: Partitions) -> bool:
+    """Whether it may have some of them still: a member that says nothing has what it had."""
+    return owned is None or not owned.isdisjoint(partitions)
+
+
+def _recorded_epochs(partitions: Partitions, since: PartitionEpochs) -> list[ConsumerGroupCurrentPartitions]:
+    return [
+        ConsumerGroupCurrentPartitions(
+            topic_id=topic_id, partitions=numbers, assignment_epochs=[since[topic_id, number] for number in numbers]
+        )
+        for topic_id, numbers in by_topic(partitions).items()
+    ]
+
+
+def _epochs_from_record(topics: Iterable[ConsumerGroupCurrentPartitions], member_epoch: int) -> PartitionEpochs:
+    """Return the epochs of a record. Where it has none for a topic, or fewer than partitions, that is the member's epoch."""
+    found: dict[TopicPartitionId, int] = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = [member_epoch] * len(topic.partitions)
+        found |= {(topic.topic_id, number): epoch for number, epoch in zip(topic.partitions, epochs, strict=True)}
+    return found

@@ -1,1 +1,0 @@
-"""The server's own keys, and where their values come from."""

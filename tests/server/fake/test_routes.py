@@ -1,0 +1,94 @@
+"""What a call of the control port takes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from triolog.server.config.broker_config import Address, BrokerConfig
+from triolog.server.fake.api import ControlApi
+from triolog.server.fake.faults.rules import Subject
+from triolog.server.fake.life import Life
+from triolog.server.fake.routes import answer
+from triolog.server.listeners.http.access import HttpAccess
+from triolog.server.listeners.http.server import HttpRequest
+from triolog.server.listeners.opening import Addresses
+
+
+@pytest.fixture
+async def api(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[ControlApi]:
+    config = BrokerConfig(data_dirs=(str(tmp_path),), native=Address("127.0.0.1", 0))
+    life = Life(config, Addresses(Address("127.0.0.1", 0)), nursery)
+    await life.start()
+    yield ControlApi(life)
+    await life.stop()
+    life.close()
+
+
+async def ask(api: ControlApi, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    path, _, query = path.partition("?")
+    data = b"" if body is None else json.dumps(body).encode()
+    told = await answer(api, HttpAccess(), HttpRequest(method, path, query, {"content-type": "application/json"}, data))
+    return told.status, json.loads(told.body)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "message"),
+    [
+        ("POST", "/topics", {"name": "t", "partition": 3}, 400, "partition: no such field; there are config, name, partitions"),
+        ("POST", "/crash", {"torn": True}, 400, "torn: no such field; there is none"),
+        ("GET", "/requests?client=a", None, 400, "client: no such field; there are after, answered, api, client_id, "),
+        ("POST", "/requests/wait", {"times": 1}, 400, "times: no such field; there are"),
+        ("POST", "/requests/wait", {"api": "Produce", "timeout_ms": 1}, 408, "did not come"),
+        ("GET", "/requests?answered=yes", None, 400, "answered is 'yes', expected true or false"),
+        ("POST", "/topics/t/records", {"records": [{"valu": "v"}]}, 400, "valu: no such field of a record; there are"),
+        ("POST", "/topics/t/records", {"records": [{"headers": ["h"]}]}, 400, "a header is an object with a name, not 'h'"),
+        ("POST", "/topics/t/records", {"records": [{"headers": [{"value": "v"}]}]}, 400, "a header is an object with a name"),
+        ("POST", "/topics/t/records", {"records": [5]}, 400, "text or an object"),
+        ("POST", "/topics/missing/records", {"records": ["v"]}, 422, "missing"),
+        ("POST", "/topics", ["t"], 400, "the body is not an object"),
+        ("POST", "/faults", {"api": "Produce"}, 400, "without an effect"),
+        ("POST", "/faults", {"api": "Produse", "hold": True}, 400, "did you mean"),
+        ("POST", "/faults", {"colour": "red"}, 400, "no such field"),
+        ("GET", "/faults/7", None, 404, "there is no fault 7"),
+        ("POST", "/disk-faults", {"effect": "melted"}, 400, "expected one of"),
+        ("POST", "/disk-faults/99/release", None, 404, "disk fault 99"),
+        ("GET", "/nowhere", None, 404, "no such call"),
+        ("POST", "/clock/advance", {"seconds": -1}, 400, "forward"),
+        ("POST", "/clock/advance", {}, 400, "expected a number"),
+        ("POST", "/snapshot", {}, 400, "path is missing"),
+    ],
+)
+async def test_what_a_call_does_not_know_is_refused(
+    api: ControlApi, method: str, path: str, body: object, status: int, message: str
+) -> None:
+    found, told = await ask(api, method, path, body)
+    assert (found, message in told["message"]) == (status, True), told
+
+
+async def test_a_record_that_was_read_can_be_sent_back(api: ControlApi) -> None:
+    await ask(api, "POST", "/topics", {"name": "t"})
+    headers = [{"name": "h", "value": "1"}, {"name": "none", "value": None}]
+    await ask(api, "POST", "/topics/t/records", {"records": [{"key": "k", "value_base64": "/w==", "headers": headers}]})
+    _, [record] = await ask(api, "GET", "/topics/t/records")
+    assert (record["value_base64"], record["headers"]) == ("/w==", headers)
+    assert await ask(api, "POST", "/topics/t/records", {"records": [record]}) == (200, {"base_offset": 1, "count": 1})
+    _, [again] = await ask(api, "GET", "/topics/t/records?offset=1")
+    assert again == {**record, "offset": 1}
+
+
+async def test_requests_with_and_without_an_answer_are_told_apart(api: ControlApi) -> None:
+    log = api.life.requests
+    for number, subject in enumerate([Subject("Metadata", "a"), Subject("Fetch", "a")]):
+        request = log.begin(0, 1, subject, 10)
+        if not number:
+            log.answered(request, ())
+    assert [each["api"] for each in (await ask(api, "GET", "/requests?answered=true"))[1]] == ["Metadata"]
+    assert [each["api"] for each in (await ask(api, "GET", "/requests?answered=false"))[1]] == ["Fetch"]
+    assert [each["number"] for each in (await ask(api, "GET", "/requests?last=1"))[1]] == [2]
+    assert len((await ask(api, "GET", "/requests?last=9"))[1]) == 2
+    assert (await ask(api, "GET", "/requests?last=0"))[0] == 400

@@ -1,1 +1,0 @@
-"""What a console costs, and how soon it shows something."""

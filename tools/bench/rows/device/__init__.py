@@ -1,1 +1,0 @@
-"""What reaches the device for what is appended."""

@@ -1,0 +1,121 @@
+"""What all demos share: where they say what happens, the claims that they check, and how they end.
+
+| exit code | means |
+|---:|---|
+| 0 | all checks held |
+| 1 | a check failed, or the demo broke off before all of them |
+| 2 | something is not installed, or the command line is wrong |
+| 3 | a process did not start or did not stop |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import attrs
+import click
+
+from ...protocol.errors import TriologError
+from ..cli.terminal.output import draw, say_parts, table
+from .processes import ProcessFailedError
+
+EXIT_FAILED: Final = 1
+EXIT_NOT_INSTALLED: Final = 2
+EXIT_SERVER: Final = 3
+
+
+class DemoError(click.ClickException):
+    """What ends a demo with one line and an exit code."""
+
+    def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # of the class in click, read from the error
+
+
+class Check(NamedTuple):
+    """A claim, whether it held, and the figures that decide it."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+@attrs.define(eq=False, repr=False)
+class Demo:
+    """What one run says, claims and finds. Owner: its story. `is_quiet`: only JSON is printed, at the end."""
+
+    is_quiet: bool
+    checks: list[Check] = attrs.field(factory=list)
+    figures: dict[str, Any] = attrs.field(factory=dict)
+
+    def chapter(self, title: str) -> None:
+        """Begin a part of the story."""
+        self._say(("", {}))
+        self._say((title, {"bold": True}))
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self._say((f"  {text}", {}))
+
+    def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Print a table; its first column is text, the others are numbers."""
+        sides = {head: "right" if at else "left" for at, head in enumerate(heads)}
+        self.draw(table(sides, rows))
+
+    def draw(self, drawing: Any) -> None:
+        """Print something of rich's."""
+        if not self.is_quiet:
+            draw(drawing)
+
+    def check(self, name: str, ok: bool, detail: str) -> None:
+        """Keep a claim, and print how it was judged."""
+        self.checks.append(Check(name, ok, detail))
+        verdict = ("    ok", {"fg": "green"}) if ok else ("FAILED", {"fg": "red", "bold": True})
+        self._say(("  ", {}), verdict, (f"  {name}", {}), (f": {detail}", {"dim": True}))
+
+    def end(self, *, seed: int, **places: Path | str | None) -> None:
+        """Print the verdict, or everything as JSON. Raises DemoError when a check failed, or when nothing was checked."""
+        failed = [check for check in self.checks if not check.ok]
+        self.chapter(
+            f"{len(failed)} of {len(self.checks)} checks FAILED." if failed else f"All {len(self.checks)} checks held."
+        )
+        if self.is_quiet:
+            figures = {name: round(value, 3) if isinstance(value, float) else value for name, value in self.figures.items()}
+            checks = [check._asdict() for check in self.checks]
+            named = {name: None if place is None else str(place) for name, place in places.items()}
+            ok = bool(checks) and not failed
+            click.echo(json.dumps({"ok": ok, "seed": seed, **figures, "checks": checks, **named}, indent=2))
+        if failed or not self.checks:
+            raise DemoError("; ".join(f"{check.name}: {check.detail}" for check in failed))
+
+    def _say(self, *parts: tuple[str, dict[str, Any]]) -> None:
+        if not self.is_quiet:
+            say_parts(*parts)
+
+
+def check_empty(data_dir: Path | None) -> None:
+    """Raise UsageError when the log would not be the only thing there."""
+    if data_dir is not None and data_dir.exists() and any(data_dir.iterdir()):
+        raise click.UsageError(f"--data-dir {data_dir} is not empty; the demo starts with an empty log")
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    """Run a story to its end. Raises DemoError for what breaks it off, KeyboardInterrupt."""
+    import trio
+
+    try:
+        trio.run(story)
+    except BaseException as exc:
+        error: BaseException = exc
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, (KeyboardInterrupt, DemoError)):
+            raise error from None
+        if isinstance(error, ProcessFailedError):
+            raise DemoError(str(error), EXIT_SERVER) from exc
+        if isinstance(error, (OSError, TriologError)):
+            raise DemoError(f"the demo cannot go on: {error}") from exc
+        raise

@@ -1,1 +1,0 @@
-"""The commands `triolog spark JOB`."""
