@@ -402,7 +402,7 @@ OTHER_LOOPS: Final = {
 }
 """Loops of coroutines that are no background tasks over many ids, or contain errors themselves. Those of a connection, of a
 request to the control port and of an embedding program are left out by their folders."""
-FOLDERS: Final = ("actors", "broker", "service", "system", "groups", "sharing", "listeners/connections")
+FOLDERS: Final = ("actors", "broker", "service", "system", "groups", "logs", "sharing", "stages", "listeners/connections")
 
 
 def endless_loops() -> Iterator[str]:
