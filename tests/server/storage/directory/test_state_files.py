@@ -30,9 +30,7 @@ ENCODED: dict[str, Callable[[int], bytes]] = {
     topics_file.TOPICS_FILE: lambda generation: topics_file.encode_topics(generation, []),
     security_file.SECURITY_FILE: lambda generation: security_file.encode_security(security_file.SecurityState(generation)),
     state_files.GROUPS.name: lambda generation: state_files.GROUPS.encode(state_files.Overrides(generation)),
-    state_files.CLIENT_METRICS.name: lambda generation: state_files.encode_client_metrics(
-        state_files.ClientMetricsState(generation)
-    ),
+    state_files.CLIENT_METRICS.name: lambda generation: state_files.CLIENT_METRICS.encode(state_files.Overrides(generation)),
     BROKERS.name: lambda generation: BROKERS.encode(Overrides(generation)),
 }
 
