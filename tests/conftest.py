@@ -32,7 +32,7 @@ BEGUN_FIRST: Final = (
     "tests/server/storage/log/test_log_model.py",
     "tests/server/request_fuzz/test_whole_requests.py",
     "tests/server/request_fuzz/test_limits.py",
-    "tests/server/actors/stages/test_stage_commit_crashes.py",
+    "tests/server/stages/test_stage_commit_crashes.py",
     "tests/server/test_sigkill_under_load.py",
     "tests/soak/test_histories.py",
     "tests/tools/spark/test_demo_command.py",

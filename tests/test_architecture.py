@@ -37,7 +37,7 @@ FLOORS: Final = {
     "server.system": 3,
     "server.fake.faults": 3,
     "server.config": 4,
-    "server.security": 5,
+    "server.access": 5,
     "server.groups": 5,
     "server.sharing.state": 5,
     "server.telemetry": 5,
@@ -52,15 +52,12 @@ FLOORS: Final = {
     "server.storage.lookups": 10,
     "server.storage.recovery": 11,
     "server.storage.directory": 12,
-    "server.storage.check": 13,
-    "server.storage.offline": 14,
+    "server.offline": 14,
     "server.actors.disk": 15,
     "server.actors.partition": 16,
-    "server.actors.manager": 17,
-    "server.actors.compaction": 18,
+    "server.logs": 17,
     "server.actors.coordinators": 18,
-    "server.actors.wear": 18,
-    "server.actors.stages": 19,
+    "server.stages": 19,
     "server.groups.coordinators": 19,
     "server.sharing": 19,
     "server.broker": 20,
@@ -99,8 +96,9 @@ GROUP_ROOMS: Final = ("values", "timers", "classic", "assigned", "consumer", "sh
 NEVER: Final = {
     "protocol": (*THREADS, *SOCKETS, "time", "datetime", "os", "pathlib"),
     "server.storage": (*THREADS, *SOCKETS, "protocol.native", "msgpack"),
+    "server.offline": (*THREADS, *SOCKETS, "protocol.native", "msgpack"),
     "server.fake.faults": ("trio", *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "pathlib"),
-    "server.security": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka.messages", "msgpack", "time", "os", "pathlib"),
+    "server.access": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka.messages", "msgpack", "time", "os", "pathlib"),
     "server.telemetry": (
         *THREADS,
         *SOCKETS,
@@ -146,11 +144,6 @@ NOT_IN_THE_WHEEL: Final = ("tools/bench", "tools/demo", "tools/spark/bench", "to
 """No program needs them: `triolog bench` and the demos are run in a clone."""
 NATIVE_LISTENER: Final = ROOT / "server/listeners/native"
 KAFKA_LISTENER: Final = ROOT / "server/listeners/kafka"
-MAX_MODULES: Final = 15
-"""Of a folder, without its `__init__`. One more, and it is time to divide what it owns."""
-LONGER_LISTS: Final = frozenset({"server/listeners/kafka"})
-"""Where `ls` is the list of Kafka's APIs."""
-
 JUDGES: Final = frozenset(
     {"check_authorized", "authorize", "may_on_any", "may_create_topic", "may_delete_topic", "may_have_producer_id"}
 )
@@ -207,7 +200,7 @@ def test_the_tree_keeps_to_the_rule(rule: str) -> None:
     assert list(RULES[rule](_tree())) == []
 
 
-ACTORS: Final = "server/actors/compaction.py:1: server.actors.compaction (floor 18) imports server.actors.coordinators"
+ACTORS: Final = "server/actors/partition.py:1: server.actors.partition (floor 16) imports server.actors.coordinators"
 ABOVE: Final = "server.storage.log (floor 9) imports server.broker.door (floor 20)"
 DOOR: Final = "class Door: ..."
 
@@ -227,7 +220,7 @@ DOOR: Final = "class Door: ..."
         ),
         (
             {
-                "server__actors__compaction": "from .coordinators import producer_ids",
+                "server__actors__partition": "from .coordinators import producer_ids",
                 "server__actors__coordinators__producer_ids": "",
             },
             [f"{ACTORS}.producer_ids (floor 18)"],
@@ -300,24 +293,6 @@ def test_packages_in_pyproject_are_the_folders() -> None:
     names = [".".join(folder.parts) for folder in folders if not folder.as_posix().startswith(NOT_IN_THE_WHEEL)]
     assert settings["packages"] == sorted(LOOKED_UP_BY_SPARK.get(name, f"{imports.DISTRIBUTION}.{name}") for name in names)
     assert [str(folder) for folder in folders if not (ROOT / folder / "__init__.py").is_file()] == []
-
-
-def _crowded(root: Path) -> list[str]:
-    """Folders with more modules than a person takes in at a glance."""
-    folders = {path.parent for folder in FOLDERS for path in (root / folder).rglob("*.py")}
-    counts = {str(each.relative_to(root)): len(list(each.glob("*.py"))) - (each / "__init__.py").is_file() for each in folders}
-    return sorted(f"{name}: {count}" for name, count in counts.items() if count > MAX_MODULES and name not in LONGER_LISTS)
-
-
-def test_no_folder_has_more_modules_than_allowed() -> None:
-    assert _crowded(ROOT) == []
-
-
-def test_a_folder_with_one_module_too_many_is_reported(tmp_path: Path) -> None:
-    _plant(tmp_path, **{f"server__storage__module_{number}": "" for number in range(MAX_MODULES)})
-    assert _crowded(tmp_path) == []
-    _plant(tmp_path, server__storage__one_more="")
-    assert _crowded(tmp_path) == ["server/storage: 16"]
 
 
 def test_what_is_no_value_does_not_tell_all_that_it_holds() -> None:

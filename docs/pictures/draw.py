@@ -12,7 +12,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from triolog.protocol.types import TopicPartition
-from triolog.server.storage.directory.space import PartitionSpace, SegmentSpace, Space
+from triolog.server.offline.space import PartitionSpace, SegmentSpace, Space
 from triolog.tools.pictures.space_picture import space_picture
 from triolog.tools.pictures.walk_picture import walk_picture
 

@@ -11,7 +11,7 @@ and ConsumerGroup*Value).
 | current member assignment | 8 | group, member | what the member has, and what it has to give up |
 | regular expression | 16 | group, expression | the topics that it matched |
 
-How keys and values lie in bytes is in `record_kinds`.
+How keys and values lie in bytes is in `fields`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 | current member assignment | 14 | group, member | what the member has |
 | state partition metadata | 15 | group | partitions whose share state is there, is being made, is being deleted |
 
-How keys and values lie in bytes is in `record_kinds`. Where records are read, and how far, is the share state's matter.
+How keys and values lie in bytes is in `fields`. Where records are read, and how far, is the share state's matter.
 
 Records of `__share_group_state`: what has become of the records that a share group was given (KIP-932; Kafka: the classes
 ShareSnapshotKey, ShareSnapshotValue, ShareUpdateKey and ShareUpdateValue, ShareCoordinatorRecordSerde).

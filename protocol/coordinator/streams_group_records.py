@@ -9,7 +9,7 @@
 | current member assignment | 22 | group, member | the tasks that it has, active ones with the epoch since which, tagged |
 | topology | 23 | group | what the application is made of |
 
-No record has the number 18. How keys and values lie in bytes is in `record_kinds`.
+No record has the number 18. How keys and values lie in bytes is in `fields`.
 """
 
 from __future__ import annotations

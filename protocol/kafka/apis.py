@@ -6,7 +6,7 @@
 | B | transactions, authentication, consumer groups (KIP-848), share groups (KIP-932) |
 | C | views and administration |
 
-An API is added by its messages, whose fields say what they stand for (`entities`); a row of `ApiKey`; a function with its name
+An API is added by its messages, whose fields say what they stand for (`Entity`); a row of `ApiKey`; a function with its name
 in a module of `server.listeners.kafka`; and a row of `RULES` in `access.guard` there.
 
 Versions are those that are advertised. The lowest are Kafka 4's (KIP-896) or lower where

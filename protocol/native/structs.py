@@ -155,7 +155,7 @@ def _read_field(source: Source, field: Field, in_request: bool) -> str:
 
 
 def can_be_read_before(field: Field) -> bool:
-    """Whether `wide` reads it in steps. It is a tuple then, which msgpack never yields, and is taken as it is."""
+    """Whether `decode_steps` reads it in steps. It is a tuple then, which msgpack never yields, and is accepted unchecked."""
     return isinstance(field.shape, list) or (isinstance(field.shape, Kind) and field.shape.read_steps is not None)
 
 

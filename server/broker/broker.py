@@ -9,30 +9,26 @@ from typing import Self, TypeVar
 import attrs
 import trio
 
-from ..actors.compaction.cleaner_process import OpenChild, open_child_process
-from ..actors.compaction.compaction import Compaction, Scrub
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..actors.disk.descriptors import DescriptorBudget
 from ..actors.disk.disk import Disk
-from ..actors.manager.configs import (
-    BrokerConfigs,
-    ClientMetrics,
-    GroupConfigs,
-)
-from ..actors.manager.gap_passes import Gaps
-from ..actors.manager.log_manager import LogManager, open_log_manager
-from ..actors.manager.log_opening import Report
-from ..actors.manager.maintenance import run_maintenance
-from ..actors.manager.security import Security, open_security
-from ..actors.manager.segment_leases import SegmentLeases
-from ..actors.stages.stage_commits import StageCommits
-from ..actors.stages.stages import Stages
-from ..actors.wear.wear import Wear
 from ..config.broker_config import BrokerConfig
 from ..groups.coordinators.group_coordinator import GroupCoordinator
+from ..logs.cleaner_process import OpenChild, open_child_process
+from ..logs.compaction import Compaction, Scrub
+from ..logs.configs import BrokerConfigs, ClientMetrics, GroupConfigs
+from ..logs.gap_passes import Gaps
+from ..logs.log_manager import LogManager, open_log_manager
+from ..logs.log_opening import Report
+from ..logs.maintenance import run_maintenance
+from ..logs.security import Security, open_security
+from ..logs.segment_leases import SegmentLeases
+from ..logs.wear import Wear
 from ..sharing.partitions import SharePartitions
 from ..sharing.state.values import ShareConfig
 from ..sharing.views import ShareViews
+from ..stages.stage_commits import StageCommits
+from ..stages.stages import Stages
 from ..storage.disk.filesystem import FileSystem, OsFileSystem
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs, system_now_ms

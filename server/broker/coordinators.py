@@ -29,13 +29,13 @@ from ..actors.coordinators.offsets_topic import check_group
 from ..actors.coordinators.producer_ids import ProducerIds
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..actors.disk.task_errors import TaskErrors
-from ..actors.manager.configs import GroupConfigs
-from ..actors.manager.log_manager import LogManager
 from ..actors.partition.partition import PartitionActor
-from ..actors.stages.stage_commits import StageCommits
 from ..groups.coordinators.group_coordinator import GroupCoordinator
 from ..groups.values import NO_MEMBER, CommittingMember
+from ..logs.configs import GroupConfigs
+from ..logs.log_manager import LogManager
 from ..sharing.state_log import ShareStateLog
+from ..stages.stage_commits import StageCommits
 from ..storage.producers.producer_cursor import ProducerEntry
 from ..system.clock import NowMs
 

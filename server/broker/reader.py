@@ -20,7 +20,7 @@ from ...protocol.limits import INT64_MAX, KIB
 from ...protocol.records.steps import UNTOLD_STEPS
 from ...protocol.types import Isolation, TimeRange, TopicPartition
 from ..actors.disk.disk import Disk, WouldWaitError
-from ..actors.manager.log_manager import LogManager
+from ..logs.log_manager import LogManager
 from ..loop.waiting import Waiters, waiting_on
 from ..storage.disk.diskops import Procedure as DiskProcedure
 from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError

@@ -14,8 +14,8 @@ from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import MIB
 from ...protocol.records.batch import BatchHeader, iter_batches
 from ...protocol.types import Bytes
-from ..actors.manager.gap_passes import GapPasses
-from ..actors.manager.topics import Topics
+from ..logs.gap_passes import GapPasses
+from ..logs.topics import Topics
 from ..loop.waiting import Waiters, waiting_on
 from ..sharing.partition import AcquireStyle, SharePartition
 from ..sharing.partitions import NeverBegunError, SharePartitions

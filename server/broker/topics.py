@@ -22,10 +22,10 @@ from ...protocol.errors import (
 from ...protocol.types import CompressionType, TopicPartition
 from ..actors.coordinators.committed_offsets import CommittedOffsets
 from ..actors.coordinators.internal_topic import INTERNAL_TOPIC_CONFIG
-from ..actors.manager.log_manager import LogManager
-from ..actors.manager.topic_changes import ConfigChange
-from ..actors.manager.topics import HostedPartition, HostedTopic, OfflinePartition
-from ..config import check_internal_change
+from ..config.log_config import check_internal_change
+from ..logs.log_manager import LogManager
+from ..logs.topic_changes import ConfigChange
+from ..logs.topics import HostedPartition, HostedTopic, OfflinePartition
 from ..sharing.partitions import SharePartitions
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.disk.checkpoints import encode_uuid

@@ -14,9 +14,9 @@ import trio
 from ...protocol.errors import InvalidRecordError, InvalidRequestError, RequestError, RequestTimedOutError
 from ...protocol.types import Bytes, TopicPartition
 from ..actors.disk.disk import STEPS_PER_PROCEDURE
-from ..actors.manager.log_manager import LogManager
 from ..actors.partition.appender import ACKS_ALL, Answer
 from ..actors.partition.partition import PartitionActor
+from ..logs.log_manager import LogManager
 from ..storage.disk.diskops import Procedure
 from ..storage.disk.paths import INTERNAL_TOPICS
 from ..storage.log.append import AppendResult

@@ -314,7 +314,7 @@ class Life:
     async def snapshot(self, target: Path, *, durable: bool = True) -> None:
         """Put a consistent copy of the directory into `target`, which is empty or not there; the broker serves meanwhile.
         `durable`: it is on the device when this returns."""
-        from ..storage.offline.backup import make_backup, plan_backup
+        from ..offline.backup import make_backup, plan_backup
 
         fs = (OsFileSystem if durable else UnsyncedFileSystem)(self.config.data_permissions)
 

@@ -20,8 +20,8 @@ from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import INT64_MAX
 from ...protocol.types import TopicPartition
 from ..actors.coordinators.alarm import Alarm
-from ..actors.manager.topics import Topics
 from ..groups.share.states import ShareStateSummary
+from ..logs.topics import Topics
 from ..loop.waiting import Waiters
 from ..storage.segments.segment_view import TimestampAndOffset
 from ..system.client_memory import ClientMemory

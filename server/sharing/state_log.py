@@ -39,7 +39,7 @@ from ...protocol.types import Bytes, TopicPartition
 from ..actors.coordinators.internal_topic import InternalTopic
 from ..actors.coordinators.keyed_locks import KeyedLocks
 from ..actors.disk.task_errors import TaskErrors
-from ..actors.manager.log_manager import LogManager
+from ..logs.log_manager import LogManager
 from ..storage.disk.checkpoints import encode_uuid
 from ..storage.log.append import AppendResult
 from ..system.client_memory import Account

@@ -20,14 +20,10 @@ from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.protocol.limits import INT32_MAX, INT64_MAX, MAX_PARTITIONS_PER_TOPIC
 from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import TopicPartition
+from triolog.server.access.acls import Acl
+from triolog.server.access.users import decode_users
 from triolog.server.config.broker_settings import read_settings, read_topic_configs
-from triolog.server.security.acls import Acl
-from triolog.server.security.users import decode_users
-from triolog.server.storage.directory import (
-    security_file,
-    state_files,
-    topics_file,
-)
+from triolog.server.storage.directory import security_file, state_files, topics_file
 from triolog.server.storage.directory.state_files import BROKERS, Overrides
 from triolog.server.storage.disk import checkpoints, paths
 from triolog.server.storage.errors import CheckpointError, CorruptIndexError, CorruptSnapshotError
@@ -318,7 +314,7 @@ TARGET: Final = Target(
         "triolog.server.storage.indexes.transaction_index",
         "triolog.server.storage.log",
         "triolog.server.storage.producers",
-        "triolog.server.security",
+        "triolog.server.access",
         "triolog.server.config",
         "triolog.protocol.kafka.scram",
     ),

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 from triolog.protocol.types import TopicPartition
-from triolog.server.storage.offline.export_kafka import STAGED_SUFFIX
+from triolog.server.offline.export_kafka import STAGED_SUFFIX
 
 from tests.kafka.migration import migrate
 from tests.kafka.served import ISOLATIONS, Answers, served

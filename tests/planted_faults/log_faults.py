@@ -287,11 +287,11 @@ RETENTION: Final = {
     ),
     "verify-below-the-log-start": Fault(
         why="A healthy directory counts as damaged once records were deleted, and scripts that verify stop.",
-        file="server/storage/check/small_files_check.py",
+        file="server/offline/small_files_check.py",
         old="    for producer_id, first_offset in needed.ongoing.items():\n",
         new="    for producer_id, first_offset in producers.ongoing.items():\n",
         tests=(
-            f"{STORAGE}/check/test_verify_log_start.py::test_a_history_of_transactions_kills_and_deletions_leaves_no_damage",
+            "tests/server/offline/test_verify_log_start.py::test_a_history_of_transactions_kills_and_deletions_leaves_no_damage",
         ),
     ),
     "retention-above-the-high-watermark": Fault(

@@ -7,8 +7,7 @@ from typing import Final
 from tests.planted_faults.planting import Fault
 
 STORAGE: Final = "tests/server/storage"
-ACTORS: Final = "tests/server/actors"
-STAGE_COMMIT_CRASHES: Final = f"{ACTORS}/stages/test_stage_commit_crashes.py"
+STAGE_COMMIT_CRASHES: Final = "tests/server/stages/test_stage_commit_crashes.py"
 RECOVERY: Final = f"{STORAGE}/recovery/test_recovery.py"
 
 OLDEST_FAULTS: Final = {
@@ -35,7 +34,7 @@ OLDEST_FAULTS: Final = {
     ),
     "lost-in-the-middle-of-a-commit": Fault(
         why="What a power cut has taken out of the middle of a commit that is decided never comes.",
-        file="server/actors/stages/stage_appends.py",
+        file="server/stages/stage_appends.py",
         old="name=name) if found.lost else partition\n",
         new="name=name) if found.lost is None else partition\n",
         tests=(f"{STAGE_COMMIT_CRASHES}::test_what_a_crash_has_taken_out_of_the_middle_is_appended_behind_the_rest",),

@@ -11,8 +11,8 @@ ACTORS: Final = "tests/server/actors"
 COMMITTED_OFFSETS: Final = f"{ACTORS}/coordinators/test_committed_offsets.py"
 TRANSACTION_COORDINATOR: Final = f"{ACTORS}/coordinators/test_transaction_coordinator.py"
 TRANSACTION_CRASHES: Final = f"{ACTORS}/coordinators/test_transaction_crashes.py"
-LOG_DIRECTORIES: Final = f"{ACTORS}/manager/test_log_directories.py"
-LOG_RETENTION: Final = f"{ACTORS}/manager/test_log_retention.py"
+LOG_DIRECTORIES: Final = "tests/server/logs/test_log_directories.py"
+LOG_RETENTION: Final = "tests/server/logs/test_log_retention.py"
 PARTITION: Final = f"{ACTORS}/partition/test_partition.py"
 ATTACKS_TESTS: Final = "tests/server/listeners/connections/test_attacks.py"
 BUDGET_TESTS: Final = "tests/server/listeners/connections/test_budget.py"
@@ -56,17 +56,17 @@ PARTITIONS: Final = {
     ),
     "stage-synced-twice": Fault(
         why="A commit is decided on staged files of which a sync has failed before; a power cut takes them.",
-        file="server/actors/stages/stage_commit_log.py",
+        file="server/stages/stage_commit_log.py",
         old="                file.is_doubtful = True\n",
         new="                pass\n",
-        tests=(f"{ACTORS}/stages/test_stage_commits.py::test_a_file_whose_sync_failed_is_written_again[False]",),
+        tests=("tests/server/stages/test_stage_commits.py::test_a_file_whose_sync_failed_is_written_again[False]",),
     ),
 }
 
 DELETION: Final = {
     "checkpoint-before-the-renames": Fault(
         why="A power cut leaves a hole at the start of the log that nothing explains.",
-        file="server/actors/manager/log_retention.py",
+        file="server/logs/log_retention.py",
         old="        has_checkpoint = await self._has_checkpoint(list({id(each.directory)",
         new="        has_checkpoint = bool(list({id(each.directory)",
         tests=(f"{LOG_RETENTION}::test_the_checkpoint_is_on_the_device_before_the_first_file_is_renamed",),
@@ -82,31 +82,31 @@ DELETION: Final = {
     ),
     "recovery-point-of-a-log-in-memory": Fault(
         why="The next start trusts indexes that were in memory only.",
-        file="server/actors/manager/waiting_logs.py",
+        file="server/logs/waiting_logs.py",
         old="    log.recovery_point = max(",
         new="    log.recovery_point += 0 * max(",
         tests=(
             f"{STORAGE}/recovery/test_space_wait.py::test_appends_are_told_what_it_waits_for_and_the_recovery_point_stays",
-            f"{ACTORS}/manager/test_waiting_logs.py::test_a_waiting_log_is_read_and_refuses_writes",
+            "tests/server/logs/test_waiting_logs.py::test_a_waiting_log_is_read_and_refuses_writes",
         ),
     ),
     "log-start-while-files-can-come-back": Fault(
         why="A power cut gives files their old names back, and nothing says that their records were deleted.",
-        file="server/actors/manager/log_directories.py",
+        file="server/logs/log_directories.py",
         old="    first = 0 if log.doomed or log.names_unsynced else log.segments.first.base_offset\n",
         new="    first = 0 if log.names_unsynced else log.segments.first.base_offset\n",
         tests=(f"{LOG_RETENTION}::test_the_log_start_is_listed_as_long_as_older_files_could_come_back",),
     ),
     "renames-before-unlinks": Fault(
         why="A power cut gives a file its old name back when the one before it is gone for good: a hole in the log.",
-        file="server/actors/manager/log_retention.py",
+        file="server/logs/log_retention.py",
         old="            await self.disk.call(self.disk.fs.sync_directory, log.directory, at=log.directory)\n",
         new="            pass\n",
         tests=(f"{LOG_RETENTION}::test_no_file_is_unlinked_before_all_new_names_are_on_the_device",),
     ),
     "delete-records-on-the-device": Fault(
         why="Records that someone had to delete are back after a crash.",
-        file="server/actors/manager/log_retention.py",
+        file="server/logs/log_retention.py",
         old="            failure = await self._write_checkpoints(of_directory[0][1])\n",
         new="            failure = None\n",
         tests=(f"{LOG_RETENTION}::test_deleted_records_stay_deleted_after_a_crash",),
@@ -172,29 +172,29 @@ COORDINATORS: Final = {
 DIRECTORIES: Final = {
     "failed-directory": Fault(
         why="Partitions of a directory that cannot be written go on accepting records.",
-        file="server/actors/manager/log_directories.py",
+        file="server/logs/log_directories.py",
         old="            if hosted.directory is directory:\n                hosted.actor.take_offline(",
         new="            if False:\n                hosted.actor.take_offline(",
         tests=(f"{LOG_DIRECTORIES}::test_a_directory_whose_checkpoints_fail_is_taken_out_with_its_partitions",),
     ),
     "passing-error": Fault(
         why="A full disk takes a directory out of service until the next start.",
-        file="server/actors/manager/log_directories.py",
+        file="server/logs/log_directories.py",
         old="            if is_passing(exc):\n                return exc\n",
         tests=(f"{LOG_DIRECTORIES}::test_a_full_disk_takes_nothing_out_of_service",),
     ),
     "backup-order": Fault(
         why="A committed offset in the copy lies behind the end of its log: the group passes what is produced next over.",
-        file="server/storage/offline/backup.py",
+        file="server/offline/backup.py",
         old="(not is_internal(files.topic_partition.topic), files.path)",
         new="(is_internal(files.topic_partition.topic), files.path)",
-        tests=(f"{STORAGE}/offline/test_backup.py::test_internal_topics_are_noted_before_the_others",),
+        tests=("tests/server/offline/test_backup.py::test_internal_topics_are_noted_before_the_others",),
     ),
     "backup-of-producer-ids": Fault(
         why="Ids that the copied logs hold are given out a second time where the copy is served.",
-        file="server/storage/offline/backup.py",
+        file="server/offline/backup.py",
         old="    small |= {name: data for name, data in _small_files(fs, source) if name == PRODUCER_ID_BLOCK_FILE}\n",
-        tests=(f"{STORAGE}/offline/test_backup.py::test_producer_ids_are_noted_behind_the_logs",),
+        tests=("tests/server/offline/test_backup.py::test_producer_ids_are_noted_behind_the_logs",),
     ),
 }
 

@@ -7,15 +7,14 @@ from typing import Final
 from tests.planted_faults.planting import Fault
 
 STORAGE: Final = "tests/server/storage"
-ACTORS: Final = "tests/server/actors"
-RECREATED: Final = f"{ACTORS}/manager/test_recreated_names.py"
-LOST_NAMES: Final = f"{ACTORS}/manager/test_lost_names.py"
-TOPIC_CRASHES: Final = f"{ACTORS}/manager/test_topic_crashes.py"
+RECREATED: Final = "tests/server/logs/test_recreated_names.py"
+LOST_NAMES: Final = "tests/server/logs/test_lost_names.py"
+TOPIC_CRASHES: Final = "tests/server/logs/test_topic_crashes.py"
 
 TOPIC_FAULTS: Final = {
     "creation-is-not-announced": Fault(
         why="What a killed server had made of a topic is adopted, and keeps for ever what its owner wanted compacted.",
-        file="server/actors/manager/topic_changes.py",
+        file="server/logs/topic_changes.py",
         old="            await self.directories.write_creations([*self._unfinished, creation])\n",
         new="            pass\n",
         tests=(f"{TOPIC_CRASHES}::test_a_change_that_is_cut_off_is_whole_or_absent_and_can_be_made_again",),
@@ -50,14 +49,14 @@ TOPIC_FAULTS: Final = {
     ),
     "staged-files-go-by-name": Fault(
         why="Records that were staged for a deleted topic are committed to another one.",
-        file="server/actors/stages/stage_files.py",
+        file="server/stages/stage_files.py",
         old="{_digest(str(topic_partition) if topic_id is None else f'{topic_partition} {topic_id}')}",
         new="{_digest(str(topic_partition))}",
         tests=(f"{RECREATED}::test_records_that_were_staged_for_a_deleted_topic_are_not_committed_to_another",),
     ),
     "log-start-of-a-file-that-can-go": Fault(
         why="A power cut takes the name of the first file, nothing says where the log began, and offsets are given twice.",
-        file="server/actors/manager/log_directories.py",
+        file="server/logs/log_directories.py",
         old="    first = 0 if log.doomed or log.names_unsynced else log.segments.first.base_offset\n",
         new="    first = 0 if log.doomed else log.segments.first.base_offset\n",
         tests=(f"{LOST_NAMES}::test_the_log_start_is_listed_as_long_as_a_power_cut_can_take_the_first_file",),
@@ -76,7 +75,7 @@ TOPIC_FAULTS: Final = {
         new="    return topic_id in ids and is_another\n",
         tests=(
             f"{STORAGE}/directory/test_creations_file.py::test_a_directory_that_holds_or_held_a_record_is_not_left_over",
-            f"{ACTORS}/manager/test_topic_changes.py::test_partitions_with_records_are_adopted",
+            "tests/server/logs/test_topic_changes.py::test_partitions_with_records_are_adopted",
         ),
     ),
 }

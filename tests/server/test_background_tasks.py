@@ -16,34 +16,34 @@ import trio
 import trio.testing
 from triolog.protocol.coordinator.classic_group_records import GroupMetadataValue, MemberMetadata
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.compaction.cleaner import Cleaner
-from triolog.server.actors.compaction.cleaner_process import CleanerCounters
-from triolog.server.actors.compaction.compaction import Scrub
 from triolog.server.actors.coordinators.hanging_transactions import HangingTransactions
 from triolog.server.actors.coordinators.offsets_topic import OffsetsTopic
 from triolog.server.actors.coordinators.transaction_coordinator import TransactionCoordinator
 from triolog.server.actors.disk.disk import Disk
 from triolog.server.actors.disk.task_errors import TaskErrors
-from triolog.server.actors.manager import log_directories
-from triolog.server.actors.manager.disk_guard import DiskGuard
-from triolog.server.actors.manager.log_directories import LogDirectories
-from triolog.server.actors.manager.log_retention import LogRetention
-from triolog.server.actors.manager.maintenance import _Job, expire_producers
-from triolog.server.actors.manager.segment_leases import SegmentLeases
-from triolog.server.actors.manager.waiting_logs import WaitingLogs
 from triolog.server.actors.partition.partition import PartitionActor
-from triolog.server.actors.stages.stage_commit_log import Application
-from triolog.server.actors.stages.stage_commits import StageCommits
-from triolog.server.actors.stages.stages import Stage, Stages
-from triolog.server.actors.wear.wear import Wear
 from triolog.server.broker import Broker
 from triolog.server.groups.classic.rebalance import Rebalance
 from triolog.server.groups.classic.values import Store
 from triolog.server.groups.coordinators.assigned import AssignedCoordinator
 from triolog.server.groups.coordinators.group_coordinator import GroupCoordinator
+from triolog.server.logs import log_directories
+from triolog.server.logs.cleaner import Cleaner
+from triolog.server.logs.cleaner_process import CleanerCounters
+from triolog.server.logs.compaction import Scrub
+from triolog.server.logs.disk_guard import DiskGuard
+from triolog.server.logs.log_directories import LogDirectories
+from triolog.server.logs.log_retention import LogRetention
+from triolog.server.logs.maintenance import _Job, expire_producers
+from triolog.server.logs.segment_leases import SegmentLeases
+from triolog.server.logs.waiting_logs import WaitingLogs
+from triolog.server.logs.wear import Wear
 from triolog.server.sharing.partition import SharePartition
 from triolog.server.sharing.partitions import SharePartitions
 from triolog.server.sharing.state.values import ShareKey
+from triolog.server.stages.stage_commit_log import Application
+from triolog.server.stages.stage_commits import StageCommits
+from triolog.server.stages.stages import Stage, Stages
 from triolog.server.storage.errors import LogDirectoryError, LogOfflineError
 
 from tests.support.brokers import TOPIC, running_broker
@@ -382,13 +382,13 @@ NAMED: Final = re.compile(r'(?:errors\.(?:isolate|repeat|note)\(|errors\.isolate
 
 OTHER_LOOPS: Final = {
     "actors/disk/task_errors.py:repeat": "the one that contains what its steps raise",
-    "actors/manager/maintenance.py:repeat": "contains what jobs raise",
-    "actors/manager/disk_guard.py:watch": "contains what looks raise",
-    "actors/manager/disk_guard.py:_give_up": "of one look; ends when the ages of all that goes are confirmed",
-    "actors/manager/log_opening.py:_report_regularly": "reports the progress of a start",
+    "logs/maintenance.py:repeat": "contains what jobs raise",
+    "logs/disk_guard.py:watch": "contains what looks raise",
+    "logs/disk_guard.py:_give_up": "of one look; ends when the ages of all that goes are confirmed",
+    "logs/log_opening.py:_report_regularly": "reports the progress of a start",
     "actors/coordinators/offsets_topic.py:load_partition": "ends; contains what loading raises",
     "actors/coordinators/transaction_coordinator.py:add_partitions": "of a request",
-    "actors/compaction/cleaner_process.py:next": "of a round of compaction",
+    "logs/cleaner_process.py:next": "of a round of compaction",
     "actors/disk/disk.py:_go_on": "of one procedure",
     "actors/partition/partition.py:_wait_for_room": "of one append",
     "broker/procedures.py:perform": "of one procedure",
@@ -403,7 +403,18 @@ OTHER_LOOPS: Final = {
 }
 """Loops of coroutines that are no background tasks over many ids, or contain errors themselves. Those of a connection, of a
 request to the control port and of an embedding program are left out by their folders."""
-FOLDERS: Final = ("actors", "broker", "loop", "service", "system", "groups", "sharing", "listeners/connections")
+FOLDERS: Final = (
+    "actors",
+    "broker",
+    "loop",
+    "service",
+    "system",
+    "groups",
+    "logs",
+    "sharing",
+    "stages",
+    "listeners/connections",
+)
 
 
 def endless_loops() -> Iterator[str]:

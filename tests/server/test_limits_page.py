@@ -14,7 +14,8 @@ from triolog.server.config.broker_config import BrokerConfig
 SERVER: Final = Path(ledger.__file__).parents[1]
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "operations" / "limits.md").read_text(encoding="utf-8")
 OF_ONE_REQUEST: Final = {
-    "actors/compaction",
+    "logs/cleaner",
+    "logs/compaction.py",
     "actors/disk",
     "actors/partition/appender.py",
     "broker/statistics.py",
@@ -23,14 +24,14 @@ OF_ONE_REQUEST: Final = {
     "listeners/connections/unsent.py",
     "listeners/kafka/describe_topic_partitions.py",
     "listeners/kafka/fetch.py",
-    "security/users.py",
+    "access/users.py",
 }
 """Limits on one request, answer, file or page of metrics: nothing of it is kept."""
 
 
 def constants() -> Iterator[str]:
     """Every MAX_* of the packages whose objects outlive a request."""
-    for package in ("actors", "broker", "groups", "listeners", "security", "sharing", "telemetry"):
+    for package in ("access", "actors", "broker", "groups", "listeners", "logs", "sharing", "stages", "telemetry"):
         for path in sorted((SERVER / package).rglob("*.py")):
             place = path.relative_to(SERVER).as_posix()
             if not any(place.startswith(each) for each in OF_ONE_REQUEST):

@@ -9,8 +9,8 @@ import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
+from triolog.server.access.acls import Acl
 from triolog.server.broker import Broker
-from triolog.server.security.acls import Acl
 from triolog.server.storage.disk import checkpoints
 
 from tests.support.brokers import running_broker

@@ -25,9 +25,9 @@ from triolog.protocol.kafka.messages import security
 from triolog.protocol.kafka.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism, ScramServer
 from triolog.protocol.native.messages import AuthenticateRequest
+from triolog.server.access.users import decode_users
 from triolog.server.config.broker_config import BrokerConfig
 from triolog.server.listeners.http.access import HttpAccess
-from triolog.server.security.users import decode_users
 from triolog.tools.cli.main import main
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 from triolog.tools.client.config import ClientConfig

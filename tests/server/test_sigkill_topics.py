@@ -21,7 +21,7 @@ import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.topics import MetadataRequest
-from triolog.server.storage.check.verify import verify
+from triolog.server.offline.verify import verify
 from triolog.server.storage.directory import catalogue, inventory, topics_file
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.disk.paths import DELETE_DIR_SUFFIX, is_marked

@@ -17,8 +17,8 @@ from triolog.protocol.limits import MIB
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.manager.disk_guard import SHARE_OF_DEVICE
 from triolog.server.broker import Broker, FetchPartition
+from triolog.server.logs.disk_guard import SHARE_OF_DEVICE
 
 from tests.support.brokers import actor_of, running_broker
 from tests.support.logs import START_MS, Clock

@@ -8,9 +8,9 @@ from typing import Any
 from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.record import iter_records
+from triolog.server.offline.compact_directory import Compacted, compact
 from triolog.server.storage.log.log import Log
 from triolog.server.storage.log.prepare import prepare_marker
-from triolog.server.storage.offline.compact_directory import Compacted, compact
 
 from tests.support.logs import START_MS, DrivenLog
 from tests.support.segment_files import contents

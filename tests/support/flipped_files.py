@@ -19,8 +19,8 @@ from triolog.protocol.errors import RequestError, TriologError
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.protocol.types import TopicPartition
+from triolog.server.access.acls import Acl
 from triolog.server.broker import Broker
-from triolog.server.security.acls import Acl
 from triolog.server.storage.directory.topics_file import CREATIONS_FILE, Creation, encode_creations
 
 from tests.support.broker_image import aborted_from

@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 from triolog.protocol.types import Record, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.check.findings import Finding, Severity
+from triolog.server.offline.findings import Finding, Severity
 from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, encode_topics
 from triolog.server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,

@@ -16,7 +16,7 @@ from .terminal.shapes import Sum, fields
 from .terminal.stopped import directory_argument
 
 if TYPE_CHECKING:
-    from ...server.storage.offline.backup import PartitionBackup
+    from ...server.offline.backup import PartitionBackup
 
 _PAUSE_S: Final = 0.05
 """Between two looks at files that are being replaced."""
@@ -36,9 +36,9 @@ def command(directory: str, target: str, copy: bool, as_json: bool) -> None:
     that DIR does not have. A server with several data directories needs one call for each.
     """
     from ...protocol.errors import TriologError
+    from ...server.offline.backup import make_backup, plan_backup
     from ...server.storage.disk.filesystem import OsFileSystem
     from ...server.storage.errors import LogDirectoryError
-    from ...server.storage.offline.backup import make_backup, plan_backup
 
     wait, fs, begin = partial(time.sleep, _PAUSE_S), OsFileSystem(), time.perf_counter()
     try:

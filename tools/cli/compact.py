@@ -16,10 +16,10 @@ from .terminal.shapes import Sum, fields
 from .terminal.stopped import directory_argument, stopped
 
 if TYPE_CHECKING:
-    from ...server.storage.check.verify import DirectorySays
+    from ...server.offline.compact_directory import CompactedPartition, CompactionOptions
+    from ...server.offline.verify import DirectorySays
     from ...server.storage.directory.inventory import StoppedDirectory
     from ...server.storage.disk.filesystem import FileSystem
-    from ...server.storage.offline.compact_directory import CompactedPartition, CompactionOptions
 
 MIB: Final = 1 << 20
 
@@ -38,10 +38,10 @@ def command(directory: str, topic: str, include_active: bool, force: bool, map_m
     without a key are dropped too, as Kafka does: such a topic accepts none. There is no way back: `triolog backup` first.
     The server must be stopped, and `triolog verify` should find no damage.
     """
-    from ...server.storage.check.findings import Reporter
-    from ...server.storage.check.verify import read_directory_files
-    from ...server.storage.offline.compact_directory import CompactionOptions
-    from ...server.storage.offline.repair_directory import topic_config
+    from ...server.offline.compact_directory import CompactionOptions
+    from ...server.offline.findings import Reporter
+    from ...server.offline.repair_directory import topic_config
+    from ...server.offline.verify import read_directory_files
 
     with stopped(directory, (topic,), writes=True) as (fs, found):
         says = read_directory_files(fs, found, Reporter(Warnings(found)))
@@ -72,7 +72,7 @@ def _compact(
     fs: FileSystem, directory: StoppedDirectory, says: DirectorySays, how: CompactionOptions
 ) -> list[CompactedPartition]:
     from ...protocol.errors import TriologError
-    from ...server.storage.offline.compact_directory import compact_directory
+    from ...server.offline.compact_directory import compact_directory
 
     with open_progress("compacting", None, counts_records=False) as bar:
         try:

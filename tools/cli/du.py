@@ -16,7 +16,7 @@ from .terminal.stopped import directory_argument, topics_option
 from .terminal.times import Zone, format_time
 
 if TYPE_CHECKING:
-    from ...server.storage.directory.space import PartitionSpace, SegmentSpace, Space
+    from ...server.offline.space import PartitionSpace, SegmentSpace, Space
     from ..pictures.space_picture import Line
 
 BAR_WIDTH: Final = 24
@@ -53,8 +53,8 @@ def command(directory: str, topics: tuple[str, ...], view: str, zone: Zone, svg:
     shows. A segment is as old as its newest record. Sizes alone are read, so a server may be running.
     """
     one_way_to_print(svg, as_json)
+    from ...server.offline.space import Space, measure_partition, measure_rest
     from ...server.storage.directory.inventory import read_directory
-    from ...server.storage.directory.space import Space, measure_partition, measure_rest
     from ...server.storage.disk.filesystem import OsFileSystem
     from ...server.storage.errors import StorageError
 
@@ -80,7 +80,7 @@ def command(directory: str, topics: tuple[str, ...], view: str, zone: Zone, svg:
 
 
 def _draw(partitions: Sequence[PartitionSpace], rest: Space, view: str, zone: Zone) -> None:
-    from ...server.storage.directory.space import total
+    from ...server.offline.space import total
 
     everything = total(partition.all for partition in partitions) + rest
     lines = {"topic": _by_topic, "partition": _by_partition}.get(view)
@@ -121,7 +121,7 @@ def _size_cells(space: Space) -> tuple[str, str]:
 
 
 def _by_topic(partitions: Sequence[PartitionSpace]) -> list[tuple[Any, ...]]:
-    from ...server.storage.directory.space import total
+    from ...server.offline.space import total
 
     topics: dict[str, list[PartitionSpace]] = {}
     for partition in partitions:
@@ -138,7 +138,7 @@ def _by_partition(partitions: Sequence[PartitionSpace]) -> list[tuple[Any, ...]]
 
 
 def _row(name: str, segments: Sequence[SegmentSpace], space: Space) -> tuple[Any, ...]:
-    from ...server.storage.directory.space import total
+    from ...server.offline.space import total
 
     log, indexes = total(segment.log for segment in segments), total(segment.indexes for segment in segments)
     return name, f"{len(segments):,}", size_text(log.allocated_bytes), size_text(indexes.allocated_bytes), space
@@ -153,7 +153,7 @@ def _by_segment(partitions: Sequence[PartitionSpace], zone: Zone) -> list[tuple[
 
 
 def _by_age(partitions: Sequence[PartitionSpace]) -> list[tuple[Any, ...]]:
-    from ...server.storage.directory.space import total
+    from ...server.offline.space import total
 
     return [(words, f"{len(held):,}", total(segment.all for segment in held)) for words, held in _aged(partitions)]
 

@@ -15,8 +15,8 @@ from .terminal.progress import open_progress
 from .terminal.shapes import Sum, fields, read_configs
 
 if TYPE_CHECKING:
+    from ...server.offline.export_kafka import Exported, ExportPlan
     from ...server.storage.directory.topics_file import Topic
-    from ...server.storage.offline.export_kafka import Exported, ExportPlan
 
 
 @click.command
@@ -81,8 +81,8 @@ def _read_kafka_configs(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def _export(source: str, target: str, *, link: bool) -> tuple[ExportPlan, Exported]:
+    from ...server.offline.export_kafka import check_source, check_target, execute_export, locked, plan_export
     from ...server.storage.disk.filesystem import OsFileSystem
-    from ...server.storage.offline.export_kafka import check_source, check_target, execute_export, locked, plan_export
 
     fs = OsFileSystem()
     with locked(source):

@@ -15,8 +15,8 @@ from .terminal.shapes import Sum, fields
 from .terminal.stopped import directory_argument, relative, stopped, topics_option
 
 if TYPE_CHECKING:
+    from ...server.offline.repair import Reindexed
     from ...server.storage.directory.inventory import StoppedDirectory
-    from ...server.storage.offline.repair import Reindexed
 
 
 @click.command
@@ -29,11 +29,11 @@ def command(directory: str, topics: tuple[str, ...], as_json: bool) -> None:
     Every batch is checked on the way. A segment whose log is damaged keeps its indexes: `triolog repair` takes care of both.
     The server must be stopped. --json prints JSON lines. Exit code 1 when a segment was left as it was.
     """
-    from ...server.storage.check.findings import Quiet, Reporter
-    from ...server.storage.check.small_files_check import SnapshotCheck
-    from ...server.storage.check.verify import read_directory_files
-    from ...server.storage.offline.repair import reindex
-    from ...server.storage.offline.repair_directory import topic_config
+    from ...server.offline.findings import Quiet, Reporter
+    from ...server.offline.repair import reindex
+    from ...server.offline.repair_directory import topic_config
+    from ...server.offline.small_files_check import SnapshotCheck
+    from ...server.offline.verify import read_directory_files
 
     begin = time.perf_counter()
     with stopped(directory, topics, writes=True) as (fs, found):

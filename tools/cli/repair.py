@@ -14,9 +14,9 @@ from .terminal.shapes import fields
 from .terminal.stopped import directory_argument, relative, stopped, topics_option
 
 if TYPE_CHECKING:
+    from ...server.offline.repair import Action
+    from ...server.offline.repair_directory import RepairSummary
     from ...server.storage.directory.inventory import StoppedDirectory
-    from ...server.storage.offline.repair import Action
-    from ...server.storage.offline.repair_directory import RepairSummary
     from .terminal.progress import NoProgress, ProgressBar
 
 _COLOURS: Final = {"quarantine": "red", "left": "red", "restore": "green", "rebuild": "green"}
@@ -38,7 +38,7 @@ def command(directory: str, topics: tuple[str, ...], dry_run: bool, as_json: boo
     Exit code 0: nothing is damaged (any more); 1: damage is left, or with --dry-run there is some; 3: the directory cannot be
     read or is in use.
     """
-    from ...server.storage.offline.repair_directory import repair_directory
+    from ...server.offline.repair_directory import repair_directory
 
     with stopped(directory, topics, writes=not dry_run) as (fs, found):
         with open_progress("checking", sum(files.log_bytes for files in found.partitions)) as bar:

@@ -14,7 +14,7 @@ from .terminal.shapes import fields
 from .terminal.stopped import directory_argument, stopped, topics_option
 
 if TYPE_CHECKING:
-    from ...server.storage.check.verify import PartitionSummary
+    from ...server.offline.verify import PartitionSummary
     from ...server.storage.directory.inventory import StoppedDirectory
     from .terminal.progress import NoProgress, ProgressBar
 
@@ -33,7 +33,7 @@ def command(directory: str, topics: tuple[str, ...], walk: bool, as_json: bool) 
 
     Exit code 0: no damage (remarks are none); 1: damage; 2: wrong command line; 3: the directory cannot be read or is in use.
     """
-    from ...server.storage.check.verify import verify
+    from ...server.offline.verify import verify
 
     with stopped(directory, topics, writes=False) as (fs, found):
         log_bytes = sum(files.log_bytes for files in found.partitions)

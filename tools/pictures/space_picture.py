@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from ...server.storage.directory.space import PartitionSpace, SegmentSpace, Space
+from ...server.offline.space import PartitionSpace, SegmentSpace, Space
 from ..cli.terminal.output import count_text, size_text
 from .canvas import INNER, MARGIN, Canvas, text_width
 from .treemap import Box, treemap

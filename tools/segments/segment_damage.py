@@ -22,7 +22,7 @@ import attrs
 
 from ...protocol.limits import INT64_MAX
 from ...protocol.records.batch import BatchHeader
-from ...server.storage.check.stored_records import restored
+from ...server.offline.stored_records import restored
 from ...server.storage.errors import StorageError
 from ...server.storage.recovery.salvage import Damage, GoodBatch, is_settled, is_torn_tail, scan_batches
 from .segment_bytes import FILES, SegmentBytes

@@ -19,7 +19,7 @@ from ...protocol.records.batch import iter_batches, parse_header
 from ...protocol.records.columnar.decode import Wanted, decode_batches
 from ...protocol.records.columnar.schema import TimestampUnit
 from ...protocol.records.record import CommittedFilter
-from ...server.storage.check.stored_records import restored
+from ...server.offline.stored_records import restored
 from ...server.storage.errors import StorageError
 from ...server.storage.recovery.salvage import Damage
 from .segment_bytes import FILES, SegmentBytes

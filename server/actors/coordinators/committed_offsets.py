@@ -26,9 +26,9 @@ from ....protocol.coordinator.offsets import (
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...config.broker_config import BrokerConfig
+from ...logs.log_manager import LogManager
 from ...storage.log.append import AppendResult
 from ...system.clock import NowMs
-from ..manager.log_manager import LogManager
 from .commit_batch import DEFAULT_RETENTION, AnswerCommit, Commit, CommitBatch
 from .group_offsets import CommittedOffset, GroupOffsets, MayExpire
 from .offsets_topic import OffsetsTopic, batch_builder, check_group

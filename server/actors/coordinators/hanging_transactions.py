@@ -17,10 +17,10 @@ import trio
 
 from ....protocol.errors import InvalidTxnStateError, RequestError
 from ....protocol.types import TopicPartition
+from ...logs.log_manager import LogManager
 from ...storage.log.prepare import prepare_marker
 from ...storage.producers.producer_cursor import ProducerEntry
 from ...system.clock import NowMs
-from ..manager.log_manager import LogManager
 from ..partition.partition import PartitionActor
 from .internal_topic import store
 from .transaction_coordinator import MarkerStored

@@ -21,6 +21,7 @@ from ....protocol.records.partitioners import coordinator_partition
 from ....protocol.records.record import iter_records
 from ....protocol.records.steps import UNLIMITED
 from ....protocol.types import Bytes, TopicPartition
+from ...logs.log_manager import LogManager
 from ...storage.errors import LogOfflineError
 from ...storage.log.append import AppendResult
 from ...storage.log.prepare import PreparedAppend, prepare_append
@@ -29,7 +30,6 @@ from ...storage.lookups.fetch import fetch_batches
 from ...storage.producers.producer_cursor import AppendOrigin
 from ...system.clock import NowMs
 from ..disk.disk import STEPS_PER_PROCEDURE
-from ..manager.log_manager import LogManager
 from ..partition.appender import ACKS_ALL, Answer
 from ..partition.partition import PartitionActor
 

@@ -19,14 +19,14 @@ from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.limits import INT16_MAX
 from ....protocol.records.builder import BatchBuilder
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Bytes, TopicPartition
+from ...logs.log_manager import LogManager
+from ...logs.topics import Topics
 from ...storage.disk.diskops import Procedure
 from ...storage.log.append import AppendResult
 from ...storage.log.log import Log
 from ...system.client_memory import Account, ClientMemory
 from ...system.clock import NowMs
 from ..disk.task_errors import TaskErrors
-from ..manager.log_manager import LogManager
-from ..manager.topics import Topics
 from ..partition.appender import Answer
 from .group_offsets import GroupOffsets
 from .internal_topic import InternalTopic, OnStored

@@ -17,10 +17,10 @@ from typing import Final
 import attrs
 import trio
 
+from ...logs.log_manager import LogManager
 from ...storage.directory.log_directory import LogDirectory, is_passing
 from ...storage.disk.checkpoints import FIRST_PRODUCER_ID, read_producer_id_block, write_producer_id_block
 from ...storage.errors import LogOfflineError, StorageError
-from ..manager.log_manager import LogManager
 
 BLOCK_IDS: Final = 1000
 

@@ -29,10 +29,10 @@ from ....protocol.errors import (
 from ....protocol.limits import INT16_MAX
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...config.broker_config import BrokerConfig
+from ...logs.log_manager import LogManager
+from ...logs.topics import Topics
 from ...storage.log.prepare import prepare_marker
 from ...system.clock import NowMs
-from ..manager.log_manager import LogManager
-from ..manager.topics import Topics
 from .internal_topic import store
 from .producer_ids import ProducerIds
 from .transaction_states import (

@@ -24,11 +24,11 @@ from ....protocol.coordinator.transactions import (
 from ....protocol.errors import RequestError
 from ....protocol.records.builder import build_batch
 from ....protocol.types import TopicPartition
+from ...logs.log_manager import LogManager
 from ...storage.errors import LogOfflineError
 from ...system.client_memory import Account
 from ...system.clock import NowMs
 from ..disk.task_errors import TaskErrors
-from ..manager.log_manager import LogManager
 from .internal_topic import InternalTopic
 from .producer_ids import ProducerIds
 from .transaction_states import IDLE_STATES, concurrent_error

@@ -24,8 +24,8 @@ from ....protocol.types import TopicPartition
 from ...actors.coordinators.alarm import Alarm, deadline_now_ms
 from ...actors.coordinators.keyed_locks import KeyedLocks
 from ...actors.coordinators.offsets_topic import OffsetsTopic
-from ...actors.manager.configs import GroupConfigs
-from ...actors.manager.topics import Topics
+from ...logs.configs import GroupConfigs
+from ...logs.topics import Topics
 from ...system.client_memory import Account, deep_bytes
 from ...system.clock import NowMs
 from ..assigned.groups import AssignedGroups, Plan, other_kind

@@ -31,8 +31,8 @@ from ...actors.coordinators.commit_batch import AnswerCommit, Commit
 from ...actors.coordinators.committed_offsets import OFFSETS_PER_BATCH, CommittedOffsets
 from ...actors.coordinators.keyed_locks import KeyedLocks
 from ...actors.coordinators.offsets_topic import OffsetsTopic, check_group
-from ...actors.manager.configs import GroupConfigs
 from ...config.broker_config import BrokerConfig
+from ...logs.configs import GroupConfigs
 from ...system.clock import NowMs
 from ..assigned.groups import Plan
 from ..assigned.values import AssignedGroupDescription, AssignedGroupSettings, HeartbeatAnswer

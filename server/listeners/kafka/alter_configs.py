@@ -24,7 +24,7 @@ from ....protocol.kafka.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from ...broker import OverrideTable
+from ...broker import StoredOverrides
 from ...broker.procedures import in_turns
 from ...config import KNOWN_KEYS, TOPIC_KEYS, LogConfig
 from .configs import ResourceType, check_broker_name, check_group_name, unknown_type
@@ -123,7 +123,7 @@ async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None
     if kind == ResourceType.TOPIC:
         await _alter_topic(call, resource, validate_only=validate_only)
         return
-    stores: Mapping[int, OverrideTable] = {
+    stores: Mapping[int, StoredOverrides] = {
         ResourceType.BROKER: broker.broker_configs,
         ResourceType.GROUP: broker.group_configs,
         ResourceType.CLIENT_METRICS: broker.client_metrics,

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas. What they lead to is in `server.security.quotas`. Source: ClientQuotasImage,
+"""DescribeClientQuotas and AlterClientQuotas. What they lead to is in `server.access.quotas`. Source: ClientQuotasImage,
 ClientQuotaControlManager, KIP-546."""
 
 from __future__ import annotations

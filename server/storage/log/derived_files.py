@@ -19,9 +19,9 @@ the first lookup (see `index`). Not every roll writes the file. For a segment wh
 largest timestamp from the batches. The newest MOST_KNOWN segments have an entry.
 
 The log start offset is written where it is raised; the larger one counts, this or the checkpoint's, if the log reaches it.
-`dropped` is there once records went that somebody still held (see `hold`): how many in all, and the last of the gaps that they
-left. The file comes into being with the first of these, or when a directory of Kafka's is opened. It is a second witness only:
-where it cannot be written the log goes on, and nobody waits until it is on the device.
+`dropped` is there once records were deleted in spite of a hold (see `retention`): how many in all, and the last of their gaps.
+The file comes into being with the first of these, or when a directory of Kafka's is opened. It is a second witness only: where
+it cannot be written the log goes on, and nobody waits until it is on the device.
 """
 
 from __future__ import annotations

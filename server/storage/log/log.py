@@ -5,7 +5,7 @@
 `log_start_offset` is the first readable offset; the others are exclusive ends. Readers get an immutable `LogSnapshot` (see
 `log_snapshot`).
 
-Appending is in `append`, reading in `fetch` and `timestamps`, opening in `recovery`, cutting back in `truncate`. What is left
+Appending is in `append`, reading in `fetch` and `timestamps`, opening in `recovery`, truncation in `changes`. What is left
 here moves together: no offset changes without the segments, nor either without what is due on the device.
 """
 

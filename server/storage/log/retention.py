@@ -10,7 +10,7 @@ maybeIncrementLogStartOffset).
 A largest timestamp that only the time index knows is read from the batches first.
 
 A segment goes only when all of it lies below the high watermark, and the first that stays ends the walk. `retention.ms` and
-`retention.bytes` take nothing from `held_from` on, up to the bounds of the hold (see `hold`). When all of them go,
+`retention.bytes` take nothing from `held_from` on, up to the bounds of the hold (see below). When all of them go,
 the active one is forced to the device and rolled first, so an empty segment stays and the log end offset with it.
 
 It takes two steps, with the log directory's log start checkpoint written between them: `expire_segments` raises the log start

@@ -15,16 +15,16 @@ from typing import Any, Final
 
 import attrs
 import trio
-from triolog.server.actors.compaction.cleaner_process import ChildDiedError
-from triolog.server.storage.check.scrub import scrub_for_server
+from triolog.server.logs.cleaner_process import ChildDiedError
+from triolog.server.offline.scrub import scrub_for_server
 from triolog.server.storage.child_process import ServerGoneError, Throttle
 from triolog.server.storage.cleaner.__main__ import clean_for_server
 from triolog.server.storage.disk.filesystem import FileSystem
 
 Work = Callable[..., None]
 WORK: Final[dict[str, Work]] = {
-    "cleaner": clean_for_server,
-    "check.scrub": partial(scrub_for_server, make_throttle=lambda _: Throttle(0)),
+    "storage.cleaner": clean_for_server,
+    "offline.scrub": partial(scrub_for_server, make_throttle=lambda _: Throttle(0)),
 }
 """By module. Nothing waits for the processor's own clock."""
 

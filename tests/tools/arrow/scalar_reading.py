@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import TopicPartition
-from triolog.server.storage.check.stored_records import DecidedTransactions, RecordRange, find_transactions, stored_batches
+from triolog.server.offline.stored_records import DecidedTransactions, RecordRange, find_transactions, stored_batches
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk.checkpoints import LOG_START_FILE, decode_offsets
 from triolog.server.storage.disk.filesystem import OsFileSystem

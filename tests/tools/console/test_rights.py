@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trio
 from triolog.protocol.kafka.authorization import CLUSTER_NAME, AclOperation, AclPermission, PatternType, ResourceType
+from triolog.server.access.acls import Acl
 from triolog.server.config.address import Address
-from triolog.server.security.acls import Acl
 from triolog.tools.console.sessions import MAX_SESSIONS, MAX_USER_SESSIONS, LoggedIn, Sessions
 
 from .conftest import shown_broker

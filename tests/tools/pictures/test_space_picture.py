@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from triolog.protocol.types import TopicPartition
-from triolog.server.storage.directory.space import PartitionSpace, SegmentSpace, Space
+from triolog.server.offline.space import PartitionSpace, SegmentSpace, Space
 from triolog.tools.pictures.space_picture import MOST_LINES, MOST_PARTITIONS, MOST_TOPICS, Line, space_picture
 
 from tests.support.drawings import Drawing

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from triolog.protocol.records.batch import end_txn_marker
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType
-from triolog.server.storage.check.stored_records import RecordRange, find_transactions, stored_batches
+from triolog.server.offline.stored_records import RecordRange, find_transactions, stored_batches
 from triolog.server.storage.directory.inventory import read_partition
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.tools.segments import segment_reader

@@ -5,7 +5,7 @@
 | size | whole entries; a tail of zeros is what a file has that was preallocated and not closed |
 | order | offsets and positions ascend; timestamps ascend, their offsets do not go back; markers ascend |
 | log | the `.log` beside it is there |
-| entries | see `index_matching`; not of a transaction index, for which the whole log is needed: `triolog verify` |
+| entries | see `index_check`; not of a transaction index, for which the whole log is needed: `triolog verify` |
 | closing entry | time index without a tail of zeros: the last entry has the largest timestamp of the log |
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ....protocol.errors import CorruptRecordError
 from ....protocol.records.batch import BatchHeader
-from ....server.storage.check.index_check import (
+from ....server.offline.index_check import (
     MAX_TRANSACTION_INDEX_BYTES,
     IndexFile,
     OffsetMatching,

@@ -21,7 +21,7 @@ from ....protocol.limits import INT32_MAX, KIB
 from ....protocol.records.batch import BatchHeader, check_batch
 from ....protocol.records.record import iter_records, walk_records
 from ....protocol.types import TimestampType
-from ....server.storage.check.findings import FaultTally
+from ....server.offline.findings import FaultTally
 from ....server.storage.disk.diskops import FileHandle, drive
 from ....server.storage.disk.filesystem import READ, FileSystem
 from ....server.storage.disk.paths import base_offset_of

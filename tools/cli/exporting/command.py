@@ -25,7 +25,7 @@ from ..terminal.times import Zone
 
 if TYPE_CHECKING:
     from ....protocol.types import Record, TopicPartition
-    from ....server.storage.check.stored_records import RecordRange
+    from ....server.offline.stored_records import RecordRange
     from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
     from ....server.storage.disk.filesystem import FileSystem
     from ....server.storage.recovery.salvage import Damage
@@ -84,7 +84,7 @@ def command(
     offsets; times are looked at record by record. A damaged batch is left out and named on standard error: exit code 1.
     """
     from ....protocol.limits import INT64_MAX
-    from ....server.storage.check.stored_records import RecordRange
+    from ....server.offline.stored_records import RecordRange
 
     from_ms = None if from_time is None else read_time(from_time, zone, "--from-time")
     to_ms = None if to_time is None else read_time(to_time, zone, "--to-time")
@@ -129,8 +129,8 @@ def command(
 
 def _export(fs: FileSystem, directory: StoppedDirectory, wanted: RecordRange, format_name: str) -> int:
     """Print it all; answers how many places were damaged."""
-    from ....server.storage.check.findings import Quiet, Reporter
-    from ....server.storage.check.verify import read_directory_files
+    from ....server.offline.findings import Quiet, Reporter
+    from ....server.offline.verify import read_directory_files
 
     starts = read_directory_files(fs, directory, Reporter(Quiet())).log_start_offsets
     passes = 2 if wanted.committed else 1
@@ -163,7 +163,7 @@ class _Exporting:
         import attrs
 
         from ....protocol.errors import RequestError
-        from ....server.storage.check.stored_records import DecidedTransactions, find_transactions, stored_batches
+        from ....server.offline.stored_records import DecidedTransactions, find_transactions, stored_batches
 
         wanted = attrs.evolve(wanted, from_offset=start)
         partition = files.topic_partition

@@ -10,7 +10,7 @@ from .stopped import relative
 
 if TYPE_CHECKING:
     from ....protocol.types import TopicPartition
-    from ....server.storage.check.findings import Finding
+    from ....server.offline.findings import Finding
     from ....server.storage.directory.inventory import StoppedDirectory
 
 

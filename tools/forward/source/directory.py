@@ -23,9 +23,9 @@ from ....protocol.coordinator.offsets import (
 )
 from ....protocol.errors import RequestError
 from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Record, TopicPartition
-from ....server.storage.check.findings import Quiet, Reporter
-from ....server.storage.check.stored_records import DecidedTransactions, RecordRange, find_transactions, stored_batches
-from ....server.storage.check.verify import read_directory_files
+from ....server.offline.findings import Quiet, Reporter
+from ....server.offline.stored_records import DecidedTransactions, RecordRange, find_transactions, stored_batches
+from ....server.offline.verify import read_directory_files
 from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
 from ....server.storage.disk.checkpoints import (
     MAX_CHECKPOINT_BYTES,

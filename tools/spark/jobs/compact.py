@@ -1,6 +1,6 @@
 """`triolog spark compact`: the newest record of each key of stopped logs, offsets kept, a task for each partition.
 
-How a partition is compacted is `server.storage.offline.compact_directory`. A task works with checkpoint files of its own,
+How a partition is compacted is `server.offline.compact_directory`. A task works with checkpoint files of its own,
 and the driver puts what they say into those of the directory: tasks never write the same file. A partition that a server
 has written to since an earlier run compacted it is compacted again. While the job runs the directory has no clean marker;
 after a crash a server that starts completes what was being swapped and looks at its logs.
@@ -18,8 +18,10 @@ import click
 
 from ....protocol.types import TopicPartition
 from ....server.config import LogConfig
-from ....server.storage.check.findings import Quiet, Reporter
-from ....server.storage.check.verify import Known, read_directory_files
+from ....server.offline.compact_directory import CompactionOptions, compact_partition
+from ....server.offline.findings import Quiet, Reporter
+from ....server.offline.repair_directory import topic_config
+from ....server.offline.verify import Known, read_directory_files
 from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory, read_partition
 from ....server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -33,8 +35,6 @@ from ....server.storage.disk.checkpoints import (
     write_cleaner_offsets,
 )
 from ....server.storage.disk.filesystem import FileSystem, OsFileSystem, read_file, replace_file
-from ....server.storage.offline.compact_directory import CompactionOptions, compact_partition
-from ....server.storage.offline.repair_directory import topic_config
 from ....server.system.clock import system_now_ms
 from ...cli.compact import check_policies
 from ...cli.terminal.output import count_text, json_option, print_json, say, size_text

@@ -2,7 +2,7 @@
 can stand alone.
 
 A transaction index needs to know the producers at the segment's start. A segment that begins with a snapshot knows them; others
-go with the one before them. What is written, and when a segment is left as it was, is `server.storage.offline.repair`.
+go with the one before them. What is written, and when a segment is left as it was, is `server.offline.repair`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import attrs
 import click
 
 from ....server.config import LogConfig
-from ....server.storage.check.findings import Quiet, Reporter
-from ....server.storage.check.small_files_check import SnapshotCheck
-from ....server.storage.check.verify import read_directory_files
+from ....server.offline.findings import Quiet, Reporter
+from ....server.offline.repair import reindex as reindex_segments
+from ....server.offline.repair_directory import topic_config
+from ....server.offline.small_files_check import SnapshotCheck
+from ....server.offline.verify import read_directory_files
 from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
 from ....server.storage.disk.filesystem import OsFileSystem
 from ....server.storage.disk.paths import LOG_SUFFIX
-from ....server.storage.offline.repair import reindex as reindex_segments
-from ....server.storage.offline.repair_directory import topic_config
 from ...cli.terminal.failures import EXIT_FAILED
 from ...cli.terminal.output import count_text, json_option, print_json, printable, say, size_text
 from ...cli.terminal.shapes import fields

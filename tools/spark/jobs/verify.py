@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from ....server.storage.check.findings import Finding, Quiet, Reporter, Severity
-from ....server.storage.check.small_files_check import check_topic_id
-from ....server.storage.check.verify import Known, check_partition, read_directory_files
+from ....server.offline.findings import Finding, Quiet, Reporter, Severity
+from ....server.offline.small_files_check import check_topic_id
+from ....server.offline.verify import Known, check_partition, read_directory_files
 from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
 from ....server.storage.disk.filesystem import OsFileSystem
 from ...cli.terminal.failures import EXIT_FAILED, UnreadableError

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import CompressionType, Isolation, TimestampType
 from triolog.server.config import LogConfig
-from triolog.server.storage.offline.compact_directory import compact
+from triolog.server.offline.compact_directory import compact
 
 from tests.support.compaction import end_transaction, put_all
 from tests.support.logs import DrivenLog, open_driven

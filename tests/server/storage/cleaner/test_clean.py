@@ -17,6 +17,7 @@ from triolog.protocol.limits import INT32_MAX, MIB
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, iter_batches
 from triolog.protocol.types import Bytes, CompressionType, Isolation
 from triolog.server.config import LogConfig
+from triolog.server.offline.compact_directory import compact
 from triolog.server.storage.cleaner.clean import CleaningError, build_offset_map, clean, group_segments
 from triolog.server.storage.cleaner.cleaned_segment import SYNC_BYTES
 from triolog.server.storage.cleaner.job import CleaningJob, SourceSegment
@@ -27,7 +28,6 @@ from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.indexes.offset_and_time import OffsetIndex
 from triolog.server.storage.indexes.transaction_index import decode_entries
 from triolog.server.storage.lookups import fetch
-from triolog.server.storage.offline.compact_directory import compact
 from triolog.server.storage.producers.producer_state import ProducerState
 
 from tests.support import compaction

@@ -18,7 +18,7 @@ from triolog.server.storage.cleaner.selection import choose, plan_round
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 
-from tests.server.storage.check.test_verify import flip
+from tests.server.offline.test_verify import flip
 from tests.support.compaction import put
 from tests.support.logs import open_driven
 

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import pytest
 from triolog.server.config import LogConfig
+from triolog.server.offline.compact_directory import compact
 from triolog.server.storage.cleaner.clean import clean
 from triolog.server.storage.cleaner.selection import choose, plan_round
 from triolog.server.storage.cleaner.swap import (
@@ -24,7 +25,6 @@ from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.log.changes import reconfigure, truncate_to
-from triolog.server.storage.offline.compact_directory import compact
 
 from tests.support import compaction
 from tests.support.altered_files import alter_in_memory

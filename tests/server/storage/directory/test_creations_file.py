@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
+from triolog.server.offline.repair_directory import repair_directory
 from triolog.server.storage.directory import topics_file
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, encode_topics
@@ -19,9 +20,8 @@ from triolog.server.storage.disk.checkpoints import PARTITION_METADATA_FILE, enc
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError
 from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
-from triolog.server.storage.offline.repair_directory import repair_directory
 
-from tests.server.storage.check.test_verify import verified
+from tests.server.offline.test_verify import verified
 from tests.support.logs import batch
 from tests.support.stopped_logs import Seen, write_stopped_logs
 

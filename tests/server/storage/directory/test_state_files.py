@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from triolog.server.storage.check.findings import Quiet
+from triolog.server.offline.findings import Quiet
+from triolog.server.offline.repair_directory import STATES, repair_directory
 from triolog.server.storage.directory import security_file, state_files, topics_file
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.directory.state_files import BROKERS, Overrides, read_previous, read_state, write_state
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError, FileTooLargeError
-from triolog.server.storage.offline.repair_directory import STATES, repair_directory
 
 FS = OsFileSystem()
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.config import LogConfig
+from triolog.server.offline.compact_directory import compact
 from triolog.server.storage.errors import CheckpointError
 from triolog.server.storage.log.changes import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.log.derived_files import FILE_NAME, Facts, IndexFacts, decode_facts, encode_facts, read_facts
 from triolog.server.storage.log.retention import expire_segments, increment_log_start_offset, take_out_below
-from triolog.server.storage.offline.compact_directory import compact
 
 from tests.support.compaction import end_transaction
 from tests.support.crash_fs import CrashFileSystem

@@ -31,7 +31,7 @@ from triolog.server.storage.log.gaps import (
 )
 from triolog.server.storage.lookups.fetch import fetch_batches, readable_bytes
 
-from tests.server.storage.check.test_verify import flip
+from tests.server.offline.test_verify import flip
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
 FS: Final = OsFileSystem()

@@ -22,6 +22,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.control import ControlRecordType, control_record_type
 from triolog.protocol.types import LATEST_TIMESTAMP, NO_PRODUCER_ID, Isolation
 from triolog.server.config import LogConfig
+from triolog.server.offline.compact_directory import compact
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.log.append import AppendResult
 from triolog.server.storage.log.changes import truncate_to
@@ -31,7 +32,6 @@ from triolog.server.storage.log.log import Log
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_append, prepare_marker
 from triolog.server.storage.log.retention import expire_segments, increment_log_start_offset, take_out_below
 from triolog.server.storage.lookups.timestamps import offset_for_timestamp
-from triolog.server.storage.offline.compact_directory import compact
 
 from tests.support.altered_files import alter_in_memory
 from tests.support.counts import counts, session_seed

@@ -7,12 +7,12 @@ from typing import Final
 
 import pytest
 from triolog.server.config import LogConfig
+from triolog.server.offline.repair import reindex
 from triolog.server.storage.cleaner.selection import choose
 from triolog.server.storage.directory.inventory import read_partition
 from triolog.server.storage.indexes.index import IndexTail
 from triolog.server.storage.log.derived_files import FILE_NAME, read_facts
 from triolog.server.storage.log.retention import confirm_below, expire_segments, oldest_first
-from triolog.server.storage.offline.repair import reindex
 from triolog.server.storage.producers.producer_state import ProducerState
 
 from tests.support.logs import START_MS, TOPIC_PARTITION, DrivenLog, batch, open_driven

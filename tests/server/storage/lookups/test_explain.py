@@ -13,7 +13,7 @@ from triolog.server.storage.disk.diskops import Read
 from triolog.server.storage.lookups import explain
 from triolog.server.storage.lookups.explain import explain_offset, explain_timestamp, whole_log, with_segments
 
-from tests.server.storage.check.test_verify import flip
+from tests.server.offline.test_verify import flip
 from tests.server.storage.lookups.drawn_logs import log_of
 from tests.support.logs import START_MS, DrivenLog, batch
 

@@ -11,8 +11,8 @@ import pytest
 from triolog.protocol.errors import OffsetOutOfRangeError
 from triolog.protocol.records.batch import iter_batches, parse_header
 from triolog.protocol.types import NO_OFFSET, CompressionType, Isolation
-from triolog.server.actors.stages.stage_appends import find_producer_records
 from triolog.server.config import GapPolicy, LogConfig
+from triolog.server.stages.stage_appends import find_producer_records
 from triolog.server.storage.disk.paths import INDEX_SUFFIX, segment_file
 from triolog.server.storage.errors import OffsetInGapError
 from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE

@@ -19,7 +19,7 @@ from triolog.server.storage.log.gaps import FILE_NAME as GAPS_FILE
 from triolog.server.storage.log.gaps import NO_FILE, OffsetGap
 from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 
-from tests.server.storage.check.test_verify import flip
+from tests.server.offline.test_verify import flip
 from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven, untimed
 

@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 import attrs
 import pytest
 from triolog.protocol.types import Bytes, Isolation, TopicPartition
-from triolog.server.actors.manager.waiting_logs import open_in_memory
 from triolog.server.config import LogConfig
+from triolog.server.logs.waiting_logs import open_in_memory
 from triolog.server.storage.disk.filesystem import FileSystem, replace_file
 from triolog.server.storage.disk.memory_overlay import MemoryOverlay
 from triolog.server.storage.disk.write_again import ATTEMPTS

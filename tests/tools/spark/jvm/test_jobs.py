@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
-from triolog.server.storage.check import verify as storage_verify
+from triolog.server.offline import verify as storage_verify
 from triolog.server.storage.directory.inventory import StoppedDirectory, read_directory
 from triolog.server.storage.disk.checkpoints import encode_partition_metadata
 from triolog.server.storage.disk.filesystem import OsFileSystem

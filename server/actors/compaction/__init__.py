@@ -1,1 +1,0 @@
-"""Compacting and scrubbing, in processes of their own."""

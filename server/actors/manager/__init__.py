@@ -1,1 +1,0 @@
-"""Owner of log directories and topics, and what is looked after in the background (Kafka: LogManager)."""

@@ -1,1 +1,0 @@
-"""What logs cost the flash below them, and how long it lasts."""

@@ -1,0 +1,305 @@
+"""States of which every log directory has a copy: read at the start, written to all of them before a change counts.
+
+Owner of the keys that were set while the server runs: of the server (`brokers.json`), of groups (`groups.json`), of
+subscriptions to metrics of clients (`client-metrics.json`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
+
+import attrs
+import trio
+
+from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError
+from ...protocol.limits import MAX_RULE_NAME_CHARS
+from ..config import LogConfig, check_sizes
+from ..config.broker_config import BrokerConfig
+from ..config.client_metrics_keys import Subscription, subscription
+from ..config.group_keys import GroupConfig, default_group_config, group_config
+from ..config.log_config import topic_defaults_of
+from ..storage.directory.log_directory import LogDirectory, is_passing
+from ..storage.directory.state_files import (
+    BROKERS,
+    CLIENT_METRICS,
+    GROUPS,
+    Overrides,
+    OverridesFile,
+)
+from ..storage.disk.filesystem import FileSystem
+from ..storage.errors import FileTooLargeError, LogOfflineError, StorageError
+from ..system.client_memory import Account, deep_bytes
+from .log_manager import LogManager
+
+
+class Write(Protocol):
+    def __call__(self, fs: FileSystem, directory: str, state: Any, /, *, durable: bool) -> None: ...
+
+
+S = TypeVar("S")
+"""A frozen attrs class with the field `generation`: of several copies the highest one counts."""
+
+
+@attrs.define(eq=False, repr=False)
+class Copies(Generic[S]):
+    """See the module. Owner of the state; every method belongs to the trio thread."""
+
+    _manager: LogManager
+    _what: str
+    """In errors, and of the account where its entries are charged."""
+    _read: Callable[[FileSystem, str], S]
+    """(file system, directory) -> its copy."""
+    _write_one: Write
+    state: S
+    """Not to be changed; in the beginning what is there without any file."""
+    _generation: int = 0
+    _turn: trio.Lock = attrs.field(factory=trio.Lock)
+
+    async def load(self) -> S:
+        """Read what is stored. Raises CheckpointError, OSError."""
+        states = await self._manager.disk.call(self._read_all)
+        newest = max(states, key=_generation)
+        self._generation = _generation(newest)
+        self.state = newest
+        self._account.clear()
+        self._charge(None, newest)
+        if any(_generation(state) != self._generation for state in states):
+            await self._write(newest)
+        return newest
+
+    def _read_all(self) -> list[S]:
+        return [self._read(self._manager.fs, each.path) for each in self._manager.log_directories.live]
+
+    async def change(self, change: Callable[[S], S]) -> None:
+        """Replace the state by what `change` makes of it; durable when this returns. Raises RequestError, also what `change`
+        raises: then it is as it was. Cancelled: it is done all the same."""
+        async with self._turn:
+            changed = change(self.state)
+            if changed == self.state:
+                return
+            self._check_memory(changed)
+            self._generation += 1  # also of a change that fails: some directory may have it
+            changed = _with_generation(changed, self._generation)
+            with trio.CancelScope(shield=True):
+                await self._write(changed)
+            before, self.state = self.state, changed
+            self._charge(before, changed)
+
+    @property
+    def _account(self) -> Account:
+        return self._manager.client_memory.account(self._what)
+
+    def _check_memory(self, changed: S) -> None:
+        """Raises POLICY_VIOLATION where the entries together grow by more than the client may have."""
+        sizes = _changes(self.state, changed)
+        more = sum(size - self._account.size_of(key) for key, size in sizes.items())
+        if more > 0:
+            self._account.check(None, more)
+
+    def _charge(self, before: S | None, state: S) -> None:
+        for key, size in _changes(before, state).items():
+            if size:
+                self._account.put(key, size)
+            else:
+                self._account.drop(key)
+
+    async def _write(self, state: S) -> None:
+        """Write to every directory in service: any of them may be the only one at the next start."""
+        disk, directories = self._manager.disk, self._manager.log_directories
+        try:
+            directories.check_any()
+            for directory in list(directories.live):
+                try:
+                    await disk.call(self._write_to, directory, state, at=directory.path)
+                except OSError as exc:
+                    if is_passing(exc):
+                        raise
+                    directories.fail(directory, exc)
+        except FileTooLargeError as exc:
+            raise RequestError(f"{self._what} cannot be stored: {exc}; delete some first", ErrorCode.POLICY_VIOLATION) from exc
+        except (OSError, StorageError) as exc:
+            raise LogOfflineError(
+                f"{self._what} cannot be stored: {exc}; free space or check the device, then try again"
+            ) from exc
+
+    def _write_to(self, directory: LogDirectory, state: S) -> None:
+        self._write_one(self._manager.fs, directory.path, state, durable=directory.durable)
+
+
+def _changes(before: Any, state: Any) -> dict[tuple[str, Hashable], int]:
+    """Bytes by (field, key) of the entries that differ; 0 for those that are gone. An entry counts twice: here, and where it is
+    in effect."""
+    sizes: dict[tuple[str, Hashable], int] = {}
+    for field in attrs.fields(type(state)):
+        new, old = getattr(state, field.name), None if before is None else getattr(before, field.name)
+        if isinstance(new, Mapping):
+            old = old or {}
+            sizes |= {(field.name, key): 2 * deep_bytes((key, each)) for key, each in new.items() if old.get(key) is not each}
+            sizes |= {(field.name, key): 0 for key in old if key not in new}
+        elif isinstance(new, frozenset):
+            old = old or frozenset()
+            sizes |= {(field.name, each): 2 * deep_bytes(each) for each in new - old}
+            sizes |= {(field.name, each): 0 for each in old - new}
+    return sizes
+
+
+def _generation(state: Any) -> int:
+    generation: int = state.generation
+    return generation
+
+
+def _with_generation(state: S, generation: int) -> S:
+    changed: S = attrs.evolve(state, generation=generation)  # type: ignore[misc]
+    return changed
+
+
+Change = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Makes of what a resource overrides what it is to override."""
+
+
+@attrs.define(eq=False, repr=False)
+class StoredOverrides:
+    """Use `open`; every method belongs to the trio thread."""
+
+    _copies: Copies[Overrides]
+
+    @classmethod
+    async def _open(cls, manager: LogManager, what: str, file: OverridesFile, *state: object) -> Self:
+        """`what`: in errors; `state`: the further fields. Raises CheckpointError, OSError, RequestError."""
+        stored = cls(Copies(manager, what, file.read, file.write, Overrides()), *state)
+        await stored._copies.load()
+        for name in stored.overrides():
+            await stored._follow(name)
+        return stored
+
+    def overrides(self) -> Mapping[str, Mapping[str, str]]:
+        """What is set, by the name of the resource. Not to be changed."""
+        return self._copies.state.overrides
+
+    async def change(self, name: str, change: Change, *, validate_only: bool = False) -> None:
+        """Replace what is set under a name; durable and in effect when this returns. Raises RequestError."""
+        before = self.overrides().get(name, {})
+        check_sizes(change(before), before)
+        self._changed(self._copies.state, name, change)
+        if not validate_only:
+            await self._copies.change(lambda state: self._changed(state, name, change))
+            await self._follow(name)
+
+    def _changed(self, state: Overrides, name: str, change: Change) -> Overrides:
+        keys = change(state.overrides.get(name, {}))
+        self._check(name, keys, state.changed(name, keys).overrides)
+        return state.changed(name, {key: text.strip() for key, text in keys.items()})
+
+    def _check(self, name: str, keys: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]) -> None:
+        """Whether `keys` may be set under `name`; with them all of these are. Raises RequestError."""
+        raise NotImplementedError
+
+    async def _follow(self, name: str) -> None:
+        """Let be in effect what is set now under a name."""
+        raise NotImplementedError
+
+
+ALL_BROKERS: Final = ""
+"""The name under which stands what holds for all nodes; what one node, by its number, says comes first."""
+
+
+@attrs.define(eq=False, repr=False)
+class BrokerConfigs(StoredOverrides):
+    """See the module. Use `open`; every method belongs to the trio thread."""
+
+    _manager: LogManager
+    started_with: BrokerConfig
+    """Without what was set since, but for a SIGHUP."""
+
+    @classmethod
+    async def open(cls, manager: LogManager) -> Self:
+        """Raises CheckpointError, OSError, RequestError."""
+        return await cls._open(manager, "keys of the server", BROKERS, manager, manager.config)
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Have another configuration (SIGHUP); what was set stays in effect."""
+        self.started_with = attrs.evolve(config, topic_defaults=self.started_with.topic_defaults)
+        self._manager.config = config
+
+    def _check(self, name: str, keys: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]) -> None:
+        self._effective(overrides)
+
+    def _effective(self, overrides: Mapping[str, Mapping[str, str]]) -> LogConfig:
+        """The defaults of topics. Raises RequestError for keys that cannot be set, and values that they cannot have."""
+        defaults = self.started_with.topic_defaults
+        for name in sorted(overrides, key=lambda name: name != ALL_BROKERS):
+            defaults = defaults.overlay(topic_defaults_of(overrides[name]))
+        return defaults
+
+    async def _follow(self, name: str) -> None:
+        defaults = self._effective(self.overrides())
+        self._manager.config = attrs.evolve(self._manager.config, topic_defaults=defaults)
+        await self._manager.changes.follow_defaults(defaults)
+
+
+MAX_SUBSCRIPTIONS: Final = 100
+"""Each is looked at for each client."""
+
+
+@attrs.define(eq=False, repr=False)
+class ClientMetrics(StoredOverrides):
+    """See the module. Use `open`; every method belongs to the trio thread."""
+
+    subscriptions: Mapping[str, Subscription] = attrs.field(factory=dict)
+    """By name. Not to be changed."""
+    version: int = 0
+    """Goes up with each change."""
+
+    @classmethod
+    async def open(cls, manager: LogManager) -> Self:
+        """Raises CheckpointError, OSError, RequestError."""
+        return await cls._open(manager, "subscriptions", CLIENT_METRICS)
+
+    def _check(self, name: str, keys: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]) -> None:
+        if not name:
+            raise InvalidRequestError("Subscription name can't be empty")
+        if len(name) > MAX_RULE_NAME_CHARS:
+            raise InvalidRequestError(
+                f"the name of a subscription has at most {MAX_RULE_NAME_CHARS} characters, this one has {len(name)}"
+            )
+        subscription(keys)
+        if len(overrides) > MAX_SUBSCRIPTIONS:
+            raise RequestError(f"there are at most {MAX_SUBSCRIPTIONS} subscriptions", ErrorCode.POLICY_VIOLATION)
+
+    async def _follow(self, name: str) -> None:
+        others = {each: known for each, known in self.subscriptions.items() if each != name}
+        keys = self.overrides().get(name)
+        self.subscriptions = others if keys is None else {**others, name: subscription(keys)}
+        self.version += 1
+
+
+@attrs.define(eq=False, repr=False)
+class GroupConfigs(StoredOverrides):
+    """See the module. Use `open`; every method belongs to the trio thread."""
+
+    defaults: GroupConfig
+    """Of groups that say nothing else."""
+    _lenient: bool
+    _known: dict[str, GroupConfig] = attrs.field(factory=dict)
+    """Of the groups that have overrides."""
+
+    @classmethod
+    async def open(cls, manager: LogManager) -> Self:
+        """Raises CheckpointError, OSError, InvalidConfigError."""
+        lenient = manager.config.lenient
+        return await cls._open(
+            manager, "configurations of groups", GROUPS, default_group_config(manager.config, lenient=lenient), lenient
+        )
+
+    def of_group(self, group: str) -> GroupConfig:
+        """Every key's value. Not to be changed."""
+        return self._known.get(group, self.defaults)
+
+    def _check(self, name: str, keys: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]) -> None:
+        group_config(self.defaults, keys, lenient=self._lenient)
+
+    async def _follow(self, name: str) -> None:
+        self._known.pop(name, None)
+        if name in self.overrides():  # what a lenient server has taken is no reason not to start
+            self._known[name] = group_config(self.defaults, self.overrides()[name], lenient=True)

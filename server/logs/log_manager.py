@@ -1,0 +1,344 @@
+"""Owner of the log directories and of the map from topic to actor (Kafka: LogManager).
+
+Start: lock every directory, take its clean marker, open the logs in threads, write checkpoints, run the actors. Stop: close the
+mailboxes, let the actors drain, flush and trim every log, write checkpoints, put the clean marker, unlock.
+
+What it owns is divided: `log_directories` (which are in service, checkpoints), `changes` (topics made, configured, deleted, one
+at a time), `retention` (what is deleted while it runs), `holds` (what of that groups still need), `guard` (the reserve of the
+disks), `waiting` (logs that found no space at the start), `gap_passes` (who has passed over what damage took out).
+`maintenance` runs them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import attrs
+import trio
+
+from ...protocol.errors import InvalidConfigError, RequestError, TriologError
+from ...protocol.records.steps import BatchLimits
+from ...protocol.types import TopicPartition
+from ..actors.disk.disk import Disk
+from ..actors.partition.partition import PartitionActor
+from ..config import LogConfig
+from ..config.broker_config import BrokerConfig
+from ..config.memory_budgets import waiting_logs_bytes
+from ..storage.directory.catalogue import Catalogue, Found
+from ..storage.directory.log_directory import LogDirectory
+from ..storage.directory.topics_file import TOPICS_FILE, Topic
+from ..storage.disk.filesystem import FileSystem
+from ..storage.errors import CheckpointError, StorageError
+from ..storage.log.log import Log
+from ..system.client_memory import ClientMemory
+from ..system.clock import NowMs
+from .disk_guard import DiskGuard
+from .gap_passes import GapPasses
+from .log_closing import close_logs
+from .log_directories import LogDirectories
+from .log_opening import Job, LogOpener, Opened, Report, WaitsForSpace
+from .log_retention import Holds, LogRetention
+from .topic_changes import ConfigChange, TopicChanges
+from .topics import HostedPartition, HostedTopic, OfflinePartition, Topics
+from .waiting_logs import WaitingLogs
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False, repr=False)
+class LogManager:
+    """See the module. Use `open_log_manager`."""
+
+    config: BrokerConfig
+    disk: Disk
+    now_ms: NowMs
+    nursery: trio.Nursery
+    topics: Topics = attrs.field(factory=Topics)
+    log_directories: LogDirectories = attrs.field(init=False)
+    changes: TopicChanges = attrs.field(init=False)
+    holds: Holds = attrs.field(factory=Holds)
+    gap_passes: GapPasses = attrs.field(init=False)
+    retention: LogRetention = attrs.field(init=False)
+    guard: DiskGuard = attrs.field(init=False)
+    batch_limits: BatchLimits = attrs.field(init=False)
+    """Of what clients send."""
+    waiting: WaitingLogs = attrs.field(init=False)
+    client_memory: ClientMemory = attrs.field(init=False)
+    """What is kept on behalf of clients."""
+    _catalogue: Catalogue = attrs.field(init=False)
+    _stop_by_s: float | None = None
+    """In trio's time, once the stop has begun."""
+    _unclean: set[int] = attrs.field(factory=set)
+    """Directories that will not be marked clean."""
+
+    def __attrs_post_init__(self) -> None:
+        self._catalogue = Catalogue(self.fs)
+        config = self.config
+        self.batch_limits = BatchLimits(
+            config.max_records_per_batch, config.max_headers_per_record, unpacked_bytes=config.max_unpacked_bytes
+        )
+        self.client_memory = ClientMemory(config.max_client_memory_bytes)
+        self.topics.account = self.client_memory.account("topic configurations")
+        self.gap_passes = GapPasses(self.topics)
+        self.log_directories = LogDirectories(self.disk, self.config, self.topics)
+        self.changes = TopicChanges(self.log_directories, self.topics, self._catalogue, self.now_ms, self.nursery)
+        self.retention = LogRetention(self.disk, self.log_directories, self.topics, self.now_ms, self.holds)
+        self.waiting = WaitingLogs(
+            self.disk,
+            self.topics,
+            self.nursery,
+            self.log_directories.live,
+            self.retention,
+            max_bytes=waiting_logs_bytes(config.max_memory_bytes),
+        )
+        self.guard = DiskGuard(
+            self.log_directories, self.topics, self.retention, config.disk_reserve_bytes, config.log_max_bytes
+        )
+
+    @property
+    def fs(self) -> FileSystem:
+        return self.disk.fs
+
+    @property
+    def directories(self) -> list[LogDirectory]:
+        """Those in service."""
+        return self.log_directories.live
+
+    @property
+    def cluster_id(self) -> str:
+        return self.log_directories.cluster_id
+
+    @property
+    def node_id(self) -> int:
+        return self.log_directories.node_id
+
+    # ---- start -----------------------------------------------------------------------------------------------------------
+
+    async def start(self, report: Report | None = None) -> None:
+        """Open everything and start the actors. On an error everything that was locked is unlocked."""
+        for path in self.config.data_dirs:
+            self.disk.add_directory(path)
+        try:
+            await self.disk.call(self.log_directories.open)
+            await self._open_topics(report)
+            try:
+                await self.write_checkpoints()
+            except OSError as exc:
+                LOGGER.error("checkpoints cannot be written and are tried again: %s", exc)
+        except BaseException:
+            self.log_directories.close()
+            raise
+        self.nursery.start_soon(self.disk.files.run_closer)
+        for hosted in self.topics.hosted():
+            self.nursery.start_soon(hosted.actor.run)
+
+    async def _open_topics(self, report: Report | None) -> None:
+        found, topics = await self.disk.call(self._settle_topics)
+        forgets = bool(self._catalogue.deleted) and not self.log_directories.failed
+        if forgets:
+            self._catalogue.deleted.clear()
+        if forgets or not found.is_uniform or topics != found.newest:
+            await self._write_topics(topics)
+        await self.changes.resume(found.unfinished)
+        delete_at = trio.current_time() + self.config.topic_defaults.file_delete_delay_ms / 1000
+        self.changes.doomed += [(delete_at, path) for path in found.doomed]
+        jobs: list[Job] = []
+        for topic in topics:
+            try:
+                config = self.config.topic_defaults.overlay(topic.configs, lenient=True)
+            except InvalidConfigError as exc:
+                path = f"{self.directories[0].path}/{TOPICS_FILE}"
+                raise CheckpointError(
+                    f"{path}, topic {topic.name!r}: {exc.message}; correct it, and take the line crc32c out"
+                ) from exc
+            self.topics.add(HostedTopic(topic, config, []))
+            jobs += [Job(topic, config, TopicPartition(topic.name, number)) for number in range(topic.partitions)]
+        for opened in await LogOpener(self.log_directories, self.now_ms, found, report).open_all(jobs):
+            self._host(opened if opened.waits is None else await self._open_in_memory(opened, opened.waits))
+
+    async def _write_topics(self, topics: list[Topic]) -> None:
+        """What the next start would come to by itself again need not be on the device: a full one is no reason not to serve."""
+        try:
+            await self.log_directories.write_topics(self._catalogue, topics)
+        except OSError as exc:
+            LOGGER.warning("topics.json is as it was and is written with the next change of a topic: %s", exc)
+
+    def _settle_topics(self) -> tuple[Found, list[Topic]]:
+        """Raises InvalidConfigError before a configuration that cannot be is written for topics that would be adopted."""
+        for configs in self.config.adopted_topics.values():
+            self.config.topic_defaults.overlay(configs, lenient=True)
+        found = self._catalogue.find(self.log_directories.read())
+        topics = self._catalogue.settle(found, self.config.adopted_topics)
+        self.log_directories.note_stray(found.stray)
+        return found, topics
+
+    async def _open_in_memory(self, opened: Opened, waits: WaitsForSpace) -> Opened:
+        self.waiting.add(waits.request)
+        try:
+            log = await self.disk.call(self.waiting.open_in_memory, waits.request, waits.why)
+        except (OSError, TriologError, ValueError) as exc:
+            LOGGER.error("%s; it cannot be read meanwhile: %s", opened.log, exc)
+            return opened
+        return attrs.evolve(opened, log=log)
+
+    def _host(self, opened: Opened) -> None:
+        hosted: HostedPartition | OfflinePartition
+        if isinstance(opened.log, Log):
+            assert opened.directory is not None
+            disk = self.disk if opened.log.waiting is None else self.waiting.memory
+            hosted = HostedPartition(PartitionActor(opened.log, disk, self.nursery), opened.directory)
+        else:
+            hosted = OfflinePartition(opened.topic_partition, opened.log, opened.directory)
+        self.topics.get(opened.topic_partition.topic).partitions.append(hosted)
+
+    # ---- topics and records ----------------------------------------------------------------------------------------------
+
+    def check_new_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, lenient: bool = False) -> LogConfig:
+        """The configuration that the topic would have. Raises the RequestError that says why it cannot be."""
+        return self.changes.check_new(name, partitions, configs, lenient=lenient)
+
+    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, lenient: bool = False) -> Topic:
+        """See TopicChanges.create."""
+        return await self.changes.create(name, partitions, configs, lenient=lenient)
+
+    async def create_internal_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
+        """Make a topic of the server's own, whose name clients cannot use."""
+        return await self.changes.create(name, partitions, configs, internal=True)
+
+    async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
+        """See TopicChanges.create_partitions."""
+        await self.changes.create_partitions(name, total, validate_only=validate_only)
+
+    async def alter_configs(
+        self, name: str, changes: Mapping[str, str], deletes: Sequence[str], *, validate_only: bool = False
+    ) -> None:
+        """See TopicChanges.alter_configs."""
+        await self.changes.alter_configs(name, changes, deletes, validate_only=validate_only)
+
+    async def change_configs(
+        self, name: str, change: ConfigChange, *, lenient: bool = False, validate_only: bool = False
+    ) -> None:
+        """See TopicChanges.change_configs."""
+        await self.changes.change_configs(name, change, lenient=lenient, validate_only=validate_only)
+
+    async def delete_topic(self, name: str, topic_id: bytes | None = None) -> None:
+        """See TopicChanges.delete."""
+        await self.changes.delete(name, topic_id)
+
+    async def delete_records(self, wanted: Sequence[tuple[TopicPartition, int]]) -> list[int | RequestError]:
+        """See LogRetention.delete_records."""
+        return await self.retention.delete_records(wanted)
+
+    async def delete_doomed(self) -> None:
+        """Delete directories and segment files whose delay is over. Raises an OSError once everything had its turn."""
+        try:
+            await self.changes.delete_doomed()
+        finally:
+            await self.retention.delete_doomed()
+
+    async def write_checkpoints(self) -> None:
+        """See LogDirectories.write_checkpoints."""
+        await self.log_directories.write_checkpoints()
+
+    # ---- stop ------------------------------------------------------------------------------------------------------------
+
+    def stop_by(self) -> float:
+        """When the stop is over, by trio's clock: stop_timeout_ms after this was first called."""
+        if self._stop_by_s is None:
+            self._stop_by_s = trio.current_time() + self.config.stop_timeout_ms / 1000
+        return self._stop_by_s
+
+    def coordinators_stop_by(self) -> float:
+        """When who appends in the name of the server has to have ended: the logs need the rest of the time."""
+        return (trio.current_time() + self.stop_by()) / 2
+
+    async def drain(self) -> None:
+        """Let the actors finish, flush and trim every log. What takes longer than stop_timeout_ms is abandoned, unclean."""
+        self.waiting.is_stopping = True
+        partitions = self.topics.hosted()
+        with trio.move_on_at(self.stop_by()) as in_time:
+            try:
+                await self._delete_at_once()
+            finally:  # nothing else ends an actor
+                for hosted in partitions:
+                    hosted.actor.close()
+            for hosted in partitions:
+                await hosted.actor.stopped()
+            self._unclean |= await close_logs(self.disk, partitions)
+        if in_time.cancelled_caught:
+            LOGGER.error("not everything was written within %d ms: the stop is not clean", self.config.stop_timeout_ms)
+            self._unclean.update(id(directory) for directory in self.log_directories.live)
+            for hosted in partitions:
+                hosted.actor.abandon()
+
+    async def _delete_at_once(self) -> None:
+        """Nobody reads any more, so what is deleted does not stay until the next start for want of its file.delete.delay.ms."""
+        try:
+            await self.changes.delete_doomed(at_once=True)
+            for directory in self.log_directories.live:
+                await self.retention.unlink_of(directory)
+        except OSError as exc:
+            LOGGER.warning("deleted files are left for the next start: %s", exc)
+
+    async def close(self) -> None:
+        """Checkpoint, mark clean, unlock; every task has ended. A disk operation that still runs is waited for: it must not
+        meet a closed descriptor, nor a directory that belongs to someone else by now."""
+        try:
+            await self.waiting.memory.files.close_all()
+            await self.disk.files.close_all()
+            await self.write_checkpoints()
+            await self.log_directories.mark_clean(self._unclean | {id(offline.directory) for offline in self.topics.offline()})
+        finally:
+            self.log_directories.close()
+
+
+@asynccontextmanager
+async def open_log_manager(
+    config: BrokerConfig, disk: Disk, now_ms: NowMs, *, report: Report | None = None
+) -> AsyncIterator[LogManager]:
+    """A running log manager; leaving the block stops it in order, whatever ended the block. `report` is told how far the
+    start is."""
+    failure: BaseException | None = None
+    started: LogManager | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            manager = LogManager(config, disk, now_ms, nursery)
+            try:
+                await manager.start(report)
+                started = manager
+                try:
+                    yield manager
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await manager.drain()
+            except trio.Cancelled:
+                raise
+            except BaseException as exc:
+                # Kept outside of the nursery, which would wrap it in a group.
+                failure = exc
+            nursery.cancel_scope.cancel()
+    except trio.Cancelled:
+        if started is not None:
+            await _close(started, None)
+        raise
+    except BaseException as exc:
+        # Of a task of its own; it says more than what the block saw of it.
+        failure = exc
+    if started is not None:
+        await _close(started, failure)
+    if failure is not None:
+        raise failure
+
+
+async def _close(manager: LogManager, failure: BaseException | None) -> None:
+    """What went wrong before is not replaced by what goes wrong now: the second often follows from the first."""
+    with trio.CancelScope(shield=True):
+        try:
+            await manager.close()
+        except (OSError, StorageError) as exc:
+            if failure is None:
+                raise
+            LOGGER.error("the stop is not clean: %s", exc)

@@ -1,0 +1,300 @@
+"""Owner of who may log in, who may do what and how much of it: SCRAM credentials, ACLs, client quotas, and the users of the
+configuration.
+
+What clients change is in `security.json` in every log directory before it counts, and before it is answered. What the
+configuration's file of users says is read at the start, and again when settings are, and written nowhere.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, Self
+
+import attrs
+import trio
+
+from ...protocol.errors import InvalidRequestError
+from ...protocol.kafka.authorization import AclOperation, ResourceType
+from ...protocol.kafka.scram import (
+    DEFAULT_SHAPE,
+    MIN_ITERATIONS,
+    ScramCredential,
+    ScramMechanism,
+    Shape,
+    decoy,
+    salt_of,
+)
+from ...protocol.limits import MAX_RULE_NAME_CHARS
+from ..access.acls import Acl, AclAuthorizer, AclFilter
+from ..access.quota_entities import QuotaEntity
+from ..access.quotas import ClientQuotas
+from ..access.users import MAX_USERS_FILE_BYTES, ConfiguredUser, decode_users
+from ..config.broker_config import BrokerConfig
+from ..storage.directory.security_file import CredentialKey, SecurityState, read_security, write_security
+from ..storage.disk.filesystem import read_file
+from .audit_log import AuditLog
+from .configs import Copies
+from .log_manager import LogManager
+
+LOGGER: Final = logging.getLogger(__name__)
+
+MOST_SHAPES: Final = 16
+"""Of credentials that are imitated."""
+MOST_NAMES: Final = 10
+"""In a log line."""
+MOST_CHARS: Final = 256
+"""Of a name in a log line."""
+
+
+@attrs.define
+class SecurityStatistics:
+    """Counted since the start."""
+
+    logins: int = 0
+    failed_logins: int = 0
+    failed_handshakes: int = 0
+    denied: int = 0
+    """Decisions that something may not be done; one that is remembered counts again."""
+
+
+@attrs.define(eq=False, repr=False)
+class Security:
+    """See the module. Use `open_security`; every method belongs to the trio thread."""
+
+    _manager: LogManager
+    _copies: Copies[SecurityState]
+    statistics: SecurityStatistics = attrs.field(factory=SecurityStatistics)
+    authorizer: AclAuthorizer | None = None
+    """None: everybody may do everything."""
+    quotas: ClientQuotas = attrs.field(factory=ClientQuotas)
+    """Those that are in effect."""
+    audit: AuditLog | None = None
+    """None: nobody wants to know."""
+    exposed: tuple[str, ...] = ()
+    """Listeners that everybody may use who reaches the machine."""
+    _users: dict[str, ConfiguredUser] = attrs.field(factory=dict)
+    _derived: dict[CredentialKey, ScramCredential] = attrs.field(factory=dict)
+    """From passwords of the configuration, made when first needed."""
+    _salt_secret: bytes = attrs.field(factory=lambda: secrets.token_bytes(32), repr=False)
+    """Stored with the first change: before that nothing has a salt that outlives the process."""
+    _shapes: dict[ScramMechanism, list[Shape]] = attrs.field(factory=dict)
+    """Those of users who exist, as far as they were looked up."""
+
+    @classmethod
+    def of(cls, manager: LogManager) -> Self:
+        config = manager.config
+        authorizer = None
+        if config.acl_enable:
+            authorizer = AclAuthorizer(frozenset(config.super_users), config.allow_everyone_if_no_acl_found)
+        copies = Copies(manager, "users, ACLs and quotas", read_security, write_security, SecurityState())
+        audit = None if config.audit_file is None else AuditLog(config.audit_file, manager.disk, manager.now_ms)
+        return cls(manager, copies, authorizer=authorizer, audit=audit)
+
+    # ---- start -----------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read what is stored, and the configuration's users. Raises CheckpointError, InvalidConfigError, OSError."""
+        self._apply(await self._copies.load())
+        self._salt_secret = self._copies.state.salt_secret or self._salt_secret
+        self._users = await self._manager.disk.call(_configured_users, self._manager, self._manager.config)
+        if self.audit is not None:
+            await self.audit.open()
+            self._manager.nursery.start_soon(self.audit.run)
+
+    async def read_again(self, config: BrokerConfig) -> tuple[tuple[str, ...], Callable[[], None]]:
+        """Read the users of a configuration: what is to be said of them, and what makes it hold for logins and decisions from
+        then on. Who has logged in stays so. Raises InvalidConfigError, OSError."""
+        users = await self._manager.disk.call(_configured_users, self._manager, config)
+
+        def apply() -> None:
+            self._users = users
+            self._derived.clear()
+            self._shapes.clear()
+            if self.authorizer is not None:
+                self.authorizer.super_users = frozenset(config.super_users)
+                self.authorizer.allow_everyone_if_no_acl_found = config.allow_everyone_if_no_acl_found
+                self.authorizer.replace(self._copies.state.acls)
+
+        return _said_of_users(self._users, users), apply
+
+    # ---- logins ----------------------------------------------------------------------------------------------------------
+
+    def is_password(self, user: str, password: str) -> bool:
+        """Whether a user of the configuration has this password (PLAIN)."""
+        configured = self._users.get(user)
+        known = None if configured is None else configured.password
+        return hmac.compare_digest((known or "").encode(), password.encode()) and known is not None
+
+    async def scram_credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
+        """What the user logs in with: what is stored, else what the configuration says, else a decoy that nothing fits."""
+        key = user, mechanism
+        configured = self._users.get(user)
+        if (stored := self._copies.state.credentials.get(key)) is not None:
+            return stored
+        if configured is None:
+            return decoy(mechanism, self._salt_secret, user, self._shapes_of(mechanism))
+        if (written := configured.credentials.get(mechanism)) is not None:
+            return written
+        if configured.password is None:
+            return decoy(mechanism, self._salt_secret, user, self._shapes_of(mechanism))
+        if key not in self._derived:
+            # Some ms of CPU: in a thread, so that no other connection waits for it.
+            salt = salt_of(mechanism, self._salt_secret, user)
+            make = partial(ScramCredential.from_password, mechanism, MIN_ITERATIONS, salt)
+            made = await trio.to_thread.run_sync(make, configured.password)
+            self._derived.setdefault(key, made)
+        return self._derived[key]
+
+    def _shapes_of(self, mechanism: ScramMechanism) -> list[Shape]:
+        """What challenges of users who exist look like; those that many have, where there are many."""
+        if mechanism not in self._shapes:
+            stored = [each for (_, of), each in self._copies.state.credentials.items() if of is mechanism]
+            stored += [found for user in self._users.values() if (found := user.credentials.get(mechanism)) is not None]
+            counts = Counter((each.iterations, len(each.salt)) for each in stored)
+            if not counts or any(user.password is not None for user in self._users.values()):
+                counts[DEFAULT_SHAPE] += len(self._users) + 1
+            self._shapes[mechanism] = [shape for shape, _ in counts.most_common(MOST_SHAPES)]
+        return self._shapes[mechanism]
+
+    # ---- SCRAM users -----------------------------------------------------------------------------------------------------
+
+    def scram_users(self) -> Mapping[CredentialKey, ScramCredential]:
+        """The stored SCRAM credentials."""
+        return self._copies.state.credentials
+
+    async def alter_scram_users(
+        self, upsertions: Mapping[CredentialKey, ScramCredential], deletions: Iterable[CredentialKey]
+    ) -> None:
+        """Store and delete credentials; durable and in effect when this returns. Raises RequestError."""
+        gone = frozenset(deletions)
+
+        def change(state: SecurityState) -> SecurityState:
+            kept = {key: each for key, each in state.credentials.items() if key not in gone}
+            return attrs.evolve(state, credentials={**kept, **upsertions})
+
+        await self._change(change)
+
+    # ---- ACLs ------------------------------------------------------------------------------------------------------------
+
+    def acls(self, wanted: AclFilter) -> list[Acl]:
+        """The ACLs that match a filter, in order."""
+        return sorted(acl for acl in self._copies.state.acls if wanted.matches(acl))
+
+    async def create_acls(self, acls: Iterable[Acl]) -> None:
+        """Add ACLs; durable and in effect when this returns. Raises RequestError."""
+        new = frozenset(acls)
+        for acl in new:
+            for name in (acl.resource_name, acl.principal, acl.host):
+                _check_name(name)
+        await self._change(lambda state: attrs.evolve(state, acls=state.acls | new))
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+        """Delete the ACLs that match each filter, and return them by filter. Raises RequestError."""
+        found: list[list[Acl]] = []
+
+        def change(state: SecurityState) -> SecurityState:
+            found[:] = [sorted(acl for acl in state.acls if wanted.matches(acl)) for wanted in filters]
+            return attrs.evolve(state, acls=state.acls.difference(*found))
+
+        await self._change(change)
+        return found
+
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, kind: ResourceType, name: str, *, quietly: bool = False
+    ) -> bool:
+        """Whether the principal may do this; needs an authorizer. `quietly`: a refusal is neither counted nor logged."""
+        assert self.authorizer is not None
+        question = principal, host, operation, kind, name
+        known = self.authorizer.known(question)
+        allowed = self.authorizer.decide(question) if known is None else known
+        if not allowed and not quietly:
+            self.statistics.denied += 1
+            if known is None:
+                LOGGER.info("%s at %s may not %s %s %s", principal, host, operation.name, kind.name, name[:MOST_CHARS])
+                if self.audit is not None:
+                    self.audit.note(
+                        "denied", principal=principal, host=host, operation=operation.name, resource=kind.name, name=name
+                    )
+        return allowed
+
+    # ---- client quotas -----------------------------------------------------------------------------------------------------
+
+    def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
+        """The stored quotas, by entity and key."""
+        return self._copies.state.quotas
+
+    async def alter_client_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float | None]]) -> None:
+        """Set quotas, or remove those that are None; durable and in effect when this returns. Raises RequestError."""
+
+        for entity in changes.keys() - self.client_quotas().keys():
+            for _, name in entity:
+                _check_name(name or "")
+
+        def change(state: SecurityState) -> SecurityState:
+            quotas = dict(state.quotas)
+            for entity, values in changes.items():
+                both: dict[str, float | None] = {**quotas.pop(entity, {}), **values}
+                if left := {key: value for key, value in both.items() if value is not None}:
+                    quotas[entity] = left
+            return attrs.evolve(state, quotas=quotas)
+
+        await self._change(change)
+
+    # ---- changes ---------------------------------------------------------------------------------------------------------
+
+    async def _change(self, change: Callable[[SecurityState], SecurityState]) -> None:
+        def with_secret(state: SecurityState) -> SecurityState:
+            changed = change(state)
+            return changed if changed == state else attrs.evolve(changed, salt_secret=self._salt_secret)
+
+        await self._copies.change(with_secret)
+        self._apply(self._copies.state)
+
+    def _apply(self, state: SecurityState) -> None:
+        self._shapes.clear()
+        self.quotas.replace(state.quotas)
+        if self.authorizer is not None:
+            self.authorizer.replace(state.acls)
+
+
+def _configured_users(manager: LogManager, config: BrokerConfig) -> dict[str, ConfiguredUser]:
+    users = {name: ConfiguredUser(password) for name, password in config.sasl_users.items()}
+    if config.sasl_users_file is not None:
+        data = read_file(manager.fs, config.sasl_users_file, max_bytes=MAX_USERS_FILE_BYTES)
+        users |= decode_users(config.sasl_users_file, data)
+    return users
+
+
+def _check_name(name: str) -> None:
+    """Raises InvalidRequestError for one that is too long to be kept."""
+    if len(name) > MAX_RULE_NAME_CHARS:
+        raise InvalidRequestError(
+            f"a name in ACLs and quotas has at most {MAX_RULE_NAME_CHARS} characters, this one has {len(name)}"
+        )
+
+
+def _said_of_users(old: Mapping[str, ConfiguredUser], new: Mapping[str, ConfiguredUser]) -> tuple[str, ...]:
+    """Names only."""
+    names = {
+        "users added": sorted(new.keys() - old.keys()),
+        "users removed": sorted(old.keys() - new.keys()),
+        "passwords of users": sorted(name for name in new.keys() & old.keys() if new[name] != old[name]),
+    }
+    return tuple(f"{what}: {_few(found)}" for what, found in names.items() if found)
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+async def open_security(manager: LogManager) -> Security:
+    """Raises CheckpointError, InvalidConfigError, OSError."""
+    security = Security.of(manager)
+    await security.load()
+    return security

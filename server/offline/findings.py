@@ -1,0 +1,109 @@
+"""What a check of files found, as values, and who is told of it while it goes on.
+
+Damage is what contradicts itself, the log or the name it has: `verify` ends with exit code 1. A remark is worth knowing and
+no fault: space that was preallocated, bytes that were set aside before, a server that did not stop in order.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, Protocol
+
+import attrs
+
+from ...protocol.types import TopicPartition
+
+MAX_PLACES_NAMED: Final = 3
+
+
+class Severity(enum.Enum):
+    DAMAGE = "damage"
+    REMARK = "remark"
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """One thing that was found; `first_offset` to `next_offset` (exclusive) are the offsets it concerns, if that is known."""
+
+    severity: Severity
+    check: str
+    """Which check found it, in a word or two."""
+    file: str
+    reason: str
+    position: int | None = None
+    size: int | None = None
+    first_offset: int | None = None
+    next_offset: int | None = None
+    count: int = 1
+    """How many places in the file have it; `reason` names the first ones."""
+
+
+class Observer(Protocol):
+    """Is told what happens; every call is made in the thread that does the work."""
+
+    def begin(self, topic_partition: TopicPartition, log_bytes: int) -> None:
+        """Work begins on a partition with this many bytes of log."""
+        ...
+
+    def advance(self, log_bytes: int, records: int) -> None:
+        """This much more of it is done."""
+        ...
+
+    def found(self, finding: Finding) -> None: ...
+
+
+class FaultTally:
+    """Many faults of one kind in one file as one reason: the first few in words, and how many there are."""
+
+    __slots__ = ("_named", "count")
+
+    def __init__(self) -> None:
+        self._named: list[str] = []
+        self.count = 0
+
+    def add(self, text: str) -> None:
+        self.count += 1
+        if len(self._named) < MAX_PLACES_NAMED:
+            self._named.append(text)
+
+    @property
+    def text(self) -> str | None:
+        """All of it in one line, None when nothing is wrong."""
+        if not self.count:
+            return None
+        more = f"; and {self.count - len(self._named)} more" if self.count > len(self._named) else ""
+        return "; ".join(self._named) + more
+
+
+class Reporter:
+    """What checks of one partition say to an observer."""
+
+    __slots__ = ("_observer",)
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def damage(self, check: str, file: str, reason: str | None, **where: int) -> None:
+        """Report damage, unless `reason` is None. `where`: position, size, first_offset, next_offset, count."""
+        if reason is not None:
+            self._observer.found(Finding(severity=Severity.DAMAGE, check=check, file=file, reason=reason, **where))
+
+    def remark(self, check: str, file: str, reason: str | None, **where: int) -> None:
+        if reason is not None:
+            self._observer.found(Finding(severity=Severity.REMARK, check=check, file=file, reason=reason, **where))
+
+    def advance(self, log_bytes: int, records: int) -> None:
+        self._observer.advance(log_bytes, records)
+
+
+class Quiet:
+    """An observer that ignores what it is told."""
+
+    def begin(self, topic_partition: TopicPartition, log_bytes: int) -> None:
+        return
+
+    def advance(self, log_bytes: int, records: int) -> None:
+        return
+
+    def found(self, finding: Finding) -> None:
+        return

@@ -1,0 +1,225 @@
+"""Repairing a stopped log directory: every damaged partition, which is checked again then, and the files of the directory.
+
+| damage | what is done |
+|---|---|
+| a partition | see `repair` |
+| a compaction that was cut off at its swap | is completed, as when a server starts |
+| an offset checkpoint that cannot be read | made anew; logs that were not closed are scanned, log start offsets are lost |
+| an offset behind the log's end | set to the log's end |
+| `topics.json`, `security.json`, `groups.json`, `client-metrics.json` | the copy from before the last change, if any |
+
+Left to people: `meta.properties` that cannot be read, the four files above without such a copy, directories that are no
+partition's.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from ...protocol.errors import TriologError
+from ...protocol.types import TopicPartition
+from ..config import LogConfig
+from ..storage.cleaner.swap import complete_swaps
+from ..storage.directory.inventory import PartitionFiles, StoppedDirectory, read_partition
+from ..storage.directory.security_file import SECURITY_FILE, decode_security
+from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, read_previous
+from ..storage.directory.topics_file import TOPICS_FILE, decode_topics
+from ..storage.disk.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    MAX_CHECKPOINT_BYTES,
+    RECOVERY_POINT_FILE,
+    decode_offsets,
+    encode_offsets,
+)
+from ..storage.disk.filesystem import FileSystem, read_file
+from ..storage.errors import CheckpointError
+from .findings import Finding, Observer, Quiet, Reporter, Severity
+from .repair import Action, Workshop, repair_partition
+from .verify import DirectorySays, check_partition, is_swapping, read_directory_files
+
+STATES: Final[Mapping[str, Callable[[str, bytes], object]]] = {
+    TOPICS_FILE: decode_topics,
+    SECURITY_FILE: decode_security,
+    GROUPS.name: GROUPS.decode,
+    CLIENT_METRICS.name: CLIENT_METRICS.decode,
+    BROKERS.name: BROKERS.decode,
+}
+"""Files of which a copy from before the last change is kept, and how each is read."""
+_OFFSET_FILES: Final = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
+
+
+@attrs.frozen(kw_only=True)
+class RepairSummary:
+    """What came of it."""
+
+    damages: int
+    """Found before."""
+    actions: tuple[Action, ...]
+    left: tuple[Finding, ...]
+    """Damage that is still there; in a dry run what nothing would be done about."""
+
+
+def topic_config(says: DirectorySays, topic: str) -> LogConfig:
+    """The configuration of a topic as `topics.json` overrides Kafka's defaults; the defaults where that cannot be read."""
+    entry = says.topics.get(topic)
+    try:
+        return LogConfig() if entry is None else LogConfig().overlay(entry.configs, lenient=True)
+    except ValueError:
+        return LogConfig()
+
+
+def repair_directory(
+    fs: FileSystem,
+    directory: StoppedDirectory,
+    observer: Observer,
+    *,
+    dry_run: bool,
+    acted: Callable[[Action], None],
+) -> RepairSummary:
+    """Repair what is damaged. `observer` is told of the checks before, `acted` of each action. Raises OSError."""
+    return _Repair(fs, directory, observer, acted, dry_run=dry_run).run()
+
+
+class _Repair:
+    """One directory."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: StoppedDirectory,
+        observer: Observer,
+        acted: Callable[[Action], None],
+        *,
+        dry_run: bool,
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._observer = observer
+        self._actions: list[Action] = []
+        self._left: list[Finding] = []
+        self._damages = 0
+        self._ends: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[str, uuid.UUID] = {}
+
+        def tell(action: Action) -> None:
+            self._actions.append(action)
+            acted(action)
+
+        self._workshop = Workshop(fs, tell, dry_run=dry_run)
+
+    def run(self) -> RepairSummary:
+        own = _Collecting(self._observer)
+        says = read_directory_files(self._fs, self._directory, Reporter(own))
+        self._damages += len(own.damages)
+        restored = self._restore_states(own.damages)
+        if restored and not self._workshop.dry_run:
+            says = read_directory_files(self._fs, self._directory, Reporter(Quiet()))
+        for files in self._directory.partitions:
+            self._partition(files, says)
+        self._checkpoints(own, says)
+        self._left += [
+            finding for finding in own.damages if not finding.file.endswith(_OFFSET_FILES) and finding.file not in restored
+        ]
+        return RepairSummary(damages=self._damages, actions=tuple(self._actions), left=tuple(self._left))
+
+    def _restore_states(self, damages: Sequence[Finding]) -> set[str]:
+        """Return to the copies of state files that cannot be read; the paths of those that have one."""
+        restored = set()
+        for path in dict.fromkeys(finding.file for finding in damages):
+            name = path.rpartition("/")[2]
+            data = read_previous(self._fs, path, STATES[name]) if name in STATES else None
+            if data is not None:
+                text = "as it was before the last change, which is to be made again"
+                self._workshop.rewrite(path, data, text, private=name == SECURITY_FILE)
+                restored.add(path)
+        return restored
+
+    def _partition(self, files: PartitionFiles, says: DirectorySays) -> None:
+        topic_partition = files.topic_partition
+        if is_swapping(files):
+            self._workshop.tell("complete", files.path, "a compaction that was cut off while it replaced segments")
+            try:
+                if not self._workshop.dry_run:
+                    complete_swaps(self._fs, files.path)
+            except TriologError as exc:
+                self._workshop.tell("left", files.path, f"the compaction cannot be completed: {exc}")
+                return
+            files = read_partition(self._fs, files.path)
+        known = says.of(topic_partition, self._topic_ids.get(topic_partition.topic))
+        seen = _Collecting(self._observer)
+        summary = check_partition(self._fs, files, known, seen)
+        if summary.topic_id is not None:
+            self._topic_ids.setdefault(topic_partition.topic, summary.topic_id)
+        self._ends[topic_partition] = summary.log_end_offset
+        if not seen.damages:
+            return
+        self._damages += len(seen.damages)
+        config = topic_config(says, topic_partition.topic)
+        end_offset = repair_partition(self._workshop, files, known, config, seen.findings)
+        self._ends[topic_partition] = end_offset
+        if self._workshop.dry_run:
+            return
+        again = _Collecting(None)
+        known = attrs.evolve(
+            known,
+            log_start_offset=_clamped(known.log_start_offset, end_offset),
+            recovery_point=_clamped(known.recovery_point, end_offset),
+            high_watermark=_clamped(known.high_watermark, end_offset),
+        )
+        check_partition(self._fs, read_partition(self._fs, files.path), known, again)
+        self._left += again.damages
+
+    def _checkpoints(self, own: _Collecting, says: DirectorySays) -> None:
+        """The clamped offsets of the partitions that are here; what is said of others stays."""
+        rebuilt: Mapping[str, Mapping[TopicPartition, int]] = {
+            RECOVERY_POINT_FILE: self._ends if says.was_clean else dict.fromkeys(self._ends, 0),
+            HIGH_WATERMARK_FILE: self._ends,
+            LOG_START_FILE: {},
+        }
+        for name in _OFFSET_FILES:
+            path = f"{self._directory.path}/{name}"
+            try:
+                offsets = decode_offsets(path, read_file(self._fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
+            except FileNotFoundError:
+                continue
+            except (CheckpointError, ValueError):
+                self._workshop.rewrite(path, encode_offsets(rebuilt[name]), f"{len(rebuilt[name])} partitions, from their logs")
+                continue
+            true = {tp: min(max(offset, 0), self._ends.get(tp, offset)) for tp, offset in offsets.items()}
+            if true != offsets or any(finding.file == path for finding in own.damages):
+                changed = sum(true[tp] != offsets[tp] for tp in offsets)
+                self._workshop.rewrite(path, encode_offsets(true), f"{changed} offsets set to the end of their logs")
+
+
+def _clamped(offset: int | None, end_offset: int) -> int | None:
+    return None if offset is None else min(offset, end_offset)
+
+
+class _Collecting:
+    """An observer that keeps what is found and hands it on."""
+
+    def __init__(self, observer: Observer | None) -> None:
+        self._observer = observer
+        self.findings: list[Finding] = []
+
+    @property
+    def damages(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity is Severity.DAMAGE]
+
+    def begin(self, topic_partition: TopicPartition, log_bytes: int) -> None:
+        if self._observer is not None:
+            self._observer.begin(topic_partition, log_bytes)
+
+    def advance(self, log_bytes: int, records: int) -> None:
+        if self._observer is not None:
+            self._observer.advance(log_bytes, records)
+
+    def found(self, finding: Finding) -> None:
+        self.findings.append(finding)
+        if self._observer is not None:
+            self._observer.found(finding)

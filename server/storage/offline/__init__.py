@@ -1,1 +1,0 @@
-"""Work on stopped log directories: repair, reindex, compact, back up, export."""

@@ -1,0 +1,193 @@
+"""Which quota holds for whom, who shares it, and for how long who is above it is quiet."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.server.access import quota_entities
+from triolog.server.access import quotas as module
+from triolog.server.access.quotas import ClientQuotas
+from triolog.server.system.client_memory import deep_bytes
+
+KEY = quota_entities.PRODUCER_BYTE_RATE
+ORDER: list[quota_entities.QuotaEntity] = [
+    quota_entities.checked_entity(parts)
+    for parts in [
+        [("user", "u"), ("client-id", "c")],
+        [("user", "u"), ("client-id", None)],
+        [("user", "u")],
+        [("user", None), ("client-id", "c")],
+        [("user", None), ("client-id", None)],
+        [("user", None)],
+        [("client-id", "c")],
+        [("client-id", None)],
+    ]
+]
+"""The first that is there holds for client c of user u."""
+
+
+def with_quotas(*quotas: tuple[quota_entities.QuotaEntity, float], key: str = KEY) -> ClientQuotas:
+    made = ClientQuotas()
+    made.replace({entity: {key: bound} for entity, bound in quotas})
+    return made
+
+
+def bound_of(quotas: ClientQuotas, user: str = "u", client_id: str = "c") -> float:
+    return quotas.largest_burst(KEY, user, client_id, 0.0) / 10
+
+
+def test_of_several_quotas_the_first_in_order_holds() -> None:
+    for size in range(1, len(ORDER) + 1):
+        for chosen in itertools.combinations(range(len(ORDER)), size):
+            assert bound_of(with_quotas(*((ORDER[place], float(place + 1)) for place in reversed(chosen)))) == chosen[0] + 1
+
+
+def test_a_quota_of_somebody_else_holds_for_nobody() -> None:
+    quotas = with_quotas(
+        (quota_entities.checked_entity([("user", "u")]), 1.0), (quota_entities.checked_entity([("client-id", "c")]), 2.0)
+    )
+    assert bound_of(quotas, "other", "other") == math.inf
+    assert quotas.use(KEY, "other", "other", 1e9, 0.0) == 0.0
+
+
+def test_a_key_that_is_not_limited_there_is_looked_for_further_on() -> None:
+    quotas = ClientQuotas()
+    quotas.replace({ORDER[0]: {quota_entities.CONSUMER_BYTE_RATE: 1.0}, ORDER[7]: {KEY: 5.0}})
+    assert bound_of(quotas) == 5.0
+
+
+@pytest.mark.parametrize(
+    ("entity", "other", "is_shared"),
+    [
+        ([("user", "u")], ("u", "d"), True),
+        ([("user", None)], ("u", "d"), True),
+        ([("user", None)], ("v", "c"), False),
+        ([("client-id", "c")], ("v", "c"), True),
+        ([("client-id", None)], ("v", "c"), True),
+        ([("client-id", None)], ("u", "d"), False),
+        ([("user", "u"), ("client-id", None)], ("u", "d"), False),
+        ([("user", None), ("client-id", "c")], ("v", "c"), False),
+    ],
+    ids=str,
+)
+def test_a_quota_is_shared_by_whom_it_names(
+    entity: list[tuple[str, str | None]], other: tuple[str, str], is_shared: bool
+) -> None:
+    quotas = with_quotas((quota_entities.checked_entity(entity), 10.0))
+    assert quotas.use(KEY, "u", "c", 100.0, 0.0) == 0.0
+    assert (quotas.use(KEY, *other, 100.0, 0.0) > 0) == is_shared
+
+
+gaps = st.sampled_from([0.0, 0.3, 1.0, 4.0, 10.0, 11.0, 60.0])
+
+
+@given(st.lists(st.tuples(gaps, st.integers(0, 400)), max_size=60))
+def test_a_use_is_told_what_the_rate_says(uses: list[tuple[float, int]]) -> None:
+    """Also where it is far below the bound, which is answered without a look at the window."""
+    quotas, rate, now = with_quotas((ORDER[2], 20.0)), module.QuotaRate(), 0.0
+    for gap, amount in uses:
+        now += gap
+        rate.add(amount, now)
+        assert quotas.use(KEY, "u", "c", amount, now) == round(rate.over_s(20.0, now), 3)
+
+
+def test_what_was_used_is_not_forgotten_when_a_quota_changes() -> None:
+    quotas = with_quotas((ORDER[2], 100.0))
+    assert quotas.use(KEY, "u", "c", 1000.0, 0.0) == 0.0
+    quotas.replace({ORDER[2]: {KEY: 50.0}})
+    assert quotas.use(KEY, "u", "c", 0.0, 0.0) == 10.0
+    quotas.replace({})
+    assert quotas.use(KEY, "u", "c", 1e9, 0.0) == 0.0
+
+
+def test_what_is_above_the_quota_is_not_used_after_all() -> None:
+    quotas = with_quotas((ORDER[2], 10.0), key=quota_entities.CONSUMER_BYTE_RATE)
+    use = quotas.use_if_allowed
+    assert use(quota_entities.CONSUMER_BYTE_RATE, "u", "c", 60.0, 0.0) == 0.0
+    assert use(quota_entities.CONSUMER_BYTE_RATE, "u", "c", 60.0, 0.0) == 2.0
+    assert use(quota_entities.CONSUMER_BYTE_RATE, "u", "c", 40.0, 0.0) == 0.0
+
+
+def test_what_is_larger_than_the_quota_is_read_once_and_paid_for() -> None:
+    quotas = with_quotas((ORDER[2], 10.0), key=quota_entities.CONSUMER_BYTE_RATE)
+    assert quotas.use_if_allowed(quota_entities.CONSUMER_BYTE_RATE, "u", "c", 1000.0, 0.0) == 0.0
+    assert quotas.use_if_allowed(quota_entities.CONSUMER_BYTE_RATE, "u", "c", 1.0, 0.0) == pytest.approx(90.1)
+
+
+def test_a_request_that_takes_long_makes_quiet_for_a_second_at_most() -> None:
+    quotas = with_quotas((ORDER[7], 1.0), key=quota_entities.REQUEST_PERCENTAGE)
+    assert quotas.counts_time
+    assert quotas.use(quota_entities.REQUEST_PERCENTAGE, "u", "c", 10.5, 0.0) == 0.5
+    assert quotas.use(quota_entities.REQUEST_PERCENTAGE, "u", "c", 1000.0, 0.0) == 1.0
+    assert quotas.statistics.throttled == {quota_entities.REQUEST_PERCENTAGE: 2}
+    assert quotas.statistics.throttled_s == {quota_entities.REQUEST_PERCENTAGE: 1.5}
+
+
+def asked_for(quotas: ClientQuotas) -> tuple[bool, bool, bool]:
+    """Of requests, of their time, of connections."""
+    return quotas.is_active, quotas.counts_time, quotas.limits_connections
+
+
+def test_nothing_is_asked_where_nothing_is_limited() -> None:
+    quotas = ClientQuotas()
+    assert asked_for(quotas) == (False, False, False)
+    for entity, key, expected in (
+        (ORDER[0], quota_entities.CONTROLLER_MUTATION_RATE, (True, False, False)),
+        (ORDER[0], KEY, (True, False, False)),
+        (ORDER[0], quota_entities.REQUEST_PERCENTAGE, (True, True, False)),
+        (quota_entities.checked_entity([("ip", None)]), quota_entities.CONNECTION_CREATION_RATE, (False, False, True)),
+    ):
+        quotas.replace({entity: {key: 1.0}})
+        assert asked_for(quotas) == expected
+
+
+def connections(quotas: ClientQuotas, address: str, count: int) -> list[float]:
+    return [quotas.connect(address, 0.0) for _ in range(count)]
+
+
+def test_an_address_has_its_own_quota_or_the_default_each_for_itself() -> None:
+    quotas = ClientQuotas()
+    quotas.replace(
+        {
+            quota_entities.checked_entity([("ip", None)]): {quota_entities.CONNECTION_CREATION_RATE: 1.0},
+            quota_entities.checked_entity([("ip", "10.0.0.1")]): {quota_entities.CONNECTION_CREATION_RATE: 2.0},
+            quota_entities.checked_entity([("ip", "0:0::1")]): {quota_entities.CONNECTION_CREATION_RATE: 3.0},
+        }
+    )
+    for address, allowed in [("10.0.0.1", 20), ("10.0.0.2", 10), ("10.0.0.3", 10), ("::1", 30)]:
+        assert connections(quotas, address, allowed) == [0.0] * allowed
+        assert 0 < quotas.connect(address, 0.0) <= 1.0
+
+
+def test_a_connection_that_was_refused_does_not_count() -> None:
+    quotas = ClientQuotas()
+    quotas.replace({quota_entities.checked_entity([("ip", None)]): {quota_entities.CONNECTION_CREATION_RATE: 1.0}})
+    assert connections(quotas, "10.0.0.1", 10) == [0.0] * 10
+    assert connections(quotas, "10.0.0.1", 100) == [1.0] * 100
+    assert quotas.connect("10.0.0.1", 11.0) == 0.0
+
+
+def test_many_client_ids_do_not_fill_the_memory_and_who_used_something_last_is_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_KNOWN", 100)
+    quotas = with_quotas((quota_entities.checked_entity([("client-id", None)]), 10.0))
+    for number in range(1000):
+        quotas.use(KEY, "u", f"client-{number}", 1.0, number / 1000)
+        quotas.use(KEY, "u", "greedy", 1.0, number / 1000)
+        assert len(quotas._rates) <= 100
+        assert len(quotas._limits) <= 100
+    assert quotas.use(KEY, "u", "greedy", 0.0, 1.0) > 0
+
+
+def test_long_names_have_their_own_use_and_take_little_memory() -> None:
+    quotas = with_quotas((ORDER[7], 10.0))
+    first, second = "c" * 30_000, "c" * 30_001
+    assert quotas.use(KEY, "u", first, 1_000.0, 0.0) > 0
+    assert quotas.use(KEY, "u", second, 1.0, 0.0) == 0
+    assert quotas.use(KEY, "u", first, 1.0, 0.0) > 0
+    assert deep_bytes(list(quotas._limits)) + deep_bytes(list(quotas._rates)) < 2_000
