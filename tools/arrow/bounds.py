@@ -1,4 +1,4 @@
-"""Where a read begins and ends, as it was asked for.
+"""The bounds of a read: resolves `start` and `end` to offsets and times.
 
 | bound | as `start` | as `end` |
 |---|---|---|

@@ -38,7 +38,7 @@ MAX_ROWS: Final = 1 << 20
 
 
 class DirectorySource:
-    """One look at a directory. Owner: the read."""
+    """A snapshot of a log directory, opened for one read. Owner: the read."""
 
     def __init__(self, path: str, options: ReadOptions) -> None:
         self._path = path
@@ -56,7 +56,7 @@ class DirectorySource:
         return sorted(name for name in names if not is_internal(name))
 
     def spans(self, topics: Sequence[str], partitions: Sequence[int] | None, bounds: Bounds) -> list[Span]:
-        """What lies in the files now."""
+        """Return the spans that the files hold now."""
         try:
             logs = {log.topic_partition: log for log in read_logs([self._path], frozenset(topics))}
             chosen = chosen_partitions(list(logs), topics, partitions, bounds, self._path)

@@ -1,4 +1,4 @@
-"""What this package raises for what it was asked, in one line."""
+"""The errors that this package raises for requests it cannot fulfil; each message is one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which source is meant."""
+"""Opens a source by its kind: a directory, or a server's address."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def read(
 
 @attrs.define(eq=False, repr=False)
 class Reading:
-    """One read of an open source. Owner: who iterates over its batches, which close the source at their end."""
+    """A read of an open source. Owner: the consumer of its batches, whose iterators close the source at their end."""
 
     source: OpenSource
     spans: list[Span]

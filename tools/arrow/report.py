@@ -1,4 +1,4 @@
-"""What a read has found, told while it goes on."""
+"""The findings of a read, updated while the read continues."""
 
 from __future__ import annotations
 

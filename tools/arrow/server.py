@@ -49,7 +49,7 @@ _UNANSWERED: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_T
 
 
 class ServerSource:
-    """One connection to one server. Owner: the read."""
+    """A connection to a server, opened for one read. Owner: the read."""
 
     def __init__(self, address: Address, options: ReadOptions) -> None:
         self._options = options
@@ -70,7 +70,7 @@ class ServerSource:
         return sorted(topic.name for topic in metadata.topics if topic.error is None and not is_internal(topic.name))
 
     def spans(self, topics: Sequence[str], partitions: Sequence[int] | None, bounds: Bounds) -> list[Span]:
-        """What the server has now, up to the high watermark or the last stable offset."""
+        """Return the spans that the server has now, up to the high watermark or the last stable offset."""
         ranges: dict[TopicPartition, tuple[int, int]] = {}
         metadata = self._retried(lambda: self._client.metadata(MetadataRequest(tuple(topics))), "looking up topics")
         for topic in metadata.topics:

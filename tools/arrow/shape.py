@@ -25,7 +25,7 @@ LOGGER: Final = logging.getLogger(__name__)
 
 @attrs.frozen
 class Shape:
-    """What is handed out."""
+    """The form of the batches that a read returns: schema, decoded columns, parser."""
 
     schema: pa.Schema
     asked: tuple[str, ...]
@@ -58,7 +58,7 @@ class Shape:
         report.add_bad(span.name, len(bad), first, reason)
 
     def warn(self, span: Span, report: Report) -> None:
-        """One line behind a partition in which values did not parse."""
+        """Log one warning after a partition in which values did not parse."""
         if self.parser is not None and (bad := report.bad_values.get(span.name)) is not None:
             LOGGER.warning(
                 "%s: %d values are null that are no %s, the first at offset %d: %s",

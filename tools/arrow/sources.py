@@ -1,4 +1,4 @@
-"""Where records are read from: what a server, a directory and a broker in this process have in common."""
+"""The interface that a server, a directory and a broker in this process share as sources of records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HasNative(Protocol):
 
     @property
     def native(self) -> Address | None:
-        """Where it listens."""
+        """The address on which the broker listens."""
 
 
 Source = str | os.PathLike[str] | Address | HasNative
@@ -36,7 +36,7 @@ Source = str | os.PathLike[str] | Address | HasNative
 
 @attrs.frozen(kw_only=True)
 class ReadOptions:
-    """How a source is read."""
+    """The options of a read from a source."""
 
     isolation: Isolation = Isolation.READ_COMMITTED
     damaged: str = "warn"
@@ -56,19 +56,19 @@ class Span:
 
 
 class OpenSource(Protocol):
-    """One source of one read. Owner: the read, which closes it."""
+    """A source that is open for one read. Owner: the read, which closes it."""
 
     def topics(self) -> list[str]:
         """The names of all topics, ascending; without the server's own."""
 
     def spans(self, topics: Sequence[str], partitions: Sequence[int] | None, bounds: Bounds) -> list[Span]:
-        """What there is of the topics now, in order. ArrowError for a topic or a partition that is not there."""
+        """Return the current spans of the topics, in order. ArrowError for a topic or a partition that does not exist."""
 
     def read(self, span: Span, columns: tuple[str, ...], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """The records of a span and of the bounds' times, in order, with the columns as the decoder names them."""
 
     def log_bytes(self) -> int:
-        """How much was looked at so far, as it is stored."""
+        """Return the number of log bytes examined so far, as stored."""
 
     def close(self) -> None:
         """Nothing more is read."""

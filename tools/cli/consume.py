@@ -34,7 +34,7 @@ LAST_COMMIT_S: Final = 2.0
 
 @attrs.frozen(kw_only=True)
 class Selection:
-    """Which records are printed: partitions (none named: all), a range of times, at most so many."""
+    """The selection of records to print: partitions (none named: all), a range of times, at most so many."""
 
     partitions: tuple[int, ...]
     from_ms: int | None
@@ -51,7 +51,7 @@ class Selection:
         )
 
     def matches(self, record: Record) -> bool:
-        """Whether its timestamp is in the range; asked only when the range is meant exactly."""
+        """Return whether the record's timestamp is in the range; called only for an exact range."""
         return self.times.holds(record.timestamp)
 
 

@@ -105,7 +105,7 @@ def _draw(partitions: Sequence[PartitionSpace], rest: Space, view: str, zone: Zo
 
 
 def _lines_to_draw(partitions: Sequence[PartitionSpace], view: str) -> list[Line] | None:
-    """What the lines of a picture stand for; by topic it knows them itself."""
+    """Return the items that the lines of a picture represent; None by topic, since the picture finds them itself."""
     from ..pictures.space_picture import partition_line, segments_line
 
     if view == "partition":

@@ -19,7 +19,7 @@ from .terminal.failures import EXIT_INTERRUPTED, OutputClosedError
 
 @attrs.frozen
 class Subcommand:
-    """Where a subcommand lives, and the line that the help of `triolog` shows for it."""
+    """The module of a subcommand, and the line that the help of `triolog` shows for it."""
 
     module: str
     """Holds a `click.Command` called `command`."""

@@ -37,7 +37,7 @@ TRANSACTION_TIMEOUT_MS: Final = 900_000
 
 @attrs.frozen(kw_only=True)
 class Given:
-    """What the options say of rows and of how they are sent."""
+    """The options for parsing rows and sending records."""
 
     topic: str
     key: str | None
@@ -148,7 +148,7 @@ def _say(summary: dict[str, Any], *, as_json: bool) -> None:
 
 
 class Sending:
-    """One input on its way to one topic. Owner: the command."""
+    """The transfer of one input to one topic. Owner: the command."""
 
     def __init__(
         self,
@@ -210,13 +210,13 @@ class Sending:
 
     @property
     def outcome(self) -> str:
-        """What became of the records of an input that was not sent to its end."""
+        """Describe the outcome for the records of an input that was not sent to its end."""
         if self._given.transactional_id is None:
             return f"{count_text(self._records, 'record')} acknowledged before"
         return "whether the transaction was committed is not known" if self._commits else "nothing was committed"
 
     def summary(self) -> dict[str, Any]:
-        """What was sent; offsets are inclusive and -1 with acks 0."""
+        """Return the totals of the sent records; offsets are inclusive and -1 with acks 0."""
         seconds = max(self._elapsed_s, 1e-9)
         return {
             "topic": self._given.topic,

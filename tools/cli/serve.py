@@ -235,7 +235,7 @@ def _serve_for_tests(
 
 
 def _state_dir(config_file: str) -> str:
-    """Where the links of a file can be asked."""
+    """Return the state directory through which the links of a file can be reached."""
     from ..forward.process.place import default_state_dir
     from ..forward.process.supervisor import read
 
@@ -271,7 +271,7 @@ def _console(
 
 
 def _forwarding(config_file: str | None) -> Callable[..., Awaitable[None]] | None:
-    """What runs a server together with a process that forwards, where the file has links. Raises a usage error for bad ones."""
+    """Return a function that runs a server and its forwarding process; None without links. Bad links are a usage error."""
     if config_file is None or not _has_links(config_file):
         return None
     from ..forward.errors import SettingsError

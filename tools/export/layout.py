@@ -53,7 +53,7 @@ class DamagedLogError(TriologError):
 
 @attrs.frozen(kw_only=True)
 class Export:
-    """What is exported, and how. `columns` without the topic, which is in the path."""
+    """The settings of an export. `columns` omits the topic, which is in the path."""
 
     source: LogSource
     target: str = attrs.field(converter=absolute)
@@ -70,7 +70,7 @@ class Export:
 
 @attrs.frozen(kw_only=True)
 class Exported:
-    """What there is now."""
+    """The totals of the exported files."""
 
     records: int
     files: int

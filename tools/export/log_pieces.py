@@ -23,7 +23,7 @@ def _absolute(directories: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class LogSource:
-    """Which records a job reads. Without `topics` all but the server's own; committed ones unless `committed` is off."""
+    """The records that a job reads. Without `topics` all but the server's own; committed ones unless `committed` is off."""
 
     directories: tuple[str, ...] = attrs.field(converter=_absolute)
     topics: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class LogSource:
 
 
 def plan_pieces(source: LogSource, manifest: Manifest) -> list[Piece[Splits]]:
-    """One piece for each task, by partition and offset. The manifest's plan, where it has one. StorageError, OSError."""
+    """Return one piece for each task by partition and offset, from the manifest's plan if it has one. StorageError, OSError."""
     pieces = []
     for planned in manifest.planned(lambda: _plan(source)):
         splits = tuple(_split(entry) for entry in planned)

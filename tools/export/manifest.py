@@ -1,4 +1,4 @@
-"""What a job has planned and done, in a file that a second run goes on from.
+"""The manifest of a job: its plan and its finished pieces, in a file from which a second run continues.
 
 JSON: `job`, `settings`, `files` (what the job works on, as far as that must not have changed), `plan` (the pieces, as the job
 describes them), `done` (the result of every piece by its name), `is_complete`. The file is replaced as a whole after each group
@@ -124,7 +124,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def absolute(path: str) -> str:
-    """How a path stands in settings: executors, and the next run, may have another working directory."""
+    """Return the absolute path for settings: executors, and the next run, may have another working directory."""
     return str(Path(path).absolute())
 
 
@@ -140,7 +140,7 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What is in a manifest, each part of its type; of other versions only the first two parts are looked for."""
+    """Read a manifest and check the type of each part; for other versions, only of the first two parts."""
     try:
         found = json.loads(path.read_text())
         names = _TYPES if found["version"] == VERSION else ("version", "job")

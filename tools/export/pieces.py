@@ -1,4 +1,4 @@
-"""What a job over whole logs is made of."""
+"""The pieces of a job over whole logs, and the error that reports failed pieces."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ CSV_HEAD: Final = b"topic,partition,offset,timestamp,key,value,headers\n"
 
 
 class FileWriter(Protocol):
-    """One file. Owner: whoever opened it."""
+    """An open output file. Owner: its opener."""
 
     def write(self, rows: pa.Table) -> None:
         """Rows, in their order."""
@@ -29,7 +29,7 @@ class FileWriter(Protocol):
 def open_writer(
     format_name: str, path: Path, schema: pa.Schema, compression: str, topic: str, to_line: ToLine | None
 ) -> FileWriter:
-    """One of FORMATS; text needs `to_line`, and has all columns. OSError."""
+    """Open a writer for one of FORMATS; text needs `to_line`, and has all columns. OSError."""
     if format_name == "parquet":
         return _Parquet(path, schema, compression)
     if format_name == "arrow":

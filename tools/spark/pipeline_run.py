@@ -24,11 +24,11 @@ NEEDED: Final = ("pyspark", "grpc", "yaml", "zstandard")
 
 
 class PipelinesMissingError(TriologError):
-    """What the extra `pipelines` brings is not installed."""
+    """The dependencies of the extra `pipelines` are not installed."""
 
 
 def environment(folder: Path, environ: Mapping[str, str], *, home: Path, unseen: Sequence[str]) -> dict[str, str]:
-    """What the program needs beside `environ`; writes the stand-ins of `unseen` sources. JavaNotFoundError, OSError."""
+    """Return `environ` plus the program's needs; write the stand-ins of `unseen` sources. JavaNotFoundError, OSError."""
     defaults = {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(folder / CONF)}
     found = {**defaults, **environ, "SPARK_HOME": str(home)}
     if (java := find_java(environ).home) is not None:

@@ -1,4 +1,4 @@
-"""Which offsets, times and partitions a condition can hold for.
+"""Derives the offsets, times and partitions for which a condition can hold.
 
 DuckDB hands conditions on single columns to a scan as one Arrow expression. What it says of `offset`, `timestamp` and
 `partition` is not read out of it: Arrow is asked whether it can be true where the offset is below a number, above one, and so
@@ -41,7 +41,7 @@ class Ranges:
 
 
 def ranges_of(condition: pc.Expression | None, schema: pa.Schema, partitions: Sequence[int]) -> Ranges:
-    """What of `partitions` the condition can hold for. `schema` has all columns that it may name."""
+    """Return the ranges of `partitions` for which the condition can hold. `schema` has all columns that it may name."""
     everything = Ranges(partitions=tuple(partitions))
     if condition is None:
         return everything
@@ -70,7 +70,7 @@ def _field(name: str) -> pc.Expression:
 
 @attrs.frozen
 class _Asking:
-    """One condition."""
+    """A condition, with the schema of its columns."""
 
     condition: pc.Expression
     schema: pa.Schema

@@ -1,4 +1,4 @@
-"""How a session reads, what is said of the values of topics, and what a question gets that cannot be answered."""
+"""The options of a SQL session, the formats of topic values, and the error for a failed query."""
 
 from __future__ import annotations
 

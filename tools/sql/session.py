@@ -1,4 +1,4 @@
-"""One question: which topics it names, DuckDB's answer as a stream, what was read for it."""
+"""Runs one query: finds the topics that it names, streams DuckDB's result, reports the scans."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _plan(connection: Any, sql: str) -> str:
 
 @contextmanager
 def _said(scans: list[Scan]) -> Iterator[None]:
-    """What goes wrong inside of DuckDB, in our words: the scan's own error if one failed."""
+    """Raise failures inside DuckDB as our errors: the scan's own error if one failed."""
     import duckdb
     import pyarrow as pa
 

@@ -44,7 +44,7 @@ _FROM: Final = Bounds.of(None, None, None, None)
 
 @attrs.define(eq=False, repr=False)
 class Scan:
-    """What one scan was asked for, and what it has read. Owner: the scan."""
+    """The request of one scan, and the records that it has read. Owner: the scan."""
 
     topic: str
     columns: tuple[str, ...]
@@ -67,7 +67,7 @@ class Scan:
 
 
 class TopicTable(pads.Dataset):  # type: ignore[misc]
-    """One topic for one question. Owner: the question."""
+    """A topic as a table for one query. Owner: the query."""
 
     def __init__(self, source: Source, topic: str, options: SqlOptions, scans: list[Scan], schema: Any) -> None:
         self._source = source
@@ -230,7 +230,7 @@ class TopicTable(pads.Dataset):  # type: ignore[misc]
 
 @attrs.frozen
 class _Scanner:
-    """What DuckDB expects of a scanner."""
+    """The scanner interface that DuckDB expects."""
 
     reader: pa.RecordBatchReader
     projected_schema: pa.Schema

@@ -1,1 +1,1 @@
-"""What values are decoded to, and how: JSON, msgpack, Avro, text."""
+"""Decodes values to Arrow columns: JSON, msgpack, Avro, text."""

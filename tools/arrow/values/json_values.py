@@ -109,7 +109,7 @@ def _is_object(value: bytes) -> bool:
 
 
 def is_deeper(value: bytes, depth: int) -> bool:
-    """Whether a JSON text nests deeper."""
+    """Return whether a JSON text nests deeper than `depth`."""
     if value.count(b"[") + value.count(b"{") <= depth:
         return False
     text = np.frombuffer(_STRING.sub(b"", value), np.uint8)

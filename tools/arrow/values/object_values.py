@@ -65,7 +65,7 @@ def infer_msgpack(values: pa.Array) -> pa.StructType:
 
 
 def _is_deeper(found: Any, depth: int) -> bool:
-    """Whether a value nests deeper: looked at level by level."""
+    """Return whether a value nests deeper than `depth`, checked level by level."""
     level = [found]
     while level and depth >= 0:
         level = [child for each in level if isinstance(each, dict | list) for child in _children(each)]

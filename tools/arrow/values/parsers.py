@@ -35,7 +35,7 @@ def parser_of(values: str, schema: Any, sample: Sample) -> Parser:
 
 
 def narrowed(parser: Parser, names: Sequence[str]) -> Parser:
-    """One that gives only these fields."""
+    """Return a parser that gives only these fields."""
     kind = pa.struct([parser.type.field(name) for name in names])
     if isinstance(parser, JsonParser):
         return JsonParser(kind)

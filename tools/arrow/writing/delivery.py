@@ -39,7 +39,7 @@ _UNANSWERED: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_T
 
 
 class Delivery(Outbox):
-    """One producer for one topic. Owner: the write, which closes it. What ends it is an ArrowError."""
+    """A producer for one topic. Owner: the write, which closes it. Failures raise ArrowError."""
 
     request_bytes = 1 << 20
 
@@ -55,11 +55,11 @@ class Delivery(Outbox):
         self._sequences: dict[int, int] = {}
 
     def close(self) -> None:
-        """What is not acknowledged may have been written."""
+        """Close the connection; batches that are not acknowledged may have been written."""
         self._client.close()
 
     def begin(self) -> tuple[int, int]:
-        """How many partitions the topic has and how large a batch may be. ArrowError for a topic that is not there."""
+        """Return the topic's number of partitions and largest batch. ArrowError for a topic that does not exist."""
         try:
             metadata = self._client.metadata(MetadataRequest((self._topic,)))
             count = partition_count(self._topic, metadata)

@@ -1,4 +1,4 @@
-"""Which columns of a table become key, value, timestamp and headers of records, and which partition each goes to."""
+"""Maps table columns to key, value, timestamp and headers of records, and each record to a partition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REFUSALS: Final = (ValueError, TypeError, KeyError, OverflowError, pa.ArrowExce
 
 @attrs.define(eq=False, repr=False)
 class RowShape:
-    """How rows become records. Owner: one write."""
+    """The mapping from rows to records. Owner: one write."""
 
     name: str
     partitions: int

@@ -1,4 +1,4 @@
-"""What a write has come to."""
+"""The result of a write."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import attrs
 
 @attrs.define
 class WrittenPartition:
-    """What was acknowledged of a partition; offsets of other producers may lie between."""
+    """The acknowledged records of a partition; offsets of other producers may lie between."""
 
     records: int
     first_offset: int
@@ -16,7 +16,7 @@ class WrittenPartition:
 
 @attrs.define
 class Written:
-    """What the server has acknowledged. Owner: the write."""
+    """The records that the server has acknowledged. Owner: the write."""
 
     topic: str
     records: int = 0
@@ -25,7 +25,7 @@ class Written:
     partitions: dict[int, WrittenPartition] = attrs.field(factory=dict)
 
     def add(self, partition: int, records: int, base_offset: int, size: int) -> None:
-        """One batch."""
+        """Count one acknowledged batch."""
         self.records += records
         self.bytes += size
         last = base_offset + records - 1

@@ -57,7 +57,7 @@ def command(files: tuple[str, ...], records: bool, only_checks: bool, zone: Zone
 
 
 def kind_of(path: str) -> str | None:
-    """What a file holds, by its name; None for names that are not known."""
+    """Return the kind of a file by its name; None for unknown names."""
     from .dump_text import TEXT_FILES
 
     name = Path(path).name
@@ -112,7 +112,7 @@ def _dump(fs: FileSystem, path: str, report: Report, *, with_records: bool) -> N
 
 
 def _holder(directory: Path) -> str | None:
-    """Who has the log directory of these files locked, in words; None when nobody has.
+    """Return a description of the process that locks the log directory of these files; None when no process does.
 
     A shared lock is taken for a moment and given back: there is no way to only ask that every file system knows.
     """

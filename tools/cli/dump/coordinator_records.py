@@ -36,7 +36,7 @@ def topic_of(partition_directory: str) -> str | None:
 
 
 def record_in_words(topic: str | None, header: BatchHeader, record: Record) -> str | None:
-    """What a record of the server's own says; None for records of producers."""
+    """Describe a record of an internal topic; None for records of producers."""
     try:
         if header.is_control:
             return _control(header, record)

@@ -53,7 +53,7 @@ def dump_log(fs: FileSystem, path: str, report: Report, *, with_records: bool) -
 
 
 class _Batches:
-    """What was seen of the batches so far."""
+    """The state of a dump over the batches read so far."""
 
     def __init__(self, report: Report, base_offset: int, topic: str | None, *, with_records: bool) -> None:
         self._report = report
@@ -156,7 +156,7 @@ def _row(header: BatchHeader, position: int, crc_ok: bool, structure_ok: bool | 
 
 
 def _check_tail(fs: FileSystem, path: str, size: int, stop: int, framing: str | None, report: Report) -> None:
-    """Whether the last whole batch ends the file."""
+    """Check whether the last whole batch ends the file."""
     tail = size - stop
     if not tail:
         report.check("batches", framing, f"{size:,} bytes")

@@ -1,4 +1,4 @@
-"""What `triolog dump` found, written as it is found: columns for people, JSON lines for programs.
+"""Writes the findings of `triolog dump` as they occur: columns for people, JSON lines for programs.
 
 A report gets, per file, rows (batches, records, entries, lines) and the outcome of every check. A row is a flat dictionary;
 its first key says what it is. JSON lines carry `file` and `type`; the last one of a file is its `verdict`.
@@ -46,7 +46,7 @@ _LINES: Final = {
 
 
 class Report(Protocol):
-    """Where findings go. `failed` counts the checks that failed."""
+    """The receiver of findings. `failed` counts the checks that failed."""
 
     failed: int
     with_rows: bool
@@ -56,7 +56,7 @@ class Report(Protocol):
         ...
 
     def row(self, kind: str, row: Row) -> None:
-        """One batch, record, entry or line."""
+        """Add one batch, record, entry or line."""
         ...
 
     def check(self, name: str, failure: str | None, note: str = "") -> None:
@@ -69,7 +69,7 @@ class Report(Protocol):
 
 
 class JsonReport:
-    """One JSON object a line."""
+    """A report that writes one JSON object a line."""
 
     def __init__(self, *, with_rows: bool) -> None:
         self.failed = 0
@@ -159,7 +159,7 @@ class TextReport:
 
 
 def _more(row: Row) -> str:
-    """What only some batches have."""
+    """Return the fields of a batch row that only some batches have."""
     parts = [f"epoch {row['leader_epoch']}"]
     if row["producer_id"] >= 0:
         parts.append(f"producer {row['producer_id']} epoch {row['producer_epoch']} sequence {row['base_sequence']}")

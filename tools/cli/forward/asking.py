@@ -18,7 +18,7 @@ state_dir_option = click.option("--state-dir", type=click.Path(file_okay=False),
 
 
 def state_folder(state_dir: str | None) -> Path:
-    """Where links are."""
+    """Return the folder that holds the links."""
     from ...forward.process.place import default_state_dir
 
     context = click.get_current_context(silent=True)
@@ -27,7 +27,7 @@ def state_folder(state_dir: str | None) -> Path:
 
 
 def ask_link(link: str, state_dir: str | None, request: dict[str, Any], timeout_s: float | None = ASK_S) -> dict[str, Any]:
-    """What a link answers. Raises NotConnectedError, FailedError."""
+    """Send a request to a link and return the response. Raises NotConnectedError, FailedError."""
     from ...forward.process.asking import ask
     from ...forward.process.place import CONTROL
 

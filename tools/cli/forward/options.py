@@ -1,4 +1,4 @@
-"""What the options of `triolog forward` say: settings, and how the source is opened."""
+"""The options of `triolog forward`: reads the settings, and opens the source."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _kafka(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _login(settings: ForwardSettings) -> LoginConfig | None:
-    """Who reads the source; the password is read at every login, so that one that has been renewed is used."""
+    """Return the login for the source; it reads the password at every login, so a renewed one is used."""
     from ....protocol.errors import SaslAuthenticationError
     from ...client.login import LoginConfig
     from ...forward.settings.secrets import Secret
@@ -103,7 +103,7 @@ def _login(settings: ForwardSettings) -> LoginConfig | None:
 
 @contextlib.contextmanager
 def open_source(settings: ForwardSettings, from_dir: str | None) -> Iterator[Callable[[], Source]]:
-    """How a link opens what it reads."""
+    """Yield a function that opens the source of a link."""
     if from_dir is None:
         from ...client.tls import TlsConfig
         from ...forward.source.server import ServerSource

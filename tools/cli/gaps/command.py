@@ -30,7 +30,7 @@ data_dir_option = click.option(
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """One gap, or with an error a partition whose gaps are not known."""
+    """A gap, or with an error a partition whose gaps are not known."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""What a share group has begun in partitions, and who shares them, as `triolog groups describe` shows it (KIP-932)."""
+"""The progress and the members of a share group by partition, for `triolog groups describe` (KIP-932)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is made from the code for readers and shells: tables of keys, manual pages, completion."""
+"""Generates reference material from the code: tables of keys, manual pages, completion."""

@@ -28,7 +28,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def as_json(value: Any) -> Any:
-    """What JSON has for a cell: bytes as their text or `{"base64": ...}`, times in ISO 8601."""
+    """Return the JSON form of a cell: bytes as their text or `{"base64": ...}`, times in ISO 8601."""
     if isinstance(value, bytes):
         return as_json_value(value)
     if isinstance(value, dict):
@@ -45,7 +45,7 @@ def as_json(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """What a table shows for a cell."""
+    """Return the text that a table shows for a cell."""
     if value is None:
         return "null"
     if isinstance(value, bytes):
@@ -60,7 +60,7 @@ def as_text(value: Any) -> str:
 
 
 def as_csv(value: Any) -> Any:
-    """What a CSV file has for a cell; None is an empty field."""
+    """Return the CSV form of a cell; None is an empty field."""
     if isinstance(value, (dict, list)):
         return json.dumps(as_json(value), ensure_ascii=False)
     value = as_json(value)

@@ -1,4 +1,4 @@
-"""What was read for an answer: the scans of its topics with their ranges, and DuckDB's plan."""
+"""Explains the reads of a query: the scans of its topics with their ranges, and DuckDB's plan."""
 
 from __future__ import annotations
 

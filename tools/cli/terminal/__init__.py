@@ -1,1 +1,1 @@
-"""What commands have in common: input, output, progress, failures, the connection, words for times and places."""
+"""The code that commands share: input, output, progress, failures, the connection, texts for times and places."""

@@ -1,4 +1,4 @@
-"""How a command ends when it cannot do what it was asked: exit codes, and one line on standard error.
+"""The ways a command fails: exit codes, and one line on standard error.
 
 | exit code | means |
 |---:|---|
@@ -39,4 +39,4 @@ class UnreadableError(click.ClickException):
 
 
 class OutputClosedError(Exception):
-    """Whoever read our standard output has had enough (`| head`): not an error of ours."""
+    """The reader of our standard output has closed it (`| head`): not an error of ours."""

@@ -1,4 +1,4 @@
-"""What `verify` and `repair` find, as lines for people or JSON lines for programs, with a bar on a terminal meanwhile."""
+"""Prints the findings of `verify` and `repair`: lines or JSON lines, with a progress bar on a terminal."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Input:
             self._stream.close()
 
     async def read(self) -> bytes:
-        """What is there, up to PIECE_BYTES; waits for the first byte; empty at the end. Always a checkpoint."""
+        """Return the available bytes, up to PIECE_BYTES; waits for the first byte; empty at the end. Always a checkpoint."""
         import trio
 
         if self._fd is None:

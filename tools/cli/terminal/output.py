@@ -81,14 +81,14 @@ def as_json_value(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document."""
+    """Print one JSON document."""
     text = json.dumps(value, indent=2, ensure_ascii=False).translate(_IN_JSON)
     write(text.encode("utf-8", "backslashreplace") + b"\n")
     flush()
 
 
 def json_line(value: Any) -> bytes:
-    """One line of JSON lines."""
+    """Return a value as one line of JSON lines."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if not text.isascii() or "\x7f" in text:
         text = text.translate(_IN_JSON)
@@ -118,7 +118,7 @@ def flush() -> None:
 
 
 def say(line: str) -> None:
-    """One line for people."""
+    """Print one line for people."""
     write_drawn(f"{printable(line)}\n".encode())
     flush()
 
@@ -130,7 +130,7 @@ def say_lines(text: str) -> None:
 
 
 def say_parts(*parts: tuple[str, Mapping[str, Any]]) -> None:
-    """One line of texts in styles as `click.style` takes them, if anybody can see colours."""
+    """Print one line of texts, in styles as `click.style` accepts them if standard output is a terminal."""
     has_colours = sys.stdout.isatty()
     shown_parts = [(printable(text), style) for text, style in parts]
     line = "".join(click.style(text, **style) if style and has_colours else text for text, style in shown_parts)
@@ -138,7 +138,7 @@ def say_parts(*parts: tuple[str, Mapping[str, Any]]) -> None:
 
 
 def warn(line: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     click.echo(printable(line), err=True)
 
 

@@ -60,7 +60,7 @@ class ProgressBar:
             console.file.flush()
 
     def update(self, *, done_bytes: int, records: int) -> None:
-        """How far it is: in bytes of what was announced, and in records."""
+        """Update the progress: bytes out of the announced total, and records."""
         now = time.perf_counter()
         elapsed = max(now - self._begin, 1e-9)
         rates = {"records": records, "records_s": records / elapsed, "mb_s": done_bytes / elapsed / MB}
@@ -74,7 +74,7 @@ class ProgressBar:
 
 
 class NoProgress:
-    """Where standard error is no terminal."""
+    """A progress bar that shows nothing, for a standard error that is not a terminal."""
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +101,7 @@ def open_progress(description: str, size_bytes: int | None, *, counts_records: b
 
 
 class StartBar:
-    """How far a server's start is, once it takes longer than PATIENCE_S: logs, bytes scanned, rate, time left."""
+    """The progress of a server's start, once it takes longer than PATIENCE_S: logs, bytes scanned, rate, time left."""
 
     def __init__(self) -> None:
         self._begin = time.perf_counter()

@@ -16,14 +16,14 @@ _COLUMNS: Final = "{:>4}  {:>10}  {:<29}  {:<10}  {}"
 
 
 class Formatter(Protocol):
-    """How records are written."""
+    """A format in which records are written."""
 
     def head(self) -> bytes:
-        """What stands before the first record."""
+        """Return the bytes that precede the first record."""
         ...
 
     def record(self, partition: TopicPartition, record: Record) -> bytes:
-        """One record with its line end."""
+        """Return one record with its line end."""
         ...
 
 
@@ -50,7 +50,7 @@ def record_as_json(partition: TopicPartition, record: Record) -> dict[str, Any]:
 
 
 class JsonLines:
-    """One JSON object a line."""
+    """A format with one JSON object a line."""
 
     def head(self) -> bytes:
         return b""

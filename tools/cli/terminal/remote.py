@@ -1,4 +1,4 @@
-"""What every command that asks a server has in common: `--server`, the connection, who asks, the server's errors in words."""
+"""The code that every command for a server shares: `--server`, the connection, the login, texts for the server's errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONNECT_TIMEOUT_MS: Final = 5_000
 
 
 class ServerAddress(NamedTuple):
-    """Where the native protocol of a server is."""
+    """The address of a server's native protocol."""
 
     host: str
     port: int
@@ -163,7 +163,7 @@ def _asked_password(user: str) -> str:
 
 
 def access() -> tuple[TlsConfig | None, LoginConfig | None]:
-    """How the connection is encrypted and who asks, as the options of the command say. Raises FailedError."""
+    """Return TLS and login configuration from the options of the command. Raises FailedError."""
     return _tls(), _login()
 
 

@@ -64,7 +64,7 @@ class UnusableInputError(Exception):
 
 @attrs.frozen(kw_only=True)
 class RowOptions:
-    """Where in a row key, value and timestamp are, and how a timestamp is written."""
+    """The places of key, value and timestamp in a row, and the format of a timestamp."""
 
     key: str | None = None
     value: str | None = None
@@ -90,7 +90,7 @@ Rows = Iterator[Row | BadRow]
 
 
 class LineReader:
-    """One row a line; what `read` makes of it. Keeps the line that has not ended."""
+    """A reader of one row a line, parsed by `read`. Keeps the line that has not ended."""
 
     def __init__(self, read: Callable[[int, bytes], Row]) -> None:
         self._read = read
@@ -148,7 +148,7 @@ class CsvReader:
             raise UnusableInputError(self._line + 1, f"a row of more than {MAX_ROW_BYTES} bytes; is a quote left open?")
 
     def finish(self) -> Rows:
-        """What is left without a line end. Raises UnusableInputError."""
+        """Yield the rows of the remaining data, which has no line end. Raises UnusableInputError."""
         rest, self._rest = b"".join(self._rest), []
         if self._is_quoted:
             raise UnusableInputError(self._line + 1, "a quote is opened in this row and never closed")

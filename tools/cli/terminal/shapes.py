@@ -92,7 +92,7 @@ def check_confirmed(yes: bool, question: str, refusal: str) -> None:
 
 
 def _is_confirmed(question: str) -> bool:
-    """Whether somebody said yes."""
+    """Return whether the user confirmed."""
     try:
         return click.confirm(printable(question), err=True)
     except click.Abort:  # no answer: the end of standard input, or Ctrl-C

@@ -20,7 +20,7 @@ FORMATS = ("parquet", "arrow")
 
 @attrs.frozen(kw_only=True)
 class TableOptions:
-    """How rows become records."""
+    """The mapping from rows to records."""
 
     topic: str
     format_name: str

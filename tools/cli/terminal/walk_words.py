@@ -1,4 +1,4 @@
-"""What there is to say of the walk of a lookup (docs/native-protocol.md, `explain`), in the words of `triolog explain`."""
+"""Describes the walk of a lookup (docs/native-protocol.md, `explain`), in the terms of `triolog explain`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SPECIAL: Final = {
 
 
 def question(asked: dict[str, Any], zone: Zone) -> str:
-    """What was asked."""
+    """Describe the lookup."""
     if "offset" in asked:
         return f"which batch holds offset {asked['offset']}?"
     if "start_timestamp" in asked:
@@ -36,12 +36,12 @@ def reads_text(step: dict[str, Any]) -> str:
 
 
 def warmth(cached: object) -> str:
-    """Where what was read came from."""
+    """Describe the origin of the bytes read: cache or device."""
     return "cached" if cached else "cold (from the device)"
 
 
 def answer_text(answer: dict[str, Any], asked: dict[str, Any], zone: Zone) -> str:
-    """What was found."""
+    """Describe the result of the lookup."""
     offset = answer.get("offset", -1)
     if offset < 0:
         return "answer: no such record (yet)"

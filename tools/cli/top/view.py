@@ -1,4 +1,4 @@
-"""What `triolog top` draws of a moment: a line for each thing that matters, the busiest topics and APIs, the largest lags."""
+"""Draws one snapshot for `triolog top`: a line for each important item, the busiest topics and APIs, the largest lags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `triolog topics` changes on topics that exist: configuration, number of partitions, log start offsets."""
+"""The commands that change existing topics: configuration, number of partitions, log start offsets."""
 
 from __future__ import annotations
 

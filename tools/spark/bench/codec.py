@@ -1,4 +1,4 @@
-"""How many records a CPU second turns into columns and back, without Spark.
+"""Measures the records that a CPU second turns into columns and back, without Spark.
 
 Process CPU seconds, not time on the clock: other processes of the machine then count as little as they can. Records have a
 key of 8 bytes and a value of 100 (of 50 to 150 in the lines called random), uncompressed, in batches of 1,000; data is decoded

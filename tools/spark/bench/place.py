@@ -1,4 +1,4 @@
-"""Where the rows of the Spark benchmark work: a server, a warm Spark session, and the data they share, made when first used."""
+"""The environment of the Spark benchmark's rows: a server, a warm Spark session, and shared data, created on first use."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ POLL_S: Final = 0.05
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """What one run of the job has to know; the same for every process of it."""
+    """The settings of one run of the job; the same for every process of it."""
 
     servers: str
     folder: str

@@ -40,7 +40,7 @@ class KillPoint:
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """One process of the job, from its start to its end."""
+    """A process of the job, from its start to its end."""
 
     lines: Sequence[dict[str, Any]]
     """What it said."""

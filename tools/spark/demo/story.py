@@ -138,7 +138,7 @@ async def _run_job(demo: Demo, settings: Settings, log: Path, kills: Sequence[Ki
 
 @attrs.define(eq=False, repr=False)
 class Results:
-    """What the job left behind, read without Spark: both topics by a consumer, the table by pyarrow."""
+    """The output of the job, read without Spark: both topics by a consumer, the table by pyarrow."""
 
     departures: Counter[bytes] = attrs.Factory(Counter)
     """How often the number of a source row is in the topic of departures; empty for records that name none."""

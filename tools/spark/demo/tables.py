@@ -1,4 +1,4 @@
-"""What the demo works on beside the flights: `weather.csv` and `planes.csv` of the same package, and the sums it asks for.
+"""The tables that the demo joins to the flights (`weather.csv`, `planes.csv` of the same package), and the expected sums.
 
 `recompute` is the plain answer that Spark's is compared with: the CSV files, the standard library, one pass.
 """
@@ -21,7 +21,7 @@ PLANES: Final = "planes.csv"
 
 
 class Group(NamedTuple):
-    """What a row of the result is about: an hour of departures of one carrier from one airport."""
+    """The key of a result row: an hour of departures of one carrier from one airport."""
 
     hour_ms: int
     """Start of the window, ms since the epoch."""
@@ -30,7 +30,7 @@ class Group(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What is counted in a group; whole numbers, so that equal means equal."""
+    """The sums of a group; whole numbers, so that equal means equal."""
 
     flights: int
     departed: int

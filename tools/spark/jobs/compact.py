@@ -90,7 +90,7 @@ def command(
 
 @attrs.frozen(kw_only=True)
 class PartitionToCompact:
-    """One partition and what the directory says of it. Picklable."""
+    """A partition and its facts from the directory. Picklable."""
 
     files: PartitionFiles
     known: Known
@@ -101,7 +101,7 @@ class PartitionToCompact:
 
 @attrs.frozen(kw_only=True)
 class Compacted:
-    """What became of the partitions together."""
+    """The totals of the compacted partitions."""
 
     partitions: int
     bytes_before: int

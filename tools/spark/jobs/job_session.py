@@ -1,4 +1,4 @@
-"""What the commands of jobs have in common: options, the session and its end, progress, errors as one line."""
+"""The code that the commands of jobs share: options, the session and its end, progress, errors as one line."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def watched(what: str) -> Iterator[Progress]:
 
 
 def _is_without_session() -> bool:
-    """Whether a session will be made here: one that is there is used, and left as it is."""
+    """Return whether the job creates a session: an existing one is used, and left as it is."""
     import sys
 
     if "pyspark.sql" not in sys.modules:

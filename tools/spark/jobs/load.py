@@ -105,7 +105,7 @@ class LoadError(TriologError):
 
 @attrs.frozen(kw_only=True)
 class Load:
-    """What is loaded, and how a row becomes a record.
+    """The source of a load, and the mapping from rows to records.
 
     `value` names a column; None: the column `value`, or when there is none the whole row as JSON. `key` and `timestamp` name
     columns; None: the columns of these names where the column `value` is used, else nothing. A timestamp is a timestamp, its

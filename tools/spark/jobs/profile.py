@@ -40,7 +40,7 @@ _COLUMNS: Final = ("key", "value", "timestamp", "offset")
 
 @attrs.frozen(kw_only=True)
 class TopicProfile:
-    """What is known of one topic. Histograms have powers of two as keys: bytes of values, ms of lateness, each up to that."""
+    """The profile of one topic. Histograms have powers of two as keys: bytes of values, ms of lateness, each up to that."""
 
     topic: str
     partitions: Mapping[int, int]
@@ -87,7 +87,7 @@ def profile_piece(splits: Splits) -> Result:
 
 
 def merge(topic: str, results: Iterable[Result]) -> TopicProfile:
-    """One topic's pieces together."""
+    """Merge the results of one topic's pieces."""
     totals: Counter[str] = Counter()
     maps: dict[str, Counter[int]] = {name: Counter() for name in ("hours", "sizes", "lateness")}
     partitions: Counter[int] = Counter()
@@ -135,7 +135,7 @@ _TOTALS: Final = (
 
 
 class _Found:
-    """What a piece has shown so far. Owner: its task."""
+    """The counts of a piece so far. Owner: its task."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter(dict.fromkeys(_TOTALS, 0))
@@ -197,14 +197,14 @@ class _Found:
 
 
 def _powers(numbers: np.ndarray[Any, Any]) -> dict[int, int]:
-    """How many numbers are at most each power of two, and above the one before."""
+    """Return, for each power of two, the count of numbers at most that, and above the power before."""
     exponents = np.ceil(np.log2(np.maximum(numbers, 1))).astype(np.int64)
     found, counts = np.unique(exponents, return_counts=True)
     return {1 << exponent: count for exponent, count in zip(found.tolist(), counts.tolist(), strict=True)}
 
 
 def _distinct(hashes: set[int]) -> int:
-    """How many different keys there are, of which these are the smallest hashes."""
+    """Estimate the number of distinct keys of which these are the smallest hashes."""
     if len(hashes) < DISTINCT_KEPT:
         return len(hashes)
     smallest = sorted(hashes)[:DISTINCT_KEPT]

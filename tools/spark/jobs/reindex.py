@@ -75,7 +75,7 @@ class Stretch:
 
 @attrs.frozen(kw_only=True)
 class Reindexed:
-    """What was made; `failures` are segments that were left as they were, and why."""
+    """The totals of the rebuilt indexes; `failures` are segments that were left as they were, and why."""
 
     segments: int
     entries: int

@@ -29,7 +29,7 @@ PIECES_PER_CORE: Final = 8
 
 @attrs.frozen(kw_only=True)
 class JobProgress:
-    """How far a job is; `done_before` pieces were done by an earlier run."""
+    """The progress of a job; `done_before` pieces were done by an earlier run."""
 
     pieces: int
     done: int

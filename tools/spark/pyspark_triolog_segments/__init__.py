@@ -1,4 +1,4 @@
-"""Where Spark finds the data source `triolog_segments` by itself: it imports every top-level module named `pyspark_*`.
+"""Lets Spark find the data source `triolog_segments` by itself: Spark imports every top-level module named `pyspark_*`.
 
 Installed as the top-level package of this name. An error here would keep Spark from finding any other source, so nothing is
 imported but the class.

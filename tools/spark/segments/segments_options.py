@@ -1,4 +1,4 @@
-"""What can be set on a read with `format("triolog_segments")`: a directory, and those options of `triolog` that need no server.
+"""The options of a read with `format("triolog_segments")`: a directory, and those options of `triolog` that need no server.
 
 Bounds, selection, splits and columns are read by `options` and mean the same. Three defaults differ: everything in the
 directory is read when nothing is selected, `isolationLevel` is read_committed, and CRCs are checked, since `mode` is about
@@ -76,7 +76,7 @@ class SegmentOptions:
 
     @property
     def is_committed(self) -> bool:
-        """Whether aborted and open transactions are left out."""
+        """Return whether aborted and open transactions are left out."""
         return self.read.isolation is Isolation.READ_COMMITTED
 
     @classmethod

@@ -39,7 +39,7 @@ class TriologSegments(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format(...)` takes."""
+        """Return the name that `format(...)` accepts."""
         return "triolog_segments"
 
     def schema(self) -> StructType:

@@ -31,7 +31,7 @@ FRAME_RESERVE: Final = 4 * KIB
 
 
 class TaskOutbox(Outbox):
-    """One of a task of Spark's; raises DeliveryError."""
+    """An outbox of a Spark task; raises DeliveryError."""
 
     def __init__(self, link: ServerLink) -> None:
         super().__init__(link.client, link.timeout_ms)
@@ -43,7 +43,7 @@ class TaskOutbox(Outbox):
         return min(REQUEST_BYTES, self._client.max_frame_bytes // 2)
 
     def put(self, partition: TopicPartition, batch: bytes) -> None:
-        """One batch may be as large as a frame allows."""
+        """Add a batch, which may be as large as a frame allows."""
         if len(batch) > self.request_bytes:
             self._check_size(partition, len(batch))
         super().put(partition, batch)

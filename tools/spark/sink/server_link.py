@@ -28,7 +28,7 @@ class GivenUpError(DeliveryError):
 
 
 class ServerLink:
-    """One server for one writer. Connects at the first call. Owner: one thread; never used behind a fork."""
+    """A connection of one writer to a server, opened at the first call. Owner: one thread; never used after a fork."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ServerLink:
         return DeliveryError(f"{self._server}: {what}: {error}")
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has; asked once. DeliveryError names a topic that does not exist."""
+        """Return the number of partitions of a topic; requested once. DeliveryError names a topic that does not exist."""
         if topic not in self._counts:
             what = f"looking up topic {topic}"
             response = self.call(MetadataResponse, MetadataRequest((topic,)), what)

@@ -31,7 +31,7 @@ BATCH_ID: Final = "streaming.sql.batchId"
 
 @attrs.frozen
 class Written(WriterCommitMessage):
-    """What a task tells the driver; None: it has produced, and there is nothing to commit."""
+    """A task's message to the driver; None: the task has produced, and has nothing to commit."""
 
     staged: writer.Staged | None
 
@@ -65,7 +65,7 @@ def _checked(options: Mapping[str, str], schema: StructType) -> WriteOptions:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One write of a DataFrame."""
+    """A writer for one write of a DataFrame."""
 
     def __init__(self, options: WriteOptions, application: str, version: int) -> None:
         self._options = options
@@ -90,7 +90,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch of a streaming query: its tasks, or its commit."""
+    """A writer for one micro-batch of a streaming query: its tasks, or its commit."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options

@@ -25,7 +25,7 @@ from .server_link import DeliveryError, ServerLink
 
 @attrs.frozen
 class StagedBytes:
-    """What was staged for one partition: its size, and the CRC-32C of all of it."""
+    """The bytes staged for one partition: their size, and the CRC-32C of all of them."""
 
     size_bytes: int = 0
     crc: int = 0
@@ -82,8 +82,8 @@ class StageOutbox(TaskOutbox):
         return Refused(again, error) if error is not None else None
 
     def missing(self, sent: Sequence[Blobs]) -> list[Blobs]:
-        """What the server does not have yet: what it refused, or, where answers were lost, what is missing by the sizes and
-        CRCs that it answers to a request without batches."""
+        """Return the batches that the server lacks: those it refused. Where responses were lost, the sizes and CRCs in the
+        response to a request without batches decide."""
         left = [dict(blobs) for blobs in sent]
         partitions = {partition: b"" for blobs in sent for partition in blobs}
         if not self._was_lost or not partitions:

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark does once: settle its memory, and keep nothing that its parent process had open.
+"""The setup of a Python worker of Spark: settles its memory, and drops connections that its parent process had open.
 
 Spark's daemon forks a worker from itself and the worker calls `gc.collect()` after every task; with numpy and pyarrow loaded
 that costs 40 ms of CPU each time. `gc.freeze()` takes what is there now out of the collector's sight (2.9 ms; spark.md,
@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Closable(Protocol):
-    """What `PerProcess` keeps."""
+    """A resource that `PerProcess` keeps."""
 
     def close(self) -> None:
         """Give it up."""
@@ -59,7 +59,7 @@ class PerProcess(Generic[K, C]):
         self._kept: dict[K, C] = {}
 
     def get(self, key: K, make: Callable[[], C]) -> C:
-        """What is kept under this key, made now when there is nothing."""
+        """Return the resource kept under this key; create it when none is kept."""
         self._notice_fork()
         if key not in self._kept:
             while len(self._kept) >= self._limit:

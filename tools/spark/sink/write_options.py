@@ -1,4 +1,4 @@
-"""What can be set on a write with `format("triolog")`: names of Spark's Kafka sink where it has one, ours where it has none.
+"""The options of a write with `format("triolog")`: names of Spark's Kafka sink where it has one, ours where it has none.
 
 Names are compared without case, as Spark hands them over in lower case. Every message names the option, what it is and what
 is allowed. Reading's options are in `options`.
@@ -79,7 +79,7 @@ class OptionError(ValueError):
 
 @attrs.frozen
 class ServerAccess:
-    """How a server is reached, and as whom: what a client's configuration has of it."""
+    """The TLS and login part of a client's configuration."""
 
     tls: TlsConfig | None = None
     login: LoginConfig | None = None
@@ -90,7 +90,7 @@ NOBODY: Final = ServerAccess()
 
 
 class DeliveryGuarantee(enum.Enum):
-    """What a row becomes when something fails in between: one record, or at least one."""
+    """The number of records that a row becomes when a failure interrupts the write: one, or at least one."""
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
@@ -134,7 +134,7 @@ class WriteOptions:
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether rows are staged and committed, not produced."""
+        """Return whether rows are staged and committed, not produced."""
         return self.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
     def _check_together(self) -> None:
@@ -210,7 +210,7 @@ def read_access(given: Mapping[str, str]) -> ServerAccess:
 
 
 def read_choice(option: str, text: str, allowed: Mapping[str, Any]) -> Any:
-    """What the text stands for, whatever its case; OptionError that lists what is allowed."""
+    """Return the value of the text, whatever its case; OptionError that lists the allowed texts."""
     try:
         return allowed[text.lower()]
     except KeyError:

@@ -74,7 +74,7 @@ def check_schema(schema: StructType, topic: str | None) -> None:
 
 @attrs.frozen(kw_only=True)
 class Routing:
-    """How rows find their partition. `partition_count` asks for a topic's partitions and raises when there is none."""
+    """The assignment of rows to partitions. `partition_count` returns a topic's number of partitions, or raises."""
 
     topic: str | None
     application: str
@@ -142,7 +142,7 @@ class Routing:
 
 
 def _records(columns: dict[str, pa.Array]) -> pa.RecordBatch:
-    """What of the columns goes into records, keys and values as binary."""
+    """Return the columns that go into records, keys and values as binary."""
     chosen = {name: columns[name] for name in _RECORD_COLUMNS if name in columns}
     for name in ("value", "key"):
         if name in chosen:

@@ -1,4 +1,4 @@
-"""What the tasks of a write and its driver do, without a Spark session: rows to record batches to the server, then one commit.
+"""The work of a write's tasks and driver, without a Spark session: rows to record batches to the server, then one commit.
 
 A task stages its batches under a name that no other attempt has, so what a lost attempt, a speculative copy or an earlier run
 left behind never mixes with it: only the tasks that the commit names count. The commit is keyed by application and version, and
@@ -53,7 +53,7 @@ ABORT_TIMEOUT_MS: Final = 5_000
 
 @attrs.frozen(kw_only=True)
 class WriteTask:
-    """Which write a task belongs to, and which part and attempt of it the task is."""
+    """The identity of a task: its write, its part of the write, and its attempt."""
 
     application: str
     version: int
@@ -67,7 +67,7 @@ class WriteTask:
 
 @attrs.frozen(kw_only=True)
 class Staged:
-    """What a task tells the driver: under which name it has staged what. No partitions: no rows, or they are committed."""
+    """A task's message to the driver: its stage name and staged bytes. No partitions: no rows, or they are committed."""
 
     application: str
     task: str

@@ -1,4 +1,4 @@
-"""Where a read begins and ends, as its options say it, and the offsets that come of it.
+"""The bounds of a read, as its options give them, and the offsets that result.
 
 Precedence and edges are those of Spark's Kafka source (KafkaSourceProvider, KafkaOffsetReader): a time for all partitions
 beats a time for each, which beats offsets; a time means the first record at or after it; an end is exclusive.
@@ -63,7 +63,7 @@ class BoundError(OptionError):
 
 @attrs.frozen
 class PartitionRange:
-    """What of a partition can be read: offsets from `low` up to `high`, exclusive, `size_bytes` of log in all."""
+    """The readable part of a partition: offsets from `low` up to `high`, exclusive, `size_bytes` of log in all."""
 
     low: int
     high: int
@@ -71,7 +71,7 @@ class PartitionRange:
 
 
 def is_moving(bound: Bound) -> bool:
-    """Whether the same bound gives another offset later; offsets in JSON do when one of them stands for an end."""
+    """Return whether a bound's offset can change later; offsets in JSON do when one of them stands for an end."""
     return not isinstance(bound, AtOffsets) or any(offset < 0 for offset in bound.offsets.values())
 
 
@@ -102,7 +102,7 @@ def check_partitions(bound: Bound, partitions: Mapping[TopicPartition, object]) 
 
 
 def start_offset(bound: Bound, partition: TopicPartition, range_: PartitionRange, found: int | None, strategy: str) -> int:
-    """Where to begin. `found` is what the server answered to `question`: -1 when no record is as late.
+    """Return the start offset. `found` is the server's response to `question`: -1 when no record is as late.
 
     BoundError for that, unless `strategy` is `latest`.
     """
@@ -125,7 +125,7 @@ def start_offset(bound: Bound, partition: TopicPartition, range_: PartitionRange
 
 
 def end_offset(bound: Bound, partition: TopicPartition, range_: PartitionRange, found: int | None) -> int:
-    """Where to end, exclusive; the end of the log when no record is as late as asked."""
+    """Return the end offset, exclusive; the end of the log when no record is as late as the bound."""
     match bound:
         case Earliest():
             return range_.low

@@ -114,8 +114,8 @@ class Broker:
         return self._retried(lambda client: [entry.offset for entry in checked(client.run(procedure()))])
 
     def split_points(self, cuts: Sequence[Cut]) -> list[tuple[SplitPoint, ...]] | None:
-        """Where each range can be cut; None when the server cannot tell: it is older than the call, does not know a range, or
-        there are more ranges than a request has."""
+        """Return the offsets where each range can be cut. None when the server is older than the call, does not know a range,
+        or there are more ranges than a request can hold."""
         if not cuts:
             return []
         if len(cuts) > MAX_PARTITIONS_PER_REQUEST:
@@ -146,7 +146,7 @@ class Broker:
     def fetch(
         self, partition: TopicPartition, offset: int, ahead: Started | None = None, *, skip_gaps: bool = False
     ) -> FetchPartitionResponse:
-        """What the server has of a partition from an offset on; `ahead` is the same fetch, sent before.
+        """Fetch from a partition, starting at an offset; `ahead` is the same fetch, sent before.
 
         Raises what the server says of the partition: OffsetOutOfRangeError, CorruptRecordError...
         """

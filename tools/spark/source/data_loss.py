@@ -1,4 +1,4 @@
-"""What happens when offsets that a query counts on are not there: `failOnDataLoss` decides.
+"""The policy for missing offsets that a query relies on: `failOnDataLoss` decides.
 
 True, the default: DataLossError, and the query stops before it passes over anything. False: a line in the log of the process
 that noticed, and the query goes on with what there is.

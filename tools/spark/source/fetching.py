@@ -51,7 +51,7 @@ def read_range(broker: Broker, options: ReadOptions, range_: OffsetRange, column
 
 
 class _Position:
-    """How far a range is read, and the fetch that is on its way. Owner: the generator."""
+    """The position in a range, and the fetch in flight. Owner: the generator."""
 
     def __init__(self, broker: Broker, options: ReadOptions, range_: OffsetRange) -> None:
         self.offset = range_.low
@@ -92,7 +92,7 @@ class _Position:
         return following
 
     def forget(self) -> None:
-        """Whoever reads wants no more."""
+        """Drop the fetch in flight: the reader needs no more."""
         if self._ahead is not None:
             self._ahead.forget()
 

@@ -25,7 +25,7 @@ def to_json(offsets: OffsetMap) -> dict[str, dict[str, int]]:
 
 
 def from_json(value: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """What a checkpoint holds. OptionError when it holds something else, as after a change of the source."""
+    """Parse a checkpoint's offsets. OptionError when it holds anything else, as after a change of the source."""
     try:
         return {
             TopicPartition(topic, int(partition)): int(offset)

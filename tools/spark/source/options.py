@@ -1,4 +1,4 @@
-"""What can be set on a read with `format("triolog")`: the names of Spark's Kafka source, and a few of ours.
+"""The options of a read with `format("triolog")`: the names of Spark's Kafka source, and a few of ours.
 
 Names are compared without case, as Spark hands them over in lower case. An option that nobody knows is refused by name, so that
 a misspelt one is not taken for its default. Every message names the option, what it is and what is allowed.
@@ -135,7 +135,7 @@ class Matching:
     pattern: str
 
     def matches(self, topic: str) -> bool:
-        """Whether this topic is meant."""
+        """Return whether this topic is selected."""
         return not is_internal(topic) and re.fullmatch(self.pattern, topic) is not None
 
 
@@ -181,7 +181,7 @@ class ReadOptions:
 
     @property
     def is_start_moving(self) -> bool:
-        """Whether a query that is started anew would begin elsewhere than this one did."""
+        """Return whether a restarted query would begin elsewhere than this one did."""
         return is_moving(self.starting)
 
     @classmethod
@@ -274,7 +274,7 @@ def _assigned(text: str) -> set[TopicPartition]:
 
 
 def _bound(given: Mapping[str, str], side: str, default: Bound, streaming: bool | None) -> Bound:
-    """What the options of one side say; `side` is `starting` or `ending`."""
+    """Return the bound that the options of one side give; `side` is `starting` or `ending`."""
     by_time, by_times, by_offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
     if (text := given.get(by_time.lower())) is not None:
         return AtTime(read_number(by_time, text, 0, INT64_MAX), by_time)

@@ -65,7 +65,7 @@ def plan_ranges(
 
 
 def estimated_bytes(range_: OffsetRange, known: PartitionRange | None) -> int:
-    """What of the log's size falls to these offsets when all are alike; 0 when nothing is known."""
+    """Estimate the log bytes of these offsets, as if all were alike; 0 when the size is unknown."""
     offsets = known.high - known.low if known is not None else 0
     return 0 if known is None or offsets <= 0 else known.size_bytes * range_.count // offsets
 

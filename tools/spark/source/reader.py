@@ -32,7 +32,7 @@ class BatchReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        """One range for each task. OptionError for a bound that does not fit, DataLossError, BrokerUnavailableError."""
+        """Return one range for each task. OptionError for a bound that does not fit, DataLossError, BrokerUnavailableError."""
         broker = Broker(self._options)
         known = broker.ranges()
         return list(plan_ranges(broker, self._options, resolve(broker, self._options, known), known))
@@ -45,7 +45,7 @@ class BatchReader(DataSourceReader):
 
 
 class Times(Protocol):
-    """Who knows the first offset at or after a time."""
+    """A source of the first offset at or after a time."""
 
     def offsets_for_times(self, questions: Sequence[Question]) -> list[int]:
         """The offset for each question, in order, -1 where there is none."""
@@ -71,7 +71,7 @@ def resolve(times: Times, options: ReadOptions, known: Mapping[TopicPartition, P
 def start_offsets(
     times: Times, options: ReadOptions, known: Mapping[TopicPartition, PartitionRange], ending: bounds.Bound = bounds.LATEST
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Where each partition begins and ends, (start, end), as the bounds say; what is not there any more is not looked at."""
+    """Return (start, end) of each partition, as the bounds say; partitions that no longer exist are skipped."""
     bounds.check_partitions(options.starting, known)
     bounds.check_partitions(ending, known)
     questions = [

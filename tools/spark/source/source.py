@@ -28,7 +28,7 @@ class TriologDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format(...)` takes."""
+        """Return the name that `format(...)` accepts."""
         return "triolog"
 
     def schema(self) -> StructType:

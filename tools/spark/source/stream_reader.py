@@ -79,7 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- offsets -------------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> Json:
-        """Where a new query begins; the same on every call, since Spark asks twice."""
+        """Return the offsets where a new query begins; the same on every call, since Spark calls twice."""
         if self._initial is None:
             self._known = self._broker.ranges()
             starts = start_offsets(self._broker, self._options, self._known)
@@ -87,7 +87,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What comes from now on is not for this query."""
+        """Fix the query's end at the current ends of the logs: later records are not part of it."""
         self._target = self._ends()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -102,7 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
-        """Where the next batch ends; `start` itself when there is none. DataLossError, BrokerUnavailableError."""
+        """Return the end of the next batch; `start` itself when there is none. DataLossError, BrokerUnavailableError."""
         if self._is_to_be_pinned(start):
             return start
         begin = offsets.from_json(start)
@@ -114,7 +114,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end == offsets.from_json(start) else offsets.to_json(end)
 
     def reportLatestOffset(self) -> Json | None:
-        """Where the logs end, as of the last look; for the progress report."""
+        """Return the ends of the logs, as of the last check; for the progress report."""
         return offsets.to_json({partition: range_.high for partition, range_ in self._known.items()}) or None
 
     def commit(self, end: Json) -> None:
@@ -161,7 +161,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- how far -------------------------------------------------------------------------------------------------------
 
     def _looked_up(self) -> dict[TopicPartition, PartitionRange]:
-        """What there is now. A topic that is gone is noticed by who compares with the query's offsets."""
+        """Return the current ranges. Callers notice a deleted topic by comparing with the query's offsets."""
         self._known = self._broker.ranges(missing_is_left_out=True)
         return self._known
 
@@ -169,8 +169,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {partition: range_.high for partition, range_ in self._looked_up().items()}
 
     def _available(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Where each partition ends for this query. Under AvailableNow that was settled at its beginning, but a start that was
-        found later stands: there is nothing to read before it."""
+        """Return the end of each partition for this query. AvailableNow fixes it at the query's beginning, but a later start
+        offset moves it: there is nothing to read before that."""
         if self._target is None:
             return self._ends()
         end = dict(self._target)
@@ -193,7 +193,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _starts_of_new(
         self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Where partitions begin that were not there before: at their earliest offset, which is to be 0."""
+        """Return the start of each new partition: its earliest offset, which must be 0."""
         starts = {}
         for partition in sorted(end.keys() - begin.keys()):
             starts[partition] = self._known[partition].low if partition in self._known else 0
@@ -224,7 +224,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _is_to_wait(self, waiting: int) -> bool:
-        """Whether there is less than `minOffsetsPerTrigger`, and the last batch is not `maxTriggerDelay` ago.
+        """Return whether fewer than `minOffsetsPerTrigger` wait, and the last batch is not `maxTriggerDelay` ago.
 
         Never under AvailableNow, where nothing more is to come; nor before the first batch (Kafka: delayBatch).
         """
@@ -270,7 +270,7 @@ def _first_part(range_: OffsetRange, share: int, total: int) -> OffsetRange:
 
 
 def _reached(points: Sequence[SplitPoint], left: int, end: int) -> int:
-    """Where the pieces end that have `left` bytes together, the first piece in any case."""
+    """Return the end offset of the leading pieces that total at most `left` bytes; the first piece always counts."""
     for number, point in enumerate(points):
         if number and left < point.bytes:
             return point.offset
