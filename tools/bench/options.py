@@ -1,6 +1,6 @@
-"""What the commands of all benchmarks can be asked for, and how they end. What is measured is theirs.
+"""The options and exit codes that all benchmark commands share; each command owns its measurements.
 
-It is loaded with the command line, so it imports nothing that measures or draws.
+The command line loads this module, so it imports nothing that measures or draws.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ list_rows: Final = click.option("--list", "list_rows", is_flag=True, help="Show 
 
 @attrs.frozen
 class Wanted:
-    """What every benchmark is told."""
+    """The options of a benchmark."""
 
     name: str
     """Of the benchmark, in the names of the files that are kept; none for that of the server."""

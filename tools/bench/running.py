@@ -1,4 +1,4 @@
-"""One run of a benchmark, whichever it is: a directory, the machine, its rows one after the other, the report."""
+"""Runs any benchmark: creates a directory, describes the machine, measures row after row, and writes the report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Where = TypeVar("Where")
 
 @attrs.frozen(kw_only=True)
 class Benchmark(Generic[Where]):
-    """What is measured: rows by the names that `--only` takes, in their order, and where they work."""
+    """The definition of a benchmark: its rows by the names that `--only` accepts, in their order, and their place."""
 
     rows: Mapping[str, Callable[[Where], RowResult]]
     row_failures: tuple[type[Exception], ...]

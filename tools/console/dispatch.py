@@ -1,7 +1,7 @@
-"""What each HTTP request is answered with: a page, its JSON twin, a stream of events, a file, or why not.
+"""Routes each HTTP request to its response: a page, its JSON twin, a stream of events, a file, or an error.
 
-Every page is the same shell; its first value lies in it, so that the browser need not ask again. Nothing in it runs that is not
-a file of ours (`Content-Security-Policy`), and whatever comes from records is data.
+Every page is the same shell with its first value inside, so that the browser sends no second request. A page runs only our own
+files (`Content-Security-Policy`), and everything from records is data.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Dispatch:
             raise ApiError(403, "CSRF_TOKEN_MISSING", "X-CSRF-Token has not the token of this page; load it again")
 
     async def _value(self, route: Route, path: dict[str, str], cookie: str, request: HttpRequest) -> Any:
-        """What a view says. Raises ApiError."""
+        """Call the handler of a route and return its value. Raises ApiError."""
         session = self.sessions.of(cookie)
         if route.needs_login and session is None and self.watcher.wants_login:
             raise login_required()

@@ -1,6 +1,6 @@
-"""What a request is answered with when it cannot be done: `{"error": {"code", "name", "message"}}`, and a status.
+"""Error responses of the console: `{"error": {"code", "name", "message"}}`, and a status.
 
-`name` and `code` are Kafka's where the server has refused; the console's own have no code.
+`name` and `code` are Kafka's for errors of the server; the console's own errors have no code.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def login_required() -> ApiError:
 
 
 def of_server(error: RequestError) -> ApiError:
-    """What the server, or the connection to it, has answered."""
+    """Convert an error of the server, or of the connection to it, into an ApiError."""
     return ApiError(_status(error), error.code.name, error.message, int(error.code))
 
 

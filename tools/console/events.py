@@ -27,7 +27,7 @@ MAX_PIECE_BYTES: Final = 256 * 1024
 
 
 def encoded(name: str, value: Any) -> bytes:
-    """One event. JSON has no raw line breaks, so it is one line of data."""
+    """Encode an event. JSON has no raw line breaks, so its data is one line."""
     return f"event: {name}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
 
 
@@ -75,7 +75,7 @@ class EventQueue:
         await self._finished.wait()
 
     async def take(self) -> bytes:
-        """What there is, as much as is sent together; empty when it is finished. Waits for something."""
+        """Wait for events and return as many as are sent together; empty when the stream has finished."""
         while not self._events:
             if self.is_finished:
                 return b""
@@ -117,7 +117,7 @@ def event_stream(produce: Produce, *, max_events: int = MAX_EVENTS) -> HttpAnswe
 
 
 async def _run(produce: Produce, queue: EventQueue) -> None:
-    """What the server refuses meanwhile is an event `failed`, the last one."""
+    """Run the producer of a stream. An error of the server or of the console becomes the last event, `failed`."""
     try:
         await produce(queue)
     except RequestError as exc:

@@ -1,5 +1,5 @@
-"""Where the console listens: a few connections at a time, each with a session of HTTP. For a further one the connection that
-was idle for longest ends."""
+"""The listener of the console: a few connections at a time, each with an HTTP session. A further connection evicts the one that
+was idle longest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def listening_socket(address: Address) -> socket.socket:
 
 
 def address_of(listening: socket.socket) -> Address:
-    """Where it really listens."""
+    """Return the address that the socket is bound to."""
     host, port = listening.getsockname()[:2]
     return Address(host, port)
 

@@ -1,4 +1,4 @@
-"""What stands behind the `?` of a request, checked where it is read. Every failure names the parameter."""
+"""Query parameters of a request, checked when they are read. Every error names the parameter."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What a view is made of: a table of routes, each with the function that answers it.
+"""Building blocks of a view: a table of routes, each with its handler.
 
-| made by | answers |
+| created by | serves |
 |---|---|
 | `page("/topics", handler)` | `GET /topics`: the page with the value in it; `GET /api/topics`: the value as JSON |
 | `data("/events", handler)` | `GET /api/events` only |
 | `change("POST", "/topics", handler)` | `POST /api/topics`, with `--allow-changes` and the CSRF token |
 
-A handler is an async function of a `Call` and answers a value for JSON, or an `HttpAnswer` (`events.event_stream`). It raises
-`ApiError`; what the server refuses becomes one. `{name}` in a path is one part of it, in `Call.path`.
+A handler is an async function of a `Call` and returns a value for JSON, or an `HttpAnswer` (`events.event_stream`). It raises
+`ApiError`; errors of the server become one. `{name}` in a path is one part of it, in `Call.path`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_CONFIRM_CHARS: Final = 1000
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class Call:
-    """One request, and all that a handler may use."""
+    """A request, with everything that a handler may use."""
 
     settings: ConsoleSettings
     sessions: Sessions
@@ -52,8 +52,10 @@ class Call:
         return value
 
     async def check_sees_statistics(self) -> None:
-        """What knows no users is for whoever may see the server's statistics. Raises what the server refuses, and ApiError as
-        long as it has never answered."""
+        """Check that the user may see the server's statistics. Links and control ports know no users, so this protects them.
+
+        Raises the server's refusal, and ApiError while the server has never responded.
+        """
         watcher = self.watcher
         await watcher.first_sample()
         if watcher.refused is not None:
@@ -68,7 +70,7 @@ class Call:
         await self.watcher.admin.check_may_change()
 
     def check_confirmed(self, name: str) -> None:
-        """Whoever deletes something types its name. Raises ApiError."""
+        """Check that the request confirms a deletion with the name. Raises ApiError."""
         if self.body.get("confirm") != name:
             raise ApiError(400, "NOT_CONFIRMED", f'deleting {name} needs its name: {{"confirm": "{name}"}}')
 
@@ -78,7 +80,7 @@ Handler = Callable[[Call], Awaitable[Any]]
 
 @attrs.frozen(kw_only=True)
 class Route:
-    """One row of a view's table."""
+    """A row of a view's table of routes."""
 
     method: str
     pattern: str
@@ -112,10 +114,10 @@ def data(pattern: str, handler: Handler, parameters: Collection[str] | None = ()
 
 
 def change(method: str, pattern: str, handler: Handler) -> Route:
-    """What changes something on the server."""
+    """Return a route that changes something on the server."""
     return Route(method=method, pattern=pattern, handler=handler, is_change=True)
 
 
 def of_console(pattern: str, handler: Handler) -> Route:
-    """What changes something of the console only: logging in and out."""
+    """Return a route that changes only the console: logging in and out."""
     return Route(method="POST", pattern=pattern, handler=handler, needs_login=False)

@@ -1,9 +1,9 @@
-"""Who looks: a cookie for every browser, a CSRF token that belongs to it, and those who have logged in.
+"""Sessions of browsers: a cookie for each, the CSRF token that belongs to it, and the users who have logged in.
 
-A cookie is a random name and says nothing. It comes with a link from another site, so that a view can be handed on, and with
-nothing else of other sites. Its CSRF token is an HMAC of it under a key of this process, so browsers that have
-not logged in take no memory. Who logs in gets another cookie and a connection to the server in his name; the password is kept
-as long, because the connection may have to be made anew.
+A cookie is a random name without content. Links from other sites send it, so that a view can be shared; no other request from
+another site does. Its CSRF token is an HMAC of it under a key of this process, so browsers without a login need no memory.
+A login creates another cookie and a connection to the server with the user's credentials. The password is kept as long as the
+session, because the connection may have to be opened again.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Sessions:
         return "set-cookie", f"{self.cookie_name}={cookie}; Path=/; HttpOnly; SameSite=Lax"
 
     def csrf_token(self, cookie: str) -> str:
-        """What a page has to show with each change."""
+        """Return the CSRF token that a page sends with each change."""
         return hmac.digest(self._key, cookie.encode(), "sha256").hex()
 
     def has_csrf_token(self, cookie: str | None, headers: dict[str, str]) -> bool:
@@ -94,7 +94,7 @@ class Sessions:
     # ---- users ---------------------------------------------------------------------------------------------------------
 
     def of(self, cookie: str | None) -> LoggedIn | None:
-        """Who has logged in with a cookie; using it keeps the session."""
+        """Return the session of a cookie, or None. Each use prolongs the session."""
         session = None if cookie is None else self._logged_in.get(cookie)
         if session is None or cookie is None:
             return None

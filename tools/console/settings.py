@@ -1,4 +1,4 @@
-"""What a console is started with."""
+"""Settings of a console."""
 
 from __future__ import annotations
 

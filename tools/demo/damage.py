@@ -134,7 +134,7 @@ def _said(found: tuple[list[int], str | None]) -> str:
 
 
 def has_kafka_client() -> bool:
-    """Whether librdkafka is installed."""
+    """Return whether librdkafka is installed."""
     return importlib.util.find_spec("confluent_kafka") is not None
 
 

@@ -52,7 +52,7 @@ class SourceError(ValueError):
 
 
 class Flight(NamedTuple):
-    """One row as the record that is produced for it."""
+    """A row of the file, as the record that is produced for it."""
 
     row: bytes
     """Its number in the file, from 0, as the header `row` carries it."""
@@ -137,7 +137,7 @@ def parser(header: Sequence[str]) -> Callable[[Sequence[tuple[int, list[str]]]],
 
 
 class _Once(dict[K, V]):
-    """What a function gives, worked out once for each argument."""
+    """A cache of the results of a function, computed once per argument."""
 
     __slots__ = ("_function",)
 

@@ -28,9 +28,9 @@ class ProcessFailedError(Exception):
 
 @attrs.define(eq=False, repr=False)
 class Process:
-    """One command; several processes, one after the other. All methods block. Leaving the block kills the one that runs.
+    """A command, run by several processes in turn. All methods block. Leaving the block kills the running process.
 
-    The environment is the caller's without TRIOLOG_* variables, and with `variables`: what is not set is a default.
+    The environment is the caller's without TRIOLOG_* variables, and with `variables`: settings outside it have their defaults.
     """
 
     name: str

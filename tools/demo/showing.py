@@ -1,4 +1,4 @@
-"""What all demos share: where they say what happens, the claims that they check, and how they end.
+"""Shared parts of all demos: their output, their checks and their exit codes.
 
 | exit code | means |
 |---:|---|
@@ -28,7 +28,7 @@ EXIT_SERVER: Final = 3
 
 
 class DemoError(click.ClickException):
-    """What ends a demo with one line and an exit code."""
+    """An error that ends a demo with one line and an exit code."""
 
     def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class Check(NamedTuple):
 
 @attrs.define(eq=False, repr=False)
 class Demo:
-    """What one run says, claims and finds. Owner: its story. `is_quiet`: only JSON is printed, at the end."""
+    """The output, checks and figures of a run. Owner: its story. With `is_quiet` it prints only JSON, at the end."""
 
     is_quiet: bool
     checks: list[Check] = attrs.field(factory=list)

@@ -45,7 +45,7 @@ class Acknowledged(NamedTuple):
 
 @attrs.define(eq=False, repr=False)
 class Copy:
-    """What a partition holds, by offset, and how it differs from the source."""
+    """The rows of a partition by offset, with the differences from the source."""
 
     rows: list[bytes] = attrs.field(factory=list)
     times: list[int] = attrs.field(factory=list)

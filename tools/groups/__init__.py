@@ -1,1 +1,1 @@
-"""How far groups are in their partitions, and where they would go on elsewhere: for the command line and the console."""
+"""Committed offsets and lag of groups, and the effect of a reset: for the command line and the console."""

@@ -1,7 +1,7 @@
-"""Where a group goes on when it is reset, and what that means for it.
+"""Plans and applies resets of a group's committed offsets, and shows their effect.
 
-As Kafka's tool: an offset that the log does not have becomes the nearest that it has, and a group with members is refused: they
-would go on where they are and commit over it.
+It follows Kafka's tool. An offset outside the log becomes the nearest one in the log. A group with members is refused: they
+would continue at their positions and commit over the reset.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ResetError(Exception):
 
 
 class Move(NamedTuple):
-    """Where a group is in a partition (None: nowhere), and where it is to be."""
+    """A reset of a group in a partition: its `current` offset (None: no committed offset) and its new `offset`."""
 
     partition: TopicPartition
     current: int | None
@@ -74,7 +74,7 @@ async def resettable(admin: Admin, group: str) -> DescribedGroup:
 
 
 async def _positions(admin: Admin, group: DescribedGroup) -> dict[TopicPartition, int | None]:
-    """Where a group reads on. Of a share group: from where on records are not done, None where nobody has read yet."""
+    """Return the committed offset of each partition. For a share group it is the start offset, None before the first read."""
     if group.type == SHARE:
         starts = ((each.topic_partition, each.start_offset) for each in group.shared)
         return {partition: None if start == NO_OFFSET else start for partition, start in starts}

@@ -1,4 +1,4 @@
-"""What a group has committed, with the bounds of the logs and who reads them."""
+"""Committed offsets of a group, with the bounds of the logs and the members that read them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Bounds = dict[TopicPartition, tuple[int, int]]
 
 
 class GroupOffset(NamedTuple):
-    """How far a group is in a partition. `offset` is None when it has committed none, the log's bounds are None when the
-    partition is gone or offline."""
+    """The progress of a group in a partition. `offset` is None when the group has not committed one. The bounds of the log are
+    None when the partition is deleted or offline."""
 
     partition: TopicPartition
     offset: int | None
@@ -94,7 +94,7 @@ async def group_lags(admin: Admin, groups: Iterable[str]) -> dict[str, int]:
 
 
 def readers_of(group: DescribedGroup) -> dict[TopicPartition, GroupMember]:
-    """Which member reads which partition."""
+    """Return the member that reads each partition."""
     return {
         TopicPartition(assigned.topic, assigned.partition): member for member in group.members for assigned in member.assignment
     }

@@ -27,7 +27,7 @@ _DIRECTIONS: Final = {
 
 
 class Canvas:
-    """What is drawn so far. Owner: the function that draws. Coordinates are CSS pixels from the upper left corner."""
+    """The picture drawn so far. Owner: the function that draws. Coordinates are CSS pixels from the upper left corner."""
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -120,12 +120,12 @@ def fitting_size(text: str, width: float, sizes: Sequence[int]) -> int:
 
 
 def text_width(text: str, size: int = 12) -> float:
-    """How wide words are at most, in most typefaces."""
+    """Return the greatest width of a text in most typefaces."""
     return size * sum(_width_of(character) for character in text)
 
 
 def safe(text: str) -> str:
-    """What an XML document may contain, shows what there is, and ends."""
+    """Return the text cut to MAX_CHARACTERS, with escapes for characters that are invisible or that XML forbids."""
     cut = text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "…"
     return printable(cut).translate(_NO_XML).translate(_DIRECTIONS)
 

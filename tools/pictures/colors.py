@@ -1,4 +1,4 @@
-"""What the kinds of shapes and words in a picture look like, on light paper and on dark.
+"""Styles of the kinds of shapes and words in a picture, on light paper and on dark.
 
 A kind is a class; each has its colours written out twice, because not every program that shows SVG knows variables. Words have
 a contrast of 4.5 or more to the paper (WCAG AA), and so have those that lie on a shape to that shape.

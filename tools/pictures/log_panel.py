@@ -49,7 +49,7 @@ class Stretch:
 
 @attrs.frozen
 class _Scales:
-    """Where times and offsets lie. Half of the height is shared out evenly, so that small segments can be seen."""
+    """The scales of times and offsets. Half of the height is divided evenly, so that small segments are visible."""
 
     low: int
     high: int
@@ -73,7 +73,7 @@ class _Scales:
 
 
 def stretches(walk: Walk) -> list[Stretch]:
-    """What the walk tells of the log; of a server that tells no more than what it looked into, that."""
+    """Return the log's stretches from the walk. For a server that reports only the segments it searched, return those."""
     steps = walk.get("segments", ())
     looked_into = [step.get("segment", 0) for step in steps]
     told = list(walk.get("log_segments") or steps)
@@ -223,7 +223,7 @@ def _draw_question(canvas: Canvas, scales: _Scales, walk: Walk) -> None:
 
 
 def _beside(x: float, room: float) -> tuple[str, float]:
-    """How words around `x` lie so that they do not leave the picture."""
+    """Return the anchor and the position of words around `x` that keep them inside the picture."""
     if x + room > RIGHT:
         return "end", RIGHT
     return ("start", LEFT) if x - room < LEFT - 30 else ("middle", x)

@@ -1,5 +1,5 @@
-"""What a lookup does in one segment, as strips below each other: the slot of the time index leads to the slot of the offset
-index, that to a position in the log, from which bytes are read."""
+"""Draws a lookup in one segment as strips below each other. The slot of the time index leads to the slot of the offset index,
+which leads to a position in the log, where reading starts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def draw_segment(canvas: Canvas, top: float, step: Step, walk: Step, zone: Zone)
 
 
 def draw_compact(canvas: Canvas, top: float, step: Step, most_bytes: int) -> float:
-    """One more segment with records of a range: its log alone, as long as it is beside the others."""
+    """Draw another segment with records of a range: only its log, with a length to scale with the others. Return its bottom."""
     width = max(STRIP_WIDTH * step.get("size_bytes", 0) / max(most_bytes, 1), 2)
     canvas.text(MARGIN + 12, top + 15, f"{step.get('segment', 0)}", "ink", width=STRIP_LEFT - MARGIN - 20)
     canvas.rect(STRIP_LEFT, top, width, STRIP_HEIGHT, "strip", radius=2)

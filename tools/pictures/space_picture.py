@@ -1,4 +1,4 @@
-"""Where the room on the disk goes, as a picture: by kind of file, by topic and partition as areas, and line by line."""
+"""Draws the disk usage as a picture: by kind of file, by topic and partition as areas, and line by line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Parts = tuple[int, int, int, int]
 
 @attrs.frozen
 class Line:
-    """What is called `name` takes so many bytes of the device, of each of KINDS."""
+    """A line of the picture: the bytes that `name` occupies on the device, for each of KINDS."""
 
     name: str
     parts: Parts

@@ -1,4 +1,4 @@
-"""Where an axis of time has its marks, and what they say: whole seconds, hours, days, months or years of a zone."""
+"""Marks of a time axis and their labels: whole seconds, hours, days, months or years of a zone."""
 
 from __future__ import annotations
 

@@ -34,13 +34,13 @@ def triolog_broker(request: pytest.FixtureRequest) -> Iterator[BlockingBroker]:
 
 @pytest.fixture(scope="session")
 def triolog_broker_session() -> Iterator[BlockingBroker]:
-    """One broker for all tests of a process (with xdist: of a worker). What one test leaves, others see; `reset()` helps."""
+    """Serve a broker for all tests of a process (with xdist: of a worker). Tests share its data; `reset()` clears it."""
     with _broker({}) as broker:
         yield broker
 
 
 def _settings(item: Any) -> dict[str, Any]:
-    """What the markers say, the nearest one last."""
+    """Return the settings of all markers; the nearest marker wins. Raises UsageError."""
     settings: dict[str, Any] = {}
     for mark in reversed(list(item.iter_markers(MARKER))):
         if mark.args:

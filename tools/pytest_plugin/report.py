@@ -1,4 +1,4 @@
-"""What is said of a broker beside a failed test."""
+"""The report on a broker that is added to a failed test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of damaged parts of a segment: the option `mode`, named as Spark's file sources name it.
+"""The treatment of damaged parts of a segment: the option `mode`, with the names of Spark's file sources.
 
 | mode | a damaged batch |
 |---|---|
@@ -6,8 +6,8 @@
 | `DROPMALFORMED` | is left out and counted |
 | `FAILFAST` | raises DamagedSegmentError with file and position |
 
-What damage is, and where reading goes on behind it, the server's `salvage` decides, as for recovery and `verify`. A *torn tail*
-of the last segment is none: a batch that the file ends in, or zeros, as a running broker or a power cut leaves them.
+The server's `salvage` decides what counts as damage and where reading continues after it, as for recovery and `verify`. A *torn
+tail* of the last segment is not damage: a partial batch or zeros, as a running broker or a power cut leaves them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class DamagedSegmentError(StorageError):
 
 @attrs.define(eq=False, repr=False)
 class DamageCounts:
-    """What one reader left out. Owner: the reader."""
+    """The damage that a reader skipped. Owner: the reader."""
 
     mode: ReadMode
     damages: int = 0
@@ -89,7 +89,7 @@ class DamageCounts:
             )
 
     def log_total(self, path: str) -> None:
-        """One line at the end of a read that left something out."""
+        """Log one line at the end of a read that skipped data."""
         if self.damages and self.mode is ReadMode.PERMISSIVE:
             LOGGER.warning(
                 "%s: %d damaged parts: %d read all the same, %d bytes and %d offsets left out",

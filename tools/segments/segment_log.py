@@ -41,7 +41,7 @@ class LogInUseError(TriologError):
 
 @attrs.frozen(kw_only=True)
 class SegmentFile:
-    """One `.log`. Offsets in it lie in [base_offset, end_offset)."""
+    """A `.log` file. Its offsets are in [base_offset, end_offset)."""
 
     base_offset: int
     end_offset: int
@@ -63,7 +63,7 @@ class SegmentFile:
 
 @attrs.frozen(kw_only=True)
 class PartitionLog:
-    """One partition's segments, ascending, and [log_start_offset, end_offset), what an uncommitted reader sees."""
+    """The segments of a partition, ascending. An uncommitted reader sees [log_start_offset, end_offset)."""
 
     topic_partition: TopicPartition
     segments: tuple[SegmentFile, ...]

@@ -46,7 +46,7 @@ class SegmentGoneError(StorageError):
 
 @attrs.frozen(kw_only=True)
 class SegmentRead:
-    """How the splits of one read are read. Picklable."""
+    """The options of a read, shared by all its splits. Picklable."""
 
     columns: tuple[str, ...]
     mode: ReadMode = ReadMode.PERMISSIVE
@@ -90,7 +90,7 @@ def _slices(batch: pa.RecordBatch, max_records: int) -> Iterator[pa.RecordBatch]
 
 
 def _change(file: SegmentBytes, split: SegmentSplit) -> str | None:
-    """What shows that the file is not the one that was planned with; its positions mean nothing then."""
+    """Return the evidence that the file has changed since planning, or None. Positions in a changed file are meaningless."""
     size = file.size()
     if split.closed_bytes is not None and size != split.closed_bytes:
         return f"it has {size} bytes now and had {split.closed_bytes} when this read was planned: it was compacted or cut"
@@ -115,7 +115,7 @@ def _lose(split: SegmentSplit, read: SegmentRead, what: str) -> None:
 
 @attrs.define(eq=False, repr=False)
 class SplitReader:
-    """One pass over one split. Owner: whoever iterates `run`, and closes it afterwards."""
+    """A pass over a split. Owner: the caller, which iterates `run` and closes it afterwards."""
 
     file: SegmentBytes
     split: SegmentSplit
@@ -185,7 +185,7 @@ class SplitReader:
         return walk
 
     def _pass_damage(self, position: int, next_offset: int) -> tuple[int, int, memoryview | None]:
-        """Where reading goes on, the least offset there, and the whole batch that ends there, if it is to be read."""
+        """Skip damage. Return the position to continue at, its least offset, and the whole batch to read that ends there."""
         split = self.split
         damages, good = find_good_batch(split.part, position, next_offset)
         for damage in damages:
@@ -234,7 +234,7 @@ class SplitReader:
             position += header.size_bytes
 
     def _aborted(self, chunk: HeaderWalk) -> Sequence[AbortedRange] | None:
-        """What of the chunk is aborted, and perhaps more; None when nothing can be, or when that is wanted, too."""
+        """Return the aborted ranges of the chunk, and perhaps more; None when none can exist or the read includes them."""
         if self.split.aborted is None or not chunk.is_transactional:
             return None
         if not self.split.finds_markers:

@@ -60,12 +60,15 @@ def _first_in(log: PartitionLog, segment: SegmentFile, timestamp: int, counts: D
 
 
 def _is_closed(log: PartitionLog, segment: SegmentFile) -> bool:
-    """Whether the last entry of its time index has the largest timestamp of the segment."""
+    """Return whether the last entry of the segment's time index has the largest timestamp of the segment."""
     return not segment.is_last and segment.end_offset <= log.trusted_offset
 
 
 def _is_closed_below(log: PartitionLog, segment: SegmentFile, timestamp: int) -> bool:
-    """Whether the last entries of the indexes prove it, so that neither has to be read whole: they do where time ascends."""
+    """Return whether the last index entries prove that all timestamps are below `timestamp`. They do where time ascends.
+
+    Neither index has to be read whole then.
+    """
     if not _is_closed(log, segment):
         return False
     times = read_time_tail(segment.path, segment.base_offset)
@@ -79,7 +82,7 @@ def _is_closed_below(log: PartitionLog, segment: SegmentFile, timestamp: int) ->
 
 
 def _is_true(file: SegmentBytes, segment: SegmentFile, index: OffsetIndex, timestamp: int, offset: int) -> bool:
-    """Whether the batch that holds a time index entry's offset has its timestamp as the largest one, as it must."""
+    """Return whether the batch with the offset of a time index entry has its timestamp as the largest one, as it must."""
     position, next_offset = position_at_or_below(file, segment, index, offset)
     for header, _ in walk_headers(file, segment.part, position, next_offset, DamageCounts(ReadMode.DROPMALFORMED)):
         if header.next_offset > offset:

@@ -1,4 +1,4 @@
-"""What a committed read of segment files leaves out (KIP-98): aborted transactions, and all from the last stable offset on.
+"""Committed reads of segment files (KIP-98): they skip aborted transactions and end before the last stable offset.
 
 | question | answered from |
 |---|---|
@@ -39,7 +39,7 @@ _MARKERS: Final = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
 
 
 def last_stable_offset(log: PartitionLog) -> int:
-    """Where the earliest open transaction begins, else the end of the log. Raises OSError."""
+    """Return the first offset of the earliest open transaction, else the end of the log. Raises OSError."""
     if log.last_stable_offset is not None:
         return log.last_stable_offset
     producers = _newest_snapshot(log)
@@ -82,7 +82,7 @@ def _newest_snapshot(log: PartitionLog) -> ProducerState:
 
 
 def committed_range(log: PartitionLog, low: int, high: int) -> LogRange:
-    """What a committed reader sees of [low, high). Raises OSError."""
+    """Return the range of [low, high) that a committed reader sees. Raises OSError."""
     high = min(high, last_stable_offset(log))
     found: list[AbortedTxn] = []
     marked_offset = -1
@@ -114,9 +114,9 @@ def _entries(segment: SegmentFile) -> list[AbortedTxn] | None:
 
 @attrs.define(eq=False, repr=False)
 class MarkerSearch:
-    """Which transactions that have batches in a split were aborted, by the markers behind them. Owner: the split's reader.
+    """A search for the aborted transactions with batches in a split, by the markers after them. Owner: the split's reader.
 
-    It is shown the batches in order. A producer's next marker is among those, or looked for from there on up to the log's end.
+    It accepts the batches in order. A producer's next marker is among them, or the search continues up to the log's end.
     """
 
     split: SegmentSplit

@@ -20,7 +20,7 @@ _LARGEST_TRUSTED_BATCH_BYTES: Final = 256 * MIB
 
 @attrs.define(eq=False, repr=False)
 class HeaderWalk:
-    """One walk. Owner: the reader of the split."""
+    """A walk over the batch headers of a chunk. Owner: the reader of the split."""
 
     split: SegmentSplit
     check_crcs: bool

@@ -1,4 +1,4 @@
-"""Which bytes of which segments a read takes, cut at batch starts that the sparse offset index knows. No broker, no Spark.
+"""Plans the bytes of the segments to read, cut at batch starts in the sparse offset index. Needs no broker and no Spark.
 
 1. A segment is part of the read when its offsets can lie in [low, high).
 2. It is read from the position of the greatest index entry <= low (else from its start) to that of the entry behind the first
@@ -35,7 +35,7 @@ _SMALLEST_TAIL: Final = 4
 
 @attrs.frozen(kw_only=True)
 class SplitLimits:
-    """How large a split may be; all are hints, since cuts are at index entries."""
+    """The limits on the size of a split. All are hints, since cuts are at index entries."""
 
     split_bytes: int = SPLIT_BYTES
     min_partitions: int = 1

@@ -1,1 +1,1 @@
-"""What a server has counted, as rates and moments."""
+"""Turns the counters of a server into rates and moments."""

@@ -59,7 +59,7 @@ _TOPIC_RATES: Final = ("appended_records", "appended_bytes", "fetched_bytes")
 
 
 class _Rates:
-    """What a counter grew by, each second."""
+    """The growth of a counter per second."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -117,7 +117,7 @@ def _topics(before: Body, after: Body, rate: _Rates) -> list[dict[str, Any]]:
 
 
 def _difference(before: Body | None, after: Body) -> list[int]:
-    """How many more fell into each class."""
+    """Return the growth of the count of each class."""
     if before is None or before["count"] > after["count"]:
         return list(after["counts"])
     return [new - old for old, new in zip(before["counts"], after["counts"], strict=True)]

@@ -1,1 +1,1 @@
-"""What a small request costs a server, counted: `requests.count_requests`."""
+"""Counts the cost of small requests to a server: `requests.count_requests`."""

@@ -1,12 +1,12 @@
-"""What is counted of a server's thread.
+"""Counters of the work in a server's thread.
 
-| count | what it is |
+| count | meaning |
 |---|---|
 | calls | functions that it enters, of Python and of C: the events `call` and `c_call` of `sys.setprofile` |
-| turns | passes of the scheduler's loop: how often trio looks for what is ready |
+| turns | passes of the scheduler's loop: how often trio checks for ready tasks |
 
-A coroutine that goes on is entered anew, as is each one that it awaits. CPython 3.11 counts as the tables do; later versions
-have other instructions, and their counts are compared with nothing.
+A coroutine that resumes is entered again, as is each coroutine that it awaits. CPython 3.11 counts as the tables do. Later
+versions have other instructions, so their counts are compared with nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each hot request costs a server: one on every connection, of one connection and of many."""
+"""Counts the cost of each hot request to a server: one request per connection, on one connection and on many."""
 
 from __future__ import annotations
 

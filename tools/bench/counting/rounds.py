@@ -79,7 +79,7 @@ class Peer:
 
 @attrs.define(eq=False, repr=False)
 class Rounds:
-    """One request of each peer at a time. Owner: who opened the server, in whose loop it runs."""
+    """Rounds of requests, one request of each peer at a time. Owner: the caller that opened the server, in its event loop."""
 
     peers: Sequence[Peer]
     frames: Sequence[bytes]

@@ -160,7 +160,7 @@ def _configure(directory: str) -> tuple[int, str]:
 
 
 def _format(jars: str, properties: str) -> None:
-    """What a new installation begins with: kafka-storage.sh format."""
+    """Format the directory of a new installation, as kafka-storage.sh format does. Raises LoadFailedError."""
     command = ["java", *FORMAT_FLAGS, "-cp", jars, "kafka.tools.StorageTool", "format"]
     command += ["--config", properties, "--cluster-id", CLUSTER_ID]
     run = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -52,7 +52,7 @@ MIRROR_CONFIG: Final = {
 
 @attrs.frozen(kw_only=True)
 class CaughtUp:
-    """What it took to bring a backlog upstream."""
+    """The throughput, CPU time and peak memory of forwarding a backlog upstream."""
 
     mb_s: float
     """Values, from when a third of them was there until all were."""

@@ -1,4 +1,4 @@
-"""One record at a time, on one connection and on many, with and without a sync before the answer."""
+"""Latency rows: a record at a time, on one connection and on many, with and without a sync before the response."""
 
 from __future__ import annotations
 

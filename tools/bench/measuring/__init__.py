@@ -1,1 +1,1 @@
-"""What every row of the benchmark needs: the machine, a server, samples, a report."""
+"""Shared parts of all benchmark rows: the machine, a server, samples, a report."""

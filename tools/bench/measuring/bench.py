@@ -1,4 +1,4 @@
-"""What a row is given: where to work, how much, whom to tell; and the interleaving of what is compared."""
+"""The context of a row: its directory, its scale and its output; and the interleaving of compared measurements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Sample = TypeVar("Sample")
 
 @attrs.frozen
 class Bench:
-    """One run."""
+    """A run of the benchmark."""
 
     directory: str
     """Holds all temporary files; the file system below it is the one that is measured."""

@@ -1,4 +1,4 @@
-"""What the figures were measured on: a line that stands beside them, and the file system below the data."""
+"""Describes the measured machine: a line for the report, and the file system below the data."""
 
 from __future__ import annotations
 

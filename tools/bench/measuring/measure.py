@@ -1,4 +1,4 @@
-"""What rows answer: samples with their median and spread, what they are compared with, and the verdict."""
+"""Results of rows: samples with their median and spread, their target, and the verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .bench import Scale
 
 
 class Verdict(Enum):
-    """How a measure stands to its target."""
+    """The result of comparing a measure with its target."""
 
     MET = "met"
     MISSED = "missed"
@@ -22,7 +22,7 @@ class Verdict(Enum):
 
 @attrs.frozen
 class Target:
-    """What the median is to reach; `text` says it as people say it."""
+    """The bound for a median; `text` is its form for people."""
 
     bound: float
     text: str
@@ -43,7 +43,7 @@ def at_least(bound: float, unit: str) -> Target:
 
 @attrs.frozen
 class Line:
-    """One measure: a sample per round, in `unit`. No samples: it could not be taken, and `note` says why."""
+    """A measure: a sample per round, in `unit`. Without samples the measurement was impossible, and `note` says why."""
 
     name: str
     unit: str

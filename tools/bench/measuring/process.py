@@ -1,4 +1,4 @@
-"""What the kernel says of a process: its memory, and what it reads and writes (Linux: /proc)."""
+"""Reads the kernel's figures for a process: its memory, its CPU time, and the bytes that it reads and writes (Linux: /proc)."""
 
 from __future__ import annotations
 

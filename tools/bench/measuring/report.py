@@ -16,7 +16,7 @@ from .measure import Line, RowResult
 
 @attrs.frozen
 class Report:
-    """One run."""
+    """The report of a run."""
 
     date: datetime.date
     machine: Machine

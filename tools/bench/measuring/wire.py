@@ -34,7 +34,7 @@ MAX_VECTOR: Final = 64
 
 
 class Wire:
-    """One greeted connection, blocking. `call` is for what is not measured, `ask` for what is."""
+    """A blocking connection after its handshake. Use `ask` for measured requests, `call` for all others."""
 
     def __init__(self, address: Address) -> None:
         self.socket = socket.create_connection((address[0], address[1]), timeout=TIMEOUT_S)
@@ -122,7 +122,7 @@ def produce_frame(correlation_id: int, topic: str, partition: int, records: byte
 
 
 class Pipeline:
-    """One connection that keeps `in_flight` requests under way, out of frames that are sent in turn."""
+    """A connection that keeps `in_flight` requests in flight and sends the given frames in turn."""
 
     __slots__ = ("_frames", "_left", "_received", "_unsent", "answered", "checked", "sent", "socket", "total")
 

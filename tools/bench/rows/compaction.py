@@ -1,4 +1,4 @@
-"""How fast the cleaner's process compacts, and how much slower appends are meanwhile."""
+"""Compaction rows: the throughput of the cleaner's process, and the slowdown of appends while it compacts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What flash has to take for each appended byte, by batch size, durability and `preallocate`, and by segment size."""
+"""Flash rows: bytes written to flash per appended byte, by batch size, durability and `preallocate`, and by segment size."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def many_partitions(bench: Bench) -> RowResult:
 
 
 class _Rounds:
-    """What was measured so far."""
+    """The measurements so far."""
 
     def __init__(self, topics: list[str], partitions: int) -> None:
         self._topics, self._partitions = topics, partitions

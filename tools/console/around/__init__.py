@@ -1,1 +1,1 @@
-"""What is around the log: the flash below it, the links that forward it, the control port of a server for tests."""
+"""The log's surroundings: the flash below it, the links that forward it, the control port of a server for tests."""

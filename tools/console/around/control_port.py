@@ -43,7 +43,7 @@ class ControlPort:
     _http: h11.Connection = attrs.field(factory=lambda: h11.Connection(h11.CLIENT))
 
     async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """What is answered. Raises ApiError."""
+        """Send a request and return the JSON value of its response. Raises ApiError."""
         try:
             with trio.fail_after(ANSWER_S):
                 status, told = await self._ask(method, path, b"" if body is None else json.dumps(body).encode())

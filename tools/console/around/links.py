@@ -1,6 +1,6 @@
-"""How links of `triolog forward` on this machine are, as the overview tells it: asked each 5 s while somebody looks.
+"""The status of `triolog forward` links on this machine, for the overview. It is polled every 5 s while somebody watches.
 
-All are asked at once. One whose process does not answer keeps neither the others nor the overview waiting.
+All links are polled concurrently. A link whose process does not respond delays neither the others nor the overview.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def link_names(folder: str) -> list[str]:
 
 
 async def link_status(folder: str, name: str, timeout_s: float = ASK_S) -> Told:
-    """What a link says of itself, or that no process says anything."""
+    """Return the status that a link reports; without a response its state is NOT_RUNNING."""
     place = Path(folder) / name
     try:
         return shown_status(await ask_in_trio(str(place / CONTROL), {"command": "status"}, timeout_s))

@@ -1,5 +1,5 @@
-"""What logs cost the flash below them: bytes to each disk a day and for each byte appended, how long it lasts, and which topics
-have which durability."""
+"""Flash wear by the logs: bytes written to each disk per day and per appended byte, its remaining life, and the durability of
+topics."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def _durability(call: Call, found: Mapping[str, Any]) -> list[dict[str, An
 
 
 async def _usual(call: Call, topics: Iterable[TopicMetadata]) -> str:
-    """What a topic has that says nothing itself: any of them tells."""
+    """Return the durability of topics without their own setting, read from any of them; empty when all set it."""
     silent = next((each.name for each in topics if DURABILITY not in each.config), None)
     return "" if silent is None else (await call.watcher.admin.describe_config(silent))[DURABILITY].value
 

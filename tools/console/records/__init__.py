@@ -1,1 +1,1 @@
-"""What records hold, made fit to be shown; pages of them, searches through them, and their live tail."""
+"""Contents of records in a form for display; pages of records, searches through them, and their live tail."""

@@ -43,7 +43,7 @@ class Page(NamedTuple):
 
 
 class PagedTopic(NamedTuple):
-    """What is read, and how it is shown."""
+    """A topic to read, with the isolation of the read and the kind of display."""
 
     client: Client
     topic: str

@@ -43,7 +43,7 @@ class Needle:
         object.__setattr__(self, "_wanted", self._folded(self.text.encode(errors="surrogatepass")))
 
     def may_be_in(self, batch: FetchedBatch) -> bool:
-        """Whether it is anywhere in a batch: of most batches no record has to be made to know that it is not."""
+        """Return whether the needle can be in a batch. Most batches are excluded without decoding a record."""
         return self._wanted in self._folded(records_data(batch.data, batch.header, MAX_DECOMPRESSED_BYTES))
 
     def is_in(self, record: Record) -> bool:
@@ -81,7 +81,7 @@ Row = dict[str, Any]
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class Search:
-    """One search. Owner: its stream."""
+    """A search through the records of a topic. Owner: its stream."""
 
     client: Client
     topic: str
@@ -137,7 +137,7 @@ class Search:
             ends, length = starts, min(2 * length, LONGEST_STRETCH)
 
     async def _read(self, queue: EventQueue, reading: Reading) -> None:
-        """One stretch."""
+        """Read one stretch and send its matches."""
         newest: dict[int, deque[Row]] = {number: deque(maxlen=self.limit - self.found) for number in self._begin}
         while (fetch := reading.next_fetch()) is not None:
             before, has_come = self._offsets(reading), False

@@ -35,7 +35,7 @@ MAX_PARTITION_FETCH_BYTES: Final = 2**19
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class Tail:
-    """One reader of a topic's end. Owner: its stream."""
+    """A reader of a topic's end. Owner: its stream."""
 
     client: Client
     topic: str

@@ -1,1 +1,1 @@
-"""One module per view: what it answers, and where."""
+"""The views of the console, a module each: its routes and their handlers."""

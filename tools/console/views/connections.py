@@ -1,6 +1,6 @@
-"""Who is connected to the server: clients, versions, what went over the wire, who is throttled, and the limits that they have.
+"""The clients of the server: their versions, bytes over the wire, throttling, and limits.
 
-Rates are of the time since the same view was answered last; without one they are not known.
+Rates cover the time since the last response of the same view; without one they are unknown.
 """
 
 from __future__ import annotations

@@ -153,8 +153,10 @@ def _shared(each: SharedPartition) -> dict[str, Any]:
 
 
 async def preview(call: Call) -> dict[str, Any]:
-    """What a reset would do, of `topic` or of all topics that the group has offsets for: one of `at` (ms), `to` (`earliest`,
-    `latest` or an offset) and `shift`. Nothing changes."""
+    """Preview a reset of `topic`, or of all topics that the group has offsets for. Nothing changes.
+
+    The target is one of `at` (ms), `to` (`earliest`, `latest` or an offset) and `shift`.
+    """
     name, topic, place = call.path["group"], call.query.text("topic", max_chars=249) or None, _place(call)
     admin = call.watcher.admin
     try:

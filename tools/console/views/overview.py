@@ -68,8 +68,10 @@ async def events(call: Call) -> HttpAnswer:
 
 
 def describe(watcher: Watcher, links: KnownLinks) -> dict[str, Any]:
-    """How things stand. Without a sample only whether the server answers, and why not; who may not see its statistics sees no
-    links."""
+    """Describe the state of the server. Without a sample this is only whether the server responds, and why not.
+
+    Users who may not see its statistics see no links.
+    """
     found, counted = watcher.moment, watcher.statistics
     told: dict[str, Any] = {"status": watcher.status.to_json(), "now_ms": now_ms(), "server": _server(watcher)}
     reasons = list(_reasons(watcher))

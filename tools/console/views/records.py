@@ -34,7 +34,7 @@ WHERE: Final = ("partition", "isolation", "as")
 
 @attrs.frozen(kw_only=True)
 class Chosen:
-    """What of a topic is looked at: offsets from `starts` up to `ends` of its chosen partitions."""
+    """The chosen part of a topic: offsets from `starts` up to `ends` of its chosen partitions."""
 
     call: Call
     topic: str
@@ -84,7 +84,7 @@ class Chosen:
         )
 
     async def at(self, time_ms: int) -> Places:
-        """Where the first record at or behind a time is, or the end."""
+        """Return the offset of the first record at or after a time, per partition; the end where none is."""
         return await _located(self.call, self.topic, list(self.ends), AtTime(time_ms), self.isolation)
 
     def clamped(self, places: Mapping[int, int]) -> Places:
@@ -107,8 +107,12 @@ async def _located(call: Call, topic: str, partitions: list[int], place: AtTime,
 
 
 async def records(call: Call) -> dict[str, Any]:
-    """One of `offset` (with `partition`), `at` (ms), `from` and `until` (`P:OFFSET,...`), or the newest; `at` with `to` (ms,
-    exclusive) for the records of that range, by the next page's `from`; `limit`, `as`, `isolation`."""
+    """Return a page of records: the newest, or by one of `offset`, `at`, `from` and `until`.
+
+    `offset` needs `partition`, `at` is in ms, `from` and `until` are `P:OFFSET,...`.
+    `at` with `to` (ms, exclusive) selects the records of that range; the next page continues with `from`.
+    Further parameters: `limit`, `as`, `isolation`.
+    """
     chosen, query = await Chosen.of(call), call.query
     limit = query.integer("limit", DEFAULT_LIMIT, least=1, most=MAX_LIMIT)
     told = await _page(chosen, limit)
@@ -193,7 +197,7 @@ def _cursor(places: Places, limits: Places) -> str | None:
 
 
 async def record(call: Call) -> dict[str, Any]:
-    """One in full, as far as that is shown."""
+    """Return a record in full, up to the limits of display."""
     partition, found = await _single(call)
     kind = call.query.choice("as", KINDS, "auto")
     return {"topic": call.path["topic"], "record": shown_record(partition, found, kind, is_detail=True)}

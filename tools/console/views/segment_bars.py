@@ -20,7 +20,7 @@ MAX_SEGMENTS: Final = 20_000
 
 @attrs.frozen(kw_only=True)
 class Bar:
-    """One segment, or `count` neighbours. Times are -1 where they are not known, or it is empty."""
+    """The bar of a segment, or of `count` neighbours. Times are -1 where they are unknown or the segment is empty."""
 
     base_offset: int
     next_offset: int
@@ -84,7 +84,7 @@ def _bar_of(segment: DescribedSegment, before: int) -> Bar:
 
 
 def whole_partition(told: PartitionMetadata, least_timestamp: int, max_timestamp: int) -> list[Bar]:
-    """One bar for all of a partition; none for an empty one."""
+    """Return one bar for a whole partition; no bar for an empty partition."""
     if told.high_watermark <= told.log_start_offset:
         return []
     bar = Bar(

@@ -1,4 +1,4 @@
-"""One topic: its partitions as bars of segments over time, what damage took out of them, its configuration with sources."""
+"""View of a topic: its partitions as bars of segments over time, data lost to corruption, its configuration with sources."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def topic(call: Call) -> dict[str, Any]:
 
 
 async def _bars(call: Call, described: TopicMetadata) -> dict[int, list[Bar]]:
-    """What is drawn of each partition: its segments, or, of a server that does not tell them, the whole of it."""
+    """Return the bars of each partition: its segments, or one bar for a server that does not describe segments."""
     readable = [each for each in described.partitions if each.error is None]
     if not readable:
         return {}

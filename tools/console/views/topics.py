@@ -59,7 +59,7 @@ async def topics(call: Call) -> dict[str, Any]:
 
 
 def _told(call: Call) -> dict[str, dict[str, Any]]:
-    """What statistics say of topics, by name: the first 500 of them."""
+    """Return the statistics of topics by name: the first 500 of them."""
     found = call.watcher.moment
     return {} if found is None else {each["topic"]: each for each in found["topics"]}
 

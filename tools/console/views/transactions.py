@@ -62,7 +62,7 @@ def _known(body: dict[str, Any]) -> dict[str, Any]:
 
 
 async def transaction(call: Call) -> dict[str, Any]:
-    """One transactional id with the partitions of its transaction."""
+    """Return a transactional id with the partitions of its transaction."""
     (found,) = await call.watcher.admin.describe_transactions(call.path["id"])
     if found.error is not None:
         raise found.error

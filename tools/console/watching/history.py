@@ -1,6 +1,6 @@
-"""What was sampled in the last 15 minutes, in arrays of doubles: as many series as there may be, and no growth beyond.
+"""Samples of the last 15 minutes, in arrays of doubles. The number of series is bounded, so memory is too.
 
-A series that has told nothing but zeros for that long makes room for another; one that finds no room is left out, and counted.
+A series with only zeros for that long is evicted for another one. A series that finds no space is left out and counted.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class CountedBefore:
         return rates
 
     def keep(self, counts: Counts, time_ms: int) -> None:
-        """What the next rates are counted from."""
+        """Keep the counts as the base of the next rates, unless the last ones are younger than LEAST_MS."""
         if time_ms - self._time_ms >= LEAST_MS:
             self._counts, self._time_ms = counts, time_ms
 

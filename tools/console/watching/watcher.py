@@ -1,7 +1,7 @@
-"""One connection to the server, and a sample of what it does each second while somebody looks, each 5 s while nobody does.
-Where the server has so much to tell that this costs it something, samples come more seldom.
+"""Watches the server over one connection: samples its work each second while somebody watches, else every 5 s.
+When the server's statistics are so large that sampling is a cost to it, samples are less frequent.
 
-The connection comes back by itself, with the client's backoff. What went wrong last, and since when, is in `status`.
+The connection reconnects automatically, with the client's backoff. `status` holds the last failure and its start.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Describe = Callable[["Watcher"], dict[str, Any]]
 
 @attrs.frozen
 class Status:
-    """Whether the server answers, since when that is so, and why not."""
+    """The state of the connection: whether the server responds, since when, and the reason if not."""
 
     is_connected: bool
     since_ms: int
@@ -144,7 +144,7 @@ class Watcher:
         return Admin(self.client)
 
     def has_call(self, name: str) -> bool:
-        """Whether the server has a call of the native protocol."""
+        """Return whether the server supports a call of the native protocol."""
         return self.hello is not None and name in self.hello.apis
 
     async def topics(self) -> list[TopicMetadata]:
@@ -177,7 +177,7 @@ class Watcher:
 
     @property
     def text(self) -> str:
-        """Where the server is."""
+        """Return the address of the server as text."""
         return address_text(self.address)
 
     def ask(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether it adds up: what was acknowledged, what arrived, and what the server says it dropped, partition by partition."""
+"""Compares acknowledged records with arrived ones and those that the server reports as dropped, partition by partition."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LOGS_BYTES: Final = 50 * MIB
 
 @attrs.frozen
 class SmallDisk:
-    """Where the gateway's data lies. `what` is for people, `settings` are variables of the server."""
+    """The disk for the gateway's data. `what` describes it for people; `settings` are variables of the server."""
 
     folder: Path
     what: str

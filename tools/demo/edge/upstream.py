@@ -1,4 +1,4 @@
-"""What has arrived upstream, read by a Kafka client that sees committed records only, and compared while it goes by."""
+"""Reads committed records upstream with a Kafka client and compares them with the source while reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway collects in a week: a year of flights on a clock that runs 52 times as fast, in three topics."""
+"""A gateway's data of a week: a year of flights on a clock that runs 52 times as fast, in three topics."""
 
 from __future__ import annotations
 
