@@ -1,1 +1,1 @@
-"""Who owns what, and when: partition actors, disk threads, long polls, the log manager."""
+"""Ownership and its times: partition actors, disk threads, long polls, the log manager."""

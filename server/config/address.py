@@ -1,4 +1,4 @@
-"""Where to listen or connect."""
+"""Addresses to listen on or connect to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class Address(NamedTuple):
-    """Where to listen or connect; port 0 lets the system choose."""
+    """An address to listen on or connect to; port 0 lets the system choose."""
 
     host: str
     port: int
@@ -29,7 +29,7 @@ DEFAULT_NATIVE: Final = Address(host="127.0.0.1", port=9095)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a host. A name counts as reachable, unless it is `localhost`."""
+    """Return whether only this machine can reach a host. Names count as reachable from elsewhere, except `localhost`."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -1,5 +1,5 @@
-"""What a server needs to know before it starts. A field that can be set from outside declares its key: default, range and
-meaning. Where values come from is in `broker_settings`.
+"""The configuration that a server needs before it starts. A field that can be set from outside declares its key: default, range
+and meaning. `broker_settings` reads the values.
 """
 
 from __future__ import annotations

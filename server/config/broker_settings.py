@@ -1,6 +1,6 @@
-"""Where the server's configuration comes from: a TOML file, `TRIOLOG_*` variables and the command line, in rising precedence.
+"""The sources of the server's configuration: a TOML file, `TRIOLOG_*` variables and the command line, in rising precedence.
 
-Unknown keys are refused by name. Topic keys that hold for all topics stand in the table `topic_defaults`.
+Unknown keys are refused by name. The table `topic_defaults` holds topic keys that apply to all topics.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ CLIENT_METRICS_KEYS: Final = named(
 
 @attrs.frozen(kw_only=True)
 class Subscription:
-    """Which metrics of which clients are wanted, and how often."""
+    """A subscription to client metrics: the metrics, the clients, and the interval."""
 
     metrics: frozenset[str]
     interval_ms: int
@@ -65,7 +65,7 @@ class Subscription:
     """Part of a client -> whether it fits."""
 
     def matches(self, client: Mapping[str, str]) -> bool:
-        """Whether it is about a client that has these parts."""
+        """Return whether the subscription applies to a client with these parts."""
         return all(fits(client.get(part, "")) for part, fits in self.match.items())
 
 

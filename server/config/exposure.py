@@ -1,4 +1,4 @@
-"""Which listeners can be reached from other machines by peers that need not say who they are."""
+"""Exposure: listeners that peers on other machines can reach without identifying themselves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REMEDIES: Final = {
 
 
 def exposed(config: BrokerConfig, addresses: Mapping[str, Address | None]) -> tuple[str, ...]:
-    """Which of these listeners, by name, everybody may use who reaches the machine."""
+    """Return the names of those listeners that every peer that reaches the machine may use."""
     asks = {
         NATIVE: _asks_who_it_is(config.native_security, config.native_ssl_client_auth),
         KAFKA: _asks_who_it_is(config.kafka_security, config.kafka_ssl_client_auth),

@@ -27,7 +27,8 @@ _BY_DURATION: Final = "by_duration:"
 
 @attrs.frozen
 class AutoOffsetReset:
-    """Where a share group begins to read a partition: `earliest`, `latest`, or at the records of the last `duration_ms`."""
+    """The place where a share group begins to read a partition: `earliest`, `latest`, or the records of the last
+    `duration_ms`."""
 
     strategy: str
     duration_ms: int | None = None

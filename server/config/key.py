@@ -41,7 +41,7 @@ def as_text(value: Any, *, nothing: str = "-", empty: str = "-") -> str:
 
 @attrs.frozen(kw_only=True)
 class ConfigKey:
-    """One key: how its values are read and written, and everything that is said of it."""
+    """A configuration key: the reader and the writer of its values, and all its documentation."""
 
     name: str = ""
     """Of a key of the server: in its file, and, upper-cased after TRIOLOG_, in the environment."""
@@ -195,7 +195,7 @@ def choice(
     former: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> ConfigKey:
-    """One of these names. `former`: names that are read and not written."""
+    """Return a key whose value is one of these names. `former`: names that are read and not written."""
     if not isinstance(choices, Mapping):
         choices = {each.value: each for each in choices}
     names = {value: name for name, value in choices.items()}

@@ -1,4 +1,4 @@
-"""How clients of a listener identify themselves: TLS, logins, principals."""
+"""Identification of a listener's clients: TLS, logins, principals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .key import SECURITY, enum_key
 
 
 class ListenerSecurity(enum.Enum):
-    """Whether clients of a listener log in, and whether TLS keeps others from reading along (Kafka: security.protocol)."""
+    """The security of a listener: whether clients log in, and whether TLS encrypts the connection (Kafka:
+    security.protocol)."""
 
     PLAINTEXT = "plaintext"
     SSL = "ssl"
@@ -27,7 +28,7 @@ class ListenerSecurity(enum.Enum):
 
 
 class ClientAuth(enum.Enum):
-    """Whether clients show a certificate (Kafka: ssl.client.auth)."""
+    """The policy for client certificates: whether clients show one (Kafka: ssl.client.auth)."""
 
     NONE = "none"
     REQUESTED = "requested"

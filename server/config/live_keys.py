@@ -1,4 +1,4 @@
-"""Which keys of the server may change while it runs, and how two configurations differ."""
+"""Live keys: keys of the server that may change while it runs, and the differences between two configurations."""
 
 from __future__ import annotations
 

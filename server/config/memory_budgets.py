@@ -1,18 +1,18 @@
-"""What `max_memory_bytes` leaves for each budget.
+"""The division of `max_memory_bytes` into budgets.
 
 | for | of it |
 |---|---|
-| a server that serves nobody (60 MiB resident, measured), and the process that compacts | FIXED_BYTES |
-| requests of all connections, and one more that goes on although there is no room for it | an eighth of the rest, twice |
-| answers that clients have not taken | an eighth |
+| a server without clients (60 MiB resident, measured), and the process that compacts | FIXED_BYTES |
+| requests of all connections, and the one admitted over the limit | an eighth of the rest, twice |
+| responses that clients have not read | an eighth |
 | a batch that is unpacked to be checked | an eighth |
-| what connections hold that is not counted, CONNECTION_BYTES each | an eighth |
+| uncounted memory of connections, CONNECTION_BYTES each | an eighth |
 | keys of a compaction | an eighth |
-| what is kept on behalf of clients, members of groups among it | an eighth |
+| state kept on behalf of clients, including members of groups | an eighth |
 | logs that wait for space | a sixteenth |
-| open logs, producers, what Python does not give back | what is left: a sixteenth |
+| open logs, producers, memory that Python does not release | the rest: a sixteenth |
 
-A key that is set by hand counts as it is. Without `max_memory_bytes` every budget is what it is usually.
+A key that is set by hand keeps its value. Without `max_memory_bytes` every budget has its usual value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SIXTEENTH: Final = 16
 
 
 class Budgets(Protocol):
-    """What a configuration says of memory."""
+    """The memory settings of a configuration."""
 
     @property
     def max_memory_bytes(self) -> int | None: ...
@@ -71,7 +71,7 @@ def share_of(max_memory_bytes: int | None, usual: int, share: int) -> int:
 
 
 def usual_connections(max_memory_bytes: int | None) -> int:
-    """What the limit of open files has room for, and the memory."""
+    """Return the number of connections that fit the limit of open files and the memory."""
     usual = default_max_connections()
     return share_of(max_memory_bytes, usual * CONNECTION_BYTES, EIGHTH) // CONNECTION_BYTES
 

@@ -1,4 +1,4 @@
-"""What configuration keys can say, beside numbers and text."""
+"""Types of configuration values, beside numbers and text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DurabilityMode(enum.Enum):
 
 @attrs.frozen
 class Durability:
-    """When appended bytes are forced to the device: `fsync`, `group:<ms>` or `os`.
+    """The times at which appended bytes are forced to the device: `fsync`, `group:<ms>` or `os`.
 
     `interval_ms` is the oldest age that unsynced bytes may reach; it is 0 except for `group`.
     """
@@ -50,7 +50,7 @@ class RecordValidation(enum.Enum):
 
 
 class DiskFullPolicy(enum.Enum):
-    """What a topic does where there is no room: its device has less left than `disk_reserve_bytes`, all logs together more than
+    """The reaction of a topic to a lack of space: its device has less left than `disk_reserve_bytes`, all logs together exceed
     `log_max_bytes`, or a hold is at its bounds."""
 
     REFUSE = "refuse"
@@ -58,8 +58,8 @@ class DiskFullPolicy(enum.Enum):
 
 
 class GapPolicy(enum.Enum):
-    """What a reader gets who comes to offsets whose records were damaged and taken out, unless it says itself what it wants: an
-    error, until somebody has accepted them, or what lies behind them."""
+    """The default response to a reader at offsets whose records were damaged and removed; a reader may choose for itself. It is
+    an error until the gap is accepted, or the records after the gap."""
 
     REFUSE = "refuse"
     SKIP = "skip"

@@ -1,4 +1,4 @@
-"""Which triolog this is, as the native protocol says it. Asking the installed package instead takes 2 MiB."""
+"""The version of triolog, as the native protocol reports it. Reading it from the installed package instead takes 2 MiB."""
 
 from __future__ import annotations
 

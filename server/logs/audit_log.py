@@ -48,7 +48,7 @@ class AuditLog:
     _wake: trio.Event = attrs.field(factory=trio.Event)
 
     def note(self, event: str, **facts: Any) -> None:
-        """One more event. Facts are text, numbers, and lists of text."""
+        """Add an event. Facts are text, numbers, and lists of text."""
         time = datetime.fromtimestamp(self._now_ms() / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         told = {"time": time, "event": event, **{name: _bounded(value) for name, value in facts.items()}}
         line = json.dumps(told, ensure_ascii=True).encode() + b"\n"

@@ -48,7 +48,7 @@ class CleanerProcess:
         await self._send(job.encode())
 
     async def go_on(self) -> None:
-        """What the last group left is in place, or not wanted."""
+        """Tell the process to continue: the last group is in place, or is not needed."""
         await self._send(b"next\n")
 
     async def next(self) -> CleanedGroup | CleaningResult:
@@ -124,10 +124,10 @@ class ChildDiedError(StorageError):
 
 
 class Child(Protocol):
-    """Who does the work: it is told lines, and tells lines."""
+    """The process that does the work: it receives lines, and sends lines."""
 
     async def send(self, line: bytes) -> None:
-        """One line, its newline included. Raises ChildDiedError."""
+        """Send one line, its newline included. Raises ChildDiedError."""
         ...
 
     async def receive(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class ChildProcess:
     _received: bytearray = attrs.field(factory=bytearray)
 
     async def send(self, line: bytes) -> None:
-        """One line, its newline included. Raises ChildDiedError."""
+        """Send one line, its newline included. Raises ChildDiedError."""
         assert self.process.stdin is not None
         try:
             await self.process.stdin.send_all(line)

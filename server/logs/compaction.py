@@ -1,14 +1,14 @@
-"""When logs are compacted: in the background what is due, at once what somebody asks for. One round at a time.
+"""Compaction of logs: due logs in the background, others at once on request. One round at a time.
 
-What the cleaner is made of is loaded when it is first needed, in a thread: neither a start nor appends wait for it. Where its
-process cannot see the disk nothing is done.
+The modules of the cleaner load on first use, in a thread: neither a start nor appends wait for them. Where the process of the
+cleaner cannot see the disk, logs are not compacted.
 
-Scrubbing: every closed segment is read and checked from time to time, at a bounded rate, in a process of its own.
+Scrubbing: a process of its own reads and checks every closed segment from time to time, at a bounded rate.
 
-Off by default (`scrub_bytes_per_second` = 0). A pass goes over all partitions; the next one begins `scrub_interval_ms` after
-the last one ended, the first one that long after the start or ten minutes, whichever is less. What is damaged is said once in
-the log, with the next step, and counted. Nothing is changed: a damaged batch that is still in the log can be read by whoever
-wants to, and `triolog repair` takes it out.
+Off by default (`scrub_bytes_per_second` = 0). A pass covers all partitions; the next pass begins `scrub_interval_ms` after the
+last one ended. The first pass begins that long after the start or after ten minutes, whichever is less. Damage is counted, and
+logged once with the next step. Scrubbing changes nothing: a damaged batch in the log stays readable, until `triolog repair`
+removes it.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ class StoredOverrides:
         return stored
 
     def overrides(self) -> Mapping[str, Mapping[str, str]]:
-        """What is set, by the name of the resource. Not to be changed."""
+        """Return the overrides by the name of the resource. Callers must not change them."""
         return self._copies.state.overrides
 
     async def change(self, name: str, change: Change, *, validate_only: bool = False) -> None:
@@ -192,7 +192,7 @@ class StoredOverrides:
         return state.changed(name, {key: text.strip() for key, text in keys.items()})
 
     def _check(self, name: str, keys: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]) -> None:
-        """Whether `keys` may be set under `name`; with them all of these are. Raises RequestError."""
+        """Check that `keys` may be set under `name`; `overrides` is the result of the change. Raises RequestError."""
         raise NotImplementedError
 
     async def _follow(self, name: str) -> None:

@@ -52,7 +52,7 @@ FLOOR: Final = 4
 
 @attrs.define(eq=False, repr=False)
 class GuardedSpace:
-    """What the guard knows of one directory, or of all logs together. Owner: the guard."""
+    """The guard's view of one directory, or of all logs together. Owner: the guard."""
 
     reserve_bytes: int = 0
     free_bytes: int = 0
@@ -140,7 +140,7 @@ class DiskGuard:
     # ---- the bounds ------------------------------------------------------------------------------------------------------
 
     async def _check_total(self, wanted: Sequence[int]) -> tuple[float, bool]:
-        """How much all logs together may grow, and whether no more room can be made."""
+        """Return how many bytes all logs together may grow, and whether no more space can be freed."""
         space = self.total
         if not self.log_max_bytes:
             return inf, False
@@ -170,8 +170,8 @@ class DiskGuard:
         return space.free_bytes, missing > 0 and (not has_made_room or space.fruitless >= MOST_FRUITLESS)
 
     async def _check(self, directory: LogDirectory, wanted_bytes: int) -> tuple[float, float, bool]:
-        """One look: at most one round of giving up, because what is deleted becomes free a moment later. Answers how much may
-        be appended, below which rest another look is due, and whether no more room can be made."""
+        """Check a directory: at most one round of giving up, because deleted files become free a moment later. Returns the
+        bytes that may be appended, the rest below which another check is due, and whether no more space can be freed."""
         reserve = await self._reserve_of(directory)
         if not reserve:
             return inf, -inf, False
@@ -255,8 +255,9 @@ class DiskGuard:
 
     @staticmethod
     def _note(space: GuardedSpace, most_freed: int) -> None:
-        """Whether a round freed what it gave up, or half of it. Appends may take it in the same moment, so what they have taken
-        since the look began is part of `most_freed`; those that wait take nothing, so in the end it shows."""
+        """Note whether a round freed at least half of the bytes that it gave up. Appends may take freed bytes at once, so
+        `most_freed` includes those that they have taken since the check began. Waiting appends take none, so a round without
+        effect shows in the end."""
         space.fruitless = 0 if 2 * most_freed >= space.last_bytes > 0 else space.fruitless + 1
 
     def _room(self, directory: LogDirectory) -> Room:

@@ -182,7 +182,7 @@ class GapPasses:
                 LOGGER.log(level, text, topic_partition, group, offset, gap)
 
     def _count_group(self, group: str, topic_partition: TopicPartition, gap: OffsetGap) -> bool:
-        """Whether it was not counted before."""
+        """Count a group that passes a gap; return whether it was not counted before."""
         if not self._is_new("group", group, topic_partition, gap.start_offset):
             return False
         key = group, topic_partition.topic

@@ -82,7 +82,8 @@ class LogDirectories:
         self._of_each(lambda directory: directory.settle_identity(self.cluster_id, self.node_id, source))
 
     def read(self) -> list[tuple[LogDirectory, Contents]]:
-        """What lies in every directory; the clean markers are gone afterwards, of a start that is refused none. Blocks."""
+        """Read the contents of every directory. The clean markers are gone afterwards; a start that is refused removes none.
+        Blocks."""
 
         contents = self._of_each(LogDirectory.contents)
         self._of_each(LogDirectory.take_clean_marker)
@@ -95,7 +96,7 @@ class LogDirectories:
             LOGGER.warning("%s is left alone: it is stray, a future replica, or a partition that its topic does not have", path)
 
     def _of_each(self, function: Callable[[LogDirectory], T]) -> list[tuple[LogDirectory, T]]:
-        """What a blocking function answers for each directory that stays in service."""
+        """Return the result of a blocking function for each directory that stays in service."""
         answers = []
         for directory in list(self.live):
             try:
@@ -124,7 +125,7 @@ class LogDirectories:
     # ---- placing ---------------------------------------------------------------------------------------------------------
 
     def loads(self) -> Counter[int]:
-        """How many partitions each directory holds, by its `id`."""
+        """Return the number of partitions in each directory, by its `id`."""
         return Counter(map(id, map(_directory, self.topics.hosted())))
 
     def by_load(self, loads: Mapping[int, int]) -> list[LogDirectory]:
@@ -282,5 +283,5 @@ def _offsets_of(hosted: HostedPartition) -> Offsets:
 
 
 def _source_of(configured: str | int | None, known: Sequence[LogDirectory]) -> str:
-    """Where a value of the server's identity is from."""
+    """Return the source of a value of the server's identity."""
     return "its configuration" if configured is not None or not known else f"{known[0].path}/{META_PROPERTIES_FILE}"

@@ -160,7 +160,8 @@ class LogManager:
             self._host(opened if opened.waits is None else await self._open_in_memory(opened, opened.waits))
 
     async def _write_topics(self, topics: list[Topic]) -> None:
-        """What the next start would come to by itself again need not be on the device: a full one is no reason not to serve."""
+        """Write `topics.json`, but tolerate an OSError: the next start would come to the same result, so a full device does not
+        prevent the start."""
         try:
             await self.log_directories.write_topics(self._catalogue, topics)
         except OSError as exc:
@@ -246,13 +247,13 @@ class LogManager:
     # ---- stop ------------------------------------------------------------------------------------------------------------
 
     def stop_by(self) -> float:
-        """When the stop is over, by trio's clock: stop_timeout_ms after this was first called."""
+        """Return the time at which the stop is over, by trio's clock: stop_timeout_ms after the first call."""
         if self._stop_by_s is None:
             self._stop_by_s = trio.current_time() + self.config.stop_timeout_ms / 1000
         return self._stop_by_s
 
     def coordinators_stop_by(self) -> float:
-        """When who appends in the name of the server has to have ended: the logs need the rest of the time."""
+        """Return the time by which tasks that append in the name of the server must have ended: the logs need the rest."""
         return (trio.current_time() + self.stop_by()) / 2
 
     async def drain(self) -> None:
@@ -334,7 +335,7 @@ async def open_log_manager(
 
 
 async def _close(manager: LogManager, failure: BaseException | None) -> None:
-    """What went wrong before is not replaced by what goes wrong now: the second often follows from the first."""
+    """Close the manager; an earlier failure is not replaced by a failure to close, which often follows from it."""
     with trio.CancelScope(shield=True):
         try:
             await manager.close()

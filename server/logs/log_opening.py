@@ -50,7 +50,7 @@ _FREQUENT: Final = ["open", "close", "size", "file_size", "is_directory", "list_
 
 @attrs.frozen(kw_only=True)
 class StartProgress:
-    """How far the start is. Bytes are those that have to be scanned, because the last stop was not clean."""
+    """The progress of the start. Bytes are those that have to be scanned, because the last shutdown was not clean."""
 
     logs: int
     logs_done: int
@@ -64,7 +64,7 @@ Report = Callable[[StartProgress], None]
 
 @attrs.frozen
 class WaitsForSpace:
-    """What opens a log once there is space, and what was refused."""
+    """The request that opens a log once there is space, and the error that refused it."""
 
     request: OpenLog
     why: OSError
@@ -72,7 +72,7 @@ class WaitsForSpace:
 
 @attrs.frozen
 class Opened:
-    """What became of one partition."""
+    """The outcome of opening one partition."""
 
     topic_partition: TopicPartition
     log: Log | RequestError
@@ -83,7 +83,7 @@ class Opened:
 
 @attrs.frozen
 class Job:
-    """One partition to open."""
+    """A partition to open."""
 
     topic: Topic
     config: LogConfig
@@ -216,7 +216,7 @@ class LogOpener:
         return openings
 
     def _sync_each(self, openings: Sequence[_Opening]) -> None:
-        """What the device does not take is looked at once more, with what that has made of the log."""
+        """Sync each opened log; a log whose sync fails is opened again, as the failed attempt left it."""
         for each in openings:
             assert each.syncs is not None
             if self._meter.is_stopped:
@@ -262,8 +262,9 @@ class LogOpener:
         return f"none of the log directories {live} holds it{failed}"
 
     def request(self, directory: LogDirectory, topic_partition: TopicPartition, path: str, config: LogConfig) -> OpenLog:
-        """What opens a partition's log as its log directory remembers it. Nobody deletes records of the server's own topics, so
-        a checkpoint that says so is wrong, and the state of the coordinators must not hang on it."""
+        """Return the request that opens a partition's log as its log directory remembers it. Records of the server's own topics
+        are never deleted by request, so a checkpoint with a log start offset for them is wrong. The state of the coordinators
+        must not depend on it."""
         is_trimmed = may_be_trimmed(topic_partition.topic)
         return OpenLog(
             topic_partition=topic_partition,
@@ -341,7 +342,7 @@ class Made:
 
 @attrs.define(eq=False, repr=False)
 class PartitionMaker:
-    """What was made so far. Used once, and by one task."""
+    """The partitions created so far. Used once, and by one task."""
 
     directories: LogDirectories
     now_ms: NowMs
@@ -426,7 +427,7 @@ class PartitionMaker:
 
 
 def remove_partition(directories: LogDirectories, directory: LogDirectory, path: str) -> bool:
-    """Whether a partition's directory could be removed for good. Blocks."""
+    """Remove the directory of a partition for good; return whether that succeeded. Blocks."""
     try:
         delete_directory(directories.disk.fs, path)
         directory.sync_names()

@@ -126,7 +126,7 @@ class LogRetention:
         return expired
 
     async def _expire_one(self, hosted: HostedPartition, now_ms: int, *, by_time: bool, makes_room: bool) -> bool:
-        """Whether there is something to be taken out of the log."""
+        """Expire segments of one log; return whether any was removed from the log."""
         log = hosted.actor.log
         if log.offline is not None or not self.holds.may_judge(log) or not self._may_expire(log, now_ms, by_time):
             return False
@@ -163,7 +163,8 @@ class LogRetention:
         return taken
 
     async def _has_checkpoint(self, directories: Sequence[LogDirectory]) -> bool:
-        """Whether the log start offsets are on the device; False when it is full. Raises other OSErrors."""
+        """Write the checkpoints; return whether the log start offsets are on the device. False when it is full. Raises other
+        OSErrors."""
         try:
             await self.directories.write_checkpoints(directories)
         except OSError as exc:
@@ -347,7 +348,7 @@ class LogRetention:
 
 
 def _checkpoint_error(hosted: HostedPartition, state: str, failure: OSError | None) -> RequestError | None:
-    """What is answered for a partition after its checkpoint was written, or was not."""
+    """Return the error of a partition after its checkpoint was written, or failed; None: no error."""
     if failure is not None:
         return LogOfflineError(
             f"{hosted.actor.topic_partition}: {state}, but the checkpoint in {hosted.directory.path} cannot be written: "
@@ -383,7 +384,7 @@ class Holds:
     """Set by the coordinators once they are loaded."""
 
     def may_judge(self, log: Log) -> bool:
-        """Whether it is known who holds the log."""
+        """Return whether the holders of the log are known."""
         return self.committed is not None or not log.config.retention_hold_groups
 
     def held_from(self, log: Log) -> int:
@@ -424,7 +425,7 @@ class Holds:
 
 
 def say_dropped(log: Log, before: Dropped) -> None:
-    """One line for what went since, though it was held."""
+    """Log one line for held records that were dropped since `before`."""
     dropped = log.derived.dropped
     if dropped != before:
         LOGGER.warning(

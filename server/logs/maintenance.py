@@ -1,11 +1,11 @@
-"""What is done from time to time.
+"""Periodic maintenance tasks.
 
 | what | how often |
 |---|---|
 | checkpoints | `checkpoint_interval_ms` |
 | retention | `retention_check_interval_ms`, first after 30 s or that, whichever is less |
 | producers whose ids expired | 10 minutes |
-| unlinking what was taken out, the room on the disks, logs that wait for space | one second; the room also when appends ask |
+| unlinking removed files, the space on the disks, logs that wait for space | one second; the space also on request |
 | directories of logs that went offline, the clock | one second |
 
 Forgetting producers that have not appended for `producer_id_expiration_ms` (Kafka: PeriodicProducerExpirationCheck).

@@ -125,13 +125,13 @@ class Security:
     # ---- logins ----------------------------------------------------------------------------------------------------------
 
     def is_password(self, user: str, password: str) -> bool:
-        """Whether a user of the configuration has this password (PLAIN)."""
+        """Return whether a user of the configuration has this password (PLAIN)."""
         configured = self._users.get(user)
         known = None if configured is None else configured.password
         return hmac.compare_digest((known or "").encode(), password.encode()) and known is not None
 
     async def scram_credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
-        """What the user logs in with: what is stored, else what the configuration says, else a decoy that nothing fits."""
+        """Return the credential of the user: the stored one, else the configured one, else a decoy that no password fits."""
         key = user, mechanism
         configured = self._users.get(user)
         if (stored := self._copies.state.credentials.get(key)) is not None:
@@ -151,7 +151,7 @@ class Security:
         return self._derived[key]
 
     def _shapes_of(self, mechanism: ScramMechanism) -> list[Shape]:
-        """What challenges of users who exist look like; those that many have, where there are many."""
+        """Return the shapes of challenges of existing users; where there are many, only the most common ones."""
         if mechanism not in self._shapes:
             stored = [each for (_, of), each in self._copies.state.credentials.items() if of is mechanism]
             stored += [found for user in self._users.values() if (found := user.credentials.get(mechanism)) is not None]
@@ -207,7 +207,7 @@ class Security:
     def allows(
         self, principal: str, host: str, operation: AclOperation, kind: ResourceType, name: str, *, quietly: bool = False
     ) -> bool:
-        """Whether the principal may do this; needs an authorizer. `quietly`: a refusal is neither counted nor logged."""
+        """Return whether the principal may do this; needs an authorizer. `quietly`: a refusal is neither counted nor logged."""
         assert self.authorizer is not None
         question = principal, host, operation, kind, name
         known = self.authorizer.known(question)

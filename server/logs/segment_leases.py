@@ -46,7 +46,7 @@ CHECK_S: Final = 1.0
 
 @attrs.define(eq=False, repr=False)
 class Lease:
-    """What a reader has. Owner: SegmentLeases."""
+    """The lease of a reader. Owner: SegmentLeases."""
 
     lease_id: str
     ends_at: float
@@ -189,7 +189,7 @@ class LeasedPartition:
 
 
 def lease_directory(directory: str, lease_id: str) -> str:
-    """Where the links of a lease lie in a log directory."""
+    """Return the directory that holds the links of a lease in a log directory."""
     return f"{directory}/{LEASE_DIRECTORY}/{lease_id}"
 
 

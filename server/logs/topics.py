@@ -157,7 +157,7 @@ class Topics:
         self._deleted_at[name] = trio.current_time()
 
     def take_recently_deleted(self, name: str) -> bool:
-        """Whether a topic of that name was deleted less than DELETED_LATELY_S ago; once for each deletion."""
+        """Return whether a topic of that name was deleted less than DELETED_LATELY_S ago; True once for each deletion."""
         return trio.current_time() - self._deleted_at.pop(name, -math.inf) < DELETED_LATELY_S
 
     def colliding_with(self, name: str) -> str | None:

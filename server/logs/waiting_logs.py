@@ -51,7 +51,7 @@ MOST_PAUSE_S: Final = 60.0
 
 @attrs.define(eq=False, repr=False)
 class _Attempts:
-    """When a directory's logs are tried again."""
+    """The time at which a directory's logs are tried again."""
 
     free_bytes: int
     """What the device had at the last attempt."""
@@ -134,7 +134,7 @@ class WaitingLogs:
         last.due_s = trio.current_time() + last.pause_s
 
     async def _try(self, request: OpenLog) -> bool:
-        """Whether the log need not be tried again."""
+        """Try to open the log; return whether it need not be tried again."""
         topic_partition = request.topic_partition
         place = self._place(topic_partition)
         if place is None or (isinstance(place, HostedPartition) and place.actor.log.waiting is None):
@@ -175,7 +175,7 @@ class WaitingLogs:
         return log
 
     def _place(self, topic_partition: TopicPartition) -> HostedPartition | OfflinePartition | None:
-        """Where the partition is, None when its topic was deleted meanwhile."""
+        """Return the place of the partition; None when its topic was deleted meanwhile."""
         partitions = self.topics.get(topic_partition.topic).partitions if topic_partition.topic in self.topics else []
         return partitions[topic_partition.partition] if topic_partition.partition < len(partitions) else None
 
@@ -251,7 +251,7 @@ def open_in_memory(overlay: MemoryOverlay, request: OpenLog, why: OSError) -> Lo
 
 
 def waiting_error(log: Log, why: Exception) -> WaitsForSpaceError:
-    """What appends to a log that waits are answered."""
+    """Return the error for appends to a log that waits."""
     return WaitsForSpaceError(
         f"{log.topic_partition} waits for space: {log.directory} could not be opened for appends ({why}); nothing of the "
         "append is stored, reads are served; free space on that device, the server goes on without a restart"

@@ -1,11 +1,11 @@
-"""What logs cost the flash below them: bytes to the disks for each byte that is appended, how long disks last and have room,
-and the longest loss window.
+"""The wear that logs cause on flash devices: bytes written to disks for each appended byte, the time until
+disks are worn out or full, and the longest loss window.
 
-Everything is looked at every LOOK_S, and when somebody asks; what the kernel tells is read in a thread. A disk's counter is
-about whoever writes to it, a process' about all that the process writes. Of several disks below a directory the one that was
-written to most stands for all. What is kept are RECENT_LOOKS and DAY_LOOKS looks of each directory and of the process.
+All counters are read every LOOK_S, and on request; a thread reads those of the kernel. The counter of a disk covers all
+processes that write to it, the counter of a process covers all that the process writes. Of several disks under a directory the
+most written one represents all. RECENT_LOOKS and DAY_LOOKS looks are kept of each directory and of the process.
 
-Counters looked at from time to time, as rates over the last minutes or the last day. Pure: who looks names the time.
+Rates over the last minutes or the last day, from counters that are read from time to time. Pure: the caller passes the time.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class WearStatistics:
 
 @attrs.frozen(kw_only=True)
 class _Told:
-    """What the kernel says of one directory."""
+    """The kernel's data about one directory."""
 
     device: BlockDevice | None = None
     free_bytes: int | None = None
@@ -144,7 +144,7 @@ class Wear:
         self._sums = sums
 
     def _ask_kernel(self, directories: list[LogDirectory]) -> tuple[int | None, dict[str, _Told]]:
-        """What the process has written, and what there is to say of each directory. Blocks."""
+        """Read the bytes that the process has written, and the kernel's data about each directory. Blocks."""
         told: dict[str, _Told] = {}
         for each in directories:
             told[each.path] = _Told()
@@ -208,7 +208,7 @@ LEAST_S: Final = 1.0
 
 @attrs.frozen(kw_only=True)
 class Look:
-    """What counters said at one moment. None: the system does not tell."""
+    """The values of counters at one moment. None: the system does not report them."""
 
     at_s: float
     written_bytes: int | None
@@ -236,7 +236,7 @@ class Looks:
             kept.popleft()
 
     def until(self, look: Look) -> Rates:
-        """What happened from the oldest look that is kept up to this one."""
+        """Return the rates from the oldest kept look up to this one."""
         return Rates.between(self._kept[0] if self._kept else look, look)
 
     def __len__(self) -> int:
@@ -245,7 +245,7 @@ class Looks:
 
 @attrs.frozen(kw_only=True)
 class Rates:
-    """What happened between two looks. None: that cannot be said."""
+    """The rates between two looks. None: unknown."""
 
     written_per_s: float | None = None
     written_per_appended: float | None = None
@@ -279,7 +279,7 @@ def _full_in_s(before: int | None, after: int | None, seconds: float) -> float |
 
 
 def days_to_endurance(endurance_bytes: int, written_bytes: int | None, written_per_s: float | None) -> float | None:
-    """How long a disk lasts at this rate that is made for so many bytes; None: not known, or for ever."""
+    """Return how many days a disk with this endurance in bytes lasts at this rate; None: unknown, or indefinitely."""
     if not endurance_bytes or written_bytes is None or not written_per_s:
         return None
     return max(0, endurance_bytes - written_bytes) / written_per_s / 86_400

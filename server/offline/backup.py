@@ -77,7 +77,7 @@ class _ChangedError(Exception):
 
 @attrs.frozen(kw_only=True)
 class PartitionPlan:
-    """What a partition held when it was noted. `links`: names with their inode numbers."""
+    """The files of a partition when they were noted. `links`: names with their inode numbers."""
 
     topic_partition: TopicPartition
     source: str
@@ -91,7 +91,7 @@ class PartitionPlan:
 
 @attrs.frozen(kw_only=True)
 class BackupPlan:
-    """What a directory held when the backup began."""
+    """The content of a directory when the backup began."""
 
     source: str
     partitions: tuple[PartitionPlan, ...]
@@ -101,7 +101,7 @@ class BackupPlan:
 
 @attrs.frozen(kw_only=True)
 class PartitionBackup:
-    """What became of one partition."""
+    """The backup of one partition."""
 
     topic_partition: TopicPartition
     log_end_offset: int
@@ -172,8 +172,8 @@ def _small_files(fs: FileSystem, source: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _made_since(fs: FileSystem, source: str, small: Mapping[str, bytes]) -> Callable[[TopicPartition], bool]:
-    """Whether a partition was made after `small` was read: the copy would have it without the configuration of its topic, and
-    with what the checkpoints said of a deleted topic of that name."""
+    """Return a check whether a partition was created after `small` was read. The copy would have it without the configuration
+    of its topic, and with the checkpoints of a deleted topic of that name."""
     if TOPICS_FILE not in small:
         return lambda topic_partition: False
     path = f"{source}/{TOPICS_FILE}"

@@ -44,7 +44,7 @@ DEFAULT_MAP_BYTES: Final = 128 * MIB
 
 @attrs.frozen(kw_only=True)
 class Compacted:
-    """What a round on the spot did."""
+    """The result of a compaction round on the spot."""
 
     chosen: LogToClean
     result: CleaningResult
@@ -89,7 +89,8 @@ def compact(
 
 @attrs.frozen(kw_only=True)
 class CompactedPartition:
-    """What became of one partition. `keyless_records` had no key and are gone, as with Kafka: nothing could replace them."""
+    """The result of compacting one partition. `keyless_records` had no key and are gone, as with Kafka: no record could replace
+    them."""
 
     topic_partition: TopicPartition
     bytes_before: int
@@ -101,7 +102,7 @@ class CompactedPartition:
 
 @attrs.frozen(kw_only=True)
 class CompactionOptions:
-    """How it is done. `include_active`: the active segment is closed first, so that it is compacted too."""
+    """The options of a compaction. `include_active`: the active segment is closed first, so that it is compacted too."""
 
     config: LogConfig
     now_ms: NowMs

@@ -85,7 +85,7 @@ _LENGTH_POSITION: Final = 8
 
 @attrs.define
 class Exported:
-    """What was done."""
+    """Counters of the files that an export has linked and copied."""
 
     linked_files: int = 0
     linked_bytes: int = 0
@@ -221,7 +221,7 @@ MAX_NAMES: Final = 5
 
 @attrs.frozen(kw_only=True)
 class PartitionExport:
-    """One partition: where it is, where it goes, what of it goes there."""
+    """The export of one partition: its source, its target, and the files to transfer."""
 
     topic_partition: TopicPartition
     source: str
@@ -256,7 +256,7 @@ class PartitionExport:
 
 @attrs.frozen(kw_only=True)
 class ExportPlan:
-    """What is still to be done. Topics without a partition in the source stay as Kafka made them."""
+    """The remaining work of an export. Topics without a partition in the source stay as Kafka created them."""
 
     source: str
     target: str
@@ -429,7 +429,7 @@ def _latest_epoch(fs: FileSystem, path: str) -> int:
 
 
 def _state(fs: FileSystem, export: PartitionExport) -> str:
-    """How far an earlier run came with this partition."""
+    """Return the progress of an earlier run with this partition."""
     if fs.file_size(f"{export.target}/{PARTITION_METADATA_FILE}") is None:
         if fs.file_size(f"{export.staged}/{PARTITION_METADATA_FILE}") is None:
             return "missing"

@@ -1,7 +1,7 @@
-"""What a check of files found, as values, and who is told of it while it goes on.
+"""The findings of a check of files, as values, and the observer that receives them during the check.
 
-Damage is what contradicts itself, the log or the name it has: `verify` ends with exit code 1. A remark is worth knowing and
-no fault: space that was preallocated, bytes that were set aside before, a server that did not stop in order.
+Damage is data that contradicts itself, the log or its own name: `verify` ends with exit code 1. A remark is worth knowing and
+not a fault: space that was preallocated, bytes that were set aside before, an unclean shutdown of the server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Severity(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """One thing that was found; `first_offset` to `next_offset` (exclusive) are the offsets it concerns, if that is known."""
+    """A finding; `first_offset` to `next_offset` (exclusive) are the offsets it concerns, if known."""
 
     severity: Severity
     check: str
@@ -76,7 +76,7 @@ class FaultTally:
 
 
 class Reporter:
-    """What checks of one partition say to an observer."""
+    """Reports the findings of one partition's checks to an observer."""
 
     __slots__ = ("_observer",)
 

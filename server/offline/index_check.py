@@ -56,8 +56,8 @@ class IndexCheck:
             self.times.visit(header)
 
     def report(self, reporter: Reporter, segment: SegmentFiles, *, was_closed: bool, log_is_damaged: bool) -> None:
-        """What is wrong, once all batches were shown. Entries for a damaged part of the log cannot be right: they are remarks,
-        and whoever repairs the log makes the indexes anew."""
+        """Report all faults, once all batches were shown. Entries for a damaged part of the log cannot be right: they are
+        remarks, and a repair of the log rebuilds the indexes."""
         wrong_entries = reporter.remark if log_is_damaged else reporter.damage
         self.offsets.finish()
         self.times.finish()
@@ -99,10 +99,10 @@ def _report_size(reporter: Reporter, check: str, file: IndexFile, *, was_closed:
 
 
 class AbortedInLog(NamedTuple):
-    """What the ABORT markers of a segment have ended, as all batches of the log tell it.
+    """The transactions that ABORT markers of a segment have ended, according to all batches of the log.
 
-    A recovery passes over batches below the log start, so entries that it has made may say less of them: that a transaction
-    began later, or nothing of it. `needed`: (producer, offset of the marker) of those that still have records.
+    A recovery skips batches below the log start, so entries that it has written may hold less of them: a later begin of a
+    transaction, or no transaction. `needed`: (producer, offset of the marker) of those that still have records.
     """
 
     transactions: list[AbortedTxn]
@@ -110,7 +110,7 @@ class AbortedInLog(NamedTuple):
     log_start_offset: int
 
     def may_say(self, entry: AbortedTxn, told: AbortedTxn) -> bool:
-        """Whether an entry says what the log tells, or what is left of that."""
+        """Return whether an entry matches the log, or the rest of it above the log start."""
         start = self.log_start_offset
         return _is_or_later(entry.first_offset, told.first_offset, start) and _is_or_later(
             entry.last_stable_offset, told.last_stable_offset, start

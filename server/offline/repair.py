@@ -76,7 +76,7 @@ def repair_partition(
 
 @attrs.define(eq=False, repr=False)
 class _PartitionRepair:
-    """One partition."""
+    """The repair of one partition."""
 
     workshop: Workshop
     files: PartitionFiles
@@ -131,7 +131,8 @@ class _PartitionRepair:
     # ---- leader epochs -------------------------------------------------------------------------------------------------
 
     def _settle_epochs(self) -> dict[str, Damage]:
-        """Who is wrong, the checkpoint or one batch? Answers the batch, by file, with the stamp that it should have."""
+        """Decide whether the checkpoint or one batch is wrong. Returns that batch, by file, with the stamp that it should
+        have."""
         path = f"{self.files.path}/{LEADER_EPOCH_FILE}"
         wrong = self._of("leader epoch")
         try:
@@ -304,7 +305,7 @@ def _differing(these: str, those: str) -> int:
 
 @attrs.frozen(kw_only=True)
 class Reindexed:
-    """One segment; `failure` says why its indexes are as they were, None: they are new."""
+    """The result of indexing one segment again. `failure` says why its indexes are unchanged; None: they are new."""
 
     segment: SegmentFiles
     offset_entries: int
@@ -356,7 +357,8 @@ def scan(
     producers: ProducerState,
     end_offset: int | None,
 ) -> SegmentRebuild:
-    """What the log of a segment says; nothing is changed. Raises OSError, RequestError for a marker that cannot be read."""
+    """Scan the log of a segment and return its rebuild; nothing is changed. Raises OSError, RequestError for a marker that
+    cannot be read."""
     log = LogSegment.at(segment.directory, segment.base_offset, config, created_ms=0)
     log.size = segment.log_bytes
     return scan_segment(fs, log, epochs, producers, end_offset=end_offset)
@@ -383,7 +385,7 @@ KEPT_SUFFIX: Final = ".corrupt-0"
 
 @attrs.frozen(kw_only=True)
 class Action:
-    """One thing that was done, or would be in a dry run."""
+    """An action that was done; in a dry run, an action that would be done."""
 
     kind: str
     """`complete`, `quarantine`, `restore`, `rebuild`, `set aside`, `rewrite`, `document`; `left`: cannot be repaired here."""

@@ -55,7 +55,7 @@ _OFFSET_FILES: Final = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE
 
 @attrs.frozen(kw_only=True)
 class RepairSummary:
-    """What came of it."""
+    """The result of a repair."""
 
     damages: int
     """Found before."""
@@ -86,7 +86,7 @@ def repair_directory(
 
 
 class _Repair:
-    """One directory."""
+    """The repair of one directory."""
 
     def __init__(
         self,

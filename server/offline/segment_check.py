@@ -1,4 +1,4 @@
-"""One segment checked in one pass over its log: batches, records, indexes, leader epochs, producers and aborted transactions.
+"""Checks a segment in one pass over its log: batches, records, indexes, leader epochs, producers and aborted transactions.
 
 | check | says |
 |---|---|
@@ -10,7 +10,7 @@
 | index, time index, transaction index | see `index_check` |
 | snapshot | see `small_files_check` |
 
-No CRC covers base offset and leader epoch of a batch: continuity and the checkpoint are what holds them.
+No CRC covers base offset and leader epoch of a batch: only continuity and the checkpoint protect them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Gap:
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class LogState:
-    """What is known of a partition's log up to where the check has come. Owner: the partition's check."""
+    """The state of a partition's log up to the position of the check. Owner: the partition's check."""
 
     producers: ProducerState
     snapshots: SnapshotCheck
@@ -89,8 +89,9 @@ def _without_old(entry: ProducerEntry, log_start_offset: int) -> ProducerEntry:
 
 
 class SegmentCheck:
-    """One pass. `end_offset`: base offset of the next segment, None for the last one. `was_closed`: whether the files were
-    closed in order, because another segment follows or because the server stopped cleanly. `torn_from`: see `scan_batches`."""
+    """A pass over one segment. `end_offset`: base offset of the next segment, None for the last one. `was_closed`: whether the
+    files were closed cleanly, because another segment follows or because the server stopped cleanly. `torn_from`: see
+    `scan_batches`."""
 
     def __init__(
         self,

@@ -109,7 +109,7 @@ def check_gaps(fs: FileSystem, files: PartitionFiles, reporter: Reporter) -> tup
 
 
 def check_derived(fs: FileSystem, files: PartitionFiles, log_start_offset: int, reporter: Reporter) -> None:
-    """What is known of derived files; the transaction indexes are held against the log itself. Raises OSError."""
+    """Check the derived files, except the transaction indexes: they are checked against the log itself. Raises OSError."""
     path = f"{files.path}/{DERIVED_FILE}"
     try:
         data = read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
@@ -255,7 +255,8 @@ def _difference(
 
 
 def _says_less(entry: ProducerEntry, known: ProducerEntry, log_start_offset: int) -> bool:
-    """Whether an entry says of a producer what the log does, without what lies below the log start, or some of that."""
+    """Return whether an entry agrees with the log about a producer, where it may lack some or all facts from below the log
+    start."""
     newest, first = known.batches[-1] if known.batches else None, known.current_txn_first_offset
     if not entry.batches and newest is not None and newest.last_offset < log_start_offset:
         known = known._replace(batches=())
@@ -280,7 +281,8 @@ def _strange_batches(entries: Sequence[ProducerEntry], producers: ProducerState)
 
 
 def _excludes(stored: BatchMetadata, batch: BatchMetadata) -> bool:
-    """Whether both cannot be. The time is not asked: over a restart the newest batch takes on that of its producer."""
+    """Return whether the two batches exclude each other. Times do not count: over a restart the newest batch takes the
+    timestamp of its producer."""
     overlaps = stored.first_offset <= batch.last_offset and batch.first_offset <= stored.last_offset
     is_another = stored._replace(timestamp=batch.timestamp) != batch
     return is_another and (overlaps or stored.last_sequence == batch.last_sequence)

@@ -1,10 +1,10 @@
-"""How much room a log directory takes: by partition, segment and kind of file, in bytes of content and bytes on the device.
+"""Disk usage of a log directory: by partition, segment and kind of file, in bytes of content and bytes on the device.
 
-The two differ: indexes are preallocated sparse, and a file system gives whole blocks. Sizes are read past the file-system seam,
-which knows no blocks. A directory may be looked at while a server works in it; a file that goes meanwhile counts as nothing.
+The two differ: indexes are preallocated sparse, and a file system allocates whole blocks. Sizes are read past the file-system
+seam, which knows no blocks. The directory may belong to a running server; a file that is deleted meanwhile counts as nothing.
 
-A segment is as old as its largest timestamp, which is what retention goes by: the last entry of its time index, else when
-its log was changed last.
+The age of a segment is that of its largest timestamp, which retention uses: the last entry of its time index, else the last
+change of its log.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Space:
 
 @attrs.frozen(kw_only=True)
 class SegmentSpace:
-    """One segment with its indexes and its snapshot."""
+    """A segment with its indexes and its snapshot."""
 
     base_offset: int
     log: Space
@@ -53,7 +53,7 @@ class SegmentSpace:
 
 @attrs.frozen(kw_only=True)
 class PartitionSpace:
-    """One partition; `others` are small files, what was set aside or left over, and the directory."""
+    """A partition; `others` are small files, files that were set aside or left over, and the directory."""
 
     topic_partition: TopicPartition
     segments: tuple[SegmentSpace, ...]
@@ -107,7 +107,7 @@ def measure_rest(fs: FileSystem, directory: StoppedDirectory) -> Space:
 
 
 def space_of(path: str) -> Space:
-    """One file or directory by itself; nothing for one that is gone."""
+    """Return the space of one file or directory by itself; zero if it does not exist."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:

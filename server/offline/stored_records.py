@@ -30,7 +30,7 @@ Damaged = Callable[[str, Damage], None]
 
 @attrs.frozen(kw_only=True)
 class RecordRange:
-    """Which records: offsets [from_offset, to_offset) and timestamps [from_ms, to_ms)."""
+    """A range of records: offsets [from_offset, to_offset) and timestamps [from_ms, to_ms)."""
 
     from_offset: int = 0
     to_offset: int = INT64_MAX
@@ -47,7 +47,7 @@ class RecordRange:
 
 
 class DecidedTransactions:
-    """Which transactions of a log were aborted, and up to where all are decided."""
+    """The aborted transactions of a log, and the offset up to which all transactions are decided."""
 
     def __init__(self) -> None:
         self._firsts: dict[int, list[int]] = {}

@@ -55,7 +55,7 @@ from .small_files_check import (
 
 @attrs.frozen(kw_only=True)
 class DirectorySays:
-    """What the files of a log directory say of its partitions."""
+    """The facts about partitions in the files of a log directory."""
 
     was_clean: bool
     topics: Mapping[str, Topic]
@@ -203,7 +203,7 @@ GAP: Final = "gap"
 
 @attrs.frozen(kw_only=True)
 class Known:
-    """What the log directory says of a partition; None where it says nothing."""
+    """The facts about a partition in the log directory; None where it has none."""
 
     was_clean: bool = False
     log_start_offset: int | None = None
@@ -215,7 +215,7 @@ class Known:
 
 @attrs.frozen(kw_only=True)
 class PartitionSummary:
-    """What a partition holds."""
+    """The content of a partition."""
 
     files: PartitionFiles
     log_start_offset: int
@@ -279,7 +279,7 @@ def check_partition(
 
 
 def is_swapping(files: PartitionFiles) -> bool:
-    """Whether a compaction was cut off while it replaced segments: some of them have no final name then."""
+    """Return whether a compaction was cut off while it replaced segments: some of them have no final name then."""
     return any(name.endswith(SWAP_SUFFIX) for name in files.leftovers)
 
 
@@ -321,7 +321,7 @@ def report_gaps(gaps: Sequence[Gap], documented: tuple[OffsetGap, ...], reporter
 
 
 def undocumented(gap: Gap, documented: tuple[OffsetGap, ...]) -> list[tuple[int, int]]:
-    """What of a gap `quarantine-checkpoint` does not list, as ranges with exclusive ends."""
+    """Return the parts of a gap that `quarantine-checkpoint` does not list, as ranges with exclusive ends."""
     found: list[tuple[int, int]] = []
     offset = gap.first_offset
     while offset < gap.next_offset:

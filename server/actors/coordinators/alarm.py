@@ -13,7 +13,7 @@ def deadline_now_ms() -> int:
 
 @attrs.define(eq=False, repr=False)
 class Alarm:
-    """When the task that waits looks next. Owner: a coordinator."""
+    """The time at which the waiting task checks next. Owner: a coordinator."""
 
     _planned_ms: float = float("inf")
     _sooner: trio.Event = attrs.field(factory=trio.Event)

@@ -28,7 +28,7 @@ class Commit(NamedTuple):
     """How long it stays from now on, as clients before Kafka 2.1 can request."""
 
     def expire_timestamp(self, now_ms: int) -> int:
-        """When the offset goes; NO_EXPIRE_TIMESTAMP: when the server says."""
+        """Return the time at which the offset expires; NO_EXPIRE_TIMESTAMP: the server decides."""
         return NO_EXPIRE_TIMESTAMP if self.retention_ms == DEFAULT_RETENTION else min(now_ms + self.retention_ms, INT64_MAX)
 
 

@@ -37,7 +37,8 @@ LOGGER: Final = logging.getLogger(__name__)
 
 
 class GroupOffset(NamedTuple):
-    """What a group has committed for a partition; None: nothing. `is_pending`: an open transaction may still change it."""
+    """The committed offset of a group for a partition; a `value` of None: nothing is committed. `is_pending`: an open
+    transaction may still change it."""
 
     topic_partition: TopicPartition
     value: OffsetCommitValue | None
@@ -153,7 +154,7 @@ class CommittedOffsets:
         return is_enqueued
 
     def _batch(self, group: str, commits: Sequence[Commit], producer_id: int) -> CommitBatch:
-        """What of the commits can be kept."""
+        """Return the batch of those commits that can be stored."""
         topics, now_ms = self.topic.topics, self._now_ms()
         answers: list[RequestError | None] = []
         entries = []
@@ -184,8 +185,9 @@ class CommittedOffsets:
     # ---- fetch -----------------------------------------------------------------------------------------------------------
 
     def committed(self, group: str, partitions: Sequence[TopicPartition] | None) -> list[GroupOffset]:
-        """What the group has committed, in the order asked, as it is stored; None asks for all. Some clients store negative
-        offsets, for the earliest and the latest record; `fetch` and `offset_of` read these as none. Raises RequestError."""
+        """Return the committed offsets of the group as they are stored, in the order of `partitions`; None selects all. Some
+        clients store negative offsets, for the earliest and the latest record; `fetch` and `offset_of` read these as none.
+        Raises RequestError."""
         check_group(group)
         offsets = self.topic.contents(self.topic.partition_of(group))
         committed, pending = offsets.offsets(group), offsets.pending(group)
@@ -196,8 +198,8 @@ class CommittedOffsets:
         return None if found is None or self._is_stale(topic_partition, found.value) else found.value
 
     def _is_stale(self, topic_partition: TopicPartition, value: OffsetCommitValue) -> bool:
-        """Whether an offset belongs to a topic that was deleted; another topic may have its name. An offset without a topic id
-        counts: an older version of ours, or of Kafka, wrote it."""
+        """Return whether an offset belongs to a deleted topic; another topic may have its name. An offset without a topic id is
+        stale, too: an older version of triolog, or of Kafka, wrote it."""
         return value.topic_id not in (NO_TOPIC_ID, self._topic_id(topic_partition.topic))
 
     def _topic_id(self, topic: str) -> bytes | None:
@@ -231,7 +233,8 @@ class CommittedOffsets:
         ]
 
     def offset_of(self, group: str, topic_partition: TopicPartition) -> int | None:
-        """What the group has committed for a partition: a look into memory. None: nothing, or nobody can tell."""
+        """Return the committed offset of the group for a partition, from memory. None: nothing is committed, or the partition
+        of the group cannot be read."""
         try:
             offsets = self.topic.contents(self.topic.partition_of(group)).offsets(group)
         except RequestError:
@@ -240,12 +243,13 @@ class CommittedOffsets:
         return None if value is None or value.offset < 0 else value.offset
 
     def _is_held_for(self, key: OffsetCommitKey) -> bool:
-        """Whether retention waits for the group there: without its offset everything would be held from the start again."""
+        """Return whether retention waits for the group there: without its offset retention would hold everything from the start
+        again."""
         topics, name = self.topic.topics, key.topic_partition.topic
         return name in topics and key.group in topics.get(name).config.retention_hold_groups
 
     def has_partition(self, topic_partition: TopicPartition) -> bool:
-        """Whether there is something to commit offsets for."""
+        """Return whether the partition exists, so that groups can commit offsets for it."""
         hosted = self.topic.topics.find(topic_partition.topic)
         return hosted is not None and 0 <= topic_partition.partition < len(hosted.partitions)
 
@@ -317,8 +321,9 @@ class CommittedOffsets:
                 LOGGER.error("offsets for the deleted topic %r are left in %s: %s", topic, topic_partition, exc)
 
     def _stale(self, offsets: GroupOffsets, topic: str | None = None) -> Iterator[OffsetCommitKey]:
-        """What deleted topics have left, or the one that had this name. Not of a group that commits right now, maybe for the
-        next topic with the name: the tombstone would come after that offset."""
+        """Yield the keys of offsets that deleted topics have left, or only the topic that had this name. Groups that commit
+        right now are left out, since they may commit for the next topic with the name: the tombstone would come after that
+        offset."""
 
         def is_stale(key: OffsetCommitKey, value: OffsetCommitValue) -> bool:
             if topic is None:

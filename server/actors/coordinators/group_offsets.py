@@ -1,5 +1,5 @@
-"""What one partition of `__consumer_offsets` says: committed offsets, and those that wait for their transaction to end
-(Kafka: OffsetMetadataManager). Pure memory: the result of replaying the log, whoever reads it.
+"""The state of one partition of `__consumer_offsets`: committed offsets, and offsets whose transaction has not ended yet
+(Kafka: OffsetMetadataManager). Pure memory: the result of replaying the log, for every reader.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupRecord(NamedTuple):
-    """What has to be remembered of a group's own record."""
+    """The facts to remember of a group's own record."""
 
     has_members: bool
     since_ms: int
@@ -188,7 +188,7 @@ class GroupOffsets:
         return list(found.values())
 
     def has_group_record(self, group: str) -> bool:
-        """Whether the log has a record of a classic group of this name."""
+        """Return whether the log has a record of a classic group of this name."""
         return group in self._records
 
     def put(self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int) -> None:
@@ -269,7 +269,7 @@ class GroupOffsets:
         return {key.topic_partition for keys in self._pending.values() for key in keys if key.group == group}
 
     def keys(self, group: str) -> list[OffsetCommitKey | GroupMetadataKey]:
-        """What has to be taken back for the group to be gone."""
+        """Return the keys that need tombstones to remove the group."""
         keys: list[OffsetCommitKey | GroupMetadataKey] = [
             OffsetCommitKey(group, topic_partition) for topic_partition in self.offsets(group)
         ]

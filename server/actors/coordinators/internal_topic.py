@@ -63,13 +63,14 @@ class InternalTopic:
 
     @property
     def partitions(self) -> int:
-        """How many partitions it has, or will have."""
+        """Return the number of partitions that the topic has, or will have."""
         if self.name not in self.manager.topics:
             return self.new_partitions
         return len(self.manager.topics.get(self.name).partitions)
 
     def partition_of(self, key: str) -> TopicPartition:
-        """Where a group's or a transactional id's records are. The number of partitions never changes, else they get lost."""
+        """Return the partition that holds the records of a group or a transactional id. The number of partitions never changes,
+        otherwise records would get lost."""
         return TopicPartition(self.name, coordinator_partition(key, self.partitions))
 
     def actor(self, topic_partition: TopicPartition) -> PartitionActor:

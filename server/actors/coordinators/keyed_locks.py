@@ -1,4 +1,4 @@
-"""One change of a thing at a time, in the order of the requests.
+"""Locks by key: they serialize the changes of a thing, in the order of the requests.
 
 *Invariant*, the lock order: a group's lock, then the lock of a share state, then the flusher. A task that holds one takes none
 that comes before it.
@@ -30,7 +30,7 @@ class KeyedLocks(Generic[K]):
     _locks: dict[K, _Lock] = attrs.field(factory=dict)
 
     def __contains__(self, key: object) -> bool:
-        """Whether a task holds a key's lock, or waits for it."""
+        """Return whether a task holds a key's lock, or waits for it."""
         return key in self._locks
 
     @asynccontextmanager

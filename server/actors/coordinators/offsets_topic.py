@@ -1,8 +1,8 @@
-"""What `__consumer_offsets` says, in memory: read at the start, then changed by what is stored (Kafka: GroupCoordinator,
+"""The content of `__consumer_offsets` in memory: read at the start, then changed by stored records (Kafka: GroupCoordinator,
 CoordinatorRuntime).
 
-Each group's records are in one partition of the topic: its committed offsets (see `committed_offsets`), and what is known of
-its members (see `group_coordinator` and `consumer_coordinator`).
+The records of a group are in one partition of the topic: its committed offsets (see `committed_offsets`), and its members (see
+`group_coordinator` and `consumer_coordinator`).
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class OffsetsTopic:
 
     @property
     def errors(self) -> TaskErrors:
-        """What tasks of the coordinators did not expect."""
+        """Return the record of unhandled exceptions in tasks of the coordinators."""
         return self._log.manager.disk.errors
 
     @property
     def memory(self) -> ClientMemory:
-        """Where what clients leave here is charged."""
+        """Return the account of memory that clients use here."""
         return self._log.manager.client_memory
 
     @property
@@ -110,7 +110,7 @@ class OffsetsTopic:
     # ---- what is in memory -----------------------------------------------------------------------------------------------
 
     def contents(self, topic_partition: TopicPartition) -> GroupOffsets:
-        """What a partition of the topic says. Raises RequestError."""
+        """Return the content of a partition of the topic. Raises RequestError."""
         found = self._loaded.get(topic_partition.partition)
         if found is None:
             found = self._loaded[topic_partition.partition] = GroupOffsets(on_moved=self._log.manager.gap_passes.committed)
@@ -135,7 +135,7 @@ class OffsetsTopic:
         self.contents(self.partition_of(group))
 
     def is_known(self, group: str) -> bool:
-        """Whether the log has anything of a group. Raises RequestError."""
+        """Return whether the log has records of a group. Raises RequestError."""
         return group in self.contents(self.partition_of(group)).groups()
 
     def take_restorable(self) -> Iterator[tuple[str, GroupMetadataValue]]:
@@ -144,7 +144,7 @@ class OffsetsTopic:
             yield from offsets.take_restorable().items()
 
     def take_assigned(self, kinds: RecordKinds[K, V]) -> Iterator[tuple[K, V]]:
-        """What the logs know of one kind of groups whose assignments the server makes, once, after `load`."""
+        """Yield, once after `load`, the entries of the logs for one kind of groups whose assignments the server computes."""
         for _, offsets in self.readable():
             yield from offsets.take_assigned(kinds)
 

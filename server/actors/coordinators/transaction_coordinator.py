@@ -278,7 +278,7 @@ class TransactionCoordinator:
         await self.ids.store(owner, completed(owner.value, now_ms=self._now_ms()))
 
     async def _write_markers(self, owner: TransactionalId, value: TransactionLogValue) -> None:
-        """One marker to each partition that has none, all at once. Raises the error of one that refused."""
+        """Write one marker to each partition that has none, all concurrently. Raises the error of a partition that refused."""
         failures: list[RequestError] = []
 
         async def write(topic_partition: TopicPartition) -> None:

@@ -1,4 +1,4 @@
-"""What may become of a transactional id, as a table, and each step as a pure function (Kafka: TransactionState,
+"""The transitions of a transactional id, as a table, and each step as a pure function (Kafka: TransactionState,
 TransactionMetadata, TransactionCoordinator; KIP-98, KIP-360, KIP-890).
 
 | from | to | when |
@@ -13,9 +13,10 @@ TransactionMetadata, TransactionCoordinator; KIP-98, KIP-360, KIP-890).
 | Empty, Complete* | Dead | the id was not used for too long |
 
 An id that is new has no state. A producer that starts while a transaction is Ongoing aborts it first. With transaction version
-2 the outcome raises the epoch, under which the markers are written and the producer goes on; where the epochs of a producer id
-are used up it goes on with epoch 0 of the next one. A timeout does the same: the producer learns its next epoch when it ends
-the transaction, or when it starts again under its own id and epoch. A new instance of the producer fences the old one instead.
+2 the outcome raises the epoch: the markers are written under it, and the producer continues with it. Once the epochs of a
+producer id are used up, the producer continues with epoch 0 of the next id. A timeout does the same: the producer learns its
+next epoch when it ends the transaction, or when it starts again under its own id and epoch. A new instance of the producer
+fences the old one instead.
 
 `is_epoch_before` recognizes the id and epoch that a producer had one step ago, as a pair. The pair counts until the producer
 uses its current epoch.
@@ -111,7 +112,7 @@ def started_again(value: TransactionLogValue, last_epoch: int, *, timeout_ms: in
 
 
 def is_epoch_exhausted(value: TransactionLogValue) -> bool:
-    """Whether the next producer needs a new producer id."""
+    """Return whether the next producer needs a new producer id."""
     return value.producer_epoch >= LAST_CLIENT_EPOCH
 
 
@@ -183,7 +184,7 @@ def is_commit(value: TransactionLogValue) -> bool:
 
 
 def needs_end(transactional_id: str, value: TransactionLogValue, *, commit: bool) -> bool:
-    """Whether anything is to be done to end the transaction so. False: it has ended so, or there was nothing in it.
+    """Return whether the transaction still needs steps to end this way. False: it has ended this way, or it was empty.
 
     Raises InvalidTxnStateError when it has ended the other way, or is about to.
     """
@@ -220,7 +221,8 @@ def needs_end_with_next_epoch(
 
 
 def has_ended_with(value: TransactionLogValue, producer_id: int, producer_epoch: int) -> bool:
-    """Whether this was the producer's id and epoch before the transaction that has ended last, of EPOCH_PER_TRANSACTION."""
+    """Return whether the producer had this id and epoch before the last transaction that ended. Always False
+    before client version EPOCH_PER_TRANSACTION."""
     if value.client_version < EPOCH_PER_TRANSACTION:
         return False
     if value.producer_id == producer_id:
@@ -229,7 +231,7 @@ def has_ended_with(value: TransactionLogValue, producer_id: int, producer_epoch:
 
 
 def is_epoch_before(value: TransactionLogValue, producer_id: int, producer_epoch: int) -> bool:
-    """Whether the producer had this id and epoch one step ago, and may not know the current ones (KIP-360)."""
+    """Return whether the producer had this id and epoch one step ago, and may not know the current ones (KIP-360)."""
     if value.state is _ONGOING or producer_epoch == NO_PRODUCER_EPOCH:
         return False
     if value.state is not _EMPTY:

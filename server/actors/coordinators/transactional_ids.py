@@ -1,5 +1,5 @@
-"""What `__transaction_state` says, in memory: every transactional id and its state, read at the start, then changed by what is
-stored (Kafka: TransactionStateManager).
+"""The content of `__transaction_state` in memory: every transactional id and its state, read at the start, then changed by
+stored records (Kafka: TransactionStateManager).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PARTITION_BYTES: Final = 400
 
 @attrs.define(eq=False, repr=False)
 class TransactionalId:
-    """One id. Owner: whoever is inside `turn`; `value` changes when its record is stored."""
+    """A transactional id. Owner: the task that holds `turn`; `value` changes when its record is stored."""
 
     name: str
     value: TransactionLogValue | None = None
@@ -90,7 +90,7 @@ class TransactionalIds:
 
     @property
     def errors(self) -> TaskErrors:
-        """What tasks of the coordinators did not expect."""
+        """Return the record of unhandled exceptions in tasks of the coordinators."""
         return self._topic.manager.disk.errors
 
     # ---- start -----------------------------------------------------------------------------------------------------------
@@ -119,7 +119,8 @@ class TransactionalIds:
         self._unreadable.pop(topic_partition.partition, None)
 
     def _left_s(self, value: TransactionLogValue) -> float:
-        """What is left of an open transaction's timeout, however the clock was set meanwhile. Others are due at once."""
+        """Return the rest of an open transaction's timeout in seconds; it is between 0 and the timeout, however the clock was
+        set meanwhile. Transactions in other states are due at once."""
         if value.state is not TransactionState.ONGOING:
             return 0.0
         return min(max(0, value.start_ms + value.timeout_ms - self._now_ms()), value.timeout_ms) / 1000
@@ -131,7 +132,7 @@ class TransactionalIds:
     # ---- questions -------------------------------------------------------------------------------------------------------
 
     def owner(self, transactional_id: str) -> TransactionalId:
-        """One without a state when the id is not known. Raises RequestError when it cannot be read."""
+        """Return the transactional id; it has no state when it is not known. Raises RequestError when it cannot be read."""
         self.check_readable(transactional_id)
         return self.owners.get(transactional_id) or TransactionalId(transactional_id)
 
@@ -146,8 +147,8 @@ class TransactionalIds:
         return ((owner.name, owner.value) for owner in self.owners.values() if owner.value is not None)
 
     def may_be_open(self, producer_id: int, topic_partition: TopicPartition) -> bool:
-        """Whether the producer has a transaction open on the partition, or one that is about to end there, as far as we can
-        tell: True when part of what is known cannot be read."""
+        """Return whether the producer has, as far as known, a transaction on the partition that is open or about to end. True
+        when part of the state cannot be read."""
         return bool(self._unreadable) or any(
             owner.value is not None and owner.value.state not in IDLE_STATES and topic_partition in owner.value.partitions
             for owner in self._of_producer.get(producer_id, ())

@@ -1,1 +1,1 @@
-"""Where disk operations run: threads and descriptors."""
+"""Disk operations: threads and descriptors."""

@@ -24,7 +24,7 @@ def default_budget() -> int:
 
 @attrs.define(eq=False, repr=False)
 class DescriptorBudget:
-    """Who holds descriptors right now. Owner: the disk, in the trio thread."""
+    """The current holders of descriptors. Owner: the disk, in the trio thread."""
 
     limit: int = attrs.field(factory=default_budget)
     _holders: deque[Holder] = attrs.field(factory=deque)

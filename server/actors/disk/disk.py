@@ -1,4 +1,4 @@
-"""Where disk operations run: the only caller of worker threads.
+"""Disk operations: the only caller of worker threads.
 
 | call | for | how |
 |---|---|---|
@@ -67,14 +67,14 @@ DURATION_BOUNDS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01,
 
 @attrs.define(eq=False, repr=False)
 class Durations:
-    """How long things took, as a histogram of fixed classes: cheap enough to be counted always, exact enough for p50 and p99.
-    Owner: who measures."""
+    """A histogram of durations with fixed classes: cheap enough to be counted always, exact enough for p50 and p99. Owner: the
+    code that measures."""
 
     seconds: float = 0.0
     counts: list[int] = attrs.field(factory=lambda: [0] * (len(DURATION_BOUNDS_S) + 1))
 
     def add(self, seconds: float) -> None:
-        """One more that took so long."""
+        """Count another duration, in seconds."""
         self.seconds += seconds
         self.counts[bisect_left(DURATION_BOUNDS_S, seconds)] += 1
 
@@ -318,11 +318,11 @@ class Disk:
             cached += len(answer) + READ_BYTES
 
     def is_cached(self, operation: Read) -> bool:
-        """Whether the read would be answered without waiting for the device."""
+        """Return whether the read would finish without waiting for the device."""
         return self.cached_bytes(*operation) is not None
 
     def cached_bytes(self, file: FileHandle, position: int, size: int) -> Bytes | None:
-        """What a `Read` answers, where it would not wait for the device. Raises OSError."""
+        """Return the result of a `Read`, or None where the read would wait for the device. Raises OSError."""
         file.used = True
         if file.fd is None or not file.cached_reads:
             return None

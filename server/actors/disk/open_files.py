@@ -122,8 +122,8 @@ class OpenFiles:
             await self._close_now()
 
     async def close_released(self) -> None:
-        """What was released is closed when this returns, but for files that somebody reads: a device gets the room of deleted
-        files back when the last descriptor goes."""
+        """Close the released files before it returns, except files that are still read. A device gets the space of deleted
+        files back when the last descriptor closes."""
         await self._close_now()
         while self._closers:
             self._none_closes = trio.Event()

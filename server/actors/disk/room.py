@@ -1,11 +1,11 @@
-"""How much logs may still take before somebody looks at their device again.
+"""The space that logs may still take before the next check of their device.
 
-Free space is looked at from time to time, and a fast producer fills a device in between. So what was found is granted: every
-append takes its bytes from the grant of its log directory, in memory, before it is written. When the grant goes below a mark
-another look is asked for, without waiting; an append that does not fit waits for a look that began after it asked. A look may
-make room. Where it does not, the append is refused, before it would have met a full device.
+The guard checks free space from time to time, and a fast producer fills a device in between. So the guard grants the space that
+it found: every append takes its bytes from the grant of its log directory, in memory, before it is written. When the grant
+falls below a mark, the append requests another check without waiting. An append that does not fit waits for a check that begins
+after its request. A check may free space. Where it does not, the append is refused, before the device would be full.
 
-Who looks and grants is the guard of the disks, in `manager`. Without a guard, and while nobody watches, there is always room.
+The guard of the disks, in `manager`, checks and grants. Without a guard, and while it does not run, space is unlimited.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Room:
     # ---- appends ---------------------------------------------------------------------------------------------------------
 
     def has(self, size: int) -> bool:
-        """Whether so many bytes can be written now."""
+        """Return whether `size` bytes can be written now."""
         return size + FILE_BLOCK_BYTES <= self.left_bytes
 
     def take(self, size: int) -> None:
@@ -78,12 +78,12 @@ class Room:
 
     @property
     def wanted_bytes(self) -> int:
-        """What appends will take that the files do not have yet, if somebody waits; else 0."""
+        """Return the bytes that appends will take and the files do not have yet, if an append waits; else 0."""
         return self._waiting and self._waiting + self._in_flight
 
     @property
     def taken_bytes(self) -> int:
-        """What may have been written since the last look began."""
+        """Return the bytes that may have been written since the last check began."""
         return self._taken
 
     def begin_look(self) -> None:

@@ -1,9 +1,8 @@
-"""Whether a write is done on the spot, or by a thread.
+"""The choice for each write: on the spot, or in a thread.
 
-A write into the page cache takes 10 us, one of 128 KiB 30 to 60, the way to a thread and back 150 to 300 us; but where too
-much is dirty, or the journal is busy, the kernel lets the writer wait, and with it everybody whom the event loop serves. So the
-loop writes for itself as long as that is quick: one write that was slow sends the next ones to threads, for longer each time it
-happens again.
+A write into the page cache takes 10 us, one of 128 KiB 30 to 60; the way to a thread and back takes 150 to 300 us. But where
+too much is dirty, or the journal is busy, the kernel delays the writer and with it all clients of the event loop. So the loop
+itself writes as long as that is quick. A slow write sends the next writes to threads, for longer each time it happens again.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ class WritesAtOnce:
     _pause_s: float = FIRST_PAUSE_S
 
     def suits(self, fs: FileSystem, operations: Sequence[DiskOp]) -> bool:
-        """Whether these are writes that fit the turn, into a file system that keeps nobody waiting, and the last were quick. If
-        so, they are made, and `done` is called."""
+        """Return whether these are writes that fit the turn, the file system never keeps writers waiting, and the last writes
+        were quick. If so, the caller writes and then calls `done`."""
         self._begun_s = self.clock()
         if self._begun_s < self._not_before_s or not fs.writes_at_once:
             return False
@@ -67,7 +66,8 @@ class WritesAtOnce:
 
 
 class AlwaysQuick(WritesAtOnce):
-    """What one slow write would change, a busy machine does not: for who counts what takes no thread."""
+    """A memory of writes that ignores slow ones, so that a busy machine changes nothing: for runs that count operations
+    without threads."""
 
     def done(self) -> None:
         """They were quick enough."""

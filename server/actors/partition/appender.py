@@ -160,7 +160,7 @@ class Appender:
             self._refuse(group.appends, self.fail(exc))
 
     def _has_room(self, plan: AppendPlan) -> bool:
-        """Whether the device has room for a plan, or for the segment that is to be started with its full size."""
+        """Return whether the device has space for a plan, or for the full size of the segment that is to be started."""
         if self._is_internal:
             return True
         if plan.taken:
@@ -187,7 +187,7 @@ class Appender:
         return count
 
     def _syncs_now(self, appends: Collection[AppendCommand]) -> bool:
-        """Whether the write and the sync share a hop: not when someone is answered between them."""
+        """Return whether the write and the sync share a hop: not when a producer gets its response between them."""
         config = self.log.config
         if config.durability.mode is DurabilityMode.FSYNC:
             return all(append.acks == ACKS_ALL for append in appends)
@@ -261,7 +261,8 @@ class Appender:
                 append.answer(answer if isinstance(answer, RequestError) else error)
 
     def _failed_append(self, path: str, cause: OSError) -> AppendFailedError:
-        """Where the directory is in memory, as a test's is, a client is not told to try again until its time is over."""
+        """Return the error of a failed append. A full directory in memory, such as a test's, is not retriable: clients would
+        retry until their timeout."""
         is_full = is_out_of_space(cause) and self.disk.fs.is_instant
         remedy = "free space or check the device, then send it again"
         if is_full:
@@ -319,7 +320,7 @@ class Appender:
 
 
 def _leading_markers(pending: Iterable[AppendCommand]) -> int:
-    """How many of the first appends end transactions: the reserve is for them."""
+    """Return the number of leading appends that end transactions: the reserve is for them."""
     return sum(1 for _ in takewhile(lambda append: append.prepared.marker is not None, pending))
 
 

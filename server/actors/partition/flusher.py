@@ -38,7 +38,7 @@ LONGEST_RETRY_S: Final = 16.0
 
 
 def is_final(failure: BaseException) -> bool:
-    """Whether a sync has failed and waiting does not help."""
+    """Return whether a sync has failed and waiting does not help."""
     return isinstance(failure, SyncFailedError) and not failure.is_passing
 
 

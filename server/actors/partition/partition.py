@@ -1,7 +1,7 @@
-"""One actor per partition: it owns the log, serialises appends, and groups what waits into one disk hop.
+"""The actor of a partition: it owns the log, serializes appends, and groups waiting appends into one disk hop.
 
-A produce puts a command into the mailbox; the actor takes all that waits, plans one write, has it executed, commits, and
-answers. Lookups and fetches never come here: they take a `LogSnapshot`, synchronously, and work on that.
+A produce puts a command into the mailbox; the actor takes all waiting commands, plans one write, has it executed, commits, and
+responds. Lookups and fetches never come here: they take a `LogSnapshot`, synchronously, and work on that.
 
 | durability | one group | `acks=1` is answered | `acks=all` is answered |
 |---|---|---|---|
@@ -9,7 +9,8 @@ answers. Lookups and fetches never come here: they take a `LogSnapshot`, synchro
 | `group:<ms>` | write; fdatasync at most `<ms>` after the oldest unsynced byte | after the write | after the write |
 | `os` | write; `flush.messages` and `flush.ms` are honoured | after the write | after the write |
 
-What fails is told in `appender`. Syncs of one log run one after the other; flushes beside the appends are in `flusher`.
+Failures are described in `appender`. Syncs of one log run one after the other; flushes that run beside the appends are in
+`flusher`.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class PerformCommand(NamedTuple):
 
 @attrs.frozen
 class PartitionStatistics:
-    """What one partition's actor has done and has before it."""
+    """Counters of one partition's actor, and the work that waits for it."""
 
     appends: int
     appended_bytes: int
@@ -106,7 +107,7 @@ class PartitionActor:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the topic was deleted."""
+        """Return whether the topic was deleted."""
         return self._closed_with is not None
 
     def statistics(self) -> PartitionStatistics:
@@ -134,7 +135,8 @@ class PartitionActor:
     # ---- doors ---------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> LogSnapshot:
-        """What a reader works on. Raises LogOfflineError, or UnknownTopicOrPartitionError when the topic was deleted."""
+        """Return the snapshot that a reader works on. Raises LogOfflineError, or UnknownTopicOrPartitionError when the topic
+        was deleted."""
         if self.log.offline is not None:
             raise self.log.offline.as_answer()
         if self._closed_with is not None:
@@ -347,7 +349,7 @@ class PartitionActor:
         self.waiters.wake_all()
 
     def _fail(self, error: Exception) -> LogOfflineError:
-        """What nobody expected of this log ends with it: nobody knows how far a change has come."""
+        """Take the log offline after an unhandled exception: the extent of the unfinished change is unknown."""
         self.disk.errors.note("partition", self.topic_partition, error)
         return self._go_offline(f"unhandled exception ({error!r})")
 
@@ -378,5 +380,5 @@ def _nobody(value: Any, error: BaseException | None) -> None:
 
 
 def deleted_error(topic_partition: TopicPartition) -> RequestError:
-    """What readers and producers of a topic get that is being deleted."""
+    """Return the error that readers and producers of a topic under deletion get."""
     return UnknownTopicOrPartitionError(f"{topic_partition}: the topic was deleted")
